@@ -1,0 +1,2 @@
+//! The `weir` binary: wiring only.
+fn main() {}
