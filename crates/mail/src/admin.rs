@@ -1,0 +1,122 @@
+//! A console client's statement on its way up, and the typed answer on its way down.
+//!
+//! The console client's socket stays on its shard, which encodes the answer; the statement's meaning is the control
+//! thread's. Never bytes of the wire protocol.
+
+use crate::ShardId;
+
+/// What a console client may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// `stats_users`: look.
+    Stats,
+    /// `admin_users`: everything.
+    Admin,
+}
+
+/// One simple query of a console client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminQuery {
+    /// Where the client's socket is.
+    pub shard: ShardId,
+    /// The client's number on that shard (opaque; comes back in the reply).
+    pub client: u32,
+    /// The client's `id`, so that a late reply cannot reach a successor.
+    pub client_id: u64,
+    /// Its rights.
+    pub right: Right,
+    /// The statement, as it was sent.
+    pub sql: String,
+}
+
+/// The answer to an [`AdminQuery`]; the shard adds ReadyForQuery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminReply {
+    /// As in the query.
+    pub client: u32,
+    /// As in the query.
+    pub client_id: u64,
+    /// What to send, in order.
+    pub parts: Vec<Part>,
+    /// False while more replies to the same query follow.
+    pub last: bool,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// RowDescription.
+    Columns(Vec<Column>),
+    /// DataRows.
+    Rows(Vec<Vec<Cell>>),
+    /// CommandComplete with its tag.
+    Complete(&'static str),
+    /// NoticeResponse.
+    Notice(String),
+    /// ErrorResponse of severity ERROR.
+    Error {
+        /// Five characters.
+        sqlstate: &'static str,
+        /// The text.
+        message: String,
+    },
+    /// EmptyQueryResponse.
+    Empty,
+}
+
+/// A column's name and type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// As PgBouncer spells it.
+    pub name: &'static str,
+    /// As PgBouncer types it.
+    pub kind: ColumnType,
+}
+
+/// The types that the console uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// text (25).
+    Text,
+    /// int4 (23).
+    Int4,
+    /// int8 (20).
+    Int8,
+    /// numeric (1700).
+    Numeric,
+}
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// SQL NULL.
+    Null,
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(i64),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Cell {
+        Cell::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(number: u32) -> Cell {
+        Cell::Number(i64::from(number))
+    }
+}

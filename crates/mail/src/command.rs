@@ -1,0 +1,99 @@
+//! What a shard is told: by the control thread ([`Command`]) and by the other shards ([`Neighbour`]).
+
+use std::sync::Arc;
+
+use settings::Config;
+
+use crate::{AdminReply, RequestId, ShardId, Subject};
+
+/// From the control thread. Commands that carry a request id are answered with [`crate::Report::Done`], once, when what
+/// they ask for has become true.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Answer with [`crate::Report::Listing`] slices.
+    List {
+        /// Comes back in every slice.
+        request: RequestId,
+        /// What to list.
+        subject: Subject,
+    },
+    /// A new configuration is in force (RELOAD, SET).
+    Configure(Arc<Config>),
+    /// Hand out no server of this database (all: None); done when none is in use or open.
+    Pause {
+        /// Comes back when done.
+        request: RequestId,
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// Undo Pause, Suspend and Kill.
+    Resume {
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// Close servers as soon as they are free and open new ones instead.
+    Reconnect {
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// Close every client and server of this database at once, and stay paused.
+    Kill {
+        /// Comes back when done.
+        request: RequestId,
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// Close one client. Done's count says whether it was here.
+    KillClient {
+        /// Comes back when done.
+        request: RequestId,
+        /// The `id` that SHOW CLIENTS shows.
+        id: u64,
+    },
+    /// No new clients; see [`ShutdownMode`]. Done when the shard is empty of what the mode waits for.
+    Shutdown {
+        /// Comes back when done.
+        request: RequestId,
+        /// How gently.
+        mode: ShutdownMode,
+    },
+    /// The answer to a console client's statement.
+    Reply(AdminReply),
+}
+
+/// How SHUTDOWN waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShutdownMode {
+    /// Idle and waiting clients go at once, those in a transaction when it ends.
+    WaitForServers,
+    /// Nobody is sent away; done when the last client has left.
+    WaitForClients,
+}
+
+/// From another shard.
+#[derive(Clone, Debug)]
+pub enum Neighbour {
+    /// A cancel request arrived there; the key says that the client is here.
+    Cancel {
+        /// The process id and secret that the canceller sent.
+        process_id: u32,
+        /// See above.
+        secret: u32,
+    },
+    /// A waiter there has no server and no permit is free: give one back when you can spare it.
+    Want {
+        /// Who wants.
+        from: ShardId,
+        /// The pool's database.
+        database: String,
+        /// The pool's user.
+        user: String,
+    },
+    /// A permit that was wanted is free now: try again.
+    Freed {
+        /// The pool's database.
+        database: String,
+        /// The pool's user.
+        user: String,
+    },
+}

@@ -1,0 +1,145 @@
+//! Typed rows of what a shard holds; the control thread adds the shards up and turns them into SHOW views.
+
+use settings::PoolMode;
+use telemetry::Counters;
+
+/// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
+pub const SLICE_ROWS: usize = 500;
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One [`SocketRow`] per client.
+    Clients,
+    /// One [`SocketRow`] per server connection.
+    Servers,
+    /// One [`PoolRow`] per (database, user).
+    Pools,
+    /// One [`DatabaseRow`] per database in use or configured.
+    Databases,
+    /// One [`UserRow`] per user in use.
+    Users,
+    /// One [`ShardRow`].
+    Shards,
+}
+
+/// A client or a server connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketRow {
+    /// The one counter over all sockets.
+    pub id: u64,
+    /// Its shard.
+    pub shard: u16,
+    /// User of the pool.
+    pub user: String,
+    /// Database of the pool, as clients name it.
+    pub database: String,
+    /// PgBouncer's word: active, waiting, idle, used, tested, login, active_cancel, being_canceled…
+    pub state: &'static str,
+    /// The peer's address; `unix` for a unix socket.
+    pub address: String,
+    /// The peer's port.
+    pub port: u16,
+    /// Our side's address.
+    pub local_address: String,
+    /// Our side's port.
+    pub local_port: u16,
+    /// Microseconds since 1970 of the connection.
+    pub connect_time_us: u64,
+    /// Microseconds since 1970 of the last request (client) or assignment (server).
+    pub request_time_us: u64,
+    /// How long it has been waiting, in microseconds; 0 if it is not.
+    pub wait_us: u64,
+    /// It will be closed as soon as it is free.
+    pub close_needed: bool,
+    /// `id` of the other side, 0 if it has none.
+    pub link: u64,
+    /// Process id of a server's backend, or of a unix client.
+    pub remote_pid: u32,
+    /// application_name as tracked.
+    pub application_name: String,
+    /// Prepared statements known here.
+    pub prepared_statements: u64,
+}
+
+/// One pool's part on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolRow {
+    /// As clients name it.
+    pub database: String,
+    /// The pool's user.
+    pub user: String,
+    /// Clients linked to a server, or idle (PgBouncer counts both as active).
+    pub client_active: u64,
+    /// Clients waiting for a server.
+    pub client_waiting: u64,
+    /// Cancel requests forwarded and not yet closed.
+    pub client_active_cancel: u64,
+    /// Cancel requests waiting to be forwarded.
+    pub client_waiting_cancel: u64,
+    /// Servers linked to a client.
+    pub server_active: u64,
+    /// Server connections that forward a cancel.
+    pub server_active_cancel: u64,
+    /// Servers that must not be reused until a cancel has finished.
+    pub server_being_cancelled: u64,
+    /// Servers free to use.
+    pub server_idle: u64,
+    /// Servers idle longer than `server_check_delay`.
+    pub server_used: u64,
+    /// Servers running a reset or check query.
+    pub server_tested: u64,
+    /// Servers logging in.
+    pub server_login: u64,
+    /// How long the oldest waiter has waited, microseconds.
+    pub max_wait_us: u64,
+    /// The mode in force.
+    pub mode: Option<PoolMode>,
+    /// The pool's counters on this shard.
+    pub counters: Counters,
+}
+
+/// One database's part on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseRow {
+    /// As clients name it.
+    pub name: String,
+    /// Server connections.
+    pub servers: u64,
+    /// Client connections.
+    pub clients: u64,
+    /// PAUSE is in force.
+    pub paused: bool,
+    /// It came from the `*` entry.
+    pub auto: bool,
+}
+
+/// One user's part on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserRow {
+    /// Its name.
+    pub name: String,
+    /// Server connections.
+    pub servers: u64,
+    /// Client connections.
+    pub clients: u64,
+}
+
+/// What a shard as a whole is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardRow {
+    /// Its number.
+    pub shard: u16,
+    /// Logged-in clients.
+    pub clients: u64,
+    /// Clients that are logging in.
+    pub logins: u64,
+    /// Server connections.
+    pub servers: u64,
+    /// Pools (parts of pools).
+    pub pools: u64,
+    /// CPU time of its thread in the last second, in hundredths of the second.
+    pub busy_percent: u64,
+    /// Transactions so far.
+    pub transactions: u64,
+}

@@ -1,0 +1,125 @@
+//! A log record and the line it becomes: `2026-11-21 10:00:00.000 UTC [123] LOG C-0x1: db/user@host:port text`.
+//!
+//! Owns levels, escaping and the time stamp. Never decides where a line goes.
+
+use std::fmt::Write as _;
+
+/// How bad it is; the words and their order are PgBouncer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The process cannot go on.
+    Fatal,
+    /// Something failed.
+    Error,
+    /// Something is odd.
+    Warning,
+    /// What an operator wants to know.
+    Log,
+    /// `verbose` 1 and above.
+    Debug,
+    /// `verbose` 2 and above.
+    Noise,
+}
+
+impl Level {
+    /// The word in the line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Fatal => "FATAL",
+            Level::Error => "ERROR",
+            Level::Warning => "WARNING",
+            Level::Log => "LOG",
+            Level::Debug => "DEBUG",
+            Level::Noise => "NOISE",
+        }
+    }
+}
+
+/// One thing to be said, not yet written anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// How bad it is.
+    pub level: Level,
+    /// The text after the level; may begin with `C-…:` or `S-…:`.
+    pub text: String,
+}
+
+impl Record {
+    /// A record of a level.
+    #[must_use]
+    pub fn new(level: Level, text: impl Into<String>) -> Record {
+        Record { level, text: text.into() }
+    }
+}
+
+/// The whole line, without a newline; `wall_us` is microseconds since 1970 (UTC).
+///
+/// Control characters in the text are escaped, so that nothing a peer sent can forge a line.
+#[must_use]
+pub fn line(record: &Record, wall_us: u64, process_id: u32) -> String {
+    let mut line = stamp(wall_us);
+    let _ = write!(line, " UTC [{process_id}] {} ", record.level.word());
+    for character in record.text.chars() {
+        if character.is_control() {
+            let _ = write!(line, "\\x{:02x}", u32::from(character));
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+/// `YYYY-MM-DD hh:mm:ss.mmm` of microseconds since 1970.
+#[must_use]
+pub fn stamp(wall_us: u64) -> String {
+    let milliseconds = wall_us / 1_000 % 1_000;
+    format!("{}.{milliseconds:03}", date_time(wall_us))
+}
+
+/// `YYYY-MM-DD hh:mm:ss` of microseconds since 1970 (proleptic Gregorian, UTC).
+#[must_use]
+pub fn date_time(wall_us: u64) -> String {
+    let seconds = wall_us / 1_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+}
+
+/// Year, month and day of a count of days since 1970-01-01, by 400-year eras that begin on 1 March.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_pgbouncers_shape() {
+        let record = Record::new(Level::Log, "C-0x1: db/user@127.0.0.1:1 login");
+        let line = line(&record, 1_795_000_000_123_456, 42);
+        assert_eq!(line, "2026-11-18 11:06:40.123 UTC [42] LOG C-0x1: db/user@127.0.0.1:1 login");
+    }
+
+    #[test]
+    fn nothing_a_peer_sends_forges_a_line() {
+        let record = Record::new(Level::Warning, "user \"a\nFATAL x\"");
+        assert!(!line(&record, 0, 1).contains('\n'));
+    }
+
+    #[test]
+    fn leap_days_are_days() {
+        assert_eq!(date_time(951_782_400_000_000), "2000-02-29 00:00:00");
+        assert_eq!(date_time(1_709_164_800_000_000), "2024-02-29 00:00:00");
+        assert_eq!(date_time(0), "1970-01-01 00:00:00");
+    }
+}
