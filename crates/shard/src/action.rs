@@ -1,0 +1,106 @@
+//! What a shard wants done. The driver takes actions one by one from [`crate::Shard::poll`] after every event.
+
+use std::sync::Arc;
+
+use auth::Question;
+use mail::{Neighbour, Report, ShardId};
+use telemetry::Record;
+
+use crate::{ConnId, Handover};
+
+/// Where the bytes of an [`Action::Send`] lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the bytes of the [`crate::Event::Received`] being handled: forwarded without a copy where the driver can.
+    Received,
+    /// In [`crate::Shard::written`]: the shard's own messages of this event, valid until the next event.
+    Written,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A host name or address.
+    Inet {
+        /// As configured.
+        host: Arc<str>,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a unix socket (a first byte `@` means the abstract name space).
+    Unix {
+        /// The whole path, with `.s.PGSQL.port`.
+        path: Arc<str>,
+    },
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Action {
+    /// Queue bytes for a connection. Several in a row to one connection go out together, in order.
+    Send {
+        /// To whom.
+        to: ConnId,
+        /// Where the bytes lie.
+        source: Source,
+        /// Where they begin.
+        start: u32,
+        /// Where they end.
+        end: u32,
+    },
+    /// Open a server connection (or one that carries a cancel request).
+    Connect {
+        /// The id it will have.
+        conn: ConnId,
+        /// Where to.
+        target: Target,
+    },
+    /// Close: send what is queued as far as the socket takes it without waiting, then close. [`crate::Event::Closed`] follows.
+    Close {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Read no further. At most one more buffer of bytes may still be delivered.
+    Pause {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Read again.
+    Resume {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Login is over and the client stays here: read it as cheaply as possible from now on.
+    Settle {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Take the socket off this shard and hand it, with what is known, to another. The id is free at once: no
+    /// [`crate::Event::Closed`] follows.
+    Move {
+        /// Which.
+        conn: ConnId,
+        /// Where to.
+        to: ShardId,
+        /// What is known of it.
+        client: Box<Handover>,
+    },
+    /// Do slow arithmetic elsewhere; [`crate::Event::Derived`] follows unless the connection is closed first.
+    Derive {
+        /// For whom.
+        conn: ConnId,
+        /// What to compute.
+        question: Question,
+    },
+    /// Write to another shard.
+    Tell {
+        /// Whom.
+        to: ShardId,
+        /// What.
+        letter: Neighbour,
+    },
+    /// Write to the control thread.
+    Report(Report),
+    /// Write to the log.
+    Log(Record),
+}

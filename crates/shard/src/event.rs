@@ -1,0 +1,141 @@
+//! What can happen to a shard. Both callers, the real driver and the simulator, speak only this.
+//!
+//! Events carry no handles: a connection is a [`ConnId`], and bytes are borrowed for the length of the call.
+
+use std::net::SocketAddr;
+
+use mail::{Command, Neighbour};
+
+use crate::Handover;
+
+/// A connection on one shard. The driver takes the next free one from [`crate::Shard::vacant`] for sockets it brings;
+/// the shard takes it for those it asks for. It is free again only after [`Event::Closed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
+/// The time of an event batch; read once per batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds of a clock that never goes back. All timers use it.
+    pub mono_us: u64,
+    /// Microseconds since 1970. Only shown, never decided by.
+    pub wall_us: u64,
+}
+
+/// Who is at the other end of an accepted socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// TCP.
+    Inet {
+        /// The client's address.
+        remote: SocketAddr,
+        /// The address it came to.
+        local: SocketAddr,
+    },
+    /// A unix socket, with SO_PEERCRED.
+    Unix {
+        /// The client's process.
+        process_id: u32,
+        /// Its effective user.
+        user_id: u32,
+        /// The port in the socket's name.
+        port: u16,
+    },
+}
+
+/// Why a connection attempt failed; the text is the system's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectFault {
+    /// No address for the name.
+    Lookup(String),
+    /// The system refused.
+    Refused(String),
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A new client socket. It receives one read at a time until it is logged in (nothing is armed when it moves).
+    Accepted {
+        /// From [`crate::Shard::vacant`].
+        conn: ConnId,
+        /// The other end.
+        peer: Peer,
+    },
+    /// A logged-in client that another shard sent here.
+    Adopted {
+        /// From [`crate::Shard::vacant`].
+        conn: ConnId,
+        /// What that shard knew of it.
+        client: Box<Handover>,
+    },
+    /// [`crate::Action::Connect`] succeeded.
+    Connected {
+        /// The server connection.
+        conn: ConnId,
+        /// Where it went; None for a unix socket.
+        remote: Option<SocketAddr>,
+        /// From where.
+        local: Option<SocketAddr>,
+    },
+    /// [`crate::Action::Connect`] failed. [`Event::Closed`] follows at once.
+    ConnectFailed {
+        /// The server connection.
+        conn: ConnId,
+        /// Why.
+        fault: ConnectFault,
+    },
+    /// Bytes arrived.
+    Received {
+        /// On this connection.
+        conn: ConnId,
+        /// The bytes; [`crate::Source::Received`] ranges of the resulting actions point into them.
+        bytes: &'a [u8],
+        /// Output of this same connection has not all gone to the system yet. If true, [`Event::Drained`] will follow.
+        unsent: bool,
+    },
+    /// So much output is queued for this connection that whoever feeds it should stop. [`Event::Drained`] will follow.
+    Clogged {
+        /// The slow reader.
+        conn: ConnId,
+    },
+    /// All output queued for this connection has gone to the system.
+    Drained {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// The peer closed or reset the connection; every byte it had sent before was delivered. No more will come, and the
+    /// shard must still ask for [`crate::Action::Close`].
+    HungUp {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// While reading was paused, the peer was seen to have closed its side; unread bytes may remain.
+    HalfClosed {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// The last event of a connection: the socket is gone and its [`ConnId`] may be used again.
+    Closed {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// The answer to [`crate::Action::Derive`].
+    Derived {
+        /// For whom it was asked.
+        conn: ConnId,
+        /// SaltedPassword of RFC 5802.
+        salted_password: [u8; 32],
+    },
+    /// The control thread has spoken.
+    Command(Command),
+    /// Another shard has written.
+    Neighbour(Neighbour),
+    /// [`crate::Shard::deadline`] has passed (also sent when it is merely near; early is harmless).
+    Tick,
+    /// How busy the shard's thread was since the last such event; about once a second.
+    Busy {
+        /// CPU time over wall time, in hundredths.
+        percent: u32,
+    },
+}
