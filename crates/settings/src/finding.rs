@@ -1,0 +1,57 @@
+//! What a reader of a file found: where, how bad, in which words.
+//! Never decides whether loading goes on: [`crate::load`] does.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file as it was named on the command line or after `%include`.
+    pub file: Arc<str>,
+    /// Its line, from 1 on; 0 where no line can be named.
+    pub line: u32,
+}
+
+/// Whether a file can be used in spite of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It can: the reader of the log should know.
+    Warning,
+    /// It cannot: nothing of it is used.
+    Error,
+}
+
+/// Something to tell whoever wrote a file. Displays as `file:line: message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line, from 1 on; 0 concerns the whole file.
+    pub line: u32,
+    /// Whether it stops loading.
+    pub severity: Severity,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+impl Finding {
+    /// A finding that stops loading.
+    pub fn error(at: &Origin, message: impl Into<String>) -> Self {
+        Self { file: at.file.clone(), line: at.line, severity: Severity::Error, message: message.into() }
+    }
+
+    /// A finding that does not.
+    pub fn warning(at: &Origin, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(at, message) }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return write!(out, "{}: {}", self.file, self.message);
+        }
+        write!(out, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}

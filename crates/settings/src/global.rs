@@ -1,0 +1,272 @@
+//! The table of `[pgbouncer]`: one row per setting, from which [`Global`], the parser, SHOW CONFIG, SET,
+//! the sample file and the manual are made. To add a setting: a row here, and the place that uses it.
+//! Never holds anything of one database or one user.
+
+use crate::table::{Row, default_of, live_row, not_yet_row};
+use crate::value::{
+    AuthType, Boolean, Bytes, CheckQuery, Codec, FileMode, IoDriver, List, Milliseconds, Number, Percent,
+    PoolMode, Port, Positive, Seconds, Text, Threads, WholeSeconds,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Makes [`Global`] and [`GLOBAL`] from three lists of rows.
+macro_rules! global {
+    (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $change:ident, $doc:literal;)* }
+     inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_change:ident, $why:literal;)* }
+     not_yet { $($later:ident: $later_default:tt, $only:tt, $later_change:ident, $later_doc:literal;)* }) => {
+        /// The values of `[pgbouncer]`, one field per setting, named as the setting.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Global {
+            $(#[doc = $doc] pub $name: $type,)*
+            /// What was said about settings that do nothing here, for SHOW CONFIG alone.
+            unread: BTreeMap<&'static str, String>,
+        }
+
+        impl Default for Global {
+            fn default() -> Self {
+                Self { $($name: or_default::<$codec>(default_of!($default)),)* unread: BTreeMap::new() }
+            }
+        }
+
+        /// Every setting of `[pgbouncer]`: first the live ones, then the inert, then the refused.
+        pub static GLOBAL: &[Row<Global>] = &[
+            $(live_row!(Global, Global, $name, $codec, $default, $change, $doc),)*
+            $(inert_row!($idle, $idle_codec, $idle_default, $idle_change, $why),)*
+            $(not_yet_row!(Global, Global, $later, $later_default, $only, $later_change, $later_doc),)*
+        ];
+    };
+}
+
+/// A row whose value is checked and kept for SHOW CONFIG, and otherwise unused.
+macro_rules! inert_row {
+    ($name:ident, $codec:ty, $default:tt, $change:ident, $why:literal) => {
+        Row::<Global> {
+            about: crate::table::About {
+                name: stringify!($name),
+                scope: crate::table::Scope::Global,
+                kind: <$codec as Codec>::KIND,
+                default: default_of!($default),
+                change: crate::table::Change::$change,
+                effect: crate::table::Effect::Inert($why),
+                doc: concat!("Accepted and without effect: ", $why, "."),
+            },
+            assign: |global, text| {
+                <$codec as Codec>::read(text)?;
+                global.keep_unread(stringify!($name), text);
+                Ok(())
+            },
+            show: |global| global.unread(stringify!($name)),
+        }
+    };
+}
+
+global! {
+live {
+    admin_users: Vec<String>, List, "", Reload,
+        "Users who may run every command of the console (database `pgbouncer`).";
+    application_name_add_host: bool, Boolean, "0", Reload,
+        "Adds the client's address and port to the application_name that the server is told.";
+    auth_file: Option<String>, Text, unset, Reload,
+        "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";
+    auth_type: AuthType, AuthType, "md5", Reload,
+        "How clients prove who they are.";
+    autodb_idle_timeout: Duration, Seconds, "3600", Reload,
+        "Pools made through `*` that were unused for this long are dropped, with their statistics.";
+    cancel_wait_timeout: Duration, Seconds, "10", Reload,
+        "How long a cancel request may wait for a server connection before it is dropped.";
+    client_idle_timeout: Duration, Seconds, "0", Reload,
+        "Closes clients that were idle for longer. Should exceed the client's own connection lifetime. 0 is never.";
+    client_login_timeout: Duration, Seconds, "60", Reload,
+        "Closes clients that connected and did not log in within this time. 0 is never.";
+    conffile: Option<String>, Text, unset, CommandLine,
+        "The file that is read at start and on RELOAD; given on the command line.";
+    default_pool_size: u32, Number, "20", Reload,
+        "Server connections allowed per user and database. 0 is no limit.";
+    idle_transaction_timeout: Duration, Seconds, "0", Reload,
+        "Closes clients that were idle inside a transaction for longer. 0 is never.";
+    ignore_startup_parameters: Vec<String>, List, "", Reload,
+        "Startup parameters that are accepted and dropped, beside those that are tracked.";
+    io_driver: IoDriver, IoDriver, "auto", Restart,
+        "Weir's own. How bytes are moved; auto probes for io_uring and falls back to epoll.";
+    listen_addr: Vec<String>, List, "", Restart,
+        "Addresses to listen on for TCP; `*` is all of them, nothing is only the unix socket.";
+    listen_backlog: u32, Number, "128", Restart,
+        "How many connections the kernel may keep that have not been accepted yet.";
+    listen_port: u16, Port, "6432", Restart,
+        "Port to listen on, for TCP and in the name of the unix socket.";
+    log_connections: bool, Boolean, "1", Reload,
+        "Logs successful logins.";
+    log_disconnections: bool, Boolean, "1", Reload,
+        "Logs disconnections with their reasons.";
+    log_pooler_errors: bool, Boolean, "1", Reload,
+        "Logs the error messages that the pooler itself sends to clients.";
+    log_stats: bool, Boolean, "1", Reload,
+        "Logs a line of aggregated statistics every stats_period.";
+    logfile: Option<String>, Text, "", Reload,
+        "File that log lines are appended to; nothing is standard error.";
+    max_client_conn: u32, Number, "100", Reload,
+        "Client connections allowed in all. Raise the limit of open files with it.";
+    max_db_client_connections: u32, Number, "0", Reload,
+        "Client connections allowed per database, whatever the user. 0 is no limit.";
+    max_db_connections: u32, Number, "0", Reload,
+        "Server connections allowed per database, whatever the user. 0 is no limit.";
+    max_packet_size: u32, Bytes, "2147483647", Reload,
+        "The longest message that is passed on, in either direction.";
+    max_prepared_statements: u32, Number, "200", Reload,
+        "Prepared statements kept per server connection, so that protocol-level ones work in transaction and statement mode. 0 passes them through unchanged.";
+    max_user_client_connections: u32, Number, "0", Reload,
+        "Client connections allowed per user, whatever the database. 0 is no limit.";
+    max_user_connections: u32, Number, "0", Reload,
+        "Server connections allowed per user, whatever the database. 0 is no limit.";
+    min_pool_size: u32, Number, "0", Reload,
+        "Server connections kept open in a pool that is in use, or whose database forces a user.";
+    pidfile: Option<String>, Text, "", Restart,
+        "File that the process id is written to. Needed to run as a daemon.";
+    pool_mode: PoolMode, PoolMode, "session", Reload,
+        "When a server connection goes back to its pool.";
+    query_timeout: Duration, Seconds, "0", Reload,
+        "Closes clients whose query took longer. 0 is never.";
+    query_wait_notify: Duration, WholeSeconds, "5", Reload,
+        "Tells a client by a notice that it has been waiting for a server for this long. 0 is never.";
+    query_wait_timeout: Duration, Seconds, "120", Reload,
+        "Closes clients that waited longer for a server connection. 0 lets them wait for ever.";
+    reserve_pool_size: u32, Number, "0", Reload,
+        "Further server connections that a pool may open when clients wait for longer than reserve_pool_timeout.";
+    reserve_pool_timeout: Duration, Seconds, "5", Reload,
+        "How long a client waits before the reserve pool is used. 0 never uses it.";
+    scram_iterations: u32, Positive, "4096", Reload,
+        "Rounds of hashing for SCRAM secrets that are made from plain passwords.";
+    server_check_delay: Duration, Seconds, "30", Reload,
+        "An idle server connection is lent without server_check_query for this long after it was last used.";
+    server_check_query: Option<String>, CheckQuery, "<empty>", Reload,
+        "Query that shows whether an idle server connection lives; `<empty>` is an empty query, nothing is no check.";
+    server_connect_timeout: Duration, Seconds, "15", Reload,
+        "Gives up connecting and logging in to a server after this long. 0 is never.";
+    server_fast_close: bool, Boolean, "0", Reload,
+        "On RECONNECT and changed settings, closes servers in session mode after their transaction rather than their session.";
+    server_idle_timeout: Duration, Seconds, "600", Reload,
+        "Closes server connections that were idle for longer. 0 is never.";
+    server_lifetime: Duration, Seconds, "3600", Reload,
+        "Closes idle server connections that are older. 0 closes each after it was used once.";
+    server_login_retry: Duration, Seconds, "15", Reload,
+        "Waits this long before it connects again to a server that failed to log in.";
+    server_reset_query: Option<String>, Text, "DISCARD ALL", Reload,
+        "Sent to a server when a client in session mode leaves it. Nothing sends nothing.";
+    server_reset_query_always: bool, Boolean, "0", Reload,
+        "Sends server_reset_query in every pool mode.";
+    server_round_robin: bool, Boolean, "0", Reload,
+        "Lends the server connection that was idle longest, rather than the one used last.";
+    so_reuseport: bool, Boolean, "0", Restart,
+        "Lets several processes listen on the same port.";
+    spread_busy_percent: u32, Percent, "70", Reload,
+        "Weir's own. A pool gets a further thread when its thread has been busier than this for a second.";
+    spread_min_servers: u32, Positive, "8", Reload,
+        "Weir's own. A pool with fewer server connections stays on one thread.";
+    stats_period: Duration, WholeSeconds, "60", Reload,
+        "How often the averages of SHOW STATS are made and the line of log_stats is written.";
+    stats_users: Vec<String>, List, "", Reload,
+        "Users who may run the read-only commands of the console.";
+    suspend_timeout: Duration, Seconds, "10", Reload,
+        "How long SUSPEND waits for buffers to drain before it closes connections.";
+    tcp_defer_accept: bool, Boolean, "1", Reload,
+        "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
+    tcp_keepalive: bool, Boolean, "1", Reload,
+        "Turns on the kernel's keepalive probes.";
+    tcp_keepcnt: u32, Number, "0", Reload,
+        "Unanswered probes before a connection is dead (TCP_KEEPCNT). 0 is the kernel's own.";
+    tcp_keepidle: Duration, WholeSeconds, "0", Reload,
+        "Silence before the first probe (TCP_KEEPIDLE). 0 is the kernel's own.";
+    tcp_keepintvl: Duration, WholeSeconds, "0", Reload,
+        "Time between probes (TCP_KEEPINTVL). 0 is the kernel's own.";
+    tcp_socket_buffer: u32, Bytes, "0", Reload,
+        "Size of the kernel's socket buffers. 0 is the kernel's own.";
+    tcp_user_timeout: Duration, Milliseconds, "0", Reload,
+        "How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT). 0 is the kernel's own.";
+    threads: Threads, Threads, "auto", Restart,
+        "Weir's own. Threads that move bytes; auto is one per processor that the process may use.";
+    track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
+        "Server parameters kept per client beside the usual ones (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name).";
+    transaction_timeout: Duration, Seconds, "0", Reload,
+        "Closes clients whose transaction took longer. 0 is never.";
+    unix_socket_dir: Option<String>, Text, "/tmp", Restart,
+        "Directory of the unix socket; `@` before it is the abstract namespace, nothing is no unix socket.";
+    unix_socket_group: Option<String>, Text, "", Restart,
+        "Group that the unix socket is given to.";
+    unix_socket_mode: u32, FileMode, "0777", Restart,
+        "Permissions of the unix socket.";
+    user: Option<String>, Text, unset, Restart,
+        "User to become after start, for a process started by root.";
+    verbose: u32, Number, unset, Reload,
+        "How much more is logged; each -v adds one.";
+}
+inert {
+    job_name: Text, "pgbouncer", Restart,
+        "it names the Windows service, and Weir runs on Linux";
+    pkt_buf: Number, "4096", Restart,
+        "it sizes PgBouncer's buffer per connection, and Weir keeps none";
+    sbuf_loopcnt: Number, "5", Reload,
+        "it limits PgBouncer's turns on one socket, and Weir bounds its turns by bytes";
+}
+not_yet {
+    auth_dbname: unset, [""], Reload, "Database that auth_query runs in.";
+    auth_hba_file: "", [""], Reload, "File of host-based rules, for auth_type hba.";
+    auth_ident_file: unset, [""], Reload, "File of user name maps, for HBA rules.";
+    auth_ldap_options: unset, [""], Reload, "Options of auth_type ldap.";
+    auth_query: "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
+        ["SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"], Reload,
+        "Query for the secret of a user who is not in auth_file; used only with auth_user.";
+    auth_user: unset, [""], Reload, "User that auth_query runs as.";
+    client_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards clients.";
+    client_tls_ca_file: "", [""], Reload, "Roots that client certificates are checked by.";
+    client_tls_cert_file: "", [""], Reload, "Certificate shown to clients.";
+    client_tls_ciphers: "default", ["default"], Reload, "Ciphers towards clients.";
+    client_tls_dheparams: "auto", ["auto"], Reload, "Diffie-Hellman parameters towards clients.";
+    client_tls_ecdhcurve: "auto", ["auto"], Reload, "Elliptic curve towards clients.";
+    client_tls_key_file: "", [""], Reload, "Key of the certificate shown to clients.";
+    client_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards clients.";
+    client_tls_sslmode: "disable", ["disable"], Reload, "Whether clients may or must use TLS.";
+    disable_pqexec: "0", ["0"], Restart, "Refuses simple queries that hold several statements.";
+    dns_max_ttl: "15", ["15"], Reload, "How long a name stays looked up.";
+    dns_nxdomain_ttl: "15", ["15"], Reload, "How long a failed look-up stays.";
+    dns_zone_check_period: "0", ["0"], Reload, "How often the serial of a zone is checked.";
+    login_notify_message: "", [""], Reload, "Notice that every client gets after login.";
+    peer_id: "0", ["0"], Reload, "Number of this process among those in [peers].";
+    pool_idle_timeout: "0", ["0"], Reload, "Drops pools that were unused for this long.";
+    resolv_conf: "", [""], Restart, "File that says how names are looked up.";
+    server_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards servers.";
+    server_tls_ca_file: "", [""], Reload, "Roots that server certificates are checked by.";
+    server_tls_cert_file: "", [""], Reload, "Certificate shown to servers.";
+    server_tls_ciphers: "default", ["default"], Reload, "Ciphers towards servers.";
+    server_tls_key_file: "", [""], Reload, "Key of the certificate shown to servers.";
+    server_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards servers.";
+    server_tls_sslmode: "prefer", ["disable", "allow", "prefer"], Reload,
+        "Whether servers are asked for TLS. Without it, prefer and allow behave as disable.";
+    syslog: "0", ["0"], Reload, "Logs to syslog.";
+    syslog_facility: "daemon", ["daemon"], Reload, "Facility of lines sent to syslog.";
+    syslog_ident: "pgbouncer", ["pgbouncer"], Reload, "Name on lines sent to syslog.";
+}
+}
+
+impl Global {
+    /// Remembers what was said about a setting without a field, so that SHOW CONFIG can repeat it.
+    fn keep_unread(&mut self, name: &'static str, text: &str) {
+        self.unread.insert(name, text.to_owned());
+    }
+
+    /// What was said about a setting without a field, else its default.
+    fn unread(&self, name: &str) -> Option<String> {
+        let said = self.unread.get(name).cloned();
+        said.or_else(|| row(name).and_then(|row| row.about.default.map(str::to_owned)))
+    }
+}
+
+/// The row of a setting of `[pgbouncer]`.
+pub(crate) fn row(name: &str) -> Option<&'static Row<Global>> {
+    GLOBAL.iter().find(|row| row.about.name == name)
+}
+
+/// A default as a value; a test holds that every default is one.
+fn or_default<C: Codec>(default: Option<&str>) -> C::Value {
+    default.and_then(|text| C::read(text).ok()).unwrap_or_default()
+}

@@ -1,0 +1,127 @@
+//! The shape of a row of settings, and the macro that makes rows: name, kind, default, effect, doc.
+//! Owns what is true of every table; the rows stand in `global.rs`, `database.rs` and `user.rs`.
+//! Never reads a file: readers of rows (ini, SHOW CONFIG, SET, sample, manual) stand beside it.
+
+use crate::value::{BadValue, Kind};
+
+/// Where a setting is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Section `[pgbouncer]`.
+    Global,
+    /// The value of an entry of `[databases]`.
+    Database,
+    /// The value of an entry of `[users]`.
+    User,
+}
+
+/// When a changed value takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// On RELOAD, and on SET for a global one.
+    Reload,
+    /// When the process starts; SHOW CONFIG says `no` under `changeable`.
+    Restart,
+    /// It is made by the command line and cannot be written in a file.
+    CommandLine,
+}
+
+/// What a setting does in this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What its doc says.
+    Live,
+    /// Nothing, and why: it tunes something of PgBouncer's innards that Weir does not have.
+    Inert(&'static str),
+    /// PgBouncer has it, this version does not: these values alone are accepted, for they ask for nothing.
+    NotYet(&'static [&'static str]),
+}
+
+/// Everything about a setting but its value.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// PgBouncer's name, or Weir's own.
+    pub name: &'static str,
+    /// Where it is written.
+    pub scope: Scope,
+    /// The shape and unit of its values.
+    pub kind: Kind,
+    /// As SHOW CONFIG writes it; `None` where PgBouncer has no default (NULL).
+    pub default: Option<&'static str>,
+    /// When a changed value takes effect.
+    pub change: Change,
+    /// Whether it does something.
+    pub effect: Effect,
+    /// What it does, in a sentence or two.
+    pub doc: &'static str,
+}
+
+/// A row of a table: a setting of `T` with the means to write and to read it there.
+pub struct Row<T: 'static> {
+    /// What it is.
+    pub about: About,
+    /// Writes a value into `T`.
+    pub assign: fn(&mut T, &str) -> Result<(), BadValue>,
+    /// Shows the value that `T` has; `None` is NULL.
+    pub show: fn(&T) -> Option<String>,
+}
+
+/// `unset` or a literal.
+macro_rules! default_of {
+    (unset) => {
+        None
+    };
+    ($text:literal) => {
+        Some($text)
+    };
+}
+
+/// One live row: writes and shows the field of its own name.
+macro_rules! live_row {
+    ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $change:ident, $doc:literal) => {
+        $crate::table::Row::<$target> {
+            about: $crate::table::About {
+                name: stringify!($name),
+                scope: $crate::table::Scope::$scope,
+                kind: <$codec as $crate::value::Codec>::KIND,
+                default: $crate::table::default_of!($default),
+                change: $crate::table::Change::$change,
+                effect: $crate::table::Effect::Live,
+                doc: $doc,
+            },
+            assign: |target, text| {
+                target.$name = <$codec as $crate::value::Codec>::read(text)?;
+                Ok(())
+            },
+            show: |target| <$codec as $crate::value::Codec>::show(&target.$name),
+        }
+    };
+}
+
+/// One row of a setting that PgBouncer has and this version does not.
+macro_rules! not_yet_row {
+    ($target:ty, $scope:ident, $name:ident, $default:tt, [$($only:literal),*], $change:ident, $doc:literal) => {
+        $crate::table::Row::<$target> {
+            about: $crate::table::About {
+                name: stringify!($name),
+                scope: $crate::table::Scope::$scope,
+                kind: $crate::value::Kind::Text,
+                default: $crate::table::default_of!($default),
+                change: $crate::table::Change::$change,
+                effect: $crate::table::Effect::NotYet(&[$($only),*]),
+                doc: $doc,
+            },
+            assign: |target, text| {
+                const ONLY: &[&str] = &[$($only),*];
+                if !ONLY.iter().any(|only| only.eq_ignore_ascii_case(text)) {
+                    return Err($crate::value::BadValue::NotYet(ONLY));
+                }
+                target.keep_unread(stringify!($name), text);
+                Ok(())
+            },
+            show: |target| target.unread(stringify!($name)),
+        }
+    };
+}
+
+pub(crate) use {default_of, live_row, not_yet_row};

@@ -1,0 +1,59 @@
+//! Settings of one user, and the table of the keys of an entry in `[users]`.
+//! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
+
+use crate::table::{Row, live_row};
+use crate::value::{Inherited, Number, PoolMode, Seconds};
+use std::time::Duration;
+
+/// An entry of `[users]`; what is `None` follows the database's or the global setting.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct User {
+    /// The user's name.
+    pub name: String,
+    /// Server connections of each of the user's pools.
+    pub pool_size: Option<u32>,
+    /// Further connections of each pool for long waits.
+    pub reserve_pool_size: Option<u32>,
+    /// When server connections go back.
+    pub pool_mode: Option<PoolMode>,
+    /// Server connections over all databases.
+    pub max_user_connections: Option<u32>,
+    /// Client connections over all databases.
+    pub max_user_client_connections: Option<u32>,
+    /// Longest query.
+    pub query_timeout: Option<Duration>,
+    /// Longest wait for a server connection.
+    pub query_wait_timeout: Option<Duration>,
+    /// Longest idleness inside a transaction.
+    pub idle_transaction_timeout: Option<Duration>,
+    /// Longest transaction.
+    pub transaction_timeout: Option<Duration>,
+    /// Longest idleness of a client.
+    pub client_idle_timeout: Option<Duration>,
+}
+
+/// Rows of one table, each a `live_row` without a default of its own.
+macro_rules! rows {
+    ($($name:ident: $codec:ty, $doc:literal;)*) => {
+        /// Every key of an entry of `[users]`.
+        pub static USER: &[Row<User>] = &[$(live_row!(User, User, $name, $codec, unset, Reload, $doc),)*];
+    };
+}
+
+rows! {
+    pool_size: Inherited<Number>, "Server connections of each of the user's pools; wins over the database's.";
+    reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
+    pool_mode: Inherited<PoolMode>, "When server connections go back; wins over the database's.";
+    max_user_connections: Inherited<Number>, "Server connections over all databases.";
+    max_user_client_connections: Inherited<Number>, "Client connections over all databases.";
+    query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";
+    query_wait_timeout: Inherited<Seconds>, "Longest wait for a server connection; wins over the database's.";
+    idle_transaction_timeout: Inherited<Seconds>, "Closes clients that were idle inside a transaction for longer.";
+    transaction_timeout: Inherited<Seconds>, "Closes clients whose transaction took longer.";
+    client_idle_timeout: Inherited<Seconds>, "Closes clients that were idle for longer.";
+}
+
+/// The row of a key of `[users]`.
+pub(crate) fn row(name: &str) -> Option<&'static Row<User>> {
+    USER.iter().find(|row| row.about.name == name)
+}
