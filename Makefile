@@ -1,0 +1,53 @@
+# What people type. The work itself is in scripts/ and in cargo; `make help` lists the targets.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BINDIR   = $(DESTDIR)$(PREFIX)/bin
+MANDIR   = $(DESTDIR)$(PREFIX)/share/man/man1
+ETCDIR   = $(DESTDIR)/etc/weir
+UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
+USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
+SEEDS   ?= 3000
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench sim build fmt lint install clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## a private PostgreSQL, Weir before it, and what a pool is worth, measured
+	@scripts/demo
+
+test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
+	@python3 scripts/run-tests
+
+bench: ## Weir, PgBouncer and no pooler, side by side
+	@scripts/bench
+
+sim: ## the simulator over SEEDS seeds
+	cargo run --release -p weir-sim -- --seeds $(SEEDS)
+
+build: ## target/release/weir
+	cargo build --release
+
+fmt: ## formats the Rust code
+	cargo fmt --all
+
+lint: ## what `make test` checks before it runs anything
+	@python3 scripts/run-tests format clippy layers tidy
+
+# Run `make build` as yourself first: installing as root then needs no compiler.
+install: ## binary, man page, sample configuration and systemd unit (PREFIX, DESTDIR)
+	@test -x target/release/weir || $(MAKE) build
+	install -Dm755 target/release/weir $(BINDIR)/weir
+	install -Dm644 packaging/weir.1 $(MANDIR)/weir.1
+	install -Dm640 packaging/weir.ini $(ETCDIR)/weir.ini.sample
+	@# A configuration that is there already is the administrator's.
+	test -e $(ETCDIR)/weir.ini || install -Dm640 packaging/weir.ini $(ETCDIR)/weir.ini
+	install -Dm644 packaging/weir.sysusers $(USERDIR)/weir.conf
+	install -d $(UNITDIR)
+	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/weir.service > $(UNITDIR)/weir.service
+	chmod 644 $(UNITDIR)/weir.service
+	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
+
+clean: ## removes what was built
+	cargo clean

@@ -1,0 +1,102 @@
+"""Fixtures: a PostgreSQL for the session, a pooler for each test, and both I/O drivers for every one of them.
+
+A test takes `pg` (the server) and `weir` (a function that starts a pooler); a module that says
+`pytestmark = pytest.mark.every_version` runs on PostgreSQL 18 too."""
+
+import os
+import shutil
+
+import pytest
+
+import host
+import postgres
+import weir as pooler
+
+PGBOUNCER = pooler.pgbouncer_version()
+DRIVERS = ["pgbouncer"] if PGBOUNCER else ["epoll", "io_uring"]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "every_version: run on the system's PostgreSQL and on 18")
+    config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
+    config.addinivalue_line("markers", "weir_only: what PgBouncer does otherwise, by a decision of ours")
+
+
+def pytest_generate_tests(metafunc):
+    if "server_version" in metafunc.fixturenames:
+        every = metafunc.definition.get_closest_marker("every_version")
+        metafunc.parametrize("server_version", ["system", "18"] if every else ["system"], scope="session")
+    if "io_driver" in metafunc.fixturenames:
+        metafunc.parametrize("io_driver", DRIVERS)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        since = item.get_closest_marker("since")
+        if PGBOUNCER and since and tuple(map(int, since.args[0].split("."))) > PGBOUNCER:
+            item.add_marker(pytest.mark.skip(reason=f"PgBouncer has it since {since.args[0]}"))
+        if PGBOUNCER and item.get_closest_marker("weir_only"):
+            item.add_marker(pytest.mark.skip(reason="Weir's own, not PgBouncer's"))
+
+
+@pytest.fixture(scope="session")
+def scratch():
+    """One directory for everything, gone at the end; WEIR_KEEP=1 leaves it for a look at the logs."""
+    path = host.make_scratch()
+    if not pooler.PROGRAM.exists():
+        pytest.exit(f"{pooler.PROGRAM} is not there: cargo build --release", returncode=2)
+    pooler.PROGRAM_COPY["path"] = host.reachable_copy(pooler.PROGRAM, path)
+    yield path
+    if not os.environ.get("WEIR_KEEP"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def servers(scratch):
+    """The PostgreSQL servers of this session, started when first asked for."""
+    started = {}
+
+    def server(version):
+        if version not in started:
+            programs = postgres.reachable_programs(version, scratch)
+            if programs is None:
+                pytest.skip(f"no PostgreSQL ({version}) on this machine; scripts/prepare-tests says why")
+            directory = scratch / f"server-{version}"
+            directory.mkdir()
+            started[version] = postgres.Postgres(programs, host.hand_over(directory))
+        return started[version]
+
+    yield server
+    for one in started.values():
+        one.stop()
+
+
+@pytest.fixture
+def pg(servers, server_version):
+    server = servers(server_version)
+    server.ensure_running()
+    return server
+
+
+@pytest.fixture
+def weir(pg, scratch, io_driver, request):
+    """`weir(databases={…}, setting=value, …)` starts a pooler before `pg`; all are stopped when the test ends."""
+    running = []
+    driver = None if PGBOUNCER else io_driver
+
+    def prepare(**settings):
+        directory = scratch / f"{len(list(scratch.iterdir()))}"
+        directory.mkdir()
+        running.append(pooler.Weir(pg, directory, driver, **settings))
+        return running[-1]
+
+    def start(*flags, **settings):
+        return prepare(**settings).start(*flags)
+
+    start.prepared = prepare
+    yield start
+    for one in running:
+        one.stop()
+    for one in running:
+        assert "panicked" not in one.log_text() + one.output(), "the pooler panicked"
+    host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0, timeout=10)

@@ -1,0 +1,156 @@
+"""The machine the tests run on: the user that processes run as, a directory that user can reach, free ports,
+and processes that never outlive the test run. Knows nothing of PostgreSQL or of Weir."""
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+def unprivileged_user():
+    """The user for PostgreSQL and Weir, which both refuse to be root; None where we are not root anyway."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError("running as root, and there is neither a user postgres nor nobody to run the servers as")
+
+
+USER = unprivileged_user()
+USER_NAME = (USER or pwd.getpwuid(os.geteuid())).pw_name
+CREDENTIALS = {"user": USER.pw_uid, "group": USER.pw_gid, "extra_groups": []} if USER else {}
+
+
+def hand_over(path):
+    """Gives a file or directory that the harness made to the user the servers run as."""
+    if USER:
+        os.chown(path, USER.pw_uid, USER.pw_gid)
+    return path
+
+
+def make_scratch():
+    """A directory in /tmp (short: a unix socket path holds 107 bytes) that the unprivileged user owns."""
+    path = Path(tempfile.mkdtemp(prefix="weir-e2e-", dir="/tmp"))
+    path.chmod(0o755)
+    return hand_over(path)
+
+
+def reachable_copy(program, scratch):
+    """The program itself, or, where root's umask or home may hide it, a copy that the unprivileged user can run."""
+    if not USER:
+        return Path(program)
+    target = scratch / Path(program).name
+    if not target.exists():
+        shutil.copy(program, target)
+        target.chmod(0o755)
+    return target
+
+
+def free_port():
+    """A TCP port nobody listens on, below the range the kernel takes outgoing ports from; each xdist worker has its own part."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    first = 20000 + worker * 1000
+    for offset in range(1000):
+        free_port.next = (free_port.next + 1) % 1000
+        port = first + free_port.next
+        if all(_can_bind(family, host, port) for family, host in _LOOPBACKS):
+            return port
+    raise RuntimeError("no free port")
+
+
+free_port.next = os.getpid() % 1000
+_LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+
+def _can_bind(family, host, port):
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            return True
+        except OSError as error:
+            # A machine without IPv6 refuses the address, not the port.
+            return family == socket.AF_INET6 and error.errno != 98
+
+
+def is_listening(port, socket_path):
+    """Whether anyone listens on the port or on the unix socket, without connecting (which the listener would notice)."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        rows = (line.split() for line in Path(table).read_text().splitlines()[1:])
+        if any(row[3] == "0A" and int(row[1].rsplit(":", 1)[1], 16) == port for row in rows):
+            return True
+    listening = "00010000"  # the flag __SO_ACCEPTCON
+    rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return any(row[-1] == str(socket_path) and row[3] == listening for row in rows)
+
+
+def start(command, as_user=True, die_with=signal.SIGKILL, **options):
+    """Starts a process that dies when the test run does, however that ends."""
+    credentials = CREDENTIALS if as_user else {}
+    return subprocess.Popen(
+        [str(word) for word in command],
+        start_new_session=True,  # Ctrl-C is for the harness, which then stops everything in order
+        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, die_with),
+        **credentials,
+        **options,
+    )
+
+
+def run(command, as_user=True, timeout=60, check=True, **options):
+    """Runs a program to its end and returns what it said; its exit status is checked unless asked not to."""
+    credentials = CREDENTIALS if as_user else {}
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=options.pop("cwd", "/"),
+        **credentials,
+        **options,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"{command[0]} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def stop(process, *signals, timeout=10):
+    """Sends the signals one after another until the process has ended; the last resort is always SIGKILL."""
+    for number in (*signals, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        process.send_signal(number)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            continue
+    return process.wait()
+
+
+def children(pid):
+    """The ids of a process's children, from /proc."""
+    listing = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in listing.read_text().split()] if listing.exists() else []
+
+
+def eventually(question, timeout=10.0, interval=0.03):
+    """Asks until the answer is true, and returns it; the last answer decides when the time is up."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = question()
+        if answer or time.monotonic() > deadline:
+            assert answer, f"still {answer!r} after {timeout} s"
+            return answer
+        time.sleep(interval)
