@@ -1,0 +1,62 @@
+//! Files that are made from a table: each must be what its generator prints now.
+//! A generator is any command of the workspace; it prints the file to its standard output.
+
+use std::process::Command;
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+/// A generated file and the arguments of `cargo` that print it.
+pub(crate) struct Generated {
+    file: &'static str,
+    cargo: &'static [&'static str],
+}
+
+/// Add a row when a generator appears (the man page and the sample file are the first candidates).
+const GENERATED: &[Generated] = &[];
+
+/// Findings for every generated file that is not fresh.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    GENERATED.iter().filter_map(|row| stale(tree, row)).collect()
+}
+
+fn stale(tree: &Tree, row: &Generated) -> Option<Finding> {
+    let remake = format!("cargo {} > {}", row.cargo.join(" "), row.file);
+    let output = Command::new("cargo").args(row.cargo).current_dir(tree.root()).output();
+    let fresh = match output {
+        Ok(output) if output.status.success() => output.stdout,
+        _ => return Some(Finding::at(row.file, 1, format!("its generator fails: {remake}"))),
+    };
+    let present = tree.text(row.file).unwrap_or_default();
+    let line = first_difference(&present, &String::from_utf8_lossy(&fresh))?;
+    Some(Finding::at(row.file, line, format!("is stale: {remake}")))
+}
+
+/// The 1-based line where two texts part; `None` when they are the same.
+fn first_difference(one: &str, other: &str) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    let same = one.lines().zip(other.lines()).take_while(|(left, right)| left == right).count();
+    Some(same + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_their_line() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(2));
+        assert_eq!(first_difference("", "a\n"), Some(1));
+        assert_eq!(first_difference("a\n", "a"), Some(2));
+    }
+
+    #[test]
+    fn a_failing_generator_is_a_finding() {
+        let tree = Tree::open().expect("git lists the files");
+        let row = Generated { file: "x.txt", cargo: &["no-such-command-at-all"] };
+        assert!(stale(&tree, &row).is_some());
+    }
+}
