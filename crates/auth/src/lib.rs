@@ -1,1 +1,126 @@
-//! (to be written)
+//! Authentication exchanges as state machines, both ways: towards our clients ([`ClientLogin`]) and towards
+//! PostgreSQL ([`ServerLogin`]). A machine is handed message bodies and answers with a [`Step`].
+//!
+//! It never does I/O, never reads a clock and keeps no entropy of its own; the one slow computation (PBKDF2) is
+//! handed out as a [`Question`], so that no event loop ever waits for it.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod client_login;
+mod fault;
+mod frame;
+mod md5;
+mod mock;
+pub mod probe;
+pub mod scram;
+mod secret;
+mod server_login;
+
+pub use cache::{DerivedCache, ServerKeyCache};
+pub use client_login::ClientLogin;
+pub use fault::{ClientFault, Fault, Malformed, ServerFault};
+pub use mock::MockKey;
+pub use secret::{Credentials, Kind, ScramKeys, Secret, Verifier};
+pub use server_login::ServerLogin;
+pub use zeroize::Zeroizing;
+
+use std::fmt;
+
+/// Longest accepted body of an authentication message, in bytes: PostgreSQL's 64 KiB token (`libpq/auth.h`,
+/// `PG_MAX_AUTH_TOKEN_LENGTH`) and room for the mechanism's name and the length before it.
+pub const MAX_BODY: usize = 64 * 1024 + 256;
+
+/// Most PBKDF2 rounds a server may demand of us. More would let a hostile server keep a helper thread busy.
+pub const MAX_ITERATIONS: u32 = 1_000_000;
+
+/// How a client has to prove itself: PgBouncer's `auth_type` without those that need more than a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Any known user passes.
+    Trust,
+    /// Anybody passes, known or not.
+    Any,
+    /// The password in clear text.
+    Plain,
+    /// PostgreSQL's salted MD5; SCRAM where the stored secret is a SCRAM verifier.
+    Md5,
+    /// SCRAM-SHA-256 (RFC 5802, RFC 7677).
+    Scram,
+}
+
+/// What the owner of an exchange does next.
+#[derive(Debug)]
+pub enum Step {
+    /// Send these bytes (whole protocol messages, possibly none) and wait for the peer's next message.
+    Send(Vec<u8>),
+    /// Have this computed elsewhere and bring the result to `answer`.
+    Ask(Question),
+    /// The exchange succeeded.
+    Accept(Accepted),
+    /// The exchange failed; nothing more can come of it.
+    Reject(Fault),
+}
+
+/// A computation too slow for an event loop.
+pub enum Question {
+    /// `Hi(password, salt, iterations)` of RFC 5802 section 2.2, which is PBKDF2-HMAC-SHA-256 with 32 bytes.
+    Pbkdf2 {
+        /// The password after SASLprep.
+        password: Zeroizing<Vec<u8>>,
+        /// The salt, as many bytes as its maker chose.
+        salt: Vec<u8>,
+        /// Rounds, at least 1.
+        iterations: u32,
+    },
+}
+
+impl Question {
+    /// Computes the answer; takes milliseconds, so it is called on a helper thread.
+    #[must_use]
+    pub fn solve(&self) -> [u8; 32] {
+        match self {
+            Self::Pbkdf2 { password, salt, iterations } => {
+                scram::salted_password(password, salt, *iterations)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pbkdf2 { iterations, .. } => {
+                write!(formatter, "Pbkdf2 {{ iterations: {iterations}, *** }}")
+            }
+        }
+    }
+}
+
+/// What a successful exchange leaves behind.
+#[derive(Default)]
+pub struct Accepted {
+    /// Last bytes for the peer (AuthenticationSASLFinal), possibly none; never AuthenticationOk.
+    pub send: Vec<u8>,
+    /// Keys recovered from a SCRAM login against a stored verifier: they can log in to a server with the same
+    /// salt and iterations.
+    pub keys: Option<ScramKeys>,
+    /// The password a client sent in clear text, if it is UTF-8.
+    pub password: Option<Zeroizing<String>>,
+}
+
+impl fmt::Debug for Accepted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (keys, password) = (self.keys.is_some(), self.password.is_some());
+        write!(
+            formatter,
+            "Accepted {{ send: {} bytes, keys: {keys}, password: {password} }}",
+            self.send.len()
+        )
+    }
+}
+
+/// A source of unpredictable bytes, given by the owner: the kernel's in production, a seed's in tests.
+pub trait Entropy {
+    /// Fills the whole slice.
+    fn fill(&mut self, bytes: &mut [u8]);
+}

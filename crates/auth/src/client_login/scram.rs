@@ -1,0 +1,196 @@
+//! Clients that prove themselves by SCRAM-SHA-256, against a stored verifier, against one made ad hoc from a plain
+//! secret, or against a mock. A mock does all that a verifier does and then fails.
+
+use super::{State, reject};
+use crate::cache::{self, DerivedCache, Index};
+use crate::fault::ClientFault;
+use crate::mock::MockKey;
+use crate::scram::message::{self, Binding, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
+use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
+use crate::secret::{ScramKeys, Secret, Verifier};
+use crate::{Accepted, Entropy, Question, Step, frame};
+use zeroize::Zeroizing;
+
+/// Waits for SASLInitialResponse with client-first-message.
+pub(super) struct ExpectFirst {
+    salt: Vec<u8>,
+    iterations: u32,
+    check: Check,
+    server_nonce: String,
+}
+
+/// What the proof is checked against.
+enum Check {
+    /// A verifier from auth_file or auth_query: the client's key can be handed on.
+    Stored(Proving),
+    /// A plain secret whose keys are known already.
+    Derived(Proving),
+    /// A plain secret whose keys are not known yet.
+    Plain { password: Zeroizing<Vec<u8>>, index: Index },
+    /// Nobody passes; this fault is told.
+    Mock(Proving, ClientFault),
+}
+
+/// The part of a verifier that proofs are checked with.
+struct Proving {
+    stored_key: [u8; 32],
+    server_key: [u8; 32],
+}
+
+impl ExpectFirst {
+    pub(super) fn begin(
+        user: &str,
+        secret: Option<&Secret>,
+        mock: &MockKey,
+        cache: &DerivedCache,
+        entropy: &mut dyn Entropy,
+        iterations: u32,
+    ) -> (State, Step) {
+        let mut nonce = [0; NONCE_LENGTH];
+        entropy.fill(&mut nonce);
+        let iterations = iterations.max(1);
+        let (salt, iterations, check) = match secret {
+            Some(Secret::Scram(verifier)) => {
+                (verifier.salt.clone(), verifier.iterations, Check::Stored(Proving::from_verifier(verifier)))
+            }
+            Some(Secret::Plain(password)) => {
+                let salt = mock.salt(user);
+                let check = Check::for_password(user, password, &salt, iterations, cache);
+                (salt, iterations, check)
+            }
+            Some(Secret::Md5(_)) => {
+                (mock.salt(user), iterations, Check::mock(mock, user, ClientFault::WrongPasswordType))
+            }
+            None => (mock.salt(user), iterations, Check::mock(mock, user, ClientFault::Proof)),
+        };
+        let expect = Self { salt, iterations, check, server_nonce: scram::nonce(nonce) };
+        (State::First(expect), Step::Send(frame::sasl_request(MECHANISM)))
+    }
+
+    pub(super) fn message(self, body: &[u8]) -> (State, Step) {
+        let (mechanism, data) = match frame::read_sasl_initial(body) {
+            Ok(fields) => fields,
+            Err(malformed) => return reject(ClientFault::from(malformed)),
+        };
+        if mechanism != MECHANISM.as_bytes() {
+            return reject(ClientFault::Mechanism);
+        }
+        let first = match ClientFirst::parse(data) {
+            Ok(first) => first,
+            Err(malformed) => return reject(ClientFault::from(malformed)),
+        };
+        let nonce = format!("{}{}", first.nonce, self.server_nonce);
+        let server_first =
+            ServerFirst { nonce: &nonce, salt: self.salt.clone(), iterations: self.iterations };
+        let server_first = server_first.write();
+        let step = Step::Send(frame::request(frame::SASL_CONTINUE, server_first.as_bytes()));
+        let (binding, client_first_bare) = (first.binding, first.bare.to_owned());
+        let (salt, iterations, check) = (self.salt, self.iterations, self.check);
+        let expect = ExpectFinal { salt, iterations, check, binding, nonce, client_first_bare, server_first };
+        (State::Final(expect), step)
+    }
+}
+
+/// Waits for SASLResponse with client-final-message.
+pub(super) struct ExpectFinal {
+    salt: Vec<u8>,
+    iterations: u32,
+    check: Check,
+    binding: Binding,
+    nonce: String,
+    client_first_bare: String,
+    server_first: String,
+}
+
+impl ExpectFinal {
+    pub(super) fn message(self, body: &[u8]) -> (State, Step) {
+        let last = match ClientFinal::parse(body, self.binding, &self.nonce) {
+            Ok(last) => last,
+            Err(malformed) => return reject(ClientFault::from(malformed)),
+        };
+        let auth_message =
+            message::auth_message(&self.client_first_bare, &self.server_first, last.without_proof);
+        let proof = Proof { auth_message, proof: last.proof };
+        match self.check {
+            Check::Stored(proving) => proof.verify(&proving, Some((self.salt, self.iterations))),
+            Check::Derived(proving) => proof.verify(&proving, None),
+            Check::Mock(proving, fault) => {
+                // The verdict stands; the work is done so that it takes as long as with a real user.
+                let _ = proof.verify(&proving, Some((self.salt, self.iterations)));
+                reject(fault)
+            }
+            Check::Plain { password, index } => {
+                let question = Question::Pbkdf2 { password, salt: self.salt, iterations: self.iterations };
+                (State::DerivedKeys(ExpectDerivedKeys { proof, index }), Step::Ask(question))
+            }
+        }
+    }
+}
+
+/// Waits for SaltedPassword of a plain secret.
+pub(super) struct ExpectDerivedKeys {
+    proof: Proof,
+    index: Index,
+}
+
+impl ExpectDerivedKeys {
+    pub(super) fn answer(self, salted_password: &[u8; 32], cache: &mut DerivedCache) -> (State, Step) {
+        let keys = Keys::from_salted_password(salted_password);
+        let proving = Proving::from_keys(&keys);
+        // Kept whatever the proof says: a guesser must not have us derive again with every guess.
+        cache.keep(self.index, keys);
+        self.proof.verify(&proving, None)
+    }
+}
+
+impl Check {
+    fn for_password(user: &str, password: &str, salt: &[u8], iterations: u32, cache: &DerivedCache) -> Self {
+        let password = scram::prepare_password(password.as_bytes());
+        let index = cache::index(user, &password, salt, iterations);
+        match cache.find(&index) {
+            Some(keys) => Self::Derived(Proving::from_keys(&keys)),
+            None => Self::Plain { password, index },
+        }
+    }
+
+    fn mock(mock: &MockKey, user: &str, fault: ClientFault) -> Self {
+        let stored_key = mock.stored_key(user);
+        Self::Mock(Proving { stored_key, server_key: stored_key }, fault)
+    }
+}
+
+impl Proving {
+    fn from_verifier(verifier: &Verifier) -> Self {
+        Self { stored_key: verifier.stored_key, server_key: verifier.server_key }
+    }
+
+    fn from_keys(keys: &Keys) -> Self {
+        Self { stored_key: scram::hash(&[&keys.client_key]), server_key: keys.server_key }
+    }
+}
+
+/// A client's proof and what it was made over.
+struct Proof {
+    auth_message: String,
+    proof: [u8; 32],
+}
+
+impl Proof {
+    /// The verdict. `stored` are salt and rounds of a stored verifier, for which the client's key is handed on.
+    fn verify(&self, proving: &Proving, stored: Option<(Vec<u8>, u32)>) -> (State, Step) {
+        let auth_message = self.auth_message.as_bytes();
+        let (fits, client_key) = scram::check_proof(&proving.stored_key, auth_message, &self.proof);
+        let signature = scram::server_signature(&proving.server_key, auth_message);
+        if !bool::from(fits) {
+            return reject(ClientFault::Proof);
+        }
+        let send = frame::request(frame::SASL_FINAL, ServerFinal::write_signature(&signature).as_bytes());
+        let keys = stored.map(|(salt, iterations)| ScramKeys {
+            client_key: *client_key,
+            server_key: proving.server_key,
+            salt,
+            iterations,
+        });
+        (State::Finished, Step::Accept(Accepted { send, keys, password: None }))
+    }
+}

@@ -1,0 +1,215 @@
+//! The exchange towards PostgreSQL, where we are the client: it answers whatever method the server asks for with
+//! the credentials at hand. It owns the order of the messages and the check of the server's own proof.
+//! It never accepts a server that began SCRAM and did not finish it.
+
+use crate::cache::{self, Index, ServerKeyCache};
+use crate::fault::{Fault, Malformed, ServerFault};
+use crate::scram::message::{self, Binding, ClientFinal, ServerFinal, ServerFirst};
+use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
+use crate::secret::Credentials;
+use crate::{Accepted, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, frame, md5};
+use subtle::ConstantTimeEq;
+
+/// One login to a server, from the sent startup packet to AuthenticationOk.
+pub struct ServerLogin {
+    user: String,
+    credentials: Credentials,
+    state: State,
+}
+
+/// What it waits for.
+enum State {
+    /// Any request, or AuthenticationOk of a server that asks for nothing.
+    Request,
+    /// AuthenticationOk, after a password went out or the server proved itself.
+    Verdict,
+    /// server-first-message.
+    ServerFirst {
+        client_nonce: String,
+    },
+    /// SaltedPassword.
+    Derived {
+        index: Index,
+        exchange: Exchange,
+    },
+    /// server-final-message.
+    ServerFinal {
+        signature: [u8; 32],
+    },
+    Finished,
+}
+
+/// What was said so far in SCRAM.
+struct Exchange {
+    client_nonce: String,
+    server_first: String,
+    nonce: String,
+}
+
+type Next = Result<(State, Step), ServerFault>;
+
+impl ServerLogin {
+    /// A login of this user with these credentials.
+    #[must_use]
+    pub fn new(user: &str, credentials: &Credentials) -> Self {
+        Self { user: user.to_owned(), credentials: credentials.clone(), state: State::Request }
+    }
+
+    /// Takes the body of the server's next `R` message, code included. A [`Step::Send`] without bytes only waits.
+    pub fn message(&mut self, body: &[u8], entropy: &mut dyn Entropy, cache: &ServerKeyCache) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        if matches!(state, State::Derived { .. } | State::Finished) {
+            return Step::Reject(Fault::Bug);
+        }
+        let next = self.read(state, body, entropy, cache);
+        self.enter(next)
+    }
+
+    /// Takes the answer to the last [`Step::Ask`], and keeps what it cost in the cache.
+    pub fn answer(&mut self, salted_password: [u8; 32], cache: &mut ServerKeyCache) -> Step {
+        let State::Derived { index, exchange } = std::mem::replace(&mut self.state, State::Finished) else {
+            return Step::Reject(Fault::Bug);
+        };
+        let keys = Keys::from_salted_password(&salted_password);
+        let next = exchange.prove(&keys.client_key, &keys.server_key);
+        cache.keep(index, keys);
+        self.enter(Ok(next))
+    }
+
+    fn enter(&mut self, next: Next) -> Step {
+        match next {
+            Ok((state, step)) => {
+                self.state = state;
+                step
+            }
+            Err(fault) => Step::Reject(fault.into()),
+        }
+    }
+
+    fn read(&self, state: State, body: &[u8], entropy: &mut dyn Entropy, cache: &ServerKeyCache) -> Next {
+        if body.len() > MAX_BODY {
+            return Err(Malformed::TooLong.into());
+        }
+        let (code, payload) = frame::read_request(body)?;
+        match (code, state) {
+            (frame::OK, State::Request | State::Verdict) if payload.is_empty() => {
+                Ok((State::Finished, Step::Accept(Accepted::default())))
+            }
+            (frame::OK, State::Request | State::Verdict) => Err(Malformed::Length.into()),
+            (frame::OK, _) => Err(ServerFault::SkippedProof),
+            (frame::CLEARTEXT_PASSWORD, State::Request) => self.send_password(payload),
+            (frame::MD5_PASSWORD, State::Request) => self.send_md5(payload),
+            (frame::SASL, State::Request) => self.begin_scram(payload, entropy),
+            (frame::SASL_CONTINUE, State::ServerFirst { client_nonce }) => {
+                self.answer_challenge(client_nonce, payload, cache)
+            }
+            (frame::SASL_FINAL, State::ServerFinal { signature }) => check_server(payload, &signature),
+            (frame::CLEARTEXT_PASSWORD | frame::MD5_PASSWORD | frame::SASL..=frame::SASL_FINAL, _) => {
+                Err(ServerFault::OutOfTurn)
+            }
+            (unknown, _) => Err(ServerFault::Method(unknown)),
+        }
+    }
+
+    fn send_password(&self, payload: &[u8]) -> Next {
+        if !payload.is_empty() {
+            return Err(Malformed::Length.into());
+        }
+        match &self.credentials {
+            Credentials::Plain(password) => {
+                Ok((State::Verdict, Step::Send(frame::password(password.as_bytes()))))
+            }
+            other => Err(unfit(other)),
+        }
+    }
+
+    fn send_md5(&self, payload: &[u8]) -> Next {
+        let salt: [u8; 4] = payload.try_into().map_err(|_| Malformed::Length)?;
+        let stored = match &self.credentials {
+            Credentials::Plain(password) => md5::stored(password.as_bytes(), &self.user),
+            Credentials::Md5(digits) => **digits,
+            other => return Err(unfit(other)),
+        };
+        Ok((State::Verdict, Step::Send(frame::password(&md5::reply(&stored, salt)))))
+    }
+
+    fn begin_scram(&self, payload: &[u8], entropy: &mut dyn Entropy) -> Next {
+        // SCRAM-SHA-256-PLUS will be chosen here over TLS; until then it is passed by.
+        if !frame::read_mechanisms(payload)?.contains(&MECHANISM.as_bytes()) {
+            return Err(ServerFault::Mechanism);
+        }
+        if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys(_)) {
+            return Err(unfit(&self.credentials));
+        }
+        let mut nonce = [0; NONCE_LENGTH];
+        entropy.fill(&mut nonce);
+        let client_nonce = scram::nonce(nonce);
+        let first = format!("{}{}", BINDING.header(), client_first_bare(&client_nonce));
+        let step = Step::Send(frame::sasl_initial(MECHANISM, first.as_bytes()));
+        Ok((State::ServerFirst { client_nonce }, step))
+    }
+
+    fn answer_challenge(&self, client_nonce: String, payload: &[u8], cache: &ServerKeyCache) -> Next {
+        let first = ServerFirst::parse(payload, &client_nonce)?;
+        if first.iterations > MAX_ITERATIONS {
+            return Err(ServerFault::TooManyIterations);
+        }
+        let server_first = String::from_utf8(payload.to_vec()).map_err(|_| Malformed::Text)?;
+        let exchange = Exchange { nonce: first.nonce.to_owned(), client_nonce, server_first };
+        match &self.credentials {
+            Credentials::Keys(keys) if keys.salt == first.salt && keys.iterations == first.iterations => {
+                Ok(exchange.prove(&keys.client_key, &keys.server_key))
+            }
+            Credentials::Keys(_) => Err(ServerFault::KeysDoNotFit),
+            Credentials::Plain(password) => {
+                let password = scram::prepare_password(password.as_bytes());
+                let index = cache::index("", &password, &first.salt, first.iterations);
+                if let Some(keys) = cache.find(&index) {
+                    return Ok(exchange.prove(&keys.client_key, &keys.server_key));
+                }
+                let question = Question::Pbkdf2 { password, salt: first.salt, iterations: first.iterations };
+                Ok((State::Derived { index, exchange }, Step::Ask(question)))
+            }
+            other => Err(unfit(other)),
+        }
+    }
+}
+
+impl Exchange {
+    /// client-final-message, and the signature the server has to answer with.
+    fn prove(&self, client_key: &[u8; 32], server_key: &[u8; 32]) -> (State, Step) {
+        let without_proof = ClientFinal::write_without_proof(BINDING, &self.nonce);
+        let bare = client_first_bare(&self.client_nonce);
+        let auth_message = message::auth_message(&bare, &self.server_first, &without_proof);
+        let proof = scram::client_proof(client_key, auth_message.as_bytes());
+        let signature = scram::server_signature(server_key, auth_message.as_bytes());
+        let last = ClientFinal::write(&without_proof, &proof);
+        (State::ServerFinal { signature }, Step::Send(frame::sasl_response(last.as_bytes())))
+    }
+}
+
+/// The server's half of the proof: without the right signature it does not know the secret.
+fn check_server(payload: &[u8], expected: &[u8; 32]) -> Next {
+    match ServerFinal::parse(payload)? {
+        ServerFinal::Signature(signature) if bool::from(signature.ct_eq(expected)) => {
+            Ok((State::Verdict, Step::Send(Vec::new())))
+        }
+        ServerFinal::Signature(_) => Err(ServerFault::Signature),
+        ServerFinal::Refusal => Err(ServerFault::Refused),
+    }
+}
+
+/// The user is left empty, as libpq does: PostgreSQL takes the one of the startup packet.
+fn client_first_bare(client_nonce: &str) -> String {
+    format!("n=,r={client_nonce}")
+}
+
+fn unfit(credentials: &Credentials) -> ServerFault {
+    match credentials {
+        Credentials::None => ServerFault::NoSecret,
+        _ => ServerFault::WrongPasswordType,
+    }
+}
+
+/// We do not bind to a channel yet.
+const BINDING: Binding = Binding::Unsupported;
