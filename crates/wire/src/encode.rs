@@ -114,7 +114,7 @@ mod tests {
     fn a_nul_in_a_string_ends_it() {
         let mut out = Vec::new();
         error(&mut out, "ERROR", "42601", "no\0Dforged\0");
-        assert_eq!(out, b"E\0\0\0\x20SERROR\0VERROR\0C42601\0Mno\0\0");
+        assert_eq!(out, b"E\0\0\0\x1eSERROR\0VERROR\0C42601\0Mno\0\0");
         out.clear();
         query(&mut out, b"SELECT 1\0; DROP");
         assert_eq!(out, b"Q\0\0\0\x0dSELECT 1\0");

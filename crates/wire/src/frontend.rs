@@ -10,7 +10,7 @@ use crate::text;
 /// What a finder made of a prefix of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<T> {
-    /// It is all here. More body bytes will not change the answer.
+    /// It is all here. More body bytes do not change the answer, except that [`target`] allows none.
     Yes(T),
     /// The NUL that ends it is not here yet. For a complete body this is malformed as well, see
     /// [`Found::complete`].

@@ -78,7 +78,7 @@ pub struct Startup<'a> {
 
 impl<'a> Startup<'a> {
     /// Names and values as sent, in order, repeated ones too, `_pq_.` ones too.
-    pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    pub fn parameters(&self) -> impl Iterator<Item = Pair<'a>> + use<'a> {
         let mut rest = self.pairs;
         std::iter::from_fn(move || {
             let (pair, after) = pair(rest)?;
@@ -152,8 +152,11 @@ fn startup(version: Version, pairs: &[u8]) -> Result<Startup<'_>, StartupFault> 
     if rest == [0] { Ok(Startup { version, pairs }) } else { Err(StartupFault::Layout) }
 }
 
+/// A parameter's name and its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
 /// One name and value and what follows; `None` at the empty name that ends them, or at anything else.
-fn pair(bytes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
+fn pair(bytes: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     let (name, rest) = text::split(bytes).filter(|(name, _)| !name.is_empty())?;
     let (value, rest) = text::split(rest)?;
     Some(((name, value), rest))

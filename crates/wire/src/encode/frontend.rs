@@ -1,7 +1,7 @@
 //! What a client says. Each function appends one whole message, or the first packet of a connection.
 
 use super::Message;
-use crate::startup::{CANCEL_CODE, SSL_CODE, Version};
+use crate::startup::{CANCEL_CODE, GSS_CODE, SSL_CODE, Version};
 use crate::tag::frontend as tag;
 
 /// StartupMessage with its parameters in order.
@@ -13,6 +13,11 @@ pub fn startup(out: &mut Vec<u8>, version: Version, parameters: &[(&[u8], &[u8])
 /// SSLRequest.
 pub fn ssl_request(out: &mut Vec<u8>) {
     Message::untagged(out).number(SSL_CODE).end();
+}
+
+/// GSSENCRequest.
+pub fn gss_request(out: &mut Vec<u8>) {
+    Message::untagged(out).number(GSS_CODE).end();
 }
 
 /// CancelRequest with what the key data gave.
