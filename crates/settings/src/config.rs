@@ -3,11 +3,12 @@
 
 use crate::{Database, Finding, Global, PoolMode, User};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that was configured. Immutable: RELOAD and SET make a new one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Config {
     /// Section `[pgbouncer]`.
     pub global: Global,
@@ -108,5 +109,65 @@ impl Config {
     /// Longest idleness of a user's client; zero is no limit.
     pub fn client_idle_timeout(&self, user: Option<&User>) -> Duration {
         user.and_then(|user| user.client_idle_timeout).unwrap_or(self.global.client_idle_timeout)
+    }
+}
+
+/// Counts the secrets instead of showing them.
+impl fmt::Debug for Config {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Config")
+            .field("global", &self.global)
+            .field("databases", &self.databases)
+            .field("fallback", &self.fallback)
+            .field("users", &self.users)
+            .field("secrets", &self.secrets.len())
+            .field("warnings", &self.warnings)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Origin;
+
+    fn database(pool_size: Option<u32>, pool_mode: Option<PoolMode>) -> Database {
+        Database { pool_size, pool_mode, ..Database::new("app", Origin { file: "w.ini".into(), line: 1 }) }
+    }
+
+    #[test]
+    fn the_user_wins_over_the_database_and_the_database_over_the_rest() {
+        let config = Config::default();
+        let (silent, speaking) = (database(None, None), database(Some(7), Some(PoolMode::Statement)));
+        let user = User { pool_size: Some(3), pool_mode: Some(PoolMode::Transaction), ..User::default() };
+        let other = User::default();
+        assert_eq!(config.pool_size(&silent, None), 20);
+        assert_eq!(config.pool_size(&speaking, Some(&other)), 7);
+        assert_eq!(config.pool_size(&speaking, Some(&user)), 3);
+        assert_eq!(config.pool_mode(&silent, None), PoolMode::Session);
+        assert_eq!(config.pool_mode(&speaking, Some(&other)), PoolMode::Statement);
+        assert_eq!(config.pool_mode(&speaking, Some(&user)), PoolMode::Transaction);
+    }
+
+    #[test]
+    fn zero_is_a_value_and_not_an_absence() {
+        let mut config = Config::default();
+        config.global.query_timeout = Duration::from_secs(9);
+        let user = User { query_timeout: Some(Duration::ZERO), ..User::default() };
+        assert_eq!(config.query_timeout(Some(&user)), Duration::ZERO);
+        assert_eq!(config.query_timeout(None), Duration::from_secs(9));
+        assert_eq!(config.pool_size(&database(Some(0), None), None), 0);
+    }
+
+    #[test]
+    fn a_name_without_an_entry_leads_to_the_fallback() {
+        let mut config = Config::default();
+        config.databases.insert("app".to_owned(), Arc::new(database(Some(7), None)));
+        assert!(config.database("shop").is_none());
+        config.fallback = Some(Arc::new(Database::new("*", Origin { file: "w.ini".into(), line: 2 })));
+        let shop = config.database("shop").unwrap();
+        assert_eq!((shop.dbname.as_str(), shop.auto), ("shop", true));
+        assert!(!config.database("app").unwrap().auto);
     }
 }

@@ -4,10 +4,11 @@
 use crate::finding::Origin;
 use crate::table::{Row, live_row, not_yet_row};
 use crate::value::{Inherited, List, LoadBalance, Number, PoolMode, Port, Seconds, Text, Word};
+use std::fmt;
 use std::time::Duration;
 
 /// An entry of `[databases]`: what a name that clients ask for stands for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Database {
     /// The name that clients ask for; `*` in [`crate::Config::fallback`].
     pub name: String,
@@ -100,13 +101,27 @@ impl Database {
     }
 }
 
+/// Shows what was given, but never a password: this ends up in logs and in failing tests.
+impl fmt::Debug for Database {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("Database");
+        shown.field("name", &self.name).field("auto", &self.auto);
+        for row in DATABASE.iter().filter(|row| row.about.name != "password") {
+            if let Some(value) = (row.show)(self) {
+                shown.field(row.about.name, &value);
+            }
+        }
+        shown.finish_non_exhaustive()
+    }
+}
+
 /// Rows of one table, each a `live_row`.
 macro_rules! rows {
-    (live { $($name:ident: $codec:ty, $default:tt, $doc:literal;)* }
+    (live { $($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal;)* }
      not_yet { $($later:ident: $later_doc:literal;)* }) => {
         /// Every key of an entry of `[databases]`. `reserve_pool` is an old name of `reserve_pool_size`.
         pub static DATABASE: &[Row<Database>] = &[
-            $(live_row!(Database, Database, $name, $codec, $default, Reload, $doc),)*
+            $(live_row!(Database, Database, $name, $codec, $default, $when, $doc),)*
             $(not_yet_row!(Database, Database, $later, unset, [], Reload, $later_doc),)*
         ];
     };
@@ -114,25 +129,25 @@ macro_rules! rows {
 
 rows! {
 live {
-    dbname: Word, unset, "Name of the database on the server; the entry's own name unless given.";
-    host: List, unset, "Host names, addresses or directories of unix sockets, with commas between them; none is the unix socket in the default directory.";
-    port: Port, "5432", "Port of the server.";
-    user: Text, unset, "Logs in to the server as this user, whoever the client is.";
-    password: Text, unset, "Password of `user`; unless given, the one in auth_file.";
-    pool_size: Inherited<Number>, unset, "Server connections allowed per user; unless given, default_pool_size.";
-    min_pool_size: Inherited<Number>, unset, "Server connections kept open; unless given, the global min_pool_size.";
-    reserve_pool_size: Inherited<Number>, unset, "Further server connections for long waits; unless given, the global reserve_pool_size.";
-    max_db_connections: Inherited<Number>, unset, "Server connections of all users together; unless given, the global max_db_connections.";
-    max_db_client_connections: Inherited<Number>, unset, "Client connections of all users together; unless given, the global max_db_client_connections.";
-    server_lifetime: Inherited<Seconds>, unset, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
-    query_wait_timeout: Inherited<Seconds>, unset, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
-    pool_mode: Inherited<PoolMode>, unset, "When server connections go back; unless given, the global pool_mode.";
-    load_balance_hosts: LoadBalance, "round-robin", "How one of several hosts is chosen.";
-    connect_query: Text, unset, "Query that is run on each new server connection before clients get it.";
-    client_encoding: Text, unset, "Startup parameter of server connections.";
-    datestyle: Text, unset, "Startup parameter of server connections.";
-    timezone: Text, unset, "Startup parameter of server connections.";
-    application_name: Text, unset, "Startup parameter of server connections.";
+    dbname: Word, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
+    host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; none is the unix socket in the default directory.";
+    port: Port, "5432", Reconnect, "Port of the server.";
+    user: Text, unset, Reconnect, "Logs in to the server as this user, whoever the client is.";
+    password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
+    pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
+    min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
+    reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
+    max_db_connections: Inherited<Number>, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
+    max_db_client_connections: Inherited<Number>, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
+    server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
+    query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
+    pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections go back; unless given, the global pool_mode.";
+    load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
+    connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
+    client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";
+    datestyle: Text, unset, Reconnect, "Startup parameter of server connections.";
+    timezone: Text, unset, Reconnect, "Startup parameter of server connections.";
+    application_name: Text, unset, Reconnect, "Startup parameter of server connections.";
 }
 not_yet {
     auth_dbname: "Database that auth_query runs in.";
@@ -145,4 +160,53 @@ not_yet {
 pub(crate) fn row(name: &str) -> Option<&'static Row<Database>> {
     let name = if name == "reserve_pool" { "reserve_pool_size" } else { name };
     DATABASE.iter().find(|row| row.about.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::table::Effect;
+
+    fn entry() -> Database {
+        Database::new("app", Origin { file: "w.ini".into(), line: 3 })
+    }
+
+    #[test]
+    fn a_row_writes_its_own_field_and_no_other() {
+        for row in DATABASE.iter().filter(|row| row.about.effect == Effect::Live) {
+            let mut database = entry();
+            let changed =
+                ["7", "statement", "disable"].iter().any(|word| (row.assign)(&mut database, word).is_ok());
+            assert!(changed, "{} takes no value", row.about.name);
+            let differing: Vec<&str> = DATABASE
+                .iter()
+                .filter(|other| !other.same(&database, &entry()))
+                .map(|row| row.about.name)
+                .collect();
+            assert_eq!(differing, [row.about.name]);
+        }
+    }
+
+    #[test]
+    fn the_old_name_of_the_reserve_still_counts() {
+        let mut database = entry();
+        (row("reserve_pool").unwrap().assign)(&mut database, "3").unwrap();
+        assert_eq!(database.reserve_pool_size, Some(3));
+    }
+
+    #[test]
+    fn the_fallback_takes_the_name_that_was_asked_for() {
+        let star = Database::new("*", Origin { file: "w.ini".into(), line: 1 });
+        let named = star.under("shop");
+        assert_eq!((named.name.as_str(), named.dbname.as_str(), named.auto), ("shop", "shop", true));
+        let fixed = Database { dbname: "one".to_owned(), ..star }.under("shop");
+        assert_eq!((fixed.name.as_str(), fixed.dbname.as_str()), ("shop", "one"));
+    }
+
+    #[test]
+    fn a_password_never_shows_in_debug() {
+        let database = Database { password: Some("hidden".to_owned()), ..entry() };
+        assert!(!format!("{database:?}").contains("hidden"));
+    }
 }

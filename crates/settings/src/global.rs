@@ -5,16 +5,16 @@
 use crate::table::{Row, default_of, live_row, not_yet_row};
 use crate::value::{
     AuthType, Boolean, Bytes, CheckQuery, Codec, FileMode, IoDriver, List, Milliseconds, Number, Percent,
-    PoolMode, Port, Positive, Seconds, Text, Threads, WholeSeconds,
+    PoolMode, Port, Positive, PositiveSeconds, Seconds, Text, Threads, WholeSeconds,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Makes [`Global`] and [`GLOBAL`] from three lists of rows.
 macro_rules! global {
-    (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $change:ident, $doc:literal;)* }
-     inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_change:ident, $why:literal;)* }
-     not_yet { $($later:ident: $later_default:tt, $only:tt, $later_change:ident, $later_doc:literal;)* }) => {
+    (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $when:ident, $doc:literal;)* }
+     inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_when:ident, $why:literal;)* }
+     not_yet { $($later:ident: $later_default:tt, $only:tt, $later_when:ident, $later_doc:literal;)* }) => {
         /// The values of `[pgbouncer]`, one field per setting, named as the setting.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Global {
@@ -31,23 +31,23 @@ macro_rules! global {
 
         /// Every setting of `[pgbouncer]`: first the live ones, then the inert, then the refused.
         pub static GLOBAL: &[Row<Global>] = &[
-            $(live_row!(Global, Global, $name, $codec, $default, $change, $doc),)*
-            $(inert_row!($idle, $idle_codec, $idle_default, $idle_change, $why),)*
-            $(not_yet_row!(Global, Global, $later, $later_default, $only, $later_change, $later_doc),)*
+            $(live_row!(Global, Global, $name, $codec, $default, $when, $doc),)*
+            $(inert_row!($idle, $idle_codec, $idle_default, $idle_when, $why),)*
+            $(not_yet_row!(Global, Global, $later, $later_default, $only, $later_when, $later_doc),)*
         ];
     };
 }
 
 /// A row whose value is checked and kept for SHOW CONFIG, and otherwise unused.
 macro_rules! inert_row {
-    ($name:ident, $codec:ty, $default:tt, $change:ident, $why:literal) => {
+    ($name:ident, $codec:ty, $default:tt, $when:ident, $why:literal) => {
         Row::<Global> {
             about: crate::table::About {
                 name: stringify!($name),
                 scope: crate::table::Scope::Global,
                 kind: <$codec as Codec>::KIND,
                 default: default_of!($default),
-                change: crate::table::Change::$change,
+                when: crate::table::When::$when,
                 effect: crate::table::Effect::Inert($why),
                 doc: concat!("Accepted and without effect: ", $why, "."),
             },
@@ -163,7 +163,7 @@ live {
         "Weir's own. A pool gets a further thread when its thread has been busier than this for a second.";
     spread_min_servers: u32, Positive, "8", Reload,
         "Weir's own. A pool with fewer server connections stays on one thread.";
-    stats_period: Duration, WholeSeconds, "60", Reload,
+    stats_period: Duration, PositiveSeconds, "60", Reload,
         "How often the averages of SHOW STATS are made and the line of log_stats is written.";
     stats_users: Vec<String>, List, "", Reload,
         "Users who may run the read-only commands of the console.";
@@ -254,10 +254,11 @@ impl Global {
         self.unread.insert(name, text.to_owned());
     }
 
-    /// What was said about a setting without a field, else its default.
+    /// What was said about a setting without a field, else its default; empty where that is NULL is NULL too.
     fn unread(&self, name: &str) -> Option<String> {
-        let said = self.unread.get(name).cloned();
-        said.or_else(|| row(name).and_then(|row| row.about.default.map(str::to_owned)))
+        let default = row(name).and_then(|row| row.about.default);
+        let said = self.unread.get(name).map(String::as_str).or(default);
+        said.filter(|text| !text.is_empty() || default.is_some()).map(str::to_owned)
     }
 }
 
@@ -269,4 +270,103 @@ pub(crate) fn row(name: &str) -> Option<&'static Row<Global>> {
 /// A default as a value; a test holds that every default is one.
 fn or_default<C: Codec>(default: Option<&str>) -> C::Value {
     default.and_then(|text| C::read(text).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::table::Effect;
+    use crate::value::BadValue;
+    use std::collections::BTreeSet;
+
+    /// PgBouncer 1.25.2's settings on Linux, with `pool_idle_timeout` and `login_notify_message` of 1.26.
+    const PGBOUNCER: &str = "admin_users application_name_add_host auth_dbname auth_file auth_hba_file \
+        auth_ident_file auth_ldap_options auth_query auth_type auth_user autodb_idle_timeout cancel_wait_timeout \
+        client_idle_timeout client_login_timeout client_tls13_ciphers client_tls_ca_file client_tls_cert_file \
+        client_tls_ciphers client_tls_dheparams client_tls_ecdhcurve client_tls_key_file client_tls_protocols \
+        client_tls_sslmode conffile default_pool_size disable_pqexec dns_max_ttl dns_nxdomain_ttl \
+        dns_zone_check_period idle_transaction_timeout ignore_startup_parameters job_name listen_addr \
+        listen_backlog listen_port log_connections log_disconnections log_pooler_errors log_stats logfile \
+        login_notify_message max_client_conn max_db_client_connections max_db_connections max_packet_size \
+        max_prepared_statements max_user_client_connections max_user_connections min_pool_size peer_id pidfile \
+        pkt_buf pool_idle_timeout pool_mode query_timeout query_wait_notify query_wait_timeout reserve_pool_size \
+        reserve_pool_timeout resolv_conf sbuf_loopcnt scram_iterations server_check_delay server_check_query \
+        server_connect_timeout server_fast_close server_idle_timeout server_lifetime server_login_retry \
+        server_reset_query server_reset_query_always server_round_robin server_tls13_ciphers server_tls_ca_file \
+        server_tls_cert_file server_tls_ciphers server_tls_key_file server_tls_protocols server_tls_sslmode \
+        so_reuseport stats_period stats_users suspend_timeout syslog syslog_facility syslog_ident tcp_defer_accept \
+        tcp_keepalive tcp_keepcnt tcp_keepidle tcp_keepintvl tcp_socket_buffer tcp_user_timeout \
+        track_extra_parameters transaction_timeout unix_socket_dir unix_socket_group unix_socket_mode user verbose";
+    const OWN: &str = "io_driver spread_busy_percent spread_min_servers threads";
+
+    #[test]
+    fn every_setting_of_pgbouncer_has_a_row_and_nothing_else_but_our_own() {
+        let expected: BTreeSet<&str> = PGBOUNCER.split_whitespace().chain(OWN.split(' ')).collect();
+        let names: BTreeSet<&str> = GLOBAL.iter().map(|row| row.about.name).collect();
+        assert_eq!(names, expected);
+        assert_eq!(names.len(), GLOBAL.len(), "no name twice");
+    }
+
+    #[test]
+    fn every_default_is_a_value_and_is_the_default() {
+        let default = Global::default();
+        for row in GLOBAL {
+            let mut global = Global::default();
+            let text = row.about.default.unwrap_or_default();
+            if row.about.default.is_some() || !matches!(row.about.kind, crate::Kind::Number) {
+                (row.assign)(&mut global, text).unwrap();
+            }
+            assert!(row.same(&global, &default), "{}", row.about.name);
+        }
+    }
+
+    #[test]
+    fn what_a_row_shows_it_reads_back() {
+        let default = Global::default();
+        for row in GLOBAL {
+            let shown = (row.show)(&default).unwrap_or_default();
+            let mut global = Global::default();
+            (row.assign)(&mut global, &shown).unwrap();
+            assert!(row.same(&global, &default), "{}", row.about.name);
+        }
+    }
+
+    #[test]
+    fn a_row_writes_its_own_field_and_no_other() {
+        for row in GLOBAL.iter().filter(|row| row.about.effect == Effect::Live) {
+            let mut global = Global::default();
+            let words = ["0", "1", "7", "statement", "trust", "epoll"];
+            let changed = words.iter().any(|word| {
+                (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
+            });
+            assert!(changed, "{} takes no other value", row.about.name);
+            let differing: Vec<&str> = GLOBAL
+                .iter()
+                .filter(|other| !other.same(&global, &Global::default()))
+                .map(|row| row.about.name)
+                .collect();
+            assert_eq!(differing, [row.about.name]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_yet_accepts_its_default_alone() {
+        for row in GLOBAL {
+            let Effect::NotYet(only) = row.about.effect else { continue };
+            let name = row.about.name;
+            assert!(only.contains(&row.about.default.unwrap_or_default()), "{name}");
+            assert_eq!((row.assign)(&mut Global::default(), "x"), Err(BadValue::NotYet(only)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_does_nothing_is_still_shown() {
+        let mut global = Global::default();
+        (row("pkt_buf").unwrap().assign)(&mut global, "75").unwrap();
+        (row("server_tls_sslmode").unwrap().assign)(&mut global, "disable").unwrap();
+        assert_eq!((row("pkt_buf").unwrap().show)(&global).as_deref(), Some("75"));
+        assert_eq!((row("server_tls_sslmode").unwrap().show)(&global).as_deref(), Some("disable"));
+        assert!((row("pkt_buf").unwrap().assign)(&mut global, "big").is_err());
+    }
 }

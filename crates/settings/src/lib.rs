@@ -5,17 +5,33 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod connstr;
 mod database;
+mod diff;
+mod draft;
 mod finding;
 mod global;
+mod ini;
+mod manual;
+mod meaning;
+pub mod probe;
+mod quote;
+mod show;
 mod table;
 mod user;
+mod userlist;
 mod value;
 
 pub use config::Config;
 pub use database::{DATABASE, Database};
+pub use diff::{Change, changes};
+pub use draft::{Draft, Files};
 pub use finding::{Finding, Origin, Severity};
 pub use global::{GLOBAL, Global};
-pub use table::{About, Change, Effect, Row, Scope};
+pub use manual::{manual_rows, sample_ini};
+pub use meaning::{load, reload};
+pub use show::{Fault, ShowRow, set, show};
+pub use table::{About, Effect, Row, Scope, When};
 pub use user::{USER, User};
+pub use userlist::Userlist;
 pub use value::{AuthType, BadValue, IoDriver, Kind, LoadBalance, PoolMode, Threads};

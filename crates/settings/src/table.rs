@@ -17,9 +17,11 @@ pub enum Scope {
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum When {
     /// On RELOAD, and on SET for a global one.
     Reload,
+    /// On RELOAD, for server connections made after it: the present ones are obsolete.
+    Reconnect,
     /// When the process starts; SHOW CONFIG says `no` under `changeable`.
     Restart,
     /// It is made by the command line and cannot be written in a file.
@@ -49,7 +51,7 @@ pub struct About {
     /// As SHOW CONFIG writes it; `None` where PgBouncer has no default (NULL).
     pub default: Option<&'static str>,
     /// When a changed value takes effect.
-    pub change: Change,
+    pub when: When,
     /// Whether it does something.
     pub effect: Effect,
     /// What it does, in a sentence or two.
@@ -60,10 +62,17 @@ pub struct About {
 pub struct Row<T: 'static> {
     /// What it is.
     pub about: About,
-    /// Writes a value into `T`.
+    /// Writes a value into `T`. Reads what `show` writes back to the same value; NULL is the empty text.
     pub assign: fn(&mut T, &str) -> Result<(), BadValue>,
     /// Shows the value that `T` has; `None` is NULL.
     pub show: fn(&T) -> Option<String>,
+}
+
+impl<T> Row<T> {
+    /// Whether two of `T` have the same value.
+    pub(crate) fn same(&self, one: &T, other: &T) -> bool {
+        (self.show)(one) == (self.show)(other)
+    }
 }
 
 /// `unset` or a literal.
@@ -78,14 +87,14 @@ macro_rules! default_of {
 
 /// One live row: writes and shows the field of its own name.
 macro_rules! live_row {
-    ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $change:ident, $doc:literal) => {
+    ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $when:ident, $doc:literal) => {
         $crate::table::Row::<$target> {
             about: $crate::table::About {
                 name: stringify!($name),
                 scope: $crate::table::Scope::$scope,
                 kind: <$codec as $crate::value::Codec>::KIND,
                 default: $crate::table::default_of!($default),
-                change: $crate::table::Change::$change,
+                when: $crate::table::When::$when,
                 effect: $crate::table::Effect::Live,
                 doc: $doc,
             },
@@ -100,14 +109,14 @@ macro_rules! live_row {
 
 /// One row of a setting that PgBouncer has and this version does not.
 macro_rules! not_yet_row {
-    ($target:ty, $scope:ident, $name:ident, $default:tt, [$($only:literal),*], $change:ident, $doc:literal) => {
+    ($target:ty, $scope:ident, $name:ident, $default:tt, [$($only:literal),*], $when:ident, $doc:literal) => {
         $crate::table::Row::<$target> {
             about: $crate::table::About {
                 name: stringify!($name),
                 scope: $crate::table::Scope::$scope,
                 kind: $crate::value::Kind::Text,
                 default: $crate::table::default_of!($default),
-                change: $crate::table::Change::$change,
+                when: $crate::table::When::$when,
                 effect: $crate::table::Effect::NotYet(&[$($only),*]),
                 doc: $doc,
             },

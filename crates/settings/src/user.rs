@@ -57,3 +57,23 @@ rows! {
 pub(crate) fn row(name: &str) -> Option<&'static Row<User>> {
     USER.iter().find(|row| row.about.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_writes_its_own_field_and_no_other() {
+        for row in USER {
+            let mut user = User::default();
+            let changed = ["7", "statement"].iter().any(|word| (row.assign)(&mut user, word).is_ok());
+            assert!(changed, "{} takes no value", row.about.name);
+            let differing: Vec<&str> = USER
+                .iter()
+                .filter(|other| !other.same(&user, &User::default()))
+                .map(|row| row.about.name)
+                .collect();
+            assert_eq!(differing, [row.about.name]);
+        }
+    }
+}

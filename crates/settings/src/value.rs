@@ -100,8 +100,9 @@ impl fmt::Display for BadValue {
             BadValue::NotABoolean => out.write_str("is not a boolean (0, 1, on, off, yes, no, true, false)"),
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
+            BadValue::NotYet([]) => out.write_str("is not supported by this version of Weir"),
             BadValue::NotYet(words) => {
-                write!(out, "is not supported by this version of Weir (only {} is)", quoted(words))
+                write!(out, "is not supported by this version of Weir (only {} is)", spelled(words))
             }
             BadValue::Empty => out.write_str("must not be empty"),
         }
@@ -111,9 +112,9 @@ impl fmt::Display for BadValue {
 impl std::error::Error for BadValue {}
 
 /// The allowed values for a message: `""` is spelled `empty`.
-pub(crate) fn quoted(words: &[&str]) -> String {
-    let spelled: Vec<&str> = words.iter().map(|word| if word.is_empty() { "empty" } else { word }).collect();
-    spelled.join(", ")
+fn spelled(words: &[&str]) -> String {
+    let words: Vec<&str> = words.iter().map(|word| if word.is_empty() { "empty" } else { word }).collect();
+    words.join(", ")
 }
 
 /// A whole number as C's `strtol` with base 0 reads it: `0x` is hexadecimal, a leading `0` octal.
@@ -228,30 +229,31 @@ impl Codec for Seconds {
     }
 }
 
-/// A time in whole seconds, where PgBouncer takes an integer.
-pub(crate) struct WholeSeconds;
-impl Codec for WholeSeconds {
-    type Value = Duration;
-    const KIND: Kind = Kind::WholeSeconds;
-    fn read(text: &str) -> Result<Duration, BadValue> {
-        bounded(text, 0, INT_MAX).map(|seconds| Duration::from_secs(seconds.into()))
-    }
-    fn show(value: &Duration) -> Option<String> {
-        Some(value.as_secs().to_string())
-    }
+/// A codec of whole numbers of a unit of time: its name, its kind, its least, from and to a number.
+macro_rules! times {
+    ($($(#[$doc:meta])* $name:ident, $kind:ident, $least:expr, $from:ident, $to:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name;
+        impl Codec for $name {
+            type Value = Duration;
+            const KIND: Kind = Kind::$kind;
+            fn read(text: &str) -> Result<Duration, BadValue> {
+                bounded(text, $least, INT_MAX).map(|number| Duration::$from(number.into()))
+            }
+            fn show(value: &Duration) -> Option<String> {
+                Some(value.$to().to_string())
+            }
+        }
+    )*};
 }
 
-/// A time in whole milliseconds, where the kernel takes them.
-pub(crate) struct Milliseconds;
-impl Codec for Milliseconds {
-    type Value = Duration;
-    const KIND: Kind = Kind::Milliseconds;
-    fn read(text: &str) -> Result<Duration, BadValue> {
-        bounded(text, 0, INT_MAX).map(|milliseconds| Duration::from_millis(milliseconds.into()))
-    }
-    fn show(value: &Duration) -> Option<String> {
-        Some(value.as_millis().to_string())
-    }
+times! {
+    /// A time in whole seconds, where PgBouncer takes an integer.
+    WholeSeconds, WholeSeconds, 0, from_secs, as_secs;
+    /// A time in whole seconds that cannot be 0.
+    PositiveSeconds, WholeSeconds, 1, from_secs, as_secs;
+    /// A time in whole milliseconds, where the kernel takes them.
+    Milliseconds, Milliseconds, 0, from_millis, as_millis;
 }
 
 /// A text; the empty one is `None`.
@@ -443,4 +445,110 @@ choices! {
         /// The first host is used until it cannot be reached.
         Disable = "disable",
     } not yet [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads<C: Codec>(text: &str, shown: &str) {
+        let read = C::read(text).map(|value| C::show(&value));
+        assert_eq!(read, Ok(Some(shown.to_owned())), "{text:?}");
+    }
+
+    fn refuses<C: Codec>(texts: &[&str]) {
+        for text in texts {
+            assert!(C::read(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_read_as_c_reads_them() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("20", "20"),
+            ("+5", "5"),
+            ("0x1F", "31"),
+            ("0777", "511"),
+            ("2147483647", "2147483647"),
+        ] {
+            reads::<Number>(text, shown);
+        }
+        refuses::<Number>(&[
+            "",
+            "-",
+            "-1",
+            "1.5",
+            "ten",
+            "08",
+            "0x",
+            "0x+1",
+            "+-1",
+            "2147483648",
+            "99999999999999999999",
+            "1 2",
+            "\u{ff11}",
+        ]);
+        reads::<Bytes>("4294967295", "4294967295");
+        refuses::<Positive>(&["0"]);
+        refuses::<Percent>(&["0", "101"]);
+        refuses::<Port>(&["0", "65536", "-1"]);
+    }
+
+    #[test]
+    fn booleans_are_words_or_numbers() {
+        for text in ["1", "on", "YES", "true", "2"] {
+            reads::<Boolean>(text, "1");
+        }
+        for text in ["0", "off", "No", "false"] {
+            reads::<Boolean>(text, "0");
+        }
+        refuses::<Boolean>(&["", "y", "maybe"]);
+    }
+
+    #[test]
+    fn times_may_have_decimals_and_an_end() {
+        for (text, shown) in
+            [("0", "0"), ("120", "120"), ("0.5", "0.5"), (".25", "0.25"), ("1e2", "100"), ("3600.0", "3600")]
+        {
+            reads::<Seconds>(text, shown);
+        }
+        refuses::<Seconds>(&["", "-1", "-0.1", "inf", "NaN", "+inf", "1e300", "10s", "1h"]);
+        assert_eq!(Milliseconds::read("1500"), Ok(Duration::from_millis(1500)));
+        refuses::<WholeSeconds>(&["0.5"]);
+        refuses::<PositiveSeconds>(&["0"]);
+    }
+
+    #[test]
+    fn lists_drop_blanks_and_empty_parts() {
+        assert_eq!(List::read(" a, b ,,c,"), Ok(["a", "b", "c"].map(str::to_owned).to_vec()));
+        assert_eq!(List::read(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn choices_ignore_case_and_name_what_is_allowed() {
+        assert_eq!(PoolMode::read("TRANSACTION"), Ok(PoolMode::Transaction));
+        assert_eq!(IoDriver::read("io_uring"), Ok(IoDriver::IoUring));
+        assert_eq!(PoolMode::read("tx"), Err(BadValue::NotAChoice(PoolMode::WORDS)));
+        assert_eq!(AuthType::read("hba"), Err(BadValue::NotYet(AuthType::WORDS)));
+        assert_eq!(Threads::read("auto"), Ok(Threads::Auto));
+        assert_eq!(Threads::read("4"), Ok(Threads::Count(4)));
+        refuses::<Threads>(&["0", "many", "5000"]);
+    }
+
+    #[test]
+    fn an_empty_check_is_not_no_check() {
+        assert_eq!(CheckQuery::read(""), Ok(None));
+        assert_eq!(CheckQuery::read("<empty>"), Ok(Some(String::new())));
+        reads::<CheckQuery>("", "");
+        reads::<CheckQuery>("<empty>", "<empty>");
+        reads::<CheckQuery>("select 1", "select 1");
+    }
+
+    #[test]
+    fn minus_one_inherits() {
+        assert_eq!(Inherited::<Number>::read("-1"), Ok(None));
+        assert_eq!(Inherited::<Number>::read("0"), Ok(Some(0)));
+        refuses::<Inherited<Number>>(&["-2", ""]);
+    }
 }

@@ -1,0 +1,120 @@
+//! What must hold for any bytes at all: what the fuzz targets and a test over mutations run.
+//! Panics where it does not; that is its purpose, and nothing else calls it.
+
+use crate::draft::Files;
+use crate::finding::Severity;
+use crate::meaning::load;
+use crate::userlist::Userlist;
+use crate::{changes, show};
+use std::io;
+use std::sync::Arc;
+
+/// Every file has these bytes: includes lead back to them.
+struct Everywhere<'a>(&'a [u8]);
+
+impl Files for Everywhere<'_> {
+    fn read(&self, _path: &str) -> io::Result<Vec<u8>> {
+        Ok(self.0.to_vec())
+    }
+}
+
+/// Any bytes as a configuration: it loads without an error, or is refused with at least one that names a place
+/// in it; what loads can be shown, and does not differ from itself.
+pub fn ini(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    match load(&Everywhere(bytes), "any.ini", &[]) {
+        Ok(config) => {
+            assert!(config.warnings.iter().all(|finding| finding.severity == Severity::Warning));
+            assert!(!config.databases.contains_key("*") && !config.databases.contains_key("pgbouncer"));
+            assert!(config.databases.iter().all(|(name, database)| *name == database.name));
+            assert_eq!(changes(&config, &config), []);
+            assert_eq!(show(&config).len(), crate::GLOBAL.len());
+        }
+        Err(findings) => {
+            assert!(findings.iter().any(|finding| finding.severity == Severity::Error));
+            assert!(
+                findings.iter().all(|finding| finding.line as usize <= lines && !finding.message.is_empty())
+            );
+        }
+    }
+}
+
+/// Any bytes as a file of secrets: every line is a user, a warning, a comment or blank.
+pub fn userlist(bytes: &[u8]) {
+    let file: Arc<str> = "any.txt".into();
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    let list = Userlist::parse(&file, bytes);
+    assert!(list.secrets.len() + list.warnings.len() <= lines);
+    assert!(list.secrets.iter().all(|(user, secret)| user.len() + secret.len() < bytes.len()));
+    assert!(list.warnings.iter().all(|finding| (1..=lines).contains(&(finding.line as usize))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INI: &str = "%include x\n[databases]\n'a b' = host=h,/run port=1 connect_query='x''y'\n* =\n[users]\nu = pool_size=-1\n\
+        [pgbouncer]\nauth_file = f\nquery_timeout = 0.5\nunix_socket_mode = 0700\n; end\n[peers]\n";
+    const USERS: &str = "\"a\" \"b\"\n; c\n\"d\"\"e\" \"md5f\" g\n";
+
+    /// xorshift64*: the same mutations every time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+            usize::try_from(drawn).unwrap_or(0) % bound.max(1)
+        }
+
+        /// A few bytes changed, inserted, removed, or a piece repeated elsewhere.
+        fn mutate(&mut self, bytes: &mut Vec<u8>) {
+            const SPICE: &[u8] = b"[]=';#\"%\0\n\r \t,*-0x\xff\xc3";
+            for _ in 0..=self.below(4) {
+                let at = self.below(bytes.len() + 1);
+                match self.below(4) {
+                    0 => bytes.insert(at, SPICE[self.below(SPICE.len())]),
+                    1 if at < bytes.len() => bytes[at] = SPICE[self.below(SPICE.len())],
+                    2 => drop(bytes.drain(at..bytes.len().min(at + 5))),
+                    _ => {
+                        let from = self.below(bytes.len());
+                        let piece = bytes[from..bytes.len().min(from + 12)].to_vec();
+                        bytes.splice(at..at, piece);
+                    }
+                }
+            }
+        }
+    }
+
+    fn mutations(seed_text: &str, probe: fn(&[u8])) {
+        for seed in 1..=3000 {
+            let mut dice = Dice(seed);
+            let mut bytes = seed_text.as_bytes().to_vec();
+            dice.mutate(&mut bytes);
+            probe(&bytes);
+        }
+    }
+
+    #[test]
+    fn mutated_configurations_hold() {
+        mutations(INI, ini);
+        mutations(&INI.replace("%include x\n", ""), ini);
+        mutations(&crate::sample_ini().replace("\n;", "\n")[..2000], ini);
+    }
+
+    #[test]
+    fn mutated_files_of_secrets_hold() {
+        mutations(USERS, userlist);
+    }
+
+    #[test]
+    fn the_unmutated_ones_are_sound() {
+        let without_include = INI.replace("%include x\n", "");
+        let loaded = load(&Everywhere(without_include.as_bytes()), "any.ini", &[]);
+        assert!(loaded.is_ok(), "{loaded:?}");
+        let list = Userlist::parse(&"any.txt".into(), USERS.as_bytes());
+        assert_eq!((list.secrets.len(), list.warnings.len()), (2, 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! Settings towards the console: the rows of SHOW CONFIG, and SET.
+//! Owns which setting may change while the process runs. Never knows the console's grammar.
+
+use crate::table::When;
+use crate::value::BadValue;
+use crate::{Config, global};
+use std::fmt;
+
+/// A row of SHOW CONFIG.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShowRow {
+    /// The setting.
+    pub key: &'static str,
+    /// Its value; `None` is NULL.
+    pub value: Option<String>,
+    /// The value that it has unless given; `None` is NULL.
+    pub default: Option<&'static str>,
+    /// Whether SET and RELOAD change it.
+    pub changeable: bool,
+}
+
+/// Why SET did nothing. Displays as the end of a sentence that begins with the setting's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no such setting.
+    Unknown,
+    /// It cannot change while the process runs.
+    Fixed,
+    /// The value is none of this setting.
+    Bad(BadValue),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unknown => out.write_str("is not a setting"),
+            Fault::Fixed => out.write_str("cannot be changed without a restart"),
+            Fault::Bad(bad) => bad.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Every setting of `[pgbouncer]` in the order of its name, as SHOW CONFIG lists them.
+pub fn show(config: &Config) -> Vec<ShowRow> {
+    let row = |row: &'static crate::Row<crate::Global>| ShowRow {
+        key: row.about.name,
+        // PgBouncer has NULL only where there is no default either.
+        value: (row.show)(&config.global).or_else(|| row.about.default.map(|_| String::new())),
+        default: row.about.default,
+        changeable: row.about.when == When::Reload,
+    };
+    let mut rows: Vec<ShowRow> = global::GLOBAL.iter().map(row).collect();
+    rows.sort_by_key(|row| row.key);
+    rows
+}
+
+/// The configuration after `SET name = value`. It holds until RELOAD, as in PgBouncer. After a SET of
+/// `auth_file` the caller reads the secrets ([`crate::Userlist::read`]): this does no I/O.
+///
+/// # Errors
+/// [`Fault`], and the configuration stays.
+pub fn set(config: &Config, name: &str, value: &str) -> Result<Config, Fault> {
+    let row = global::row(&name.to_ascii_lowercase()).ok_or(Fault::Unknown)?;
+    if row.about.when != When::Reload {
+        return Err(Fault::Fixed);
+    }
+    let mut changed = config.clone();
+    (row.assign)(&mut changed.global, value.trim()).map_err(Fault::Bad)?;
+    Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    fn shown(config: &Config, key: &str) -> ShowRow {
+        show(config).into_iter().find(|row| row.key == key).unwrap()
+    }
+
+    #[test]
+    fn values_are_spelled_as_pgbouncer_spells_them() {
+        let mut config = Config::default();
+        config.global.query_wait_timeout = Duration::from_millis(500);
+        config.global.log_stats = false;
+        config.global.listen_addr = vec!["a".to_owned(), "b".to_owned()];
+        let value = |key| shown(&config, key).value;
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(value("query_wait_timeout"), text("0.5"));
+        assert_eq!(value("server_lifetime"), text("3600"));
+        assert_eq!(value("log_stats"), text("0"));
+        assert_eq!(value("listen_addr"), text("a,b"));
+        assert_eq!(value("unix_socket_mode"), text("511"));
+        assert_eq!(value("server_check_query"), text("<empty>"));
+        assert_eq!((value("logfile"), value("auth_file")), (text(""), None));
+        assert_eq!((value("verbose"), value("pool_mode")), (text("0"), text("session")));
+        assert_eq!(shown(&config, "unix_socket_mode").default, Some("0777"));
+    }
+
+    #[test]
+    fn rows_stand_in_the_order_of_their_names() {
+        let rows = show(&Config::default());
+        assert!(rows.is_sorted_by_key(|row| row.key));
+        assert!(shown(&Config::default(), "pool_mode").changeable);
+        assert!(!shown(&Config::default(), "listen_port").changeable);
+    }
+
+    #[test]
+    fn set_makes_a_new_configuration() {
+        let old = Config::default();
+        let new = set(&old, "Pool_Mode", " transaction ").unwrap();
+        assert_eq!((old.global.pool_mode.word(), new.global.pool_mode.word()), ("session", "transaction"));
+    }
+
+    #[test]
+    fn set_says_why_it_did_nothing() {
+        let config = Config::default();
+        let fault = |name, value| set(&config, name, value).unwrap_err();
+        assert_eq!(fault("colour", "red"), Fault::Unknown);
+        assert_eq!(fault("listen_port", "1"), Fault::Fixed);
+        assert_eq!(fault("conffile", "x"), Fault::Fixed);
+        assert_eq!(fault("verbose", "x"), Fault::Bad(BadValue::NotANumber));
+        assert_eq!(fault("syslog", "1"), Fault::Bad(BadValue::NotYet(&["0"])));
+    }
+}
