@@ -2,6 +2,7 @@
 //! What is only for the log stands in `detail`; no fault ever carries a secret or tells whether a user exists.
 
 use std::fmt;
+use wire::sqlstate::{INTERNAL_ERROR, INVALID_PASSWORD, PROTOCOL_VIOLATION};
 
 /// A failed exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +37,9 @@ pub enum ClientFault {
 pub enum Malformed {
     /// Longer than [`crate::MAX_BODY`].
     TooLong,
-    /// Shorter than its own fields, or with bytes left over.
-    Length,
-    /// A string without its end, or text that is not UTF-8.
+    /// Not laid out as its message has to be: too short, bytes left over, a string without its end.
+    Layout,
+    /// SCRAM text that is not UTF-8 or holds a NUL.
     Text,
     /// An attribute is missing, out of order or empty.
     Attribute,
@@ -68,7 +69,7 @@ pub enum ServerFault {
     /// It offers no SASL mechanism that we speak.
     Mechanism,
     /// It asks for a method we do not speak; its code in AuthenticationRequest.
-    Method(i32),
+    Method(u32),
     /// It demands more than [`crate::MAX_ITERATIONS`] rounds.
     TooManyIterations,
     /// It refused inside SCRAM (`e=`).
@@ -160,7 +161,7 @@ fn client_message(fault: ClientFault) -> &'static str {
         ClientFault::Proof | ClientFault::WrongPasswordType => "SASL authentication failed",
         ClientFault::Mechanism => "client selected an invalid SASL authentication mechanism",
         ClientFault::Malformed(Malformed::TooLong) => "authentication message too long",
-        ClientFault::Malformed(Malformed::Text | Malformed::Length) => "invalid authentication message",
+        ClientFault::Malformed(Malformed::Layout) => "invalid authentication message",
         ClientFault::Malformed(_) => "SASL authentication failed",
     }
 }
@@ -184,8 +185,8 @@ fn server_message(fault: ServerFault) -> &'static str {
 fn malformed_detail(malformed: Malformed) -> &'static str {
     match malformed {
         Malformed::TooLong => "message too long",
-        Malformed::Length => "length does not fit the contents",
-        Malformed::Text => "unterminated or invalid text",
+        Malformed::Layout => "fields do not fill the message",
+        Malformed::Text => "SCRAM message is not text",
         Malformed::Attribute => "SCRAM attribute missing or out of order",
         Malformed::Extension => "SCRAM extension is not supported",
         Malformed::Base64 => "invalid base64",
@@ -195,11 +196,6 @@ fn malformed_detail(malformed: Malformed) -> &'static str {
         Malformed::AuthorizationIdentity => "SCRAM authorization identity is not supported",
     }
 }
-
-// The few codes this crate needs (PostgreSQL appendix A).
-const PROTOCOL_VIOLATION: &str = "08P01";
-const INVALID_PASSWORD: &str = "28P01";
-const INTERNAL_ERROR: &str = "XX000";
 
 #[cfg(test)]
 mod tests {

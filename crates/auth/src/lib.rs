@@ -8,7 +8,6 @@
 mod cache;
 mod client_login;
 mod fault;
-mod frame;
 mod md5;
 mod mock;
 pub mod probe;
@@ -53,7 +52,7 @@ pub enum Method {
 pub enum Step {
     /// Send these bytes (whole protocol messages, possibly none) and wait for the peer's next message.
     Send(Vec<u8>),
-    /// Have this computed elsewhere and bring the result to `answer`.
+    /// Have this computed elsewhere and bring the result to `answer`; the peer's messages wait until then.
     Ask(Question),
     /// The exchange succeeded.
     Accept(Accepted),
@@ -123,4 +122,11 @@ impl fmt::Debug for Accepted {
 pub trait Entropy {
     /// Fills the whole slice.
     fn fill(&mut self, bytes: &mut [u8]);
+}
+
+/// The bytes that one of `wire`'s encoders writes.
+fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
 }

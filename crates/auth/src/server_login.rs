@@ -7,8 +7,10 @@ use crate::fault::{Fault, Malformed, ServerFault};
 use crate::scram::message::{self, Binding, ClientFinal, ServerFinal, ServerFirst};
 use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
 use crate::secret::Credentials;
-use crate::{Accepted, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, frame, md5};
+use crate::{Accepted, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, bytes, md5};
 use subtle::ConstantTimeEq;
+use wire::backend::{self, Authentication, Mechanisms};
+use wire::encode;
 
 /// One login to a server, from the sent startup packet to AuthenticationOk.
 pub struct ServerLogin {
@@ -90,52 +92,45 @@ impl ServerLogin {
         if body.len() > MAX_BODY {
             return Err(Malformed::TooLong.into());
         }
-        let (code, payload) = frame::read_request(body)?;
-        match (code, state) {
-            (frame::OK, State::Request | State::Verdict) if payload.is_empty() => {
+        let request = backend::authentication(body).ok_or(Malformed::Layout)?;
+        match (request, state) {
+            (Authentication::Ok, State::Request | State::Verdict) => {
                 Ok((State::Finished, Step::Accept(Accepted::default())))
             }
-            (frame::OK, State::Request | State::Verdict) => Err(Malformed::Length.into()),
-            (frame::OK, _) => Err(ServerFault::SkippedProof),
-            (frame::CLEARTEXT_PASSWORD, State::Request) => self.send_password(payload),
-            (frame::MD5_PASSWORD, State::Request) => self.send_md5(payload),
-            (frame::SASL, State::Request) => self.begin_scram(payload, entropy),
-            (frame::SASL_CONTINUE, State::ServerFirst { client_nonce }) => {
-                self.answer_challenge(client_nonce, payload, cache)
+            (Authentication::Ok, _) => Err(ServerFault::SkippedProof),
+            (Authentication::CleartextPassword, State::Request) => self.send_password(),
+            (Authentication::Md5 { salt }, State::Request) => self.send_md5(salt),
+            (Authentication::Sasl { mechanisms }, State::Request) => self.begin_scram(mechanisms, entropy),
+            (Authentication::SaslContinue(data), State::ServerFirst { client_nonce }) => {
+                self.answer_challenge(client_nonce, data, cache)
             }
-            (frame::SASL_FINAL, State::ServerFinal { signature }) => check_server(payload, &signature),
-            (frame::CLEARTEXT_PASSWORD | frame::MD5_PASSWORD | frame::SASL..=frame::SASL_FINAL, _) => {
-                Err(ServerFault::OutOfTurn)
+            (Authentication::SaslFinal(data), State::ServerFinal { signature }) => {
+                check_server(data, &signature)
             }
-            (unknown, _) => Err(ServerFault::Method(unknown)),
+            (Authentication::Other(code), _) => Err(ServerFault::Method(code)),
+            _ => Err(ServerFault::OutOfTurn),
         }
     }
 
-    fn send_password(&self, payload: &[u8]) -> Next {
-        if !payload.is_empty() {
-            return Err(Malformed::Length.into());
-        }
+    fn send_password(&self) -> Next {
         match &self.credentials {
-            Credentials::Plain(password) => {
-                Ok((State::Verdict, Step::Send(frame::password(password.as_bytes()))))
-            }
+            Credentials::Plain(password) => Ok(send_password(password.as_bytes())),
             other => Err(unfit(other)),
         }
     }
 
-    fn send_md5(&self, payload: &[u8]) -> Next {
-        let salt: [u8; 4] = payload.try_into().map_err(|_| Malformed::Length)?;
+    fn send_md5(&self, salt: [u8; 4]) -> Next {
         let stored = match &self.credentials {
             Credentials::Plain(password) => md5::stored(password.as_bytes(), &self.user),
             Credentials::Md5(digits) => **digits,
             other => return Err(unfit(other)),
         };
-        Ok((State::Verdict, Step::Send(frame::password(&md5::reply(&stored, salt)))))
+        Ok(send_password(&md5::reply(&stored, salt)))
     }
 
-    fn begin_scram(&self, payload: &[u8], entropy: &mut dyn Entropy) -> Next {
+    fn begin_scram(&self, mut mechanisms: Mechanisms<'_>, entropy: &mut dyn Entropy) -> Next {
         // SCRAM-SHA-256-PLUS will be chosen here over TLS; until then it is passed by.
-        if !frame::read_mechanisms(payload)?.contains(&MECHANISM.as_bytes()) {
+        if !mechanisms.any(|name| name == MECHANISM.as_bytes()) {
             return Err(ServerFault::Mechanism);
         }
         if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys(_)) {
@@ -145,7 +140,7 @@ impl ServerLogin {
         entropy.fill(&mut nonce);
         let client_nonce = scram::nonce(nonce);
         let first = format!("{}{}", BINDING.header(), client_first_bare(&client_nonce));
-        let step = Step::Send(frame::sasl_initial(MECHANISM, first.as_bytes()));
+        let step = Step::Send(bytes(|out| encode::sasl_initial(out, MECHANISM, first.as_bytes())));
         Ok((State::ServerFirst { client_nonce }, step))
     }
 
@@ -184,8 +179,15 @@ impl Exchange {
         let proof = scram::client_proof(client_key, auth_message.as_bytes());
         let signature = scram::server_signature(server_key, auth_message.as_bytes());
         let last = ClientFinal::write(&without_proof, &proof);
-        (State::ServerFinal { signature }, Step::Send(frame::sasl_response(last.as_bytes())))
+        (
+            State::ServerFinal { signature },
+            Step::Send(bytes(|out| encode::sasl_response(out, last.as_bytes()))),
+        )
     }
+}
+
+fn send_password(text: &[u8]) -> (State, Step) {
+    (State::Verdict, Step::Send(bytes(|out| encode::password(out, text))))
 }
 
 /// The server's half of the proof: without the right signature it does not know the secret.

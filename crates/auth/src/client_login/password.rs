@@ -2,11 +2,12 @@
 //! Every comparison here takes the same time wherever the difference is, and one is made for unknown users, too.
 
 use super::{State, reject};
-use crate::fault::{ClientFault, Fault};
+use crate::fault::{ClientFault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret, Verifier};
-use crate::{Accepted, Entropy, Question, Step, frame, md5, scram};
+use crate::{Accepted, Entropy, MAX_ITERATIONS, Question, Step, bytes, md5, scram};
 use subtle::{Choice, ConstantTimeEq};
+use wire::{encode, frontend};
 use zeroize::Zeroizing;
 
 /// Waits for PasswordMessage with clear text.
@@ -43,7 +44,7 @@ impl ExpectPassword {
             None => Check::Plain { digest: mock.stored_key(user), known: false },
         };
         let expect = Self { user: user.to_owned(), check };
-        (State::Password(expect), Step::Send(frame::request(frame::CLEARTEXT_PASSWORD, &[])))
+        (State::Password(expect), Step::Send(bytes(encode::authentication_cleartext)))
     }
 
     pub(super) fn message(self, body: &[u8]) -> (State, Step) {
@@ -59,11 +60,11 @@ impl ExpectPassword {
             }
             Check::Md5(digits) => verdict(md5::stored(&password, &self.user).ct_eq(&*digits), password),
             Check::Scram { verifier, known } => {
-                let question = Question::Pbkdf2 {
-                    password: scram::prepare_password(&password),
-                    salt: verifier.salt.clone(),
-                    iterations: verifier.iterations,
-                };
+                // A verifier may come from a server by auth_query: one that demands more fails instead of keeping a
+                // helper thread busy.
+                let iterations = verifier.iterations.min(MAX_ITERATIONS);
+                let prepared = scram::prepare_password(&password);
+                let question = Question::Pbkdf2 { password: prepared, salt: verifier.salt, iterations };
                 let expect = ExpectDerivedPassword { password, stored_key: verifier.stored_key, known };
                 (State::DerivedPassword(expect), Step::Ask(question))
             }
@@ -107,7 +108,7 @@ impl ExpectMd5 {
             Some(Secret::Scram(_)) | None => (mock.md5(user), false),
         };
         let expect = Self { reply: Zeroizing::new(md5::reply(&stored, salt)), known };
-        (State::Md5(expect), Step::Send(frame::request(frame::MD5_PASSWORD, &salt)))
+        (State::Md5(expect), Step::Send(bytes(|out| encode::authentication_md5(out, salt))))
     }
 
     pub(super) fn message(self, body: &[u8]) -> (State, Step) {
@@ -126,11 +127,11 @@ impl ExpectMd5 {
 }
 
 /// An empty password is never right (PostgreSQL and PgBouncer refuse it before they compare).
-fn read_password(body: &[u8]) -> Result<&[u8], Fault> {
-    match frame::read_password(body) {
-        Ok([]) => Err(ClientFault::Password.into()),
-        Ok(password) => Ok(password),
-        Err(malformed) => Err(ClientFault::from(malformed).into()),
+fn read_password(body: &[u8]) -> Result<&[u8], ClientFault> {
+    match frontend::password(body) {
+        Some([]) => Err(ClientFault::Password),
+        Some(password) => Ok(password),
+        None => Err(Malformed::Layout.into()),
     }
 }
 
