@@ -1,9 +1,10 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
 //! Never says which value wins over a wider setting: that is `config.rs`.
 
+use crate::choice::{LoadBalance, PoolMode};
+use crate::codec::{Inherited, List, Number, Port, Seconds, Text, Word};
 use crate::finding::Origin;
 use crate::table::{Row, live_row, not_yet_row};
-use crate::value::{Inherited, List, LoadBalance, Number, PoolMode, Port, Seconds, Text, Word};
 use std::fmt;
 use std::time::Duration;
 

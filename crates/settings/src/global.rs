@@ -2,11 +2,13 @@
 //! the sample file and the manual are made. To add a setting: a row here, and the place that uses it.
 //! Never holds anything of one database or one user.
 
-use crate::table::{Row, default_of, live_row, not_yet_row};
-use crate::value::{
-    AuthType, Boolean, Bytes, CheckQuery, Codec, FileMode, IoDriver, List, Milliseconds, Number, Percent,
-    PoolMode, Port, Positive, PositiveSeconds, Seconds, Text, Threads, WholeSeconds,
+use crate::choice::{AuthType, IoDriver, PoolMode, Threads};
+use crate::codec::{
+    Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, Percent, Port, Positive,
+    PositiveSeconds, Seconds, Text, WholeSeconds,
 };
+use crate::table::{Row, default_of, live_row, not_yet_row};
+use crate::value::Codec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! [`Files`]), never keeps a global configuration, never ignores a word that it read.
 #![forbid(unsafe_code)]
 
+mod choice;
+mod codec;
 mod config;
 mod connstr;
 mod database;
@@ -22,6 +24,7 @@ mod user;
 mod userlist;
 mod value;
 
+pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
 pub use config::Config;
 pub use database::{DATABASE, Database};
 pub use diff::{Change, changes};
@@ -34,4 +37,4 @@ pub use show::{Fault, ShowRow, set, show};
 pub use table::{About, Effect, Row, Scope, When};
 pub use user::{USER, User};
 pub use userlist::Userlist;
-pub use value::{AuthType, BadValue, IoDriver, Kind, LoadBalance, PoolMode, Threads};
+pub use value::{BadValue, Kind};

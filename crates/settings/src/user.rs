@@ -1,8 +1,9 @@
 //! Settings of one user, and the table of the keys of an entry in `[users]`.
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
+use crate::choice::PoolMode;
+use crate::codec::{Inherited, Number, Seconds};
 use crate::table::{Row, live_row};
-use crate::value::{Inherited, Number, PoolMode, Seconds};
 use std::time::Duration;
 
 /// An entry of `[users]`; what is `None` follows the database's or the global setting.
