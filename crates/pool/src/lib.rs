@@ -4,5 +4,9 @@
 #![forbid(unsafe_code)]
 
 pub mod ledger;
+pub mod pool;
+pub mod queue;
 
 pub use ledger::{Both, Directory, Process, Shared, Tally};
+pub use pool::{Idle, Limits, Permit, Pool};
+pub use queue::{Queue, Ticket, Waiter};

@@ -1,1 +1,38 @@
-//! (to be written)
+//! What is being said on one client's and one server's connection, and what is still owed to whom.
+//!
+//! Owns the protocol states of both sides as pure values: where a frame ends, which replies a server still owes,
+//! prepared statements under two names, tracked parameters, logins. Never knows the pool, the clock or a socket.
+#![forbid(unsafe_code)]
+
+pub mod conversation;
+pub mod fault;
+pub mod greeting;
+pub mod options;
+pub mod owed;
+pub mod parameters;
+pub mod prepared;
+pub mod reply;
+pub mod request;
+pub mod server_login;
+
+pub use conversation::Conversation;
+pub use fault::{ClientFault, ServerFault};
+pub use greeting::Greeting;
+pub use owed::{Owed, Owes};
+pub use parameters::{Parameters, Tracked};
+pub use prepared::{ClientStatements, Registry, ServerStatements, StatementId};
+pub use reply::{Context, Replied};
+pub use request::{Heard, Request, Rules, Wants, wants};
+pub use server_login::{Hello, Means, Progress, ServerLogin};
+
+/// Where a step's bytes go. The caller knows the sockets; a step only says which side.
+///
+/// What is forwarded and what is written to one side keeps its order.
+pub trait Output {
+    /// Sends `input[start..end]` on, unchanged, to the other side.
+    fn forward(&mut self, input: &[u8], start: usize, end: usize);
+    /// Lets a message of Weir's own be appended for the client.
+    fn to_client(&mut self, write: impl FnOnce(&mut Vec<u8>));
+    /// Lets a message of Weir's own be appended for the server.
+    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>));
+}

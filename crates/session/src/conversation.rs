@@ -1,0 +1,100 @@
+//! One server connection's dialogue: what is owed, what state it is in, what it has.
+//!
+//! Owns the question whether a server is quiet ([`Conversation::is_quiet`]), on which releasing it depends. The steps
+//! that change it are in [`crate::request`] (what a client asks) and [`crate::reply`] (what the server answers).
+
+use wire::backend::Status;
+
+use crate::{Owed, Owes, Parameters, ServerStatements};
+
+/// The protocol state of a logged-in server connection.
+#[derive(Debug)]
+pub struct Conversation {
+    /// Replies owed, oldest first.
+    pub(crate) owes: Owes,
+    /// What the last ReadyForQuery said; None since something was asked after it.
+    pub(crate) status: Option<Status>,
+    /// Body bytes of the current reply frame still to come.
+    pub(crate) remain: u32,
+    /// Bytes of a reply frame that cannot be judged yet.
+    pub(crate) partial: Vec<u8>,
+    /// An extended segment failed and its Sync has not been sent yet: the server ignores what comes.
+    pub(crate) skipping: bool,
+    /// The server reads COPY data.
+    pub(crate) copying_in: bool,
+    /// Something was sent whose outcome is not modelled: never hand this server to anybody else.
+    pub(crate) doubtful: bool,
+    /// In a transaction block, as the last ReadyForQuery said.
+    pub(crate) in_block: bool,
+    /// Statements prepared here.
+    pub statements: ServerStatements,
+    /// Tracked parameters as the server reported them.
+    pub parameters: Parameters,
+}
+
+impl Conversation {
+    /// A server that has just said ReadyForQuery for the first time.
+    #[must_use]
+    pub fn new(parameters: Parameters) -> Conversation {
+        Conversation {
+            owes: Owes::default(),
+            status: Some(Status::Idle),
+            remain: 0,
+            partial: Vec::new(),
+            skipping: false,
+            copying_in: false,
+            doubtful: false,
+            in_block: false,
+            statements: ServerStatements::default(),
+            parameters,
+        }
+    }
+
+    /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs. One of the conditions of
+    /// release; the others (unsent bytes, cancels, the client's half-sent request) are the shard's to know.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        #[cfg(weir_bug = "release_at_first_ready")]
+        let nothing_owed = true;
+        #[cfg(not(weir_bug = "release_at_first_ready"))]
+        let nothing_owed = self.owes.is_empty();
+        nothing_owed
+            && self.status == Some(Status::Idle)
+            && self.remain == 0
+            && self.partial.is_empty()
+            && !self.copying_in
+            && !self.doubtful
+    }
+
+    /// The last ReadyForQuery, unless something was asked since.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// In a transaction block (or a failed one).
+    #[must_use]
+    pub fn in_block(&self) -> bool {
+        self.in_block
+    }
+
+    /// A reply is being waited for.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.owes.is_empty() || self.status.is_none()
+    }
+
+    /// The client has received a part of a frame: nothing can be said to it before the rest.
+    #[must_use]
+    pub fn mid_reply(&self) -> bool {
+        self.remain > 0
+    }
+
+    /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.
+    pub fn ask_own(&mut self, out: &mut Vec<u8>, sql: &str) {
+        wire::encode::query(out, sql.as_bytes());
+        self.owes.push(Owed::Own);
+        self.status = None;
+    }
+}

@@ -1,0 +1,106 @@
+//! Who broke the protocol, in what way, and what the client is told.
+//!
+//! Owns texts and SQLSTATEs of protocol faults; texts that people match are PgBouncer's. Limits and timeouts are the
+//! shard's, authentication's faults are `auth`'s.
+
+use std::borrow::Cow;
+
+use wire::sqlstate;
+
+/// The client did something that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientFault {
+    /// A frame whose length is no length, or above `max_packet_size`.
+    FrameLength,
+    /// A tag that no client sends.
+    UnknownTag(u8),
+    /// A password message after login.
+    PasswordAfterLogin,
+    /// A frame that has to be read and cannot be.
+    Malformed,
+    /// Bind, Describe or Execute of a name that this client never prepared.
+    NoSuchStatement,
+    /// Parse under a name that is in use.
+    StatementExists(Vec<u8>),
+    /// More prepared text than one client may keep.
+    StatementTooLarge,
+    /// A startup packet with a parameter that is neither tracked nor ignored.
+    UnsupportedParameter(String),
+    /// `options` holds something else than settings.
+    UnsupportedOptions,
+    /// `options` sets a parameter that is neither tracked nor ignored.
+    UnsupportedOption(String),
+    /// No user name.
+    NoUser,
+    /// A name that is not UTF-8.
+    BadName,
+    /// A replication connection.
+    Replication,
+}
+
+impl ClientFault {
+    /// The SQLSTATE of the FATAL error that the client gets.
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            ClientFault::NoSuchStatement => sqlstate::UNDEFINED_PREPARED,
+            ClientFault::StatementExists(_) => sqlstate::DUPLICATE_PREPARED,
+            ClientFault::StatementTooLarge => sqlstate::PROGRAM_LIMIT,
+            ClientFault::NoUser => sqlstate::INVALID_AUTHORIZATION,
+            ClientFault::Replication => sqlstate::FEATURE_NOT_SUPPORTED,
+            _ => sqlstate::PROTOCOL_VIOLATION,
+        }
+    }
+
+    /// The text of that error.
+    #[must_use]
+    pub fn message(&self) -> Cow<'static, str> {
+        match self {
+            ClientFault::FrameLength => "invalid message length".into(),
+            ClientFault::UnknownTag(tag) => format!("invalid frontend message type {tag}").into(),
+            ClientFault::PasswordAfterLogin => "unexpected password message".into(),
+            ClientFault::Malformed => "invalid message format".into(),
+            ClientFault::NoSuchStatement => "prepared statement did not exist".into(),
+            ClientFault::StatementExists(name) => {
+                format!("prepared statement '{}' was already prepared", String::from_utf8_lossy(name)).into()
+            }
+            ClientFault::StatementTooLarge => "too much prepared statement text".into(),
+            ClientFault::UnsupportedParameter(name) => format!("unsupported startup parameter: {name}").into(),
+            ClientFault::UnsupportedOptions => {
+                "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed".into()
+            }
+            ClientFault::UnsupportedOption(name) => {
+                format!("unsupported startup parameter in options: {name}").into()
+            }
+            ClientFault::NoUser => "no PostgreSQL user name specified in startup packet".into(),
+            ClientFault::BadName => "invalid user or database name".into(),
+            ClientFault::Replication => "replication connections are not supported".into(),
+        }
+    }
+}
+
+/// The server did something that no PostgreSQL does: its connection is closed, its client is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerFault {
+    /// A frame whose length is no length.
+    FrameLength,
+    /// A tag that no server sends at this point.
+    UnexpectedTag(u8),
+    /// A reply to something that was not asked: the streams have lost step.
+    OutOfStep(u8),
+    /// A frame that has to be read and cannot be.
+    Malformed,
+}
+
+impl ServerFault {
+    /// One text for the log and the client.
+    #[must_use]
+    pub fn message(self) -> Cow<'static, str> {
+        match self {
+            ServerFault::FrameLength => "bad packet length from server".into(),
+            ServerFault::UnexpectedTag(tag) => format!("unknown packet type from server: {tag:#04x}").into(),
+            ServerFault::OutOfStep(tag) => format!("server reply out of step: {tag:#04x}").into(),
+            ServerFault::Malformed => "bad packet from server".into(),
+        }
+    }
+}

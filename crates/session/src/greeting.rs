@@ -1,0 +1,192 @@
+//! What a client's startup packet means.
+//!
+//! Owns which parameters are known, tracked, ignored or refused, and the negotiation of newer protocols. Never looks up
+//! a user or a database.
+
+use wire::startup::Startup;
+
+use crate::options;
+use crate::{ClientFault, Tracked};
+
+/// PostgreSQL cuts names to this many bytes before it looks them up; so do we, or one pool would have two names.
+const NAME_BYTES: usize = 63;
+
+/// A startup packet, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The user.
+    pub user: String,
+    /// The database; the user's name if none was given.
+    pub database: String,
+    /// Tracked parameters by position in [`Tracked`]; a later one wins.
+    pub parameters: Vec<(usize, String)>,
+    /// What NegotiateProtocolVersion must name: Some if it is owed at all.
+    pub negotiate: Option<Vec<String>>,
+}
+
+impl Greeting {
+    /// Reads a startup packet.
+    ///
+    /// `ignored` is `ignore_startup_parameters`; `options` in it lets unknown settings inside `options` pass.
+    ///
+    /// # Errors
+    /// What the client did that is not served.
+    pub fn read(startup: &Startup<'_>, ignored: &[String], tracked: &Tracked) -> Result<Greeting, ClientFault> {
+        let mut reader = Reader { ignored, tracked, greeting: Greeting::empty() };
+        for (name, value) in startup.parameters() {
+            reader.parameter(name, value)?;
+        }
+        let mut greeting = reader.greeting;
+        if startup.version.minor > 0 {
+            greeting.negotiate.get_or_insert_default();
+        }
+        if greeting.user.is_empty() {
+            return Err(ClientFault::NoUser);
+        }
+        if greeting.database.is_empty() {
+            greeting.database.clone_from(&greeting.user);
+        }
+        Ok(greeting)
+    }
+
+    fn empty() -> Greeting {
+        Greeting { user: String::new(), database: String::new(), parameters: Vec::new(), negotiate: None }
+    }
+}
+
+struct Reader<'a> {
+    ignored: &'a [String],
+    tracked: &'a Tracked,
+    greeting: Greeting,
+}
+
+impl Reader<'_> {
+    fn parameter(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientFault> {
+        match name {
+            b"user" => self.greeting.user = cut(text(value)?),
+            b"database" => self.greeting.database = cut(text(value)?),
+            b"options" => self.options(text(value)?)?,
+            b"replication" => return if is_off(value) { Ok(()) } else { Err(ClientFault::Replication) },
+            extension if extension.starts_with(b"_pq_.") => {
+                let name = String::from_utf8_lossy(extension).into_owned();
+                self.greeting.negotiate.get_or_insert_default().push(name);
+            }
+            other => {
+                let name = text(other)?;
+                if !self.takes(name, text(value)?) {
+                    return Err(ClientFault::UnsupportedParameter(name.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&mut self, options: &str) -> Result<(), ClientFault> {
+        let lenient = self.ignores("options");
+        let settings = match options::settings(options) {
+            Ok(settings) => settings,
+            Err(_) if lenient => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        for (name, value) in settings {
+            if !self.takes(&name, &value) && !lenient {
+                return Err(ClientFault::UnsupportedOption(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tracked or ignored; false if neither.
+    fn takes(&mut self, name: &str, value: &str) -> bool {
+        if let Some(position) = self.tracked.position(name.as_bytes()) {
+            self.greeting.parameters.push((position, value.to_owned()));
+            return true;
+        }
+        self.ignores(name)
+    }
+
+    fn ignores(&self, name: &str) -> bool {
+        self.ignored.iter().any(|ignored| ignored.eq_ignore_ascii_case(name))
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, ClientFault> {
+    std::str::from_utf8(bytes).map_err(|_| ClientFault::BadName)
+}
+
+fn cut(name: &str) -> String {
+    let mut end = name.len().min(NAME_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
+}
+
+fn is_off(value: &[u8]) -> bool {
+    [&b"false"[..], b"off", b"no", b"0"].iter().any(|off| value.eq_ignore_ascii_case(off))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use wire::encode;
+    use wire::startup::{First, Version, first};
+
+    use super::*;
+
+    fn read(version: Version, parameters: &[(&str, &str)], ignored: &[&str]) -> Result<Greeting, ClientFault> {
+        let mut packet = Vec::new();
+        let parameters: Vec<(&[u8], &[u8])> =
+            parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        encode::startup(&mut packet, version, &parameters);
+        let Some((First::Startup(startup), _)) = first(&packet).unwrap() else { panic!("not a startup packet") };
+        let ignored: Vec<String> = ignored.iter().map(ToString::to_string).collect();
+        Greeting::read(&startup, &ignored, &Tracked::new(["IntervalStyle"]))
+    }
+
+    #[test]
+    fn the_database_defaults_to_the_user() {
+        let greeting = read(Version::V3_0, &[("user", "u"), ("application_name", "")], &[]).unwrap();
+        assert_eq!((&*greeting.user, &*greeting.database), ("u", "u"));
+        assert_eq!(greeting.parameters, [(crate::parameters::APPLICATION_NAME, String::new())]);
+        assert_eq!(greeting.negotiate, None);
+    }
+
+    #[test]
+    fn long_names_are_cut_as_postgresql_cuts_them() {
+        let long = "ü".repeat(40);
+        let greeting = read(Version::V3_0, &[("user", &long)], &[]).unwrap();
+        assert_eq!(greeting.user.len(), 62, "63 bytes would cut a character in two");
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_unless_ignored() {
+        let parameters = [("user", "u"), ("extra_float_digits", "3")];
+        let refused = read(Version::V3_0, &parameters, &[]);
+        assert_eq!(refused, Err(ClientFault::UnsupportedParameter("extra_float_digits".to_owned())));
+        assert!(read(Version::V3_0, &parameters, &["extra_float_digits"]).is_ok());
+    }
+
+    #[test]
+    fn options_are_tracked_ignored_or_refused() {
+        let options = [("user", "u"), ("options", "-c intervalstyle=iso_8601 -c enable_seqscan=off")];
+        let refused = read(Version::V3_0, &options, &[]);
+        assert_eq!(refused, Err(ClientFault::UnsupportedOption("enable_seqscan".to_owned())));
+        let greeting = read(Version::V3_0, &options, &["options"]).unwrap();
+        assert_eq!(greeting.parameters, [(5, "iso_8601".to_owned())]);
+    }
+
+    #[test]
+    fn newer_minors_and_extensions_are_negotiated() {
+        assert_eq!(read(Version::V3_2, &[("user", "u")], &[]).unwrap().negotiate, Some(vec![]));
+        let extended = read(Version::V3_0, &[("user", "u"), ("_pq_.x", "1")], &[]).unwrap();
+        assert_eq!(extended.negotiate, Some(vec!["_pq_.x".to_owned()]));
+    }
+
+    #[test]
+    fn nobody_and_replication_are_refused() {
+        assert_eq!(read(Version::V3_0, &[("database", "d")], &[]), Err(ClientFault::NoUser));
+        assert_eq!(read(Version::V3_0, &[("user", "u"), ("replication", "true")], &[]), Err(ClientFault::Replication));
+        assert!(read(Version::V3_0, &[("user", "u"), ("replication", "false")], &[]).is_ok());
+    }
+}

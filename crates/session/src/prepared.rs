@@ -1,0 +1,294 @@
+//! Prepared statements under two names: the client's own, and one that all servers share.
+//!
+//! Owns the registry of texts, each client's names and each server's set with its LRU order. A statement counts as
+//! prepared on a server from the moment its Parse is queued (what follows in the stream sees it) and is forgotten at
+//! once if that Parse fails or is skipped. Never parses SQL.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A statement's number; never used twice on a shard.
+pub type StatementId = u64;
+
+/// Text of one client's prepared statements, names included, that Weir keeps at most.
+const CLIENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Unused texts that are kept for the next client that prepares the same.
+const SPARE_STATEMENTS: usize = 4096;
+
+#[derive(Debug)]
+struct Statement {
+    /// Parse's body after the name: text, NUL, parameter types.
+    rest: Arc<[u8]>,
+    clients: u32,
+}
+
+/// All statements of a shard: the same text and types are one statement.
+#[derive(Debug, Default)]
+pub struct Registry {
+    by_rest: BTreeMap<Arc<[u8]>, StatementId>,
+    by_id: BTreeMap<StatementId, Statement>,
+    last_id: StatementId,
+    spare: usize,
+}
+
+impl Registry {
+    /// The statement with this rest of a Parse body, used by one client more.
+    pub fn intern(&mut self, rest: &[u8]) -> StatementId {
+        let id = match self.by_rest.get(rest) {
+            Some(id) => *id,
+            None => self.insert(rest),
+        };
+        if let Some(statement) = self.by_id.get_mut(&id) {
+            self.spare -= usize::from(statement.clients == 0);
+            statement.clients += 1;
+        }
+        id
+    }
+
+    fn insert(&mut self, rest: &[u8]) -> StatementId {
+        self.last_id += 1;
+        let rest: Arc<[u8]> = rest.into();
+        self.by_rest.insert(Arc::clone(&rest), self.last_id);
+        self.by_id.insert(self.last_id, Statement { rest, clients: 0 });
+        self.spare += 1;
+        self.last_id
+    }
+
+    /// One client less uses it.
+    pub fn release(&mut self, id: StatementId) {
+        let Some(statement) = self.by_id.get_mut(&id) else { return };
+        statement.clients = statement.clients.saturating_sub(1);
+        if statement.clients == 0 {
+            self.spare += 1;
+            if self.spare > SPARE_STATEMENTS {
+                self.forget_spares();
+            }
+        }
+    }
+
+    fn forget_spares(&mut self) {
+        self.by_id.retain(|_, statement| statement.clients > 0);
+        let by_id = &self.by_id;
+        self.by_rest.retain(|_, id| by_id.contains_key(id));
+        self.spare = 0;
+    }
+
+    /// Parse's body after the name.
+    #[must_use]
+    pub fn rest(&self, id: StatementId) -> Option<&Arc<[u8]>> {
+        self.by_id.get(&id).map(|statement| &statement.rest)
+    }
+}
+
+/// Appends the name that a statement has on every server.
+pub fn server_name(id: StatementId) -> Vec<u8> {
+    format!("PGBOUNCER_{id}").into_bytes()
+}
+
+#[derive(Debug)]
+struct Unconfirmed {
+    name: Box<[u8]>,
+    statement: StatementId,
+    closing: bool,
+}
+
+/// One client's names. Made only when the client prepares its first named statement.
+#[derive(Debug, Default)]
+pub struct ClientStatements {
+    names: BTreeMap<Box<[u8]>, StatementId>,
+    /// Parses and Closes that the stream has not reached yet, oldest first: an error before them undoes them.
+    unconfirmed: VecDeque<Unconfirmed>,
+    bytes: usize,
+}
+
+impl ClientStatements {
+    /// How many names are in use.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The statement behind a name.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<StatementId> {
+        self.names.get(name).copied()
+    }
+
+    /// A Parse was sent. False if the client keeps too much text already.
+    #[must_use]
+    pub fn parse(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) -> Option<StatementId> {
+        self.bytes += name.len() + rest.len();
+        if self.bytes > CLIENT_BYTES {
+            return None;
+        }
+        let statement = registry.intern(rest);
+        self.names.insert(name.into(), statement);
+        self.unconfirmed.push_back(Unconfirmed { name: name.into(), statement, closing: false });
+        Some(statement)
+    }
+
+    /// A Close was sent; false if there is no such name.
+    pub fn close(&mut self, name: &[u8]) -> bool {
+        let Some((name, statement)) = self.names.remove_entry(name) else { return false };
+        self.unconfirmed.push_back(Unconfirmed { name, statement, closing: true });
+        true
+    }
+
+    /// The stream reached the oldest unconfirmed Parse or Close.
+    pub fn confirm(&mut self, registry: &mut Registry) {
+        if let Some(entry) = self.unconfirmed.pop_front()
+            && entry.closing
+        {
+            self.drop_statement(&entry, registry);
+        }
+    }
+
+    /// The server skipped, or failed, the oldest unconfirmed Parse or Close.
+    pub fn undo(&mut self, registry: &mut Registry) {
+        let Some(entry) = self.unconfirmed.pop_front() else { return };
+        if entry.closing {
+            self.names.insert(entry.name, entry.statement);
+        } else if self.names.get(&entry.name) == Some(&entry.statement) {
+            self.names.remove(&entry.name);
+            self.drop_statement(&entry, registry);
+        }
+    }
+
+    fn drop_statement(&mut self, entry: &Unconfirmed, registry: &mut Registry) {
+        let text = registry.rest(entry.statement).map_or(0, |rest| rest.len());
+        self.bytes = self.bytes.saturating_sub(entry.name.len() + text);
+        registry.release(entry.statement);
+    }
+
+    /// DEALLOCATE ALL, DISCARD ALL, or the client leaves. What is unconfirmed stays: it comes later in the stream.
+    pub fn clear(&mut self, registry: &mut Registry) {
+        let later: Vec<Box<[u8]>> =
+            self.unconfirmed.iter().filter(|entry| !entry.closing).map(|entry| entry.name.clone()).collect();
+        self.names.retain(|name, statement| {
+            let keep = later.contains(name);
+            if !keep {
+                registry.release(*statement);
+            }
+            keep
+        });
+        if self.names.is_empty() {
+            self.bytes = 0;
+        }
+    }
+}
+
+/// One server's set, with the order of use.
+#[derive(Debug, Default)]
+pub struct ServerStatements {
+    used: BTreeMap<StatementId, u64>,
+    clock: u64,
+}
+
+impl ServerStatements {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.used.len()
+    }
+
+    /// True if the server has it (or will, by the time it reads what comes next); it is now the last used.
+    pub fn touch(&mut self, id: StatementId) -> bool {
+        self.clock += 1;
+        match self.used.get_mut(&id) {
+            Some(used) => {
+                *used = self.clock;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Its Parse is being sent.
+    pub fn insert(&mut self, id: StatementId) {
+        self.clock += 1;
+        self.used.insert(id, self.clock);
+    }
+
+    /// Its Parse failed or was skipped, or it was closed.
+    pub fn forget(&mut self, id: StatementId) {
+        self.used.remove(&id);
+    }
+
+    /// The least recently used one, taken out, if there are `limit` or more.
+    pub fn make_room(&mut self, limit: usize) -> Option<StatementId> {
+        if self.used.len() < limit {
+            return None;
+        }
+        let id = self.used.iter().min_by_key(|(_, used)| **used).map(|(id, _)| *id)?;
+        self.used.remove(&id);
+        Some(id)
+    }
+
+    /// DEALLOCATE ALL or DISCARD ALL was run: only those whose Parse is still on its way remain.
+    pub fn clear(&mut self, mut on_its_way: impl FnMut(StatementId) -> bool) {
+        self.used.retain(|id, _| on_its_way(*id));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_text_is_one_statement() {
+        let mut registry = Registry::default();
+        let one = registry.intern(b"select 1\0\0\0");
+        assert_eq!(registry.intern(b"select 1\0\0\0"), one);
+        assert_ne!(registry.intern(b"select 2\0\0\0"), one);
+    }
+
+    #[test]
+    fn a_failed_parse_is_forgotten_and_a_skipped_close_undone() {
+        let mut registry = Registry::default();
+        let mut client = ClientStatements::default();
+        let id = client.parse(b"a", b"x", &mut registry).unwrap();
+        client.undo(&mut registry);
+        assert_eq!(client.find(b"a"), None);
+        assert_eq!(client.parse(b"a", b"x", &mut registry), Some(id));
+        client.confirm(&mut registry);
+        assert!(client.close(b"a"));
+        assert_eq!(client.find(b"a"), None);
+        client.undo(&mut registry);
+        assert_eq!(client.find(b"a"), Some(id));
+    }
+
+    #[test]
+    fn clearing_keeps_what_comes_later_in_the_stream() {
+        let mut registry = Registry::default();
+        let mut client = ClientStatements::default();
+        client.parse(b"old", b"x", &mut registry).unwrap();
+        client.confirm(&mut registry);
+        client.parse(b"new", b"y", &mut registry).unwrap();
+        client.clear(&mut registry);
+        assert_eq!(client.count(), 1);
+        assert!(client.find(b"new").is_some());
+    }
+
+    #[test]
+    fn the_least_recently_used_makes_room() {
+        let mut server = ServerStatements::default();
+        server.insert(1);
+        server.insert(2);
+        assert!(server.touch(1));
+        assert_eq!(server.make_room(3), None);
+        assert_eq!(server.make_room(2), Some(2));
+        assert!(!server.touch(2));
+    }
+
+    #[test]
+    fn unused_texts_do_not_grow_without_bound() {
+        let mut registry = Registry::default();
+        for number in 0..3 * SPARE_STATEMENTS {
+            let id = registry.intern(format!("select {number}").as_bytes());
+            registry.release(id);
+        }
+        assert!(registry.by_id.len() <= SPARE_STATEMENTS + 1);
+    }
+}

@@ -1,0 +1,412 @@
+//! The hot path, server to client: steps over frame headers, matches each reply with what is owed, passes whole
+//! buffers on.
+//!
+//! Owns which replies are passed, which are swallowed and which Weir says itself. Looks into a body only where it must
+//! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
+
+use wire::backend::{self, Status};
+use wire::encode;
+use wire::frame::{self, HEADER_BYTES, Header};
+use wire::tag::backend as tag;
+
+use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked};
+
+/// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
+const HELD_BYTES: usize = 64 * 1024;
+
+/// A CommandComplete longer than this is none of those that are looked for.
+const TAG_BYTES: u32 = 64;
+
+/// What a step found besides what it passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replied {
+    /// ReadyForQuery that went to the client.
+    pub ready: u32,
+    /// How many of them ended a transaction (said idle).
+    pub idle: u32,
+    /// A query of Weir's own ended; Some(false) if it failed.
+    pub own_ready: Option<bool>,
+    /// The server refused for good (57P01 and the like): a FATAL went to the client.
+    pub fatal: bool,
+    /// Tracked parameters changed.
+    pub parameters_changed: bool,
+    /// A process-wide parameter that clients are greeted with changed.
+    pub fault: Option<ServerFault>,
+}
+
+/// What a step needs besides the two sides.
+pub struct Context<'a> {
+    /// All statements of the shard.
+    pub registry: &'a mut Registry,
+    /// Which parameters are tracked.
+    pub tracked: &'a Tracked,
+    /// The linked client's names, if it has any.
+    pub names: Option<&'a mut ClientStatements>,
+    /// Where an error answer to a query of Weir's own is kept: the body of its ErrorResponse.
+    pub own_error: &'a mut Option<Vec<u8>>,
+}
+
+impl Conversation {
+    /// Passes `input` on to the client. Bytes that cannot be judged yet are kept; the next call joins them.
+    pub fn step(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
+        if self.partial.is_empty() {
+            return self.run(context, input, out);
+        }
+        let mut joined = std::mem::take(&mut self.partial);
+        joined.extend_from_slice(input);
+        self.run(context, &joined, out)
+    }
+
+    fn run(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
+        let mut step = Step { server: self, context, input, start: 0, at: 0, replied: Replied::default() };
+        step.frames(out);
+        step.flush(out);
+        let (at, replied) = (step.at, step.replied);
+        if replied.fault.is_none() && at < input.len() {
+            self.partial.extend_from_slice(&input[at..]);
+        }
+        replied
+    }
+}
+
+struct Step<'a, 'c> {
+    server: &'a mut Conversation,
+    context: &'a mut Context<'c>,
+    input: &'a [u8],
+    start: usize,
+    at: usize,
+    replied: Replied,
+}
+
+/// What becomes of a frame.
+enum Verdict {
+    Pass,
+    Swallow,
+    /// Not enough of it is here.
+    Hold,
+    Fault(ServerFault),
+}
+
+impl Step<'_, '_> {
+    fn frames(&mut self, out: &mut impl Output) {
+        self.skip_body();
+        if self.server.remain == 0 {
+            self.say_what_is_due(out);
+        }
+        while self.at < self.input.len() {
+            let rest = &self.input[self.at..];
+            let header = match frame::header(rest) {
+                Ok(Some(header)) => header,
+                Ok(None) => return,
+                Err(_) => return self.fail(ServerFault::FrameLength),
+            };
+            match self.frame(header, rest) {
+                Verdict::Pass => {
+                    self.server.remain = header.frame_bytes;
+                    self.skip_body();
+                }
+                Verdict::Swallow => {
+                    self.flush(out);
+                    self.at += header.frame_bytes as usize;
+                    self.start = self.at;
+                }
+                Verdict::Hold => return,
+                Verdict::Fault(fault) => return self.fail(fault),
+            }
+            if self.server.remain == 0 {
+                self.say_what_is_due(out);
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: ServerFault) {
+        self.replied.fault = Some(fault);
+    }
+
+    #[inline]
+    fn skip_body(&mut self) {
+        let here = (self.input.len() - self.at).min(self.server.remain as usize);
+        self.at += here;
+        self.server.remain -= u32::try_from(here).unwrap_or(self.server.remain);
+    }
+
+    #[inline]
+    fn frame(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        match header.tag {
+            tag::DATA_ROW | tag::COPY_DATA => self.data(),
+            tag::READY => self.with_body(header, rest, Self::ready),
+            tag::COMMAND_COMPLETE => self.command_complete(header, rest),
+            tag::ROW_DESCRIPTION | tag::NO_DATA => self.described(header),
+            tag::PARSE_COMPLETE => self.parse_complete(header),
+            tag::BIND_COMPLETE => self.expect(header, |owed| owed == Owed::Bind),
+            tag::CLOSE_COMPLETE => self.close_complete(header),
+            tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED => self.executed(header),
+            tag::ERROR => self.error(header, rest),
+            tag::PARAMETER_STATUS => self.with_body(header, rest, Self::parameter_status),
+            tag::COPY_IN | tag::COPY_BOTH => self.copy_in(header),
+            tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
+            tag::COPY_OUT | tag::COPY_DONE | tag::PARAMETER_DESCRIPTION | tag::FUNCTION_RESULT => self.data(),
+            other => Verdict::Fault(ServerFault::UnexpectedTag(other)),
+        }
+    }
+
+    /// Runs `read` on the body once all of it is here.
+    fn with_body(&mut self, header: Header, rest: &[u8], read: fn(&mut Self, Header, &[u8]) -> Verdict) -> Verdict {
+        match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
+            Some(body) => read(self, header, body),
+            None if header.frame_bytes as usize > HELD_BYTES => Verdict::Fault(ServerFault::Malformed),
+            None => Verdict::Hold,
+        }
+    }
+
+    /// Parts of a result: whoever asked gets them.
+    #[inline]
+    fn data(&mut self) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Own) => self.swallow_body(),
+            Some(_) => Verdict::Pass,
+            None => Verdict::Fault(ServerFault::OutOfStep(self.input[self.at])),
+        }
+    }
+
+    /// Notices and notifications come at any time; those of Weir's own queries are nobody's business.
+    fn for_client_only(&mut self) -> Verdict {
+        if self.server.owes.front() == Some(Owed::Own) { self.swallow_body() } else { Verdict::Pass }
+    }
+
+    /// Swallowing needs the whole frame; Weir's own queries have small answers.
+    fn swallow_body(&mut self) -> Verdict {
+        let rest = &self.input[self.at..];
+        match frame::header(rest) {
+            Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => Verdict::Swallow,
+            Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => Verdict::Fault(ServerFault::Malformed),
+            _ => Verdict::Hold,
+        }
+    }
+
+    fn expect(&mut self, header: Header, fits: fn(Owed) -> bool) -> Verdict {
+        match self.server.owes.front() {
+            Some(owed) if fits(owed) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn described(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Describe) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            Some(Owed::Query | Owed::Execute) => Verdict::Pass,
+            Some(Owed::Own) => self.swallow_body(),
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn executed(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Execute) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            Some(Owed::Query) => Verdict::Pass,
+            Some(Owed::Own) => self.swallow_body(),
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        // DISCARD ALL and DEALLOCATE ALL begin with a D, and so does DELETE; the rest need not be whole.
+        if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
+            return Verdict::Hold;
+        }
+        if rest.get(HEADER_BYTES) == Some(&b'D') && header.frame_bytes <= TAG_BYTES {
+            let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).and_then(backend::command_tag);
+            if matches!(command, Some(b"DISCARD ALL" | b"DEALLOCATE ALL")) {
+                self.forget_statements();
+            }
+        }
+        self.executed(header)
+    }
+
+    /// The server dropped all its prepared statements, and the client meant its own.
+    fn forget_statements(&mut self) {
+        let server = &mut *self.server;
+        let owes = &server.owes;
+        server.statements.clear(|id| owes.is_on_its_way(id));
+        if owes.front() != Some(Owed::Own)
+            && let Some(names) = &mut self.context.names
+        {
+            names.clear(self.context.registry);
+        }
+    }
+
+    fn parse_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.pop() {
+            Some(Owed::Parse(statement)) => {
+                if statement.is_some() {
+                    self.confirm();
+                }
+                Verdict::Pass
+            }
+            Some(Owed::OwnParse(_)) => Verdict::Swallow,
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn close_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.pop() {
+            Some(Owed::Close) => Verdict::Pass,
+            Some(Owed::OwnClose(_)) => Verdict::Swallow,
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(names) = &mut self.context.names {
+            names.confirm(self.context.registry);
+        }
+    }
+
+    fn copy_in(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Query | Owed::Execute) => {
+                let ended = self.server.owes.copy_in(&mut self.server.doubtful);
+                self.server.copying_in = !ended;
+                Verdict::Pass
+            }
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn ready(&mut self, header: Header, body: &[u8]) -> Verdict {
+        let Some(status) = backend::ready_status(body) else { return Verdict::Fault(ServerFault::Malformed) };
+        let Some(answered) = self.server.owes.ready() else {
+            return Verdict::Fault(ServerFault::OutOfStep(header.tag));
+        };
+        self.server.copying_in = false;
+        self.server.in_block = status != Status::Idle;
+        if self.server.owes.is_empty() {
+            self.server.status = Some(status);
+        }
+        #[cfg(weir_bug = "release_at_first_ready")]
+        {
+            self.server.status = Some(status);
+        }
+        if answered == Owed::Own {
+            self.replied.own_ready = Some(self.context.own_error.is_none());
+            return Verdict::Swallow;
+        }
+        self.replied.ready += 1;
+        self.replied.idle += u32::from(status == Status::Idle);
+        Verdict::Pass
+    }
+
+    fn error(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
+        if self.server.owes.front() == Some(Owed::Own) {
+            let verdict = self.swallow_body();
+            if let (Verdict::Swallow, Some(body)) = (&verdict, whole) {
+                *self.context.own_error = Some(body.to_vec());
+            }
+            return verdict;
+        }
+        // FATAL ends the connection: the client must not be told a second time.
+        match whole {
+            None if header.frame_bytes as usize <= HELD_BYTES => return Verdict::Hold,
+            None => {}
+            Some(body) => {
+                let severity = wire::error::parse(body).severity().unwrap_or(b"");
+                self.replied.fatal |= severity == b"FATAL" || severity == b"PANIC";
+            }
+        }
+        self.server.copying_in = false;
+        let mut failed = Failed { server_statements: vec![], names: 0 };
+        self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
+        self.undo(&failed);
+        Verdict::Pass
+    }
+
+    /// What the error made the server skip never happened.
+    fn undo(&mut self, failed: &Failed) {
+        for (statement, closed) in &failed.server_statements {
+            if *closed {
+                self.server.statements.insert(*statement);
+            } else {
+                #[cfg(not(weir_bug = "parse_cached_early"))]
+                self.server.statements.forget(*statement);
+            }
+        }
+        if let Some(names) = &mut self.context.names {
+            for _ in 0..failed.names {
+                names.undo(self.context.registry);
+            }
+        }
+    }
+
+    fn parameter_status(&mut self, _header: Header, body: &[u8]) -> Verdict {
+        let Some((name, value)) = backend::parameter_status(body) else {
+            return Verdict::Fault(ServerFault::Malformed);
+        };
+        if let (Some(position), Ok(value)) = (self.context.tracked.position(name), std::str::from_utf8(value)) {
+            self.server.parameters.set(position, value);
+            self.replied.parameters_changed = true;
+        }
+        // While the server is made like its client, the client is told nothing: it has these values.
+        if self.server.owes.front() == Some(Owed::Own) { Verdict::Swallow } else { Verdict::Pass }
+    }
+
+    /// Says what stands at the head of the queue and is Weir's to say.
+    #[inline]
+    fn say_what_is_due(&mut self, out: &mut impl Output) {
+        while let Some(owed) = self.server.owes.front() {
+            match owed {
+                Owed::SayParseComplete => self.say(encode::parse_complete, out),
+                Owed::SayCloseComplete => self.say(encode::close_complete, out),
+                Owed::CopyEnd => {}
+                _ => return,
+            }
+            self.server.owes.pop();
+        }
+    }
+
+    fn say(&mut self, message: fn(&mut Vec<u8>), out: &mut impl Output) {
+        self.flush(out);
+        out.to_client(message);
+        self.confirm();
+    }
+
+    #[inline]
+    fn flush(&mut self, out: &mut impl Output) {
+        if self.start < self.at {
+            out.forward(self.input, self.start, self.at);
+        }
+        self.start = self.at;
+    }
+}
+
+/// What an error took with it.
+struct Failed {
+    /// Statements whose Parse (false) or Close (true) on the server did not happen.
+    server_statements: Vec<(crate::StatementId, bool)>,
+    /// Named Parses and Closes of the client that did not happen.
+    names: u32,
+}
+
+impl Failed {
+    fn note(&mut self, owed: Owed) {
+        match owed {
+            Owed::Parse(Some(statement)) => {
+                self.server_statements.push((statement, false));
+                self.names += 1;
+            }
+            Owed::OwnParse(statement) => self.server_statements.push((statement, false)),
+            Owed::OwnClose(statement) => self.server_statements.push((statement, true)),
+            Owed::SayParseComplete | Owed::SayCloseComplete => self.names += 1,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Logging in to a server: from its first byte to its first ReadyForQuery.
+//!
+//! Owns the startup packet, the authentication dialogue, what the server says of itself, and `connect_query`. Never
+//! connects and never decides whether a failure is worth another try.
+
+use auth::{Credentials, Entropy, ServerKeyCache, Step};
+use wire::frame::Frames;
+use wire::startup::Version;
+use wire::tag::backend as tag;
+use wire::{backend, encode};
+
+use crate::{ServerFault, Tracked};
+
+/// No message of a login is larger.
+const FRAME_BYTES: u32 = 256 * 1024;
+
+/// What a server said of itself while Weir logged in.
+#[derive(Clone, Debug, Default)]
+pub struct Hello {
+    /// ParameterStatus in the order received.
+    pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
+    /// BackendKeyData: process id and secret (4 bytes, up to 256 since protocol 3.2).
+    pub key: Option<(u32, Vec<u8>)>,
+}
+
+/// What the login needs next.
+#[derive(Debug)]
+pub enum Progress {
+    /// These bytes sent (possibly none), then more from the server.
+    Send(Vec<u8>),
+    /// A derivation; [`ServerLogin::answer`] continues.
+    Ask(auth::Question),
+    /// The server is ready; this is what it said.
+    Ready(Box<Hello>),
+    /// The server refused: the body of its ErrorResponse.
+    Refused(Vec<u8>),
+    /// Weir cannot prove itself, or the server could not.
+    Auth(auth::Fault),
+    /// What the server sends is no login.
+    Fault(ServerFault),
+}
+
+/// What a login borrows from its shard.
+pub struct Means<'a> {
+    /// Where nonces come from.
+    pub entropy: &'a mut dyn Entropy,
+    /// Keys that were derived before.
+    pub keys: &'a mut ServerKeyCache,
+}
+
+/// The exchange.
+pub struct ServerLogin {
+    frames: Frames,
+    exchange: auth::ServerLogin,
+    hello: Hello,
+    connect_query: Option<String>,
+    authenticated: bool,
+    asking: bool,
+}
+
+impl ServerLogin {
+    /// An exchange with the credentials to use; `connect_query` is run before the server counts as ready.
+    #[must_use]
+    pub fn new(user: &str, credentials: &Credentials, connect_query: Option<String>) -> ServerLogin {
+        ServerLogin {
+            frames: Frames::new(FRAME_BYTES),
+            exchange: auth::ServerLogin::new(user, credentials),
+            hello: Hello::default(),
+            connect_query,
+            authenticated: false,
+            asking: false,
+        }
+    }
+
+    /// The packet to begin with.
+    #[must_use]
+    pub fn startup(parameters: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        encode::startup(&mut packet, Version::V3_0, parameters);
+        packet
+    }
+
+    /// Bytes arrived.
+    pub fn receive(&mut self, bytes: &[u8], means: &mut Means<'_>) -> Progress {
+        self.frames.push(bytes);
+        self.proceed(means)
+    }
+
+    /// A derivation was done.
+    pub fn answer(&mut self, salted_password: [u8; 32], means: &mut Means<'_>) -> Progress {
+        self.asking = false;
+        match self.exchange.answer(salted_password, means.keys) {
+            Step::Send(bytes) => {
+                let Progress::Send(more) = self.proceed(means) else { return Progress::Send(bytes) };
+                Progress::Send([bytes, more].concat())
+            }
+            Step::Reject(fault) => Progress::Auth(fault),
+            Step::Ask(question) => self.ask(question),
+            Step::Accept(_) => self.proceed(means),
+        }
+    }
+
+    fn ask(&mut self, question: auth::Question) -> Progress {
+        self.asking = true;
+        Progress::Ask(question)
+    }
+
+    fn proceed(&mut self, means: &mut Means<'_>) -> Progress {
+        let mut send = Vec::new();
+        while !self.asking {
+            let (frame_tag, body) = match self.frames.pop() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return Progress::Fault(ServerFault::FrameLength),
+            };
+            match self.frame(frame_tag, &body, means) {
+                Progress::Send(bytes) => send.extend(bytes),
+                other => return other,
+            }
+        }
+        Progress::Send(send)
+    }
+
+    fn frame(&mut self, frame_tag: u8, body: &[u8], means: &mut Means<'_>) -> Progress {
+        match frame_tag {
+            tag::AUTHENTICATION => match self.exchange.message(body, means.entropy, means.keys) {
+                Step::Send(bytes) => Progress::Send(bytes),
+                Step::Ask(question) => self.ask(question),
+                Step::Accept(_) => {
+                    self.authenticated = true;
+                    Progress::Send(Vec::new())
+                }
+                Step::Reject(fault) => Progress::Auth(fault),
+            },
+            tag::ERROR => Progress::Refused(body.to_vec()),
+            tag::NOTICE | tag::NEGOTIATE => Progress::Send(Vec::new()),
+            _ if !self.authenticated => Progress::Fault(ServerFault::OutOfStep(frame_tag)),
+            tag::PARAMETER_STATUS => match backend::parameter_status(body) {
+                Some((name, value)) => self.parameter(name, value),
+                None => Progress::Fault(ServerFault::Malformed),
+            },
+            tag::KEY_DATA => {
+                self.hello.key = backend::key_data(body).map(|(process_id, secret)| (process_id, secret.to_vec()));
+                Progress::Send(Vec::new())
+            }
+            tag::READY => self.ready(),
+            // Replies to connect_query, which nobody sees.
+            tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::COMMAND_COMPLETE | tag::EMPTY_QUERY => Progress::Send(Vec::new()),
+            other => Progress::Fault(ServerFault::UnexpectedTag(other)),
+        }
+    }
+
+    fn parameter(&mut self, name: &[u8], value: &[u8]) -> Progress {
+        self.hello.parameters.retain(|(known, _)| known != name);
+        self.hello.parameters.push((name.to_vec(), value.to_vec()));
+        Progress::Send(Vec::new())
+    }
+
+    fn ready(&mut self) -> Progress {
+        let Some(sql) = self.connect_query.take() else {
+            return Progress::Ready(Box::new(std::mem::take(&mut self.hello)));
+        };
+        let mut bytes = Vec::new();
+        encode::query(&mut bytes, sql.as_bytes());
+        Progress::Send(bytes)
+    }
+}
+
+impl Hello {
+    /// The tracked parameters among those reported, over `base`.
+    #[must_use]
+    pub fn tracked(&self, tracked: &Tracked, mut base: crate::Parameters) -> crate::Parameters {
+        for (name, value) in &self.parameters {
+            if let (Some(position), Ok(value)) = (tracked.position(name), std::str::from_utf8(value)) {
+                base.set(position, value);
+            }
+        }
+        base
+    }
+}
