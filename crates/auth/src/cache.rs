@@ -136,7 +136,12 @@ mod tests {
     #[test]
     fn everything_counts_towards_the_index() {
         let base = index("ab", b"c", b"d", 1);
-        for other in [index("a", b"bc", b"d", 1), index("ab", b"c", b"d", 2), index("ab", b"", b"cd", 1)] {
+        for other in [
+            index("a", b"bc", b"d", 1),
+            index("ab", b"c", b"d", 2),
+            index("ab", b"", b"cd", 1),
+            index("ab", b"C", b"d", 1),
+        ] {
             assert!(base != other);
         }
     }

@@ -10,6 +10,9 @@ use weir_auth::{
     ServerLogin, Step,
 };
 
+/// An empty password of "alice", by md5sum.
+const MD5_OF_NOTHING: &str = "md56384e2b2184bcbf58eccf10ca7a6563c";
+
 fn client(world: &mut World, method: Method, secret: &Secret) -> ClientLogin {
     let (mock, cache, entropy) = (&world.mock, &world.derived, &mut world.entropy);
     ClientLogin::begin(method, "alice", Some(secret), mock, cache, entropy, 3).0
@@ -45,6 +48,15 @@ fn passwords_that_are_no_passwords() {
         assert_eq!(client_fault(method, &vec![b'x'; MAX_BODY + 1]), malformed(Malformed::TooLong));
     }
     assert_eq!(client_fault(Method::Md5, b"secret\0"), Fault::Client(ClientFault::Password));
+}
+
+#[test]
+fn an_empty_password_is_refused_even_where_it_would_fit() {
+    let (md5, scram) = (Secret::parse(MD5_OF_NOTHING), verifier("", b"salt", 2));
+    for secret in [md5, scram] {
+        let mut login = client(&mut World::default(), Method::Plain, &secret);
+        assert_eq!(fault(login.message(b"\0")), Fault::Client(ClientFault::Password));
+    }
 }
 
 #[test]
