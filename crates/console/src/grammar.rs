@@ -1,0 +1,138 @@
+//! The shapes of console statements: a command word with at most one argument, and SET.
+//! Never takes two statements in one query: PgBouncer does not, and a half-done pair would be worse than none.
+
+use control::{Misread, Statement};
+
+use crate::lexer::{Lexer, Token};
+
+/// The longest statement that is looked at, in bytes.
+pub const LONGEST: usize = 1 << 20;
+
+/// Takes the text of one simple query apart. Keywords are not case sensitive; names and values are kept as written.
+///
+/// # Errors
+/// [`Misread`], always the client's fault.
+pub fn parse(sql: &str) -> Result<Statement, Misread> {
+    if sql.len() > LONGEST {
+        return Err(Misread::TooLong);
+    }
+    let mut lexer = Lexer::new(sql);
+    let Some(word) = first(&mut lexer)? else { return Ok(Statement::Empty) };
+    if word.eq_ignore_ascii_case("set") {
+        return set(&mut lexer);
+    }
+    let argument = match lexer.next()? {
+        None => None,
+        Some(Token::Semicolon) => return finished(&mut lexer, Statement::Command { word, argument: None }),
+        Some(token) => Some(name(token)?),
+    };
+    finished(&mut lexer, Statement::Command { word, argument })
+}
+
+/// The command's word; None where there is nothing but semicolons.
+fn first(lexer: &mut Lexer<'_>) -> Result<Option<String>, Misread> {
+    loop {
+        match lexer.next()? {
+            None => return Ok(None),
+            Some(Token::Semicolon) => {}
+            Some(token) => return name(token).map(Some),
+        }
+    }
+}
+
+/// What follows SET: `key = value` or `key TO value`.
+fn set(lexer: &mut Lexer<'_>) -> Result<Statement, Misread> {
+    let key = name(lexer.next()?.ok_or(Misread::Incomplete)?)?;
+    match lexer.next()? {
+        Some(Token::Equals) => {}
+        Some(Token::Word(to)) if to.eq_ignore_ascii_case("to") => {}
+        _ => return Err(Misread::Incomplete),
+    }
+    let value = match lexer.next()? {
+        Some(Token::Word(value)) => value.to_owned(),
+        Some(Token::Name(value) | Token::Text(value)) => value.into_owned(),
+        _ => return Err(Misread::Incomplete),
+    };
+    finished(lexer, Statement::Set { key, value })
+}
+
+/// A word or a quoted name, which must not be empty.
+fn name(token: Token<'_>) -> Result<String, Misread> {
+    match token {
+        Token::Word(word) => Ok(word.to_owned()),
+        Token::Name(name) if !name.is_empty() => Ok(name.into_owned()),
+        Token::Name(_) => Err(Misread::Incomplete),
+        Token::Text(_) => Err(Misread::Sign('\'')),
+        Token::Equals => Err(Misread::Sign('=')),
+        Token::Semicolon => Err(Misread::Incomplete),
+    }
+}
+
+/// Nothing but semicolons may follow.
+fn finished(lexer: &mut Lexer<'_>, statement: Statement) -> Result<Statement, Misread> {
+    loop {
+        match lexer.next()? {
+            None => return Ok(statement),
+            Some(Token::Semicolon) => {}
+            Some(_) => return Err(Misread::Trailing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(word: &str, argument: Option<&str>) -> Result<Statement, Misread> {
+        Ok(Statement::Command { word: word.into(), argument: argument.map(Into::into) })
+    }
+
+    fn set_to(key: &str, value: &str) -> Result<Statement, Misread> {
+        Ok(Statement::Set { key: key.into(), value: value.into() })
+    }
+
+    #[test]
+    fn commands_have_one_argument_at_most() {
+        assert_eq!(parse("RELOAD"), command("RELOAD", None));
+        assert_eq!(parse(" show\tpools ;\n"), command("show", Some("pools")));
+        assert_eq!(parse("PAUSE \"My \"\"db\"\"\";"), command("PAUSE", Some("My \"db\"")));
+        assert_eq!(parse("pause test-pool"), command("pause", Some("test-pool")));
+        assert_eq!(parse("/* a tool */ RELOAD -- now"), command("RELOAD", None));
+        assert_eq!(parse("KILL a b"), Err(Misread::Trailing));
+        assert_eq!(parse("SHOW 'pools'"), Err(Misread::Sign('\'')));
+        assert_eq!(parse("PAUSE \"\""), Err(Misread::Incomplete));
+    }
+
+    #[test]
+    fn nothing_is_empty() {
+        for sql in ["", " ", ";", " ; ; ", "-- SHOW POOLS", "/**/"] {
+            assert_eq!(parse(sql), Ok(Statement::Empty), "{sql}");
+        }
+    }
+
+    #[test]
+    fn set_has_three_spellings_and_three_quotings() {
+        for sql in ["SET a = b", "set a=b;", "SET a TO b", "SET a to 'b'", "SET \"a\" = \"b\"", "SET a='b'"] {
+            assert_eq!(parse(sql), set_to("a", "b"), "{sql}");
+        }
+        assert_eq!(parse("SET a = ''"), set_to("a", ""));
+        assert_eq!(parse("SET a = 'it''s; x'"), set_to("a", "it's; x"));
+        assert_eq!(parse("SET query_timeout = 0.5"), set_to("query_timeout", "0.5"));
+        for sql in ["SET", "SET a", "SET a =", "SET a = ;", "SET a b", "SET = b", "SET a TO"] {
+            assert!(parse(sql).is_err(), "{sql}");
+        }
+        assert_eq!(parse("SET a = b c"), Err(Misread::Trailing));
+    }
+
+    #[test]
+    fn two_statements_are_none() {
+        assert_eq!(parse("SHOW POOLS; SHOW STATS"), Err(Misread::Trailing));
+        assert_eq!(parse("RELOAD; RELOAD;"), Err(Misread::Trailing));
+    }
+
+    #[test]
+    fn what_is_immense_is_not_looked_at() {
+        assert_eq!(parse(&" ".repeat(LONGEST + 1)), Err(Misread::TooLong));
+        assert_eq!(parse(&" ".repeat(LONGEST)), Ok(Statement::Empty));
+    }
+}

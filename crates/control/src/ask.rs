@@ -1,0 +1,293 @@
+//! From a statement to the shards and back: who may ask, what is asked of whom, when the answer is whole.
+//! Never knows what a single command or view does: the tables do.
+
+use mail::{AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject};
+
+use crate::commands::{CommandRow, SESSION};
+use crate::control::Output;
+use crate::gathered::Gathered;
+use crate::request::{Asker, Purpose, Request};
+use crate::views::Scene;
+use crate::{COMMANDS, Control, Refusal, Statement, VIEWS, View};
+
+/// How long shards have to answer what needs no waiting.
+const PATIENCE_US: u64 = 5_000_000;
+
+/// A statement with whom it is from, on its way to a command.
+pub(crate) struct Ask<'a> {
+    pub(crate) asker: Asker,
+    pub(crate) right: Right,
+    pub(crate) argument: Option<&'a str>,
+    /// The statement as it was sent, for the answer to a bad one.
+    pub(crate) sql: &'a str,
+}
+
+impl Ask<'_> {
+    pub(crate) fn invalid(&self) -> Refusal {
+        Refusal::InvalidCommand(self.sql.to_owned())
+    }
+}
+
+impl Control {
+    /// Answers a statement, now or when the shards have.
+    pub(crate) fn answer(&mut self, query: AdminQuery) {
+        let asker = Asker::of(&query);
+        let mut ask = Ask { asker, right: query.right, argument: None, sql: &query.sql };
+        let outcome = match (self.grammar)(&query.sql) {
+            Ok(Statement::Empty) => {
+                self.reply(asker, vec![Part::Empty], true);
+                Ok(())
+            }
+            Ok(Statement::Set { key, value }) => self.set(&ask, &key, &value),
+            Ok(Statement::Command { word, argument }) => {
+                ask.argument = argument.as_deref();
+                self.command(&word, &ask)
+            }
+            Err(_) => Err(ask.invalid()),
+        };
+        if let Err(refusal) = outcome {
+            self.refuse(asker, &refusal);
+        }
+    }
+
+    fn command(&mut self, word: &str, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let row = COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word));
+        let row: &CommandRow = row.ok_or_else(|| ask.invalid())?;
+        if !row.argument.allows(ask.argument) {
+            return Err(ask.invalid());
+        }
+        if ask.right < row.right {
+            return Err(Refusal::AdminNeeded);
+        }
+        (row.run)(self, ask)
+    }
+
+    /// Looks at a view: what needs no shard is answered at once.
+    pub(crate) fn show(&mut self, ask: &Ask<'_>) -> Result<(), Refusal> {
+        let name = ask.argument.unwrap_or_default();
+        if let Some((name, value)) = SESSION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            let column = Column { name, kind: ColumnType::Text };
+            let row = vec![Cell::from(*value)];
+            let parts = vec![Part::Columns(vec![column]), Part::Rows(vec![row]), Part::Complete("SHOW")];
+            self.reply(ask.asker, parts, true);
+            return Ok(());
+        }
+        let view =
+            VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| ask.invalid())?;
+        if ask.right < view.right {
+            return Err(Refusal::AdminNeeded);
+        }
+        let gathered = Gathered::default();
+        self.list(Some(ask.asker), view.from, Purpose::View { view, gathered, begun: false });
+        Ok(())
+    }
+
+    /// Asks every shard for rows of each subject.
+    pub(crate) fn list(&mut self, asker: Option<Asker>, subjects: &'static [Subject], purpose: Purpose) {
+        let owed = subjects.len() * usize::from(self.facts.shards);
+        let deadline_us = Some(self.now_us + PATIENCE_US);
+        let request = self.requests.open(Request { asker, owed, deadline_us, purpose });
+        for &subject in subjects {
+            self.tell_all(&Command::List { request, subject });
+        }
+        if owed == 0 {
+            self.finish(request);
+        }
+    }
+
+    /// Asks something of every shard that each answers with one Done. `waits` is for what may take as long as it takes.
+    pub(crate) fn ask_all(
+        &mut self,
+        asker: Option<Asker>,
+        purpose: Purpose,
+        waits: bool,
+        command: impl Fn(RequestId) -> Command,
+    ) {
+        let owed = usize::from(self.facts.shards);
+        let deadline_us = (!waits).then_some(self.now_us + PATIENCE_US);
+        let request = self.requests.open(Request { asker, owed, deadline_us, purpose });
+        self.tell_all(&command(request));
+    }
+
+    /// A slice of a listing has come.
+    pub(crate) fn listed(&mut self, id: RequestId, rows: Listing, last: bool) {
+        let patience = self.now_us + PATIENCE_US;
+        let Some(request) = self.requests.find(id) else { return };
+        request.deadline_us = Some(patience);
+        request.owed -= usize::from(last && request.owed > 0);
+        let is_over = request.owed == 0;
+        match &mut request.purpose {
+            Purpose::View { gathered, view, .. } => {
+                gathered.add(rows);
+                if view.is_streamed && !is_over {
+                    self.send_rows_so_far(id);
+                }
+            }
+            Purpose::Sample(gathered) => gathered.add(rows),
+            _ => {}
+        }
+        if is_over {
+            self.finish(id);
+        }
+    }
+
+    /// A shard has done what it was asked.
+    pub(crate) fn done(&mut self, id: RequestId, count: u64) {
+        let Some(request) = self.requests.find(id) else { return };
+        if let Purpose::KillClient(closed) = &mut request.purpose {
+            *closed += count;
+        }
+        request.owed = request.owed.saturating_sub(1);
+        if request.owed == 0 {
+            self.finish(id);
+        }
+    }
+
+    /// Every shard has answered.
+    fn finish(&mut self, id: RequestId) {
+        let Some(Request { asker, purpose, .. }) = self.requests.close(id) else { return };
+        match (purpose, asker) {
+            (Purpose::View { view, gathered, begun }, Some(asker)) => {
+                let mut parts = self.parts(view, &gathered, begun);
+                parts.push(Part::Complete("SHOW"));
+                self.reply(asker, parts, true);
+            }
+            (Purpose::Sample(gathered), _) => {
+                self.statistics.sample(gathered.counters(), self.now_us);
+                if self.config.global.log_stats {
+                    let line = self.statistics.line(self.now_us);
+                    self.log(line);
+                }
+            }
+            (Purpose::Pause(_), Some(asker)) => self.complete(asker, "PAUSE"),
+            (Purpose::Kill, Some(asker)) => self.complete(asker, "KILL"),
+            (Purpose::KillClient(0), Some(asker)) => self.refuse(asker, &Refusal::ClientNotFound),
+            (Purpose::KillClient(_), Some(asker)) => self.complete(asker, "KILL_CLIENT"),
+            (Purpose::Shutdown, _) => self.end(),
+            (_, None) => {}
+        }
+    }
+
+    /// Sends what a long listing has brought, so that it is not held here.
+    fn send_rows_so_far(&mut self, id: RequestId) {
+        let Some(Request { asker: Some(asker), purpose: Purpose::View { view, gathered, begun }, .. }) =
+            self.requests.find(id)
+        else {
+            return;
+        };
+        let (asker, view, gathered) = (*asker, *view, std::mem::take(gathered));
+        let begun = std::mem::replace(begun, true);
+        let parts = self.parts(view, &gathered, begun);
+        self.reply(asker, parts, false);
+    }
+
+    fn parts(&self, view: &View, gathered: &Gathered, begun: bool) -> Vec<Part> {
+        let scene = Scene {
+            config: &self.config,
+            facts: &self.facts,
+            pausing: &self.pausing,
+            statistics: &self.statistics,
+            gathered,
+            now_us: self.now_us,
+        };
+        if let Some(notice) = view.notice {
+            return vec![Part::Notice(notice())];
+        }
+        let rows = Part::Rows((view.rows)(&scene));
+        if begun { vec![rows] } else { vec![Part::Columns(view.columns.to_vec()), rows] }
+    }
+
+    /// Answers everybody who waits for a PAUSE that a RESUME of this database (or of all) has undone.
+    pub(crate) fn interrupt_pauses(&mut self, resumed: Option<&str>) {
+        let undone = self.requests.close_where(
+            |request| matches!(&request.purpose, Purpose::Pause(paused) if paused.as_deref() == resumed),
+        );
+        for asker in undone.into_iter().filter_map(|request| request.asker) {
+            self.refuse(asker, &Refusal::Interrupted);
+        }
+    }
+
+    pub(crate) fn pause_shards(&mut self, asker: Option<Asker>, database: Option<String>) {
+        let purpose = Purpose::Pause(database.clone());
+        self.ask_all(asker, purpose, true, |request| Command::Pause { request, database: database.clone() });
+    }
+
+    pub(crate) fn resume_shards(&mut self, database: Option<String>) {
+        self.interrupt_pauses(database.as_deref());
+        self.tell_all(&Command::Resume { database });
+    }
+
+    /// RELOAD or SIGHUP.
+    pub(crate) fn ask_for_reload(&mut self, asker: Option<Asker>) {
+        self.loading.push_back(asker);
+        self.push(Output::Load);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+    use crate::harness::{Harness, SECOND_US, empty};
+    use mail::{PoolRow, SocketRow};
+    use telemetry::Counters;
+
+    fn sockets(ids: std::ops::Range<u64>) -> Listing {
+        Listing::Sockets(ids.map(|id| SocketRow { id, state: "idle", ..SocketRow::default() }).collect())
+    }
+
+    #[test]
+    fn long_listings_go_out_as_they_come() {
+        let mut harness = Harness::new();
+        harness.ask("SHOW CLIENTS");
+        harness.listing(0, sockets(0..500), false);
+        assert!(!harness.replies[0].last);
+        assert!(
+            matches!(harness.parts(), [Part::Columns(columns), Part::Rows(rows)] if columns.len() == 21 && rows.len() == 500)
+        );
+        harness.listing(1, sockets(500..501), true);
+        harness.listing(0, sockets(501..502), true);
+        assert!(harness.replies[2].last);
+        assert!(matches!(harness.parts(), [Part::Rows(rows), Part::Complete("SHOW")] if rows.len() == 1));
+    }
+
+    #[test]
+    fn a_silent_shard_hangs_nobody_but_its_asker_and_that_not_for_ever() {
+        let mut harness = Harness::new();
+        harness.ask("SHOW POOLS");
+        harness.listing(0, empty(Subject::Pools), true);
+        harness.ask("SHOW VERSION");
+        assert_eq!(harness.tag(), "SHOW");
+        harness.now_us = harness.control.deadline();
+        assert!(harness.now_us <= 10 * SECOND_US);
+        harness.input(Input::Tick);
+        assert_eq!(harness.error().0, "58000");
+        let replies = harness.replies.len();
+        harness.listing(1, empty(Subject::Pools), true);
+        assert_eq!(harness.replies.len(), replies, "what comes later goes nowhere");
+    }
+
+    #[test]
+    fn the_counters_are_sampled_every_period() {
+        let mut harness = Harness::new();
+        for round in 1..=2 {
+            harness.now_us = round * 60 * SECOND_US;
+            assert_eq!(harness.control.deadline(), harness.now_us);
+            harness.input(Input::Tick);
+            let counters = Counters { xact_count: 1_200 * (round - 1), ..Counters::default() };
+            let pool = PoolRow { database: "app".into(), counters, ..PoolRow::default() };
+            harness.listing(0, Listing::Pools(vec![pool]), true);
+            harness.listing(1, empty(Subject::Pools), true);
+        }
+        assert!(harness.logged("stats: 20 xacts/s, "), "{:?}", harness.log);
+    }
+
+    #[test]
+    fn stats_users_see_every_view() {
+        for view in VIEWS {
+            let mut harness = Harness::with(0, "");
+            harness.ask_as(Right::Stats, &format!("select {}", view.name.to_lowercase()));
+            assert_eq!(harness.tag(), "SHOW", "{}", view.name);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The ONE table of console commands: word, argument, right, what it does.
+//! To add a command: a row, and its function below. What PgBouncer has and Weir does not yet is a row that says so.
+
+use mail::{Command, Part, Right, ShutdownMode};
+
+use crate::ask::Ask;
+use crate::control::Output;
+use crate::request::Purpose;
+use crate::{CONSOLE, Control, Refusal};
+
+/// A command of the console.
+#[derive(Debug)]
+pub struct CommandRow {
+    /// The first word; the case of what is typed does not matter. Also the reply's tag.
+    pub word: &'static str,
+    /// What may follow it.
+    pub argument: Argument,
+    /// Who may.
+    pub right: Right,
+    /// What SHOW HELP writes after the word; None where the command is not listed.
+    pub help: Option<&'static str>,
+    /// Does it, or begins to.
+    pub(crate) run: fn(&mut Control, &Ask<'_>) -> Result<(), Refusal>,
+}
+
+/// What may follow the first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing.
+    None,
+    /// A word, or nothing.
+    Optional,
+    /// A word.
+    Required,
+}
+
+impl Argument {
+    pub(crate) fn allows(self, argument: Option<&str>) -> bool {
+        match self {
+            Argument::None => argument.is_none(),
+            Argument::Optional => true,
+            Argument::Required => argument.is_some(),
+        }
+    }
+}
+
+/// Rows of the table.
+macro_rules! commands {
+    ($($word:literal, $argument:ident, $right:ident, $help:expr, $run:expr;)*) => {
+        &[$(CommandRow {
+            word: $word, argument: Argument::$argument, right: Right::$right, help: $help, run: $run,
+        },)*]
+    };
+}
+
+/// Every command but SET, which has a shape of its own.
+pub static COMMANDS: &[CommandRow] = commands! {
+    "SHOW", Required, Stats, None, Control::show;
+    // Tools that check a connection by SELECT get a view by it; PgBouncer does the same.
+    "SELECT", Required, Stats, None, Control::show;
+    "RELOAD", None, Admin, Some(""), reload;
+    "PAUSE", Optional, Admin, Some(" [<db>]"), pause;
+    "RESUME", Optional, Admin, Some(" [<db>]"), resume;
+    "RECONNECT", Optional, Admin, Some(" [<db>]"), reconnect;
+    "KILL", Optional, Admin, Some(" [<db>]"), kill;
+    "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), kill_client;
+    "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), shutdown;
+    "DISABLE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("DISABLE"));
+    "ENABLE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("ENABLE"));
+    "SUSPEND", None, Admin, None, |_, _| Err(Refusal::NotYet("SUSPEND"));
+    "WAIT_CLOSE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("WAIT_CLOSE"));
+};
+
+fn pause(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "PAUSE", ask);
+    let database = database(control, ask, "pause")?;
+    control.pausing.pause(database.as_deref())?;
+    control.pause_shards(Some(ask.asker), database);
+    Ok(())
+}
+
+fn resume(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "RESUME", ask);
+    if ask.argument.is_none() && control.is_ending() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if let Some(name) =
+        ask.argument.filter(|&name| control.config.database(name).is_none() && name != CONSOLE)
+    {
+        return Err(Refusal::NoSuchDatabase(name.to_owned()));
+    }
+    control.pausing.resume(ask.argument)?;
+    control.resume_shards(ask.argument.map(str::to_owned));
+    control.complete(ask.asker, "RESUME");
+    Ok(())
+}
+
+fn reload(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "RELOAD", ask);
+    control.ask_for_reload(Some(ask.asker));
+    Ok(())
+}
+
+fn reconnect(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "RECONNECT", ask);
+    let database = database(control, ask, "reconnect")?;
+    control.tell_all(&Command::Reconnect { database });
+    control.complete(ask.asker, "RECONNECT");
+    Ok(())
+}
+
+fn kill(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "KILL", ask);
+    let database = database(control, ask, "kill")?;
+    control.pausing.kill(database.as_deref())?;
+    let order = |request| Command::Kill { request, database: database.clone() };
+    control.ask_all(Some(ask.asker), Purpose::Kill, false, order);
+    Ok(())
+}
+
+fn kill_client(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    let id = ask.argument.unwrap_or_default().parse().map_err(|_| Refusal::BadClientId)?;
+    let order = |request| Command::KillClient { request, id };
+    control.ask_all(Some(ask.asker), Purpose::KillClient(0), false, order);
+    Ok(())
+}
+
+fn shutdown(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    let mode = match ask.argument.map(str::to_ascii_uppercase).as_deref() {
+        None => None,
+        Some("WAIT_FOR_SERVERS") => Some(ShutdownMode::WaitForServers),
+        Some("WAIT_FOR_CLIENTS") => Some(ShutdownMode::WaitForClients),
+        Some(_) => return Err(ask.invalid()),
+    };
+    match mode {
+        // As in PgBouncer, no reply: the connection lasts as long as the process.
+        None => {
+            control.log("SHUTDOWN command issued");
+            control.push(Output::Exit);
+        }
+        Some(mode) => {
+            let word = if mode == ShutdownMode::WaitForServers { "SERVERS" } else { "CLIENTS" };
+            control.log(format!("SHUTDOWN WAIT_FOR_{word} command issued"));
+            control.complete(ask.asker, "SHUTDOWN");
+            control.begin_shutdown(mode);
+        }
+    }
+    Ok(())
+}
+
+/// Parameters of a PostgreSQL session that tools set and show without being asked to.
+pub(crate) const SESSION: &[(&str, &str)] = &[
+    ("client_encoding", "UTF-8"),
+    ("default_transaction_isolation", "read committed"),
+    ("standard_conforming_strings", "on"),
+    ("datestyle", "ISO"),
+    ("timezone", "GMT"),
+    ("extra_float_digits", "2"),
+];
+
+impl Control {
+    /// SET: of what tools set in any session nothing, of a setting its value until the next RELOAD.
+    pub(crate) fn set(&mut self, ask: &Ask<'_>, key: &str, value: &str) -> Result<(), Refusal> {
+        if SESSION.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
+            let parts = vec![Part::Notice("SET ignored".to_owned()), Part::Complete("SET")];
+            self.reply(ask.asker, parts, true);
+            return Ok(());
+        }
+        if ask.right < Right::Admin {
+            return Err(Refusal::AdminNeeded);
+        }
+        let changed = settings::set(&self.config, key, value);
+        let changed = changed.map_err(|fault| Refusal::Setting { key: key.to_owned(), fault })?;
+        self.take_setting(ask.asker, key, changed);
+        Ok(())
+    }
+}
+
+/// What PgBouncer logs of a command, whether it then succeeds or not.
+fn log_issued(control: &mut Control, word: &str, ask: &Ask<'_>) {
+    match ask.argument {
+        Some(name) => control.log(format!("{word} '{name}' command issued")),
+        None => control.log(format!("{word} command issued")),
+    }
+}
+
+/// The database that a command names; none is all.
+fn database(control: &Control, ask: &Ask<'_>, verb: &'static str) -> Result<Option<String>, Refusal> {
+    match ask.argument {
+        None => Ok(None),
+        Some(CONSOLE) => Err(Refusal::ConsoleDatabase { verb }),
+        Some(name) if control.config.database(name).is_none() => {
+            Err(Refusal::NoSuchDatabase(name.to_owned()))
+        }
+        Some(name) => Ok(Some(name.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::harness::Harness;
+
+    #[test]
+    fn every_command_needs_its_right() {
+        for row in COMMANDS.iter().filter(|row| row.right == Right::Admin) {
+            let mut harness = Harness::new();
+            harness.ask_as(Right::Stats, row.word);
+            assert_eq!(harness.error(), ("42501", "admin access needed"), "{}", row.word);
+            assert!(harness.told.is_empty() && harness.loads == 0 && !harness.exited, "{}", row.word);
+        }
+        let mut harness = Harness::new();
+        harness.ask_as(Right::Stats, "SET pool_mode = transaction");
+        assert_eq!(harness.error().0, "42501");
+    }
+
+    #[test]
+    fn pause_is_answered_when_every_shard_is_done() {
+        let mut harness = Harness::new();
+        harness.ask("PAUSE");
+        assert!(matches!(harness.told[..], [(0, Command::Pause { .. }), (1, Command::Pause { .. })]));
+        harness.done(1, 0);
+        assert!(harness.replies.is_empty());
+        harness.now_us = 3_600 * crate::harness::SECOND_US;
+        harness.input(crate::Input::Tick);
+        assert!(harness.replies.is_empty(), "PAUSE waits as long as it takes");
+        let request = harness.told.iter().find_map(|(_, command)| match command {
+            Command::Pause { request, .. } => Some(*request),
+            _ => None,
+        });
+        let report = mail::Report::Done { request: request.unwrap(), shard: mail::ShardId(0), count: 0 };
+        harness.input(crate::Input::Report(report));
+        assert_eq!(harness.tag(), "PAUSE");
+        harness.ask("PAUSE app");
+        assert_eq!(harness.error(), ("08P01", "already suspended/paused"));
+    }
+
+    #[test]
+    fn resume_undoes_a_pause_and_tells_who_waited_for_it() {
+        let mut harness = Harness::new();
+        harness.ask("RESUME");
+        assert_eq!(harness.error(), ("08P01", "pooler is not paused/suspended"));
+        harness.ask("RESUME app");
+        assert_eq!(harness.error(), ("08P01", "database app is not paused"));
+        harness.ask("PAUSE app");
+        let before = harness.replies.len();
+        harness.ask("RESUME app");
+        assert_eq!(harness.replies.len(), before + 2);
+        assert!(matches!(&harness.replies[before].parts[..], [Part::Error { sqlstate: "57014", .. }]));
+        assert_eq!(harness.tag(), "RESUME");
+        assert!(
+            matches!(harness.told.last(), Some((1, Command::Resume { database: Some(name) })) if name == "app")
+        );
+        harness.done(0, 0);
+        harness.done(1, 0);
+        assert_eq!(harness.replies.len(), before + 2, "late Dones of a pause that is gone");
+    }
+
+    #[test]
+    fn databases_are_named_as_configured() {
+        let mut harness = Harness::new();
+        for (sql, text) in [
+            ("KILL dne", "no such database: dne"),
+            ("PAUSE dne", "no such database: dne"),
+            ("RESUME dne", "no such database: dne"),
+            ("RECONNECT dne", "no such database: dne"),
+            ("PAUSE pgbouncer", "cannot pause admin db: pgbouncer"),
+            ("KILL pgbouncer", "cannot kill admin db: pgbouncer"),
+        ] {
+            harness.ask(sql);
+            assert_eq!(harness.error(), ("08P01", text), "{sql}");
+        }
+        assert!(harness.told.is_empty());
+    }
+
+    #[test]
+    fn kill_and_reconnect_reach_every_shard() {
+        let mut harness = Harness::new();
+        harness.ask("RECONNECT");
+        assert_eq!((harness.tag(), harness.told.len()), ("RECONNECT", 2));
+        harness.ask("KILL other");
+        harness.done(0, 4);
+        harness.done(1, 0);
+        assert_eq!(harness.tag(), "KILL");
+        harness.ask("RESUME other");
+        assert_eq!(harness.tag(), "RESUME");
+    }
+
+    #[test]
+    fn kill_client_says_whether_there_was_one() {
+        let mut harness = Harness::new();
+        for bad in ["KILL_CLIENT", "KILL_CLIENT x1", "KILL_CLIENT -1"] {
+            harness.ask(bad);
+            assert_eq!(harness.error(), ("08P01", "invalid client pointer supplied"));
+        }
+        harness.ask("KILL_CLIENT 7");
+        harness.done(0, 0);
+        harness.done(1, 0);
+        assert_eq!(harness.error(), ("08P01", "client not found"));
+        harness.ask("KILL_CLIENT 8");
+        harness.done(0, 0);
+        harness.done(1, 1);
+        assert_eq!(harness.tag(), "KILL_CLIENT");
+    }
+
+    #[test]
+    fn what_is_no_command_is_invalid() {
+        let mut harness = Harness::new();
+        for sql in ["FROB", "SHOW", "SHOW nothing", "RELOAD now", "SHUTDOWN soon", "SHOW POOLS now"] {
+            harness.ask(sql);
+            let text = format!("invalid command '{sql}', use SHOW HELP;");
+            assert_eq!(harness.error(), ("42601", text.as_str()));
+        }
+        harness.ask("");
+        assert_eq!(harness.parts(), [Part::Empty]);
+    }
+
+    #[test]
+    fn what_tools_set_and_show_is_humoured() {
+        let mut harness = Harness::new();
+        harness.ask_as(Right::Stats, "SET extra_float_digits = 3");
+        assert_eq!(harness.parts(), [Part::Notice("SET ignored".into()), Part::Complete("SET")]);
+        harness.ask_as(Right::Stats, "SHOW DateStyle");
+        assert!(harness.parts().contains(&Part::Rows(vec![vec!["ISO".into()]])));
+    }
+
+    #[test]
+    fn what_is_not_built_says_so() {
+        let mut harness = Harness::new();
+        harness.ask("SUSPEND");
+        assert_eq!(harness.error(), ("0A000", "SUSPEND is not supported yet"));
+    }
+}

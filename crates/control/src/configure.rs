@@ -1,0 +1,144 @@
+//! New configurations: RELOAD and SET, from the file or the statement to all shards.
+//! Never reads a file (whoever polls does) and never keeps half of a bad one.
+
+use std::sync::Arc;
+
+use mail::Command;
+use settings::{Config, Finding, Severity};
+use telemetry::{Level, Record};
+
+use crate::control::Output;
+use crate::request::Asker;
+use crate::{Control, Refusal};
+
+impl Control {
+    /// The file was read. A bad one changes nothing, whoever asked.
+    pub(crate) fn loaded(&mut self, outcome: Result<Config, Vec<Finding>>) {
+        let asker = self.loading.pop_front().flatten();
+        match outcome {
+            Ok(config) => {
+                self.log_findings(&config.warnings);
+                self.put_in_force(config);
+                if let Some(asker) = asker {
+                    self.complete(asker, "RELOAD");
+                }
+            }
+            Err(findings) => {
+                self.log_findings(&findings);
+                match asker {
+                    Some(asker) => self.refuse(asker, &Refusal::ReloadFailed),
+                    None => {
+                        self.push(Output::Log(Record::new(Level::Error, Refusal::ReloadFailed.message())))
+                    }
+                }
+            }
+        }
+    }
+
+    /// A SET was accepted. Secrets are another file's, so a new `auth_file` is read before it is in force.
+    pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, changed: Config) {
+        if key.eq_ignore_ascii_case("auth_file") {
+            self.loading.push_back(Some(asker));
+            self.push(Output::ReadSecrets(Box::new(changed)));
+            return;
+        }
+        self.put_in_force(changed);
+        self.complete(asker, "SET");
+    }
+
+    /// The new `auth_file` was read, or could not be.
+    pub(crate) fn secrets_read(&mut self, config: Config) {
+        self.put_in_force(config);
+        if let Some(asker) = self.loading.pop_front().flatten() {
+            self.complete(asker, "SET");
+        }
+    }
+
+    fn put_in_force(&mut self, config: Config) {
+        self.config = Arc::new(config);
+        self.push(Output::Configured(Arc::clone(&self.config)));
+        self.tell_all(&Command::Configure(Arc::clone(&self.config)));
+    }
+
+    fn log_findings(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let level = match finding.severity {
+                Severity::Warning => Level::Warning,
+                Severity::Error => Level::Error,
+            };
+            self.push(Output::Log(Record::new(level, finding.to_string())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{Harness, config};
+    use crate::{Input, Signal};
+
+    #[test]
+    fn a_reload_reaches_every_shard_before_it_is_answered() {
+        let mut harness = Harness::new();
+        harness.ask("RELOAD");
+        assert_eq!((harness.loads, harness.replies.len()), (1, 0));
+        harness.input(Input::Loaded(config("[databases]\nnew = host=h\n")));
+        assert!(matches!(harness.told[..], [(0, Command::Configure(_)), (1, Command::Configure(_))]));
+        assert!(harness.control.config().databases.contains_key("new"));
+        assert_eq!(harness.tag(), "RELOAD");
+    }
+
+    #[test]
+    fn a_bad_file_changes_nothing_and_every_fault_is_logged() {
+        let mut harness = Harness::new();
+        harness.ask("RELOAD");
+        harness.input(Input::Loaded(config("[databases]\na = frob=1\n[users]\nu = pool_mode=frob\n")));
+        assert_eq!(harness.error(), ("F0000", "RELOAD failed, see logs for additional details"));
+        assert!(harness.told.is_empty());
+        assert!(harness.control.config().databases.contains_key("app"));
+        let faults: Vec<_> =
+            harness.log.iter().filter(|record| record.text.starts_with("weir.ini:")).collect();
+        assert_eq!(faults.len(), 2, "{faults:?}");
+    }
+
+    #[test]
+    fn answers_go_to_those_who_asked_in_their_order() {
+        let mut harness = Harness::new();
+        harness.signal(Signal::Hup);
+        harness.ask("RELOAD");
+        harness.input(Input::Loaded(Err(Vec::new())));
+        assert!(harness.replies.is_empty(), "the signal's outcome goes to the log");
+        harness.input(Input::Loaded(config("")));
+        assert_eq!(harness.tag(), "RELOAD");
+    }
+
+    #[test]
+    fn set_changes_one_setting_everywhere() {
+        let mut harness = Harness::new();
+        harness.ask("SET default_pool_size = 3");
+        assert_eq!((harness.tag(), harness.told.len()), ("SET", 2));
+        assert_eq!(harness.control.config().global.default_pool_size, 3);
+        for (sql, sqlstate) in [
+            ("SET frob = 1", "42704"),
+            ("SET listen_port = 1", "55P02"),
+            ("SET default_pool_size = many", "22023"),
+        ] {
+            harness.ask(sql);
+            assert_eq!(harness.error().0, sqlstate, "{sql}");
+            assert!(harness.error().1.starts_with("SET failed"));
+        }
+        assert_eq!(harness.told.len(), 2);
+    }
+
+    #[test]
+    fn a_new_auth_file_is_read_before_it_is_in_force() {
+        let mut harness = Harness::new();
+        harness.ask("SET auth_file = /etc/users");
+        assert!(harness.told.is_empty() && harness.replies.is_empty());
+        let mut read = harness.secrets.remove(0);
+        read.secrets = Arc::new([("ann".to_owned(), "secret".to_owned())].into());
+        harness.input(Input::SecretsRead(read));
+        assert_eq!((harness.tag(), harness.told.len()), ("SET", 2));
+        assert!(harness.control.config().secrets.contains_key("ann"));
+    }
+}

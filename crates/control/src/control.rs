@@ -1,0 +1,192 @@
+//! The state of the control thread, what can happen to it and what it wants done.
+//! Owns the order of things: one input in, then outputs out until there are none. Never acts by itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mail::{AdminReply, Command, Part, Report, ShardId, ShutdownMode, Subject};
+use settings::{Config, Finding};
+use telemetry::{Level, Record};
+
+use crate::gathered::Gathered;
+use crate::pausing::Pausing;
+use crate::request::{Asker, Purpose, Request, Requests};
+use crate::statistics::Statistics;
+use crate::{Grammar, Refusal, Signal};
+
+/// What does not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// How many shards there are, numbered from zero.
+    pub shards: u16,
+    /// The driver in use; SHOW CONFIG names it where the file says `auto`.
+    pub io_driver: &'static str,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A shard has spoken.
+    Report(Report),
+    /// The process got a signal.
+    Signal(Signal),
+    /// The answer to [`Output::Load`].
+    Loaded(Result<Config, Vec<Finding>>),
+    /// The answer to [`Output::ReadSecrets`]: the same configuration, with secrets where the file could be read.
+    SecretsRead(Config),
+    /// [`Control::deadline`] has passed; early is harmless.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Write to a shard.
+    Tell {
+        /// Which.
+        shard: ShardId,
+        /// What.
+        command: Command,
+    },
+    /// Write to the log.
+    Log(Record),
+    /// Read the configuration file again, as [`settings::reload`] does; [`Input::Loaded`] answers.
+    Load,
+    /// Read `auth_file` of this configuration, which is not in force yet; [`Input::SecretsRead`] answers.
+    ReadSecrets(Box<Config>),
+    /// A new configuration is in force: the log takes its file and its verbosity from it. The shards know already.
+    Configured(Arc<Config>),
+    /// Open the log file again.
+    ReopenLog,
+    /// Close the TCP listeners, now and for good.
+    CloseTcp,
+    /// End the process with success, as it is.
+    Exit,
+}
+
+/// The control thread's state.
+pub struct Control {
+    pub(crate) config: Arc<Config>,
+    pub(crate) facts: Facts,
+    pub(crate) grammar: Grammar,
+    pub(crate) pausing: Pausing,
+    pub(crate) ending: Option<ShutdownMode>,
+    pub(crate) requests: Requests,
+    pub(crate) statistics: Statistics,
+    /// Console clients whose RELOAD or SET is being read from files, in order; None is a signal's.
+    pub(crate) loading: VecDeque<Option<Asker>>,
+    pub(crate) now_us: u64,
+    next_sample_us: u64,
+    outputs: VecDeque<Output>,
+}
+
+impl Control {
+    /// A process that has just started. Times are microseconds of a clock that never goes back.
+    #[must_use]
+    pub fn new(config: Arc<Config>, facts: Facts, grammar: Grammar, now_us: u64) -> Control {
+        let next_sample_us = now_us + period_us(&config);
+        Control {
+            config,
+            facts,
+            grammar,
+            pausing: Pausing::default(),
+            ending: None,
+            requests: Requests::default(),
+            statistics: Statistics::new(now_us),
+            loading: VecDeque::new(),
+            now_us,
+            next_sample_us,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Something happened. Take all outputs with [`Control::poll`] before the next call.
+    pub fn handle(&mut self, input: Input, now_us: u64) {
+        self.now_us = now_us;
+        match input {
+            Input::Report(Report::Query(query)) => self.answer(query),
+            Input::Report(Report::Listing { request, rows, last, .. }) => self.listed(request, rows, last),
+            Input::Report(Report::Done { request, count, .. }) => self.done(request, count),
+            Input::Signal(signal) => self.signal(signal),
+            Input::Loaded(outcome) => self.loaded(outcome),
+            Input::SecretsRead(config) => self.secrets_read(config),
+            Input::Tick => {}
+        }
+        self.give_up_late_requests();
+        self.sample_when_due();
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due, in microseconds of the clock of [`Control::handle`].
+    #[must_use]
+    pub fn deadline(&self) -> u64 {
+        self.requests.deadline().map_or(self.next_sample_us, |us| us.min(self.next_sample_us))
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    pub(crate) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn log(&mut self, text: impl Into<String>) {
+        self.push(Output::Log(Record::new(Level::Log, text)));
+    }
+
+    pub(crate) fn tell_all(&mut self, command: &Command) {
+        for shard in 0..self.facts.shards {
+            self.push(Output::Tell { shard: ShardId(shard), command: command.clone() });
+        }
+    }
+
+    /// Sends a piece of an answer; `last` ends it.
+    pub(crate) fn reply(&mut self, asker: Asker, parts: Vec<Part>, last: bool) {
+        let reply = AdminReply { client: asker.client, client_id: asker.client_id, parts, last };
+        self.push(Output::Tell { shard: asker.shard, command: Command::Reply(reply) });
+    }
+
+    /// Says that a statement is done.
+    pub(crate) fn complete(&mut self, asker: Asker, tag: &'static str) {
+        self.reply(asker, vec![Part::Complete(tag)], true);
+    }
+
+    /// Says that a statement is not done, to the client and to the log.
+    pub(crate) fn refuse(&mut self, asker: Asker, refusal: &Refusal) {
+        self.push(Output::Log(Record::new(Level::Error, refusal.message())));
+        self.reply(asker, vec![refusal.part()], true);
+    }
+
+    fn sample_when_due(&mut self) {
+        if self.now_us < self.next_sample_us {
+            return;
+        }
+        self.next_sample_us = self.now_us + period_us(&self.config);
+        self.list(None, &[Subject::Pools], Purpose::Sample(Gathered::default()));
+    }
+
+    fn give_up_late_requests(&mut self) {
+        let now_us = self.now_us;
+        let late = self.requests.close_where(|request| request.deadline_us.is_some_and(|us| us <= now_us));
+        for Request { asker, .. } in late {
+            match asker {
+                Some(asker) => self.refuse(asker, &Refusal::TimedOut),
+                None => self.push(Output::Log(Record::new(Level::Warning, Refusal::TimedOut.message()))),
+            }
+        }
+    }
+}
+
+/// `stats_period`, at least a second.
+fn period_us(config: &Config) -> u64 {
+    u64::try_from(config.global.stats_period.as_micros())
+        .unwrap_or(u64::MAX / 2)
+        .clamp(1_000_000, u64::MAX / 2)
+}

@@ -1,0 +1,101 @@
+//! Rows of all shards, added up as they come in.
+//!
+//! Owns what "one pool" is when several shards have a part of it: counts are summed, the longest wait is the longest of
+//! all. Never knows which view wants the rows.
+
+use std::collections::BTreeMap;
+
+use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, UserRow};
+use telemetry::Counters;
+
+/// What a listing has brought so far, in the order in which views show it.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// By database and user.
+    pub(crate) pools: BTreeMap<(String, String), PoolRow>,
+    /// By name.
+    pub(crate) databases: BTreeMap<String, DatabaseRow>,
+    /// By name.
+    pub(crate) users: BTreeMap<String, UserRow>,
+    /// By number.
+    pub(crate) shards: BTreeMap<u16, ShardRow>,
+    /// As they came.
+    pub(crate) sockets: Vec<SocketRow>,
+}
+
+impl Gathered {
+    /// Adds a slice of one shard.
+    pub(crate) fn add(&mut self, listing: Listing) {
+        match listing {
+            Listing::Sockets(rows) => self.sockets.extend(rows),
+            Listing::Pools(rows) => rows.into_iter().for_each(|row| self.add_pool(row)),
+            Listing::Databases(rows) => rows.into_iter().for_each(|row| self.add_database(row)),
+            Listing::Users(rows) => rows.into_iter().for_each(|row| self.add_user(row)),
+            Listing::Shards(rows) => self.shards.extend(rows.into_iter().map(|row| (row.shard, row))),
+        }
+    }
+
+    /// The counters of all pools of each database.
+    pub(crate) fn counters(&self) -> BTreeMap<String, Counters> {
+        let mut sums: BTreeMap<String, Counters> = BTreeMap::new();
+        for ((database, _), pool) in &self.pools {
+            sums.entry(database.clone()).or_default().add(&pool.counters);
+        }
+        sums
+    }
+
+    fn add_pool(&mut self, row: PoolRow) {
+        let sum = self.pools.entry((row.database.clone(), row.user.clone())).or_default();
+        sum.client_active += row.client_active;
+        sum.client_waiting += row.client_waiting;
+        sum.client_active_cancel += row.client_active_cancel;
+        sum.client_waiting_cancel += row.client_waiting_cancel;
+        sum.server_active += row.server_active;
+        sum.server_active_cancel += row.server_active_cancel;
+        sum.server_being_cancelled += row.server_being_cancelled;
+        sum.server_idle += row.server_idle;
+        sum.server_used += row.server_used;
+        sum.server_tested += row.server_tested;
+        sum.server_login += row.server_login;
+        sum.max_wait_us = sum.max_wait_us.max(row.max_wait_us);
+        sum.mode = row.mode.or(sum.mode);
+        sum.counters.add(&row.counters);
+    }
+
+    fn add_database(&mut self, row: DatabaseRow) {
+        let sum = self.databases.entry(row.name.clone()).or_default();
+        sum.servers += row.servers;
+        sum.clients += row.clients;
+        sum.paused |= row.paused;
+        sum.auto |= row.auto;
+    }
+
+    fn add_user(&mut self, row: UserRow) {
+        let sum = self.users.entry(row.name.clone()).or_default();
+        sum.servers += row.servers;
+        sum.clients += row.clients;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_pool_are_one_pool() {
+        let part = |client_active, max_wait_us, xact_count| PoolRow {
+            database: "d".into(),
+            user: "u".into(),
+            client_active,
+            max_wait_us,
+            counters: Counters { xact_count, ..Counters::default() },
+            ..PoolRow::default()
+        };
+        let mut gathered = Gathered::default();
+        gathered.add(Listing::Pools(vec![part(2, 9, 1)]));
+        gathered.add(Listing::Pools(vec![part(3, 4, 5)]));
+        let pool = &gathered.pools[&("d".to_owned(), "u".to_owned())];
+        assert_eq!((pool.client_active, pool.max_wait_us), (5, 9));
+        assert_eq!(gathered.counters()["d"].xact_count, 6);
+    }
+}

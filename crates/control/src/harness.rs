@@ -1,0 +1,184 @@
+//! For tests: a control thread whose shards are the test.
+//! Never part of the program.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use mail::{
+    AdminQuery, AdminReply, Cell, Command, Listing, Part, Report, RequestId, Right, ShardId, Subject,
+};
+use settings::{Config, Files};
+use telemetry::Record;
+
+use crate::{Control, Facts, Input, Misread, Output, Signal, Statement};
+
+pub(crate) const SECOND_US: u64 = 1_000_000;
+
+/// A control thread and everything it has said.
+pub(crate) struct Harness {
+    pub(crate) control: Control,
+    pub(crate) now_us: u64,
+    pub(crate) told: Vec<(u16, Command)>,
+    pub(crate) replies: Vec<AdminReply>,
+    pub(crate) log: Vec<Record>,
+    pub(crate) loads: usize,
+    pub(crate) secrets: Vec<Config>,
+    pub(crate) closed_tcp: bool,
+    pub(crate) exited: bool,
+}
+
+impl Harness {
+    /// Two shards and two databases, `app` and `other`.
+    pub(crate) fn new() -> Harness {
+        Harness::with(
+            2,
+            "[databases]\napp = host=h1,h2 pool_size=7\nother = dbname=x user=boss\n[users]\nann = pool_size=1\n",
+        )
+    }
+
+    pub(crate) fn with(shards: u16, entries: &str) -> Harness {
+        let facts = Facts { shards, io_driver: "epoll" };
+        let control = Control::new(Arc::new(config(entries).unwrap()), facts, grammar, 0);
+        Harness {
+            control,
+            now_us: 0,
+            told: Vec::new(),
+            replies: Vec::new(),
+            log: Vec::new(),
+            loads: 0,
+            secrets: Vec::new(),
+            closed_tcp: false,
+            exited: false,
+        }
+    }
+
+    pub(crate) fn input(&mut self, input: Input) {
+        self.control.handle(input, self.now_us);
+        while let Some(output) = self.control.poll() {
+            match output {
+                Output::Tell { command: Command::Reply(reply), .. } => self.replies.push(reply),
+                Output::Tell { shard, command } => self.told.push((shard.0, command)),
+                Output::Log(record) => self.log.push(record),
+                Output::Load => self.loads += 1,
+                Output::ReadSecrets(config) => self.secrets.push(*config),
+                Output::Configured(_) | Output::ReopenLog => {}
+                Output::CloseTcp => self.closed_tcp = true,
+                Output::Exit => self.exited = true,
+            }
+        }
+    }
+
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        self.input(Input::Signal(signal));
+    }
+
+    pub(crate) fn ask_as(&mut self, right: Right, sql: &str) {
+        let query = AdminQuery { shard: ShardId(0), client: 3, client_id: 33, right, sql: sql.to_owned() };
+        self.input(Input::Report(Report::Query(query)));
+    }
+
+    pub(crate) fn ask(&mut self, sql: &str) {
+        self.ask_as(Right::Admin, sql);
+    }
+
+    /// The request of the last command that has one.
+    pub(crate) fn request(&self) -> RequestId {
+        self.told.iter().rev().find_map(|(_, command)| request_of(command)).unwrap()
+    }
+
+    pub(crate) fn done(&mut self, shard: u16, count: u64) {
+        let request = self.request();
+        self.input(Input::Report(Report::Done { request, shard: ShardId(shard), count }));
+    }
+
+    pub(crate) fn listing(&mut self, shard: u16, rows: Listing, last: bool) {
+        let request = self.request();
+        self.input(Input::Report(Report::Listing { request, shard: ShardId(shard), rows, last }));
+    }
+
+    /// Asks for a view; shard 0 answers each subject with `rows`, the others with nothing.
+    pub(crate) fn show(&mut self, sql: &str, rows: &dyn Fn(Subject) -> Listing) -> Vec<Vec<Cell>> {
+        let (told, replies) = (self.told.len(), self.replies.len());
+        self.ask(sql);
+        for (shard, command) in self.told.split_off(told) {
+            let Command::List { request, subject } = command else { panic!("{command:?}") };
+            let rows = if shard == 0 { rows(subject) } else { empty(subject) };
+            self.input(Input::Report(Report::Listing { request, shard: ShardId(shard), rows, last: true }));
+        }
+        let parts = self.replies[replies..].iter().flat_map(|reply| reply.parts.clone());
+        parts
+            .filter_map(|part| if let Part::Rows(rows) = part { Some(rows) } else { None })
+            .flatten()
+            .collect()
+    }
+
+    /// The parts of the last reply.
+    pub(crate) fn parts(&self) -> &[Part] {
+        self.replies.last().map_or(&[], |reply| &reply.parts)
+    }
+
+    /// SQLSTATE and text of the last reply.
+    pub(crate) fn error(&self) -> (&str, &str) {
+        match self.parts() {
+            [Part::Error { sqlstate, message }] => (sqlstate, message),
+            other => panic!("no error: {other:?}"),
+        }
+    }
+
+    /// The tag of the last reply.
+    pub(crate) fn tag(&self) -> &str {
+        match self.parts().last() {
+            Some(Part::Complete(tag)) => tag,
+            other => panic!("not complete: {other:?}"),
+        }
+    }
+
+    pub(crate) fn logged(&self, text: &str) -> bool {
+        self.log.iter().any(|record| record.text.contains(text))
+    }
+}
+
+/// A configuration of these entries, and a unix socket to listen on.
+pub(crate) fn config(entries: &str) -> Result<Config, Vec<settings::Finding>> {
+    struct One(String);
+    impl Files for One {
+        fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
+            Ok(self.0.clone().into_bytes())
+        }
+    }
+    settings::load(&One(format!("{entries}\n[pgbouncer]\n")), "weir.ini", &[])
+}
+
+pub(crate) fn empty(subject: Subject) -> Listing {
+    match subject {
+        Subject::Clients | Subject::Servers => Listing::Sockets(Vec::new()),
+        Subject::Pools => Listing::Pools(Vec::new()),
+        Subject::Databases => Listing::Databases(Vec::new()),
+        Subject::Users => Listing::Users(Vec::new()),
+        Subject::Shards => Listing::Shards(Vec::new()),
+    }
+}
+
+fn request_of(command: &Command) -> Option<RequestId> {
+    match command {
+        Command::List { request, .. }
+        | Command::Pause { request, .. }
+        | Command::Kill { request, .. }
+        | Command::KillClient { request, .. }
+        | Command::Shutdown { request, .. } => Some(*request),
+        _ => None,
+    }
+}
+
+/// Words between blanks: enough for these tests.
+fn grammar(sql: &str) -> Result<Statement, Misread> {
+    let words: Vec<&str> = sql.split_whitespace().collect();
+    let owned = |word: &str| word.to_owned();
+    match words[..] {
+        [] => Ok(Statement::Empty),
+        ["SET", key, "=", value] => Ok(Statement::Set { key: owned(key), value: owned(value) }),
+        [word] => Ok(Statement::Command { word: owned(word), argument: None }),
+        [word, argument] => Ok(Statement::Command { word: owned(word), argument: Some(owned(argument)) }),
+        _ => Err(Misread::Trailing),
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is paused, as PgBouncer counts it: the whole pooler and single databases are paused apart from each other.
+//! Never tells a shard anything; `commands.rs` does.
+
+use std::collections::BTreeSet;
+
+use crate::Refusal;
+
+/// What PAUSE, KILL and RESUME have left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pausing {
+    /// PAUSE without a name, SIGUSR1, or SHUTDOWN WAIT_FOR_SERVERS.
+    whole: bool,
+    /// KILL without a name: every database is paused, the pooler is not.
+    killed: bool,
+    /// PAUSE or KILL with a name.
+    named: BTreeSet<String>,
+}
+
+impl Pausing {
+    /// The whole pooler is paused.
+    pub(crate) fn whole(&self) -> bool {
+        self.whole
+    }
+
+    /// This database is paused for itself.
+    pub(crate) fn holds(&self, database: &str) -> bool {
+        self.killed || self.named.contains(database)
+    }
+
+    /// PAUSE. Refused while the whole pooler is paused.
+    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+        if self.whole {
+            return Err(Refusal::AlreadyPaused);
+        }
+        match database {
+            Some(name) => drop(self.named.insert(name.to_owned())),
+            None => self.whole = true,
+        }
+        Ok(())
+    }
+
+    /// KILL. Refused while the whole pooler is paused.
+    pub(crate) fn kill(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+        if self.whole {
+            return Err(Refusal::AlreadyPaused);
+        }
+        match database {
+            Some(name) => drop(self.named.insert(name.to_owned())),
+            None => self.killed = true,
+        }
+        Ok(())
+    }
+
+    /// RESUME. Refused when there is nothing to resume.
+    pub(crate) fn resume(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+        match database {
+            Some(name) if self.named.remove(name) => Ok(()),
+            Some(name) => Err(Refusal::DatabaseNotPaused(name.to_owned())),
+            None if self.whole || self.killed => {
+                (self.whole, self.killed) = (false, false);
+                Ok(())
+            }
+            None => Err(Refusal::NotPaused),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_and_one_database_are_resumed_apart() {
+        let mut pausing = Pausing::default();
+        assert_eq!(pausing.resume(None), Err(Refusal::NotPaused));
+        pausing.pause(Some("a")).expect("not paused before");
+        pausing.pause(None).expect("only one database was paused");
+        assert_eq!(pausing.pause(None), Err(Refusal::AlreadyPaused));
+        assert_eq!(pausing.kill(Some("b")), Err(Refusal::AlreadyPaused));
+        pausing.resume(None).expect("all was paused");
+        assert!(pausing.holds("a") && !pausing.holds("b"));
+        pausing.resume(Some("a")).expect("it was paused");
+        assert_eq!(pausing.resume(Some("a")), Err(Refusal::DatabaseNotPaused("a".into())));
+    }
+
+    #[test]
+    fn after_kill_of_all_one_resume_is_enough() {
+        let mut pausing = Pausing::default();
+        pausing.kill(None).expect("nothing was paused");
+        assert!(pausing.holds("any") && !pausing.whole());
+        pausing.resume(None).expect("all were killed");
+        assert!(!pausing.holds("any"));
+    }
+}

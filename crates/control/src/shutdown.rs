@@ -1,0 +1,82 @@
+//! How the process ends: at once, when the servers are free, or when the clients have left.
+//! Never closes a socket itself: shards and driver are told.
+
+use mail::{Command, ShutdownMode};
+
+use crate::Control;
+use crate::control::Output;
+use crate::request::{Purpose, Request};
+
+impl Control {
+    /// A gentle end was asked for and is under way.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// TCP is closed at once; the unix socket stays for the console until every shard is empty of what is waited for.
+    pub(crate) fn begin_shutdown(&mut self, mode: ShutdownMode) {
+        self.ending = Some(mode);
+        if mode == ShutdownMode::WaitForServers {
+            // Servers are handed out no more, as under PAUSE; RESUME is refused from here on.
+            let _ = self.pausing.pause(None);
+        }
+        self.requests.close_where(|request| matches!(request.purpose, Purpose::Shutdown));
+        self.push(Output::CloseTcp);
+        let owed = usize::from(self.facts.shards);
+        let request = Request { asker: None, owed, deadline_us: None, purpose: Purpose::Shutdown };
+        let request = self.requests.open(request);
+        self.tell_all(&Command::Shutdown { request, mode });
+    }
+
+    /// Every shard is empty.
+    pub(crate) fn end(&mut self) {
+        match self.ending {
+            Some(ShutdownMode::WaitForClients) => self.log("client connections dropped, exiting"),
+            _ => self.log("server connections dropped, exiting"),
+        }
+        self.push(Output::Exit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn at_once_is_at_once() {
+        let mut harness = Harness::new();
+        harness.ask("SHUTDOWN");
+        assert!(harness.exited && harness.replies.is_empty() && harness.told.is_empty());
+    }
+
+    #[test]
+    fn gently_is_answered_at_once_and_resumes_no_more() {
+        let mut harness = Harness::new();
+        harness.ask("SHUTDOWN wait_for_servers");
+        assert_eq!(harness.tag(), "SHUTDOWN");
+        assert!(harness.closed_tcp);
+        harness.ask("RESUME");
+        assert_eq!(harness.error(), ("08P01", "pooler is shutting down"));
+        harness.ask("PAUSE");
+        assert_eq!(harness.error(), ("08P01", "already suspended/paused"));
+        harness.done(0, 0);
+        harness.done(1, 0);
+        assert!(harness.exited && harness.logged("server connections dropped, exiting"));
+    }
+
+    #[test]
+    fn the_later_mode_counts() {
+        let mut harness = Harness::new();
+        harness.ask("SHUTDOWN WAIT_FOR_CLIENTS");
+        let first = harness.request();
+        harness.ask("SHUTDOWN WAIT_FOR_SERVERS");
+        for shard in 0..2 {
+            let report = mail::Report::Done { request: first, shard: mail::ShardId(shard), count: 0 };
+            harness.input(crate::Input::Report(report));
+        }
+        assert!(!harness.exited);
+        harness.done(0, 0);
+        harness.done(1, 0);
+        assert!(harness.exited);
+    }
+}

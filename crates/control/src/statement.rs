@@ -1,0 +1,41 @@
+//! What a console statement says, once its words are apart.
+//! Owns the type between the grammar (crate `console`) and the commands; never text that is still to be parsed.
+
+/// One statement of a console client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Statement {
+    /// Nothing but blanks, comments and semicolons.
+    Empty,
+    /// A command word and at most one argument: `SHOW POOLS`, `PAUSE "my db"`, `RELOAD`.
+    Command {
+        /// The first word, as it was written.
+        word: String,
+        /// The second, without its quotes.
+        argument: Option<String>,
+    },
+    /// `SET key = value`, `SET key TO value`.
+    Set {
+        /// The setting's name, as it was written.
+        key: String,
+        /// The value, without its quotes.
+        value: String,
+    },
+}
+
+/// Why a statement has none of the shapes of [`Statement`]; always the client's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misread {
+    /// More than a statement can sensibly have.
+    TooLong,
+    /// A quote or a comment that does not end.
+    Unterminated,
+    /// Words follow where a statement of this shape has ended, another statement perhaps.
+    Trailing,
+    /// SET without a name, or without a value.
+    Incomplete,
+    /// A sign that no statement has.
+    Sign(char),
+}
+
+/// Takes a statement apart.
+pub type Grammar = fn(&str) -> Result<Statement, Misread>;

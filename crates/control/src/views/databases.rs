@@ -1,0 +1,82 @@
+//! SHOW DATABASES: what is configured, what came from `*`, and the console itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mail::{Cell, Column};
+use settings::{Database, Origin, PoolMode};
+
+use super::{Scene, int, load_balance_hosts, text, text_or_null};
+use crate::CONSOLE;
+
+pub(super) const COLUMNS: &[Column] = &[
+    text("name"),
+    text("host"),
+    int("port"),
+    text("database"),
+    text("force_user"),
+    int("pool_size"),
+    int("min_pool_size"),
+    int("reserve_pool_size"),
+    int("server_lifetime"),
+    text("pool_mode"),
+    text("load_balance_hosts"),
+    int("max_connections"),
+    int("current_connections"),
+    int("max_client_connections"),
+    int("current_client_connections"),
+    int("paused"),
+    int("disabled"),
+];
+
+pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    all(scene).values().map(|database| row(scene, database)).collect()
+}
+
+/// Every database that there is, by name.
+pub(super) fn all(scene: &Scene<'_>) -> BTreeMap<String, Arc<Database>> {
+    let mut all = scene.config.databases.clone();
+    for name in scene.gathered.databases.keys().filter(|name| *name != CONSOLE) {
+        if let Some(database) = scene.config.database(name) {
+            all.entry(name.clone()).or_insert(database);
+        }
+    }
+    all.insert(CONSOLE.to_owned(), Arc::new(console(scene)));
+    all
+}
+
+/// The console as if it had an entry; PgBouncer shows it so.
+fn console(scene: &Scene<'_>) -> Database {
+    let nowhere = Origin { file: "".into(), line: 0 };
+    Database {
+        port: scene.config.global.listen_port,
+        user: Some(CONSOLE.to_owned()),
+        pool_size: Some(2),
+        pool_mode: Some(PoolMode::Statement),
+        ..Database::new(CONSOLE, nowhere)
+    }
+}
+
+fn row(scene: &Scene<'_>, database: &Database) -> Vec<Cell> {
+    let config = scene.config;
+    let used = scene.gathered.databases.get(&database.name);
+    vec![
+        database.name.as_str().into(),
+        text_or_null((!database.host.is_empty()).then(|| database.host.join(","))),
+        Cell::Number(database.port.into()),
+        database.dbname.as_str().into(),
+        text_or_null(database.user.as_deref()),
+        config.pool_size(database, None).into(),
+        config.min_pool_size(database).into(),
+        config.reserve_pool_size(database, None).into(),
+        config.server_lifetime(database).as_secs().into(),
+        text_or_null(database.pool_mode.map(PoolMode::word)),
+        load_balance_hosts(database),
+        config.max_db_connections(database).into(),
+        used.map_or(0, |used| used.servers).into(),
+        config.max_db_client_connections(database).into(),
+        used.map_or(0, |used| used.clients).into(),
+        Cell::Number(scene.pausing.holds(&database.name).into()),
+        Cell::Number(0),
+    ]
+}

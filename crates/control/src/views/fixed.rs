@@ -1,0 +1,107 @@
+//! The small views: CONFIG, HELP, LISTS, SHARDS, STATE, VERSION, and the columns of those that are always empty.
+
+use mail::{Cell, Column, ShardRow};
+
+use super::{Scene, databases, int, text, text_or_null, users};
+use crate::{COMMANDS, CONSOLE, VIEWS};
+
+pub(super) const CONFIG: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
+pub(super) const LISTS: &[Column] = &[text("list"), int("items")];
+pub(super) const PEERS: &[Column] = &[int("peer_id"), text("host"), int("port"), int("pool_size")];
+pub(super) const PEER_POOLS: &[Column] = &[
+    int("peer_id"),
+    int("cl_active_cancel_req"),
+    int("cl_waiting_cancel_req"),
+    int("sv_active_cancel"),
+    int("sv_login"),
+];
+pub(super) const SHARDS: &[Column] = &[
+    int("shard"),
+    int("clients"),
+    int("logins"),
+    int("servers"),
+    int("pools"),
+    int("busy_percent"),
+    int("transactions"),
+];
+pub(super) const STATE: &[Column] = &[text("key"), text("value")];
+pub(super) const VERSION: &[Column] = &[text("version")];
+
+pub(super) fn config(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let cells = |row: settings::ShowRow| {
+        // What the file leaves to the process is shown as the process decided it.
+        let value = if row.key == "io_driver" { Some(scene.facts.io_driver.to_owned()) } else { row.value };
+        vec![
+            row.key.into(),
+            text_or_null(value),
+            text_or_null(row.default),
+            if row.changeable { "yes" } else { "no" }.into(),
+        ]
+    };
+    settings::show(scene.config).into_iter().map(cells).collect()
+}
+
+pub(super) fn lists(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let sum = |count: fn(&ShardRow) -> u64| scene.gathered.shards.values().map(count).sum::<u64>();
+    let size = |count: usize| count as u64;
+    let pools = &scene.gathered.pools;
+    let console_pool = (CONSOLE.to_owned(), CONSOLE.to_owned());
+    let lists = [
+        ("databases", size(databases::all(scene).len())),
+        ("users", size(users::all(scene).len())),
+        ("peers", 0),
+        ("pools", size(pools.len()) + u64::from(!pools.contains_key(&console_pool))),
+        ("peer_pools", 0),
+        ("free_clients", 0),
+        ("used_clients", sum(|shard| shard.clients + shard.logins)),
+        ("login_clients", sum(|shard| shard.logins)),
+        ("free_servers", 0),
+        ("used_servers", sum(|shard| shard.servers)),
+        ("dns_names", 0),
+        ("dns_zones", 0),
+        ("dns_queries", 0),
+        ("dns_pending", 0),
+    ];
+    lists.into_iter().map(|(name, items)| vec![name.into(), items.into()]).collect()
+}
+
+pub(super) fn shards(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let row = |shard: &ShardRow| {
+        vec![
+            Cell::Number(shard.shard.into()),
+            shard.clients.into(),
+            shard.logins.into(),
+            shard.servers.into(),
+            shard.pools.into(),
+            shard.busy_percent.into(),
+            shard.transactions.into(),
+        ]
+    };
+    scene.gathered.shards.values().map(row).collect()
+}
+
+pub(super) fn state(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let paused = scene.pausing.whole();
+    let row = |key: &str, holds: bool| vec![key.into(), if holds { "yes" } else { "no" }.into()];
+    vec![row("active", !paused), row("paused", paused), row("suspended", false)]
+}
+
+pub(super) fn version(_: &Scene<'_>) -> Vec<Vec<Cell>> {
+    vec![vec![crate::VERSION.into()]]
+}
+
+/// What can be typed, from the two tables.
+pub(super) fn help() -> String {
+    let mut text = String::from("Console usage\n\n\tSHOW ");
+    let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+    text.push_str(&views.join("|"));
+    text.push_str("\n\tSET key = arg");
+    for command in COMMANDS {
+        if let Some(help) = command.help {
+            text.push_str("\n\t");
+            text.push_str(command.word);
+            text.push_str(help);
+        }
+    }
+    text
+}

@@ -1,0 +1,333 @@
+//! The ONE table of views: name, right, columns, which shards' rows it is made from, how a row is made.
+//!
+//! Columns, their order and their types are PgBouncer 1.25.2's. To add a view: a row here and its function in a file
+//! beside this one.
+
+mod databases;
+mod fixed;
+mod pools;
+mod sockets;
+mod stats;
+mod users;
+
+use mail::{Cell, Column, ColumnType, Right, Subject};
+use settings::Config;
+
+use crate::control::Facts;
+use crate::gathered::Gathered;
+use crate::pausing::Pausing;
+use crate::statistics::Statistics;
+
+/// Something that SHOW shows.
+#[derive(Debug)]
+pub struct View {
+    /// What follows SHOW; the case of what is typed does not matter.
+    pub name: &'static str,
+    /// Who may look.
+    pub right: Right,
+    /// Its columns.
+    pub columns: &'static [Column],
+    /// Rows go to the client as they come; the others need all shards first.
+    pub is_streamed: bool,
+    /// Which rows of shards it is made from.
+    pub from: &'static [Subject],
+    /// Makes the rows.
+    pub(crate) rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+    /// The answer is this notice instead of rows.
+    pub(crate) notice: Option<fn() -> String>,
+}
+
+/// Everything that a view can show.
+pub(crate) struct Scene<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) facts: &'a Facts,
+    pub(crate) pausing: &'a Pausing,
+    pub(crate) statistics: &'a Statistics,
+    pub(crate) gathered: &'a Gathered,
+    pub(crate) now_us: u64,
+}
+
+/// A view that needs all rows before it can be shown.
+const fn whole(
+    name: &'static str,
+    columns: &'static [Column],
+    from: &'static [Subject],
+    rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+) -> View {
+    View { name, right: Right::Stats, columns, is_streamed: false, from, rows, notice: None }
+}
+
+/// A view whose rows are shown as they come.
+const fn streamed(
+    name: &'static str,
+    columns: &'static [Column],
+    from: &'static [Subject],
+    rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+) -> View {
+    View { is_streamed: true, ..whole(name, columns, from, rows) }
+}
+
+/// Every view.
+pub static VIEWS: &[View] = &[
+    streamed("CLIENTS", sockets::COLUMNS, &[Subject::Clients], sockets::clients),
+    whole("CONFIG", fixed::CONFIG, &[], fixed::config),
+    whole("DATABASES", databases::COLUMNS, &[Subject::Databases], databases::rows),
+    View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
+    whole("LISTS", fixed::LISTS, LISTED, fixed::lists),
+    whole("PEERS", fixed::PEERS, &[], |_| Vec::new()),
+    whole("PEER_POOLS", fixed::PEER_POOLS, &[], |_| Vec::new()),
+    whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
+    streamed("SERVERS", sockets::COLUMNS, &[Subject::Servers], sockets::servers),
+    whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
+    whole("STATE", fixed::STATE, &[], fixed::state),
+    whole("STATS", &stats::STATS, &[Subject::Pools], stats::both),
+    whole("STATS_AVERAGES", &stats::AVERAGES, &[Subject::Pools], stats::averages),
+    whole("STATS_TOTALS", &stats::TOTALS, &[Subject::Pools], stats::totals),
+    whole("TOTALS", stats::SUMS, &[Subject::Pools], stats::sums),
+    whole("USERS", users::COLUMNS, &[Subject::Users], users::rows),
+    whole("VERSION", fixed::VERSION, &[], fixed::version),
+];
+
+/// What LISTS counts.
+const LISTED: &[Subject] = &[Subject::Databases, Subject::Users, Subject::Pools, Subject::Shards];
+
+/// A column of text.
+const fn text(name: &'static str) -> Column {
+    Column { name, kind: ColumnType::Text }
+}
+
+/// A column of whole numbers.
+const fn int(name: &'static str) -> Column {
+    Column { name, kind: ColumnType::Int8 }
+}
+
+/// A column of sums and averages, which outgrow int8 in PgBouncer's eyes.
+const fn numeric(name: &'static str) -> Column {
+    Column { name, kind: ColumnType::Numeric }
+}
+
+/// Text, or NULL.
+fn text_or_null(value: Option<impl Into<String>>) -> Cell {
+    value.map_or(Cell::Null, |value| Cell::Text(value.into()))
+}
+
+/// Whole seconds and the microseconds beyond them.
+fn seconds_and_rest(us: u64) -> [Cell; 2] {
+    [Cell::from(us / 1_000_000), Cell::from(us % 1_000_000)]
+}
+
+/// How hosts are chosen is shown only where there is a choice.
+fn load_balance_hosts(database: &settings::Database) -> Cell {
+    text_or_null((database.host.len() > 1).then(|| database.load_balance_hosts.word()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{Harness, empty};
+    use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, UserRow};
+    use telemetry::Counters;
+
+    /// The rows as psql would show them, without alignment.
+    fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
+        let cell = |cell: &Cell| match cell {
+            Cell::Null => "NULL".to_owned(),
+            Cell::Text(text) => text.clone(),
+            Cell::Number(number) => number.to_string(),
+        };
+        rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
+    }
+
+    fn of_shards(subject: Subject) -> Listing {
+        let counters = Counters { xact_count: 60, query_count: 120, query_time: 600, ..Counters::default() };
+        match subject {
+            Subject::Pools => Listing::Pools(vec![PoolRow {
+                database: "app".into(),
+                user: "ann".into(),
+                client_active: 4,
+                client_waiting: 2,
+                server_active: 1,
+                max_wait_us: 2_000_003,
+                mode: Some(settings::PoolMode::Transaction),
+                counters,
+                ..PoolRow::default()
+            }]),
+            Subject::Databases => Listing::Databases(vec![DatabaseRow {
+                name: "app".into(),
+                servers: 1,
+                clients: 6,
+                ..Default::default()
+            }]),
+            Subject::Users => Listing::Users(vec![UserRow { name: "bob".into(), servers: 1, clients: 6 }]),
+            Subject::Shards => Listing::Shards(vec![ShardRow {
+                clients: 6,
+                logins: 1,
+                servers: 1,
+                pools: 2,
+                busy_percent: 70,
+                transactions: 60,
+                ..ShardRow::default()
+            }]),
+            Subject::Clients | Subject::Servers => Listing::Sockets(vec![SocketRow {
+                id: 31,
+                user: "ann".into(),
+                database: "app".into(),
+                state: "active",
+                address: "127.0.0.1".into(),
+                port: 5,
+                local_address: "127.0.0.1".into(),
+                local_port: 6432,
+                connect_time_us: 951_782_400_000_000,
+                request_time_us: 951_782_401_000_000,
+                wait_us: 1_000_002,
+                link: 16,
+                ..SocketRow::default()
+            }]),
+        }
+    }
+
+    #[test]
+    fn each_row_is_as_wide_as_its_columns() {
+        for view in VIEWS {
+            let mut harness = Harness::new();
+            let rows = harness.show(&format!("SHOW {}", view.name), &of_shards);
+            assert!(rows.iter().all(|row| row.len() == view.columns.len()), "{}", view.name);
+        }
+    }
+
+    #[test]
+    fn pools_have_their_cells_in_order() {
+        let rows = Harness::new().show("SHOW POOLS", &of_shards);
+        let expected = [
+            "app|ann|4|2|0|0|1|0|0|0|0|0|0|2|3|transaction|round-robin",
+            "pgbouncer|pgbouncer|0|0|0|0|0|0|0|0|0|0|0|0|0|statement|NULL",
+        ];
+        assert_eq!(shown(&rows), expected);
+    }
+
+    #[test]
+    fn databases_are_the_configured_ones_and_the_console() {
+        let mut harness = Harness::new();
+        harness.ask("PAUSE other");
+        let rows = harness.show("SHOW DATABASES", &of_shards);
+        let expected = [
+            "app|h1,h2|5432|app|NULL|7|0|0|3600|NULL|round-robin|0|1|0|6|0|0",
+            "other|NULL|5432|x|boss|20|0|0|3600|NULL|NULL|0|0|0|0|1|0",
+            "pgbouncer|NULL|6432|pgbouncer|pgbouncer|2|0|0|3600|statement|NULL|0|0|0|0|0|0",
+        ];
+        assert_eq!(shown(&rows), expected);
+    }
+
+    #[test]
+    fn databases_made_from_the_fallback_are_shown_once_used() {
+        let mut harness = Harness::with(1, "[databases]\n* = host=h\n");
+        assert_eq!(harness.show("SHOW DATABASES", &empty).len(), 1);
+        let rows = harness.show("SHOW DATABASES", &of_shards);
+        assert!(shown(&rows)[0].starts_with("app|h|5432|app|"));
+    }
+
+    #[test]
+    fn sockets_have_their_cells_in_order() {
+        let rows = Harness::new().show("SHOW CLIENTS", &of_shards);
+        let expected = "C|ann|app|none|active|127.0.0.1|5|127.0.0.1|6432|2000-02-29 00:00:00 UTC|2000-02-29 00:00:01 UTC|1|2|0|0x1f|0x10|0|||0|31";
+        assert_eq!(shown(&rows), [expected]);
+        let rows = Harness::new().show("SHOW SERVERS", &of_shards);
+        assert!(shown(&rows)[0].starts_with("S|"));
+    }
+
+    #[test]
+    fn users_are_the_known_and_the_connected() {
+        let rows = Harness::new().show("SHOW USERS", &of_shards);
+        assert_eq!(shown(&rows), ["ann|1||NULL|0|0|0|0", "bob|||NULL|0|1|0|6", "pgbouncer|||NULL|0|0|0|0"]);
+        assert_eq!(rows[0][1], Cell::Text("1".into()));
+    }
+
+    #[test]
+    fn statistics_are_sums_and_averages_per_database() {
+        let mut harness = Harness::new();
+        harness.now_us = 59 * crate::harness::SECOND_US;
+        let rows = harness.show("SHOW STATS", &of_shards);
+        let expected = "app|0|60|120|0|0|0|600|0|0|0|0|0|0|1|2|0|0|0|5|0|0|0|0|0";
+        assert_eq!(shown(&rows)[0], expected);
+        let rows = harness.show("SHOW STATS_TOTALS", &of_shards);
+        assert_eq!(shown(&rows)[0], "app|0|60|120|0|0|0|600|0|0|0|0|0");
+        let rows = harness.show("SHOW STATS_AVERAGES", &of_shards);
+        assert_eq!(shown(&rows)[0], "app|0|1|2|0|0|0|5|0|0|0|0|0");
+        let rows = shown(&harness.show("SHOW TOTALS", &of_shards));
+        assert!(rows.contains(&"total_query_count|120".into()) && rows.contains(&"avg_query_time|5".into()));
+        assert_eq!(rows.len(), 24);
+    }
+
+    #[test]
+    fn the_small_views_say_what_is() {
+        let mut harness = Harness::new();
+        assert_eq!(shown(&harness.show("SHOW VERSION", &empty)), [crate::VERSION]);
+        assert!(crate::VERSION.starts_with("PgBouncer 1.25.2 (Weir "));
+        assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|yes", "paused|no", "suspended|no"]);
+        harness.signal(crate::Signal::Usr1);
+        assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|no", "paused|yes", "suspended|no"]);
+        assert_eq!(shown(&harness.show("SHOW SHARDS", &of_shards)), ["0|6|1|1|2|70|60"]);
+        let lists = shown(&harness.show("SHOW LISTS", &of_shards));
+        for row in
+            ["databases|3", "users|3", "pools|2", "used_clients|7", "login_clients|1", "used_servers|1"]
+        {
+            assert!(lists.contains(&row.to_owned()), "{row} in {lists:?}");
+        }
+        let config = shown(&harness.show("SHOW CONFIG", &empty));
+        assert!(config.contains(&"io_driver|epoll|auto|no".into()));
+        assert!(config.contains(&"pool_mode|session|session|yes".into()));
+    }
+
+    #[test]
+    fn help_is_a_notice_that_names_every_view() {
+        let mut harness = Harness::new();
+        harness.ask("show help");
+        let [mail::Part::Notice(text), mail::Part::Complete("SHOW")] = harness.parts() else { panic!() };
+        assert!(text.starts_with("Console usage"));
+        assert!(VIEWS.iter().all(|view| text.contains(view.name)));
+        assert!(text.contains("KILL_CLIENT <client_id>") && !text.contains("SUSPEND"));
+    }
+
+    #[test]
+    fn columns_are_pgbouncers() {
+        let names = |name: &str| {
+            let view = VIEWS.iter().find(|view| view.name == name).expect("a view");
+            view.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(
+            names("STATS"),
+            "database,total_server_assignment_count,total_xact_count,total_query_count,total_received,total_sent,total_xact_time,total_query_time,total_wait_time,total_client_parse_count,total_server_parse_count,total_bind_count,total_client_login_count,avg_server_assignment_count,avg_xact_count,avg_query_count,avg_recv,avg_sent,avg_xact_time,avg_query_time,avg_wait_time,avg_client_parse_count,avg_server_parse_count,avg_bind_count,avg_client_login_count"
+        );
+        assert_eq!(
+            names("STATS_TOTALS"),
+            "database,server_assignment_count,xact_count,query_count,bytes_received,bytes_sent,xact_time,query_time,wait_time,client_parse_count,server_parse_count,bind_count,client_login_count"
+        );
+        assert_eq!(
+            names("STATS_AVERAGES"),
+            "database,server_assignment_count,xact_count,query_count,bytes_received,bytes_sent,xact_time,query_time,wait_time,avg_client_parse_count,avg_server_parse_count,avg_bind_count,avg_client_login_count"
+        );
+        assert_eq!(
+            names("CLIENTS"),
+            "type,user,database,replication,state,addr,port,local_addr,local_port,connect_time,request_time,wait,wait_us,close_needed,ptr,link,remote_pid,tls,application_name,prepared_statements,id"
+        );
+        assert_eq!(
+            names("DATABASES"),
+            "name,host,port,database,force_user,pool_size,min_pool_size,reserve_pool_size,server_lifetime,pool_mode,load_balance_hosts,max_connections,current_connections,max_client_connections,current_client_connections,paused,disabled"
+        );
+        assert_eq!(
+            names("POOLS"),
+            "database,user,cl_active,cl_waiting,cl_active_cancel_req,cl_waiting_cancel_req,sv_active,sv_active_cancel,sv_being_canceled,sv_idle,sv_used,sv_tested,sv_login,maxwait,maxwait_us,pool_mode,load_balance_hosts"
+        );
+        assert_eq!(
+            names("USERS"),
+            "name,pool_size,reserve_pool_size,pool_mode,max_user_connections,current_connections,max_user_client_connections,current_client_connections"
+        );
+        let kind = |name: &str, column: &str| {
+            let view = VIEWS.iter().find(|view| view.name == name).expect("a view");
+            view.columns.iter().find(|other| other.name == column).expect("a column").kind
+        };
+        assert_eq!(kind("USERS", "pool_size"), ColumnType::Text);
+        assert_eq!(kind("POOLS", "cl_active"), ColumnType::Int8);
+        assert_eq!(kind("STATS", "total_xact_count"), ColumnType::Numeric);
+    }
+}

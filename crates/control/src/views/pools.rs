@@ -1,0 +1,63 @@
+//! SHOW POOLS: one row per database and user, over all shards.
+
+use mail::{Cell, Column, PoolRow};
+use settings::PoolMode;
+
+use super::{Scene, int, load_balance_hosts, seconds_and_rest, text, text_or_null};
+use crate::CONSOLE;
+
+pub(super) const COLUMNS: &[Column] = &[
+    text("database"),
+    text("user"),
+    int("cl_active"),
+    int("cl_waiting"),
+    int("cl_active_cancel_req"),
+    int("cl_waiting_cancel_req"),
+    int("sv_active"),
+    int("sv_active_cancel"),
+    int("sv_being_canceled"),
+    int("sv_idle"),
+    int("sv_used"),
+    int("sv_tested"),
+    int("sv_login"),
+    int("maxwait"),
+    int("maxwait_us"),
+    text("pool_mode"),
+    text("load_balance_hosts"),
+];
+
+pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let mut pools: std::collections::BTreeMap<_, _> = scene.gathered.pools.iter().collect();
+    let console = (CONSOLE.to_owned(), CONSOLE.to_owned());
+    let nobody = PoolRow::default();
+    pools.entry(&console).or_insert(&nobody);
+    pools.into_iter().map(|((database, user), pool)| row(scene, database, user, pool)).collect()
+}
+
+fn row(scene: &Scene<'_>, database: &str, user: &str, pool: &PoolRow) -> Vec<Cell> {
+    let entry = scene.config.database(database);
+    let configured = || {
+        entry.as_ref().map(|entry| scene.config.pool_mode(entry, scene.config.user(user).map(|user| &**user)))
+    };
+    let mode = if database == CONSOLE { Some(PoolMode::Statement) } else { pool.mode.or_else(configured) };
+    let [wait, wait_us] = seconds_and_rest(pool.max_wait_us);
+    vec![
+        database.into(),
+        user.into(),
+        pool.client_active.into(),
+        pool.client_waiting.into(),
+        pool.client_active_cancel.into(),
+        pool.client_waiting_cancel.into(),
+        pool.server_active.into(),
+        pool.server_active_cancel.into(),
+        pool.server_being_cancelled.into(),
+        pool.server_idle.into(),
+        pool.server_used.into(),
+        pool.server_tested.into(),
+        pool.server_login.into(),
+        wait,
+        wait_us,
+        text_or_null(mode.map(PoolMode::word)),
+        entry.as_deref().map_or(Cell::Null, load_balance_hosts),
+    ]
+}

@@ -1,0 +1,92 @@
+//! SHOW STATS, STATS_TOTALS, STATS_AVERAGES and TOTALS: four readers of the one table of counters.
+
+use mail::{Cell, Column};
+use telemetry::{COUNTERS, Counter, Counters};
+
+use super::{Scene, numeric, text};
+use crate::CONSOLE;
+use crate::statistics::Growth;
+
+pub(super) const STATS: [Column; 1 + 2 * COUNTERS.len()] = {
+    let mut columns = [text("database"); 1 + 2 * COUNTERS.len()];
+    let mut at = 0;
+    while at < COUNTERS.len() {
+        columns[1 + at] = numeric(COUNTERS[at].total);
+        columns[1 + COUNTERS.len() + at] = numeric(COUNTERS[at].average);
+        at += 1;
+    }
+    columns
+};
+
+pub(super) const TOTALS: [Column; 1 + COUNTERS.len()] = {
+    let mut columns = [text("database"); 1 + COUNTERS.len()];
+    let mut at = 0;
+    while at < COUNTERS.len() {
+        columns[1 + at] = numeric(COUNTERS[at].name);
+        at += 1;
+    }
+    columns
+};
+
+pub(super) const AVERAGES: [Column; 1 + COUNTERS.len()] = {
+    let mut columns = [text("database"); 1 + COUNTERS.len()];
+    let mut at = 0;
+    while at < COUNTERS.len() {
+        columns[1 + at] = numeric(COUNTERS[at].average_view);
+        at += 1;
+    }
+    columns
+};
+
+pub(super) const SUMS: &[Column] = &[text("name"), numeric("value")];
+
+pub(super) fn both(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    by_database(scene, |counters, growth| {
+        let totals = COUNTERS.iter().map(|counter| (counter.read)(counters));
+        totals.chain(COUNTERS.iter().map(|counter| growth.average(counter))).collect()
+    })
+}
+
+pub(super) fn totals(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    by_database(scene, |counters, _| COUNTERS.iter().map(|counter| (counter.read)(counters)).collect())
+}
+
+pub(super) fn averages(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    by_database(scene, |_, growth| COUNTERS.iter().map(|counter| growth.average(counter)).collect())
+}
+
+pub(super) fn sums(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let databases = scene.gathered.counters();
+    let growth = scene.statistics.growth(&databases, scene.now_us);
+    let mut sum = Counters::default();
+    databases.values().for_each(|counters| sum.add(counters));
+    let row = |word: &str, counter: &Counter, value: u64| {
+        vec![Cell::from(format!("{word}_{}", name_in_totals(counter.name))), Cell::from(value)]
+    };
+    let totals = COUNTERS.iter().map(|counter| row("total", counter, (counter.read)(&sum)));
+    totals.chain(COUNTERS.iter().map(|counter| row("avg", counter, growth.average(counter)))).collect()
+}
+
+/// One row per database, the console included.
+fn by_database(scene: &Scene<'_>, values: fn(&Counters, &Growth) -> Vec<u64>) -> Vec<Vec<Cell>> {
+    let mut databases = scene.gathered.counters();
+    databases.entry(CONSOLE.to_owned()).or_default();
+    let row = |(name, counters): (&String, &Counters)| {
+        let growth = scene.statistics.growth_of(name, counters, scene.now_us);
+        let values = values(counters, &growth);
+        std::iter::once(Cell::from(name.as_str())).chain(values.into_iter().map(Cell::from)).collect()
+    };
+    databases.iter().map(row).collect()
+}
+
+/// SHOW TOTALS has names of its own for some counters.
+fn name_in_totals(name: &'static str) -> &'static str {
+    match name {
+        "bytes_received" => "client_bytes",
+        "bytes_sent" => "server_bytes",
+        "client_parse_count" => "ps_client_parse_count",
+        "server_parse_count" => "ps_server_parse_count",
+        "bind_count" => "ps_bind_count",
+        same => same,
+    }
+}

@@ -1,0 +1,48 @@
+//! SHOW USERS: those of `auth_file`, of `[users]`, and those that are connected.
+
+use std::collections::BTreeSet;
+
+use mail::{Cell, Column};
+use settings::PoolMode;
+
+use super::{Scene, int, text, text_or_null};
+use crate::CONSOLE;
+
+pub(super) const COLUMNS: &[Column] = &[
+    text("name"),
+    text("pool_size"),
+    text("reserve_pool_size"),
+    text("pool_mode"),
+    int("max_user_connections"),
+    int("current_connections"),
+    int("max_user_client_connections"),
+    int("current_client_connections"),
+];
+
+pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    all(scene).into_iter().map(|name| row(scene, name)).collect()
+}
+
+/// Every user that there is, by name.
+pub(super) fn all<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
+    let config = scene.config;
+    let known = config.secrets.keys().chain(config.users.keys()).chain(scene.gathered.users.keys());
+    known.map(String::as_str).chain([CONSOLE]).collect()
+}
+
+fn row(scene: &Scene<'_>, name: &str) -> Vec<Cell> {
+    let user = scene.config.user(name).map(|user| &**user);
+    let used = scene.gathered.users.get(name);
+    // PgBouncer shows these as text, and what follows the database as an empty one.
+    let own_size = |size: Option<u32>| Cell::Text(size.map(|size| size.to_string()).unwrap_or_default());
+    vec![
+        name.into(),
+        own_size(user.and_then(|user| user.pool_size)),
+        own_size(user.and_then(|user| user.reserve_pool_size)),
+        text_or_null(user.and_then(|user| user.pool_mode).map(PoolMode::word)),
+        scene.config.max_user_connections(user).into(),
+        used.map_or(0, |used| used.servers).into(),
+        scene.config.max_user_client_connections(user).into(),
+        used.map_or(0, |used| used.clients).into(),
+    ]
+}
