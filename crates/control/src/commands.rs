@@ -19,6 +19,8 @@ pub struct CommandRow {
     pub right: Right,
     /// What SHOW HELP writes after the word; None where the command is not listed.
     pub help: Option<&'static str>,
+    /// What it does, in a sentence, for documentation.
+    pub about: &'static str,
     /// Does it, or begins to.
     pub(crate) run: fn(&mut Control, &Ask<'_>) -> Result<(), Refusal>,
 }
@@ -46,29 +48,43 @@ impl Argument {
 
 /// Rows of the table.
 macro_rules! commands {
-    ($($word:literal, $argument:ident, $right:ident, $help:expr, $run:expr;)*) => {
+    ($($word:literal, $argument:ident, $right:ident, $help:expr, $about:expr, $run:expr;)*) => {
         &[$(CommandRow {
-            word: $word, argument: Argument::$argument, right: Right::$right, help: $help, run: $run,
+            word: $word, argument: Argument::$argument, right: Right::$right, help: $help,
+            about: $about, run: $run,
         },)*]
     };
 }
 
 /// Every command but SET, which has a shape of its own.
 pub static COMMANDS: &[CommandRow] = commands! {
-    "SHOW", Required, Stats, None, Control::show;
+    "SHOW", Required, Stats, None, "Shows a view.",
+        Control::show;
     // Tools that check a connection by SELECT get a view by it; PgBouncer does the same.
-    "SELECT", Required, Stats, None, Control::show;
-    "RELOAD", None, Admin, Some(""), reload;
-    "PAUSE", Optional, Admin, Some(" [<db>]"), pause;
-    "RESUME", Optional, Admin, Some(" [<db>]"), resume;
-    "RECONNECT", Optional, Admin, Some(" [<db>]"), reconnect;
-    "KILL", Optional, Admin, Some(" [<db>]"), kill;
-    "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), kill_client;
-    "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), shutdown;
-    "DISABLE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("DISABLE"));
-    "ENABLE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("ENABLE"));
-    "SUSPEND", None, Admin, None, |_, _| Err(Refusal::NotYet("SUSPEND"));
-    "WAIT_CLOSE", Optional, Admin, None, |_, _| Err(Refusal::NotYet("WAIT_CLOSE"));
+    "SELECT", Required, Stats, None, "As SHOW.",
+        Control::show;
+    "RELOAD", None, Admin, Some(""), "Reads the configuration file again; a bad one changes nothing.",
+        reload;
+    "PAUSE", Optional, Admin, Some(" [<db>]"), "Lets running transactions end, closes server connections and lets clients wait, of one database or of all.",
+        pause;
+    "RESUME", Optional, Admin, Some(" [<db>]"), "Undoes PAUSE and KILL.",
+        resume;
+    "RECONNECT", Optional, Admin, Some(" [<db>]"), "Closes server connections as they become free and opens new ones.",
+        reconnect;
+    "KILL", Optional, Admin, Some(" [<db>]"), "Closes all client and server connections at once and lets new clients wait until RESUME.",
+        kill;
+    "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), "Closes the client that SHOW CLIENTS shows with this id.",
+        kill_client;
+    "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
+        shutdown;
+    "DISABLE", Optional, Admin, None, "Not yet.",
+        |_, _| Err(Refusal::NotYet("DISABLE"));
+    "ENABLE", Optional, Admin, None, "Not yet.",
+        |_, _| Err(Refusal::NotYet("ENABLE"));
+    "SUSPEND", None, Admin, None, "Not yet.",
+        |_, _| Err(Refusal::NotYet("SUSPEND"));
+    "WAIT_CLOSE", Optional, Admin, None, "Not yet.",
+        |_, _| Err(Refusal::NotYet("WAIT_CLOSE"));
 };
 
 fn pause(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {

@@ -48,6 +48,7 @@ impl Control {
 
     /// The new `auth_file` was read, or could not be.
     pub(crate) fn secrets_read(&mut self, config: Config) {
+        self.log_findings(&config.warnings);
         self.put_in_force(config);
         if let Some(asker) = self.loading.pop_front().flatten() {
             self.complete(asker, "SET");

@@ -32,7 +32,8 @@ pub enum Input {
     Signal(Signal),
     /// The answer to [`Output::Load`].
     Loaded(Result<Config, Vec<Finding>>),
-    /// The answer to [`Output::ReadSecrets`]: the same configuration, with secrets where the file could be read.
+    /// The answer to [`Output::ReadSecrets`]: the same configuration, with secrets where the file could be read, and
+    /// with what reading it found for warnings.
     SecretsRead(Config),
     /// [`Control::deadline`] has passed; early is harmless.
     Tick,

@@ -1,0 +1,110 @@
+//! The command line, as PgBouncer's: what scripts and service files say today goes on being understood.
+//! Never acts on an option; `boot.rs` and `generate.rs` do.
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Parser, ValueEnum};
+
+/// A PostgreSQL connection pooler that takes PgBouncer's place.
+#[derive(Debug, Parser)]
+#[command(name = "weir", disable_version_flag = true, max_term_width = 100)]
+pub(crate) struct Options {
+    /// The configuration file, in PgBouncer's language.
+    #[arg(value_name = "FILE.ini", required_unless_present_any = ["version", "generate"])]
+    pub(crate) file: Option<String>,
+
+    /// Run in the background. Needs `pidfile`.
+    #[arg(short, long)]
+    pub(crate) daemon: bool,
+
+    /// Write nothing to standard error once the process is up.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Log more; twice logs most.
+    #[arg(short, long, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Become this user after start.
+    #[arg(short, long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// Take over from a running process. Not supported yet.
+    #[arg(short = 'R', long)]
+    pub(crate) reboot: bool,
+
+    /// Print the version and exit.
+    #[arg(short = 'V', long)]
+    pub(crate) version: bool,
+
+    /// Print a document that is made from the tables, and exit.
+    #[arg(long, hide = true, value_enum, value_name = "DOCUMENT")]
+    pub(crate) generate: Option<Document>,
+}
+
+/// What `--generate` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Document {
+    /// The manual page.
+    Man,
+    /// The annotated configuration file.
+    Ini,
+}
+
+/// Why nothing is started: the text, and whether somebody only asked for help.
+#[derive(Debug)]
+pub(crate) struct NoStart {
+    pub(crate) text: String,
+    pub(crate) is_help: bool,
+}
+
+impl Options {
+    /// Reads the command line; the first word is the program's own name.
+    pub(crate) fn read(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, NoStart> {
+        Options::try_parse_from(words).map_err(|fault| NoStart {
+            text: fault.to_string(),
+            is_help: fault.kind() == ErrorKind::DisplayHelp,
+        })
+    }
+
+    /// What the command line says about settings; it wins over the file, on RELOAD too.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let verbose = (self.verbose > 0).then(|| ("verbose", self.verbose.to_string()));
+        let user = self.user.clone().map(|user| ("user", user));
+        verbose.into_iter().chain(user).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options, NoStart> {
+        Options::read(std::iter::once("weir").chain(line.split(' ')).map(Into::into))
+    }
+
+    #[test]
+    fn the_table_of_options_is_sound() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn pgbouncers_lines_are_understood() {
+        let options = read("-dqvv -u postgres x.ini").expect("a line of a service file");
+        assert!(options.daemon && options.quiet);
+        assert_eq!(options.file.as_deref(), Some("x.ini"));
+        assert_eq!(options.flags(), [("verbose", "2".into()), ("user", "postgres".into())]);
+        assert!(
+            read("--reboot --quiet x.ini").is_ok_and(|options| options.reboot && options.flags().is_empty())
+        );
+        assert!(read("-V").is_ok_and(|options| options.version));
+        assert!(read("--version").is_ok_and(|options| options.version));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        assert!(read("-h").is_err_and(|no| no.is_help && no.text.contains("--daemon")));
+        assert!(read("--frob x.ini").is_err_and(|no| !no.is_help && no.text.contains("--frob")));
+        assert!(read("-q").is_err_and(|no| !no.is_help && no.text.contains("FILE.ini")));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where log lines go: standard error and the log file, each line by one write, nothing held back.
+//! Owns the file and how much is said. Never decides what is said, and never stops the process over a full disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use settings::Global;
+use telemetry::{Level, Record};
+
+/// The log of the process; all threads write to it.
+pub(crate) struct Logger {
+    /// Settings `verbose`: 1 shows DEBUG, 2 shows NOISE.
+    verbose: AtomicU32,
+    sinks: Mutex<Sinks>,
+}
+
+struct Sinks {
+    to_stderr: bool,
+    /// The file and the name it was opened by.
+    file: Option<(String, File)>,
+}
+
+impl Logger {
+    /// A log without a file.
+    pub(crate) fn new(to_stderr: bool) -> Logger {
+        Logger { verbose: AtomicU32::new(0), sinks: Mutex::new(Sinks { to_stderr, file: None }) }
+    }
+
+    /// Takes the file and the verbosity from the settings.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the one before goes on being used.
+    pub(crate) fn configure(&self, global: &Global) -> io::Result<()> {
+        self.verbose.store(global.verbose, Ordering::Relaxed);
+        let mut sinks = self.sinks();
+        let wanted = global.logfile.as_deref().filter(|name| !name.is_empty());
+        if wanted == sinks.file.as_ref().map(|(name, _)| name.as_str()) {
+            return Ok(());
+        }
+        sinks.file = wanted.map(|name| open(name).map(|file| (name.to_owned(), file))).transpose()?;
+        Ok(())
+    }
+
+    /// Opens the file again, for it may have been moved away.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the one that is open goes on being used.
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        let mut sinks = self.sinks();
+        if let Some((name, file)) = &mut sinks.file {
+            *file = open(name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one line, if as much is to be said.
+    pub(crate) fn write(&self, record: &Record) {
+        if !is_said(record.level, self.verbose.load(Ordering::Relaxed)) {
+            return;
+        }
+        let mut line = telemetry::line(record, wall_us(), std::process::id());
+        line.push('\n');
+        let mut sinks = self.sinks();
+        if sinks.to_stderr {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+        if let Some((_, file)) = &mut sinks.file {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+
+    /// Standard error is somebody else's from now on.
+    pub(crate) fn leave_stderr(&self) {
+        self.sinks().to_stderr = false;
+    }
+
+    fn sinks(&self) -> MutexGuard<'_, Sinks> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Microseconds since 1970.
+fn wall_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn is_said(level: Level, verbose: u32) -> bool {
+    match level {
+        Level::Noise => verbose >= 2,
+        Level::Debug => verbose >= 1,
+        _ => true,
+    }
+}
+
+fn open(name: &str) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn debug_and_noise_are_said_when_asked_for() {
+        assert!(is_said(Level::Log, 0) && !is_said(Level::Debug, 0));
+        assert!(is_said(Level::Debug, 1) && !is_said(Level::Noise, 1));
+        assert!(is_said(Level::Noise, 2));
+    }
+
+    #[test]
+    fn lines_are_appended_and_a_moved_file_is_made_anew() {
+        let directory = std::env::temp_dir().join(format!("weir-log-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (path, moved) = (directory.join("a.log"), directory.join("b.log"));
+        let logger = Logger::new(false);
+        let mut global = Global::default();
+        global.logfile = Some(path.display().to_string());
+        logger.configure(&global).unwrap();
+        logger.write(&Record::new(Level::Log, "one"));
+        logger.write(&Record::new(Level::Debug, "hidden"));
+        fs::rename(&path, &moved).unwrap();
+        logger.write(&Record::new(Level::Log, "two"));
+        logger.reopen().unwrap();
+        logger.write(&Record::new(Level::Log, "three"));
+        let (old, new) = (fs::read_to_string(&moved).unwrap(), fs::read_to_string(&path).unwrap());
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(old.lines().count(), 2);
+        assert!(old.ends_with("LOG two\n") && new.ends_with("LOG three\n"), "{old}{new}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_leaves_the_one_before() {
+        let logger = Logger::new(false);
+        let mut global = Global::default();
+        global.logfile = Some("/nonexistent/weir.log".into());
+        assert!(logger.configure(&global).is_err());
+        assert!(logger.reopen().is_ok());
+    }
+}
