@@ -3,6 +3,7 @@
 mod cli;
 mod files;
 mod generate;
+mod life;
 mod logging;
 fn main() {
     let options = cli::Options::read(std::env::args_os()).unwrap();

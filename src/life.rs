@@ -1,0 +1,159 @@
+//! The control thread's loop: what happens goes into [`Control`], what it wants done is done here.
+//! Owns the clock and the queue of inputs. Never decides anything.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use control::{Control, Facts, Input, Output};
+use mail::{Command, ShardId};
+use settings::Config;
+use telemetry::{Level, Record};
+
+use crate::files::{Source, with_secrets};
+use crate::logging::Logger;
+
+/// The shards' threads, as the control thread sees them.
+pub(crate) trait Crew {
+    /// Writes to a shard.
+    fn tell(&self, shard: ShardId, command: Command);
+    /// Closes the TCP listeners for good.
+    fn close_tcp(&self);
+}
+
+/// A running process.
+pub(crate) struct Life<C> {
+    control: Control,
+    crew: C,
+    logger: Arc<Logger>,
+    source: Source,
+    inputs: Receiver<Input>,
+    born: Instant,
+}
+
+impl<C: Crew> Life<C> {
+    /// A process whose shards run already.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        facts: Facts,
+        crew: C,
+        logger: Arc<Logger>,
+        source: Source,
+        inputs: Receiver<Input>,
+    ) -> Life<C> {
+        let control = Control::new(config, facts, console::parse, 0);
+        Life { control, crew, logger, source, inputs, born: Instant::now() }
+    }
+
+    /// Runs until the process is to end; gives the crew back, to be dismissed.
+    pub(crate) fn run(mut self) -> C {
+        loop {
+            let wait = Duration::from_micros(self.control.deadline().saturating_sub(self.now_us()));
+            let input = match self.inputs.recv_timeout(wait) {
+                Ok(input) => input,
+                Err(RecvTimeoutError::Timeout) => Input::Tick,
+                // Nobody is left who could say anything: not the signals, not the shards.
+                Err(RecvTimeoutError::Disconnected) => return self.crew,
+            };
+            if self.take(input) {
+                return self.crew;
+            }
+        }
+    }
+
+    /// One input and everything that follows from it; true if that is the end.
+    fn take(&mut self, input: Input) -> bool {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let now_us = self.now_us();
+            self.control.handle(input, now_us);
+            let mut later = Vec::new();
+            while let Some(output) = self.control.poll() {
+                match output {
+                    Output::Exit => return true,
+                    output => later.extend(self.act(output)),
+                }
+            }
+            debug_assert!(later.len() <= 1, "one input leads to one reading at most");
+            next = later.pop();
+        }
+        false
+    }
+
+    /// Does one thing; what it leads to at once is returned.
+    fn act(&self, output: Output) -> Option<Input> {
+        match output {
+            Output::Tell { shard, command } => self.crew.tell(shard, command),
+            Output::Log(record) => self.logger.write(&record),
+            Output::Load => return Some(Input::Loaded(self.source.reload(self.control.config()))),
+            Output::ReadSecrets(config) => return Some(Input::SecretsRead(with_secrets(*config))),
+            Output::Configured(config) => self.tell_of_log(self.logger.configure(&config.global)),
+            Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
+            Output::CloseTcp => self.crew.close_tcp(),
+            Output::Exit => {}
+        }
+        None
+    }
+
+    fn tell_of_log(&self, outcome: std::io::Result<()>) {
+        if let Err(fault) = outcome {
+            let text = format!("cannot open the log file, the one before stays: {fault}");
+            self.logger.write(&Record::new(Level::Error, text));
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use control::Signal;
+    use mail::{AdminQuery, Part, Report, Right};
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<Command>>);
+
+    impl Crew for Told {
+        fn tell(&self, _: ShardId, command: Command) {
+            self.0.lock().unwrap().push(command);
+        }
+        fn close_tcp(&self) {}
+    }
+
+    fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {
+        let (sender, receiver) = channel();
+        inputs.into_iter().for_each(|input| sender.send(input).unwrap());
+        let source = Source { file: file.to_owned(), flags: Vec::new() };
+        let facts = Facts { shards: 1, io_driver: "epoll" };
+        let logger = Arc::new(Logger::new(false));
+        Life::new(Arc::default(), facts, Told::default(), logger, source, receiver)
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        let crew =
+            life("x.ini", vec![Input::Signal(Signal::Usr1), Input::Signal(Signal::Quit), Input::Tick]).run();
+        assert_eq!(crew.0.lock().unwrap().len(), 1, "the pause was told before the end");
+    }
+
+    #[test]
+    fn an_unreadable_file_is_no_reload() {
+        let query = AdminQuery {
+            shard: ShardId(0),
+            client: 1,
+            client_id: 1,
+            right: Right::Admin,
+            sql: "reload".to_owned(),
+        };
+        let crew = life("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
+        let told = crew.0.lock().unwrap();
+        let [Command::Reply(reply)] = &told[..] else { panic!("{told:?}") };
+        assert!(matches!(&reply.parts[..], [Part::Error { sqlstate: "F0000", .. }]));
+    }
+}
