@@ -1,0 +1,178 @@
+//! A very small PostgreSQL client for what psql would be too large for: is the server there, a statement as
+//! superuser, one value of the console, and thousands of idle logins. Blocking, trust only, simple queries only.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use wire::frame::Frames;
+use wire::{encode, tag};
+
+use crate::error::{LabError, Result};
+
+/// The largest message that is waited for: a row of the console is far smaller.
+const LIMIT_BYTES: u32 = 1 << 20;
+
+/// How long an answer may take; a CHECKPOINT of the lab's data is the slowest.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Rows of text values; `None` is NULL.
+pub type Rows = Vec<Vec<Option<String>>>;
+
+/// A logged-in connection.
+pub struct Client {
+    stream: Box<dyn Stream>,
+    /// Set while a message is half read; an idle client holds no buffer.
+    frames: Option<Frames>,
+}
+
+trait Stream: Read + Write {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+impl Client {
+    /// Logs in over TCP to a port of this machine.
+    ///
+    /// # Errors
+    /// [`LabError::Peer`] with the server's own words when it refuses, [`LabError::System`] when nobody is there.
+    pub fn connect(port: u16, user: &str, database: &str) -> Result<Self> {
+        let doing = || LabError::system(format!("connecting to 127.0.0.1 port {port}"));
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(doing())?;
+        stream.set_nodelay(true).map_err(doing())?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
+        Self::log_in(Box::new(stream), user, database)
+    }
+
+    /// Logs in over the unix socket in `directory`.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_unix(directory: &Path, port: u16, user: &str, database: &str) -> Result<Self> {
+        let path = directory.join(format!(".s.PGSQL.{port}"));
+        let doing = || LabError::system(format!("connecting to {}", path.display()));
+        let stream = UnixStream::connect(&path).map_err(doing())?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
+        Self::log_in(Box::new(stream), user, database)
+    }
+
+    /// Runs one simple query and gives its rows.
+    ///
+    /// # Errors
+    /// [`LabError::Peer`] with the server's own words, after which the connection is of no further use.
+    pub fn query(&mut self, text: &str) -> Result<Rows> {
+        let mut out = Vec::new();
+        encode::query(&mut out, text.as_bytes());
+        self.send(&out)?;
+        let mut rows = Vec::new();
+        loop {
+            let (tag, body) = self.receive()?;
+            match tag {
+                tag::backend::DATA_ROW => rows.push(values(&body)),
+                tag::backend::READY => {
+                    self.frames = None;
+                    return Ok(rows);
+                }
+                tag::backend::ERROR => return Err(LabError::Peer(words(&body))),
+                _ => {}
+            }
+        }
+    }
+
+    fn log_in(stream: Box<dyn Stream>, user: &str, database: &str) -> Result<Self> {
+        let mut client = Self { stream, frames: None };
+        let mut out = Vec::new();
+        let parameters: [(&[u8], &[u8]); 3] = [
+            (b"user", user.as_bytes()),
+            (b"database", database.as_bytes()),
+            (b"application_name", b"weir-bench"),
+        ];
+        encode::startup(&mut out, wire::startup::Version::V3_0, &parameters);
+        client.send(&out)?;
+        loop {
+            let (tag, body) = client.receive()?;
+            match tag {
+                tag::backend::READY => {
+                    client.frames = None;
+                    return Ok(client);
+                }
+                tag::backend::ERROR => return Err(LabError::Peer(words(&body))),
+                tag::backend::AUTHENTICATION if body != [0, 0, 0, 0] => {
+                    return Err(LabError::Peer(
+                        "the server wants a password; the lab logs in by trust".to_owned(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).map_err(LabError::system("sending to the server"))
+    }
+
+    fn receive(&mut self) -> Result<(u8, Vec<u8>)> {
+        let frames = self.frames.get_or_insert_with(|| Frames::new(LIMIT_BYTES));
+        let mut buffer = [0; 4096];
+        loop {
+            match frames.pop() {
+                Ok(Some(frame)) => return Ok(frame),
+                Ok(None) => {}
+                Err(_) => return Err(LabError::Peer("the server sent what is not the protocol".to_owned())),
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(LabError::Peer("the server closed the connection".to_owned())),
+                Ok(count) => frames.push(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(LabError::system("reading from the server")(error)),
+            }
+        }
+    }
+}
+
+/// The text values of a DataRow; a body that ends early gives what was there.
+fn values(body: &[u8]) -> Vec<Option<String>> {
+    let mut rest = body.get(2..).unwrap_or_default();
+    let mut values = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            values.push(None);
+            rest = after;
+            continue;
+        };
+        let Some(value) = after.get(..length) else { return values };
+        values.push(Some(String::from_utf8_lossy(value).into_owned()));
+        rest = &after[length..];
+    }
+    values
+}
+
+/// An ErrorResponse as psql would say it: severity and message.
+fn words(body: &[u8]) -> String {
+    let field = |code: u8| {
+        body.split(|byte| *byte == 0)
+            .find(|field| field.first() == Some(&code))
+            .map(|field| String::from_utf8_lossy(&field[1..]).into_owned())
+            .unwrap_or_default()
+    };
+    format!("{}:  {}", field(b'S'), field(b'M'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read_with_their_nulls() {
+        let body = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0";
+        assert_eq!(values(body), [Some("ab".to_owned()), None, Some(String::new())]);
+        assert_eq!(values(b"\0\x01\0\0\0\x09ab"), Vec::<Option<String>>::new());
+        assert_eq!(values(b""), Vec::<Option<String>>::new());
+    }
+
+    #[test]
+    fn errors_are_said_in_the_servers_words() {
+        assert_eq!(words(b"SFATAL\0VFATAL\0C53300\0Mtoo many\0\0"), "FATAL:  too many");
+    }
+}

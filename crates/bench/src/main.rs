@@ -1,0 +1,53 @@
+//! `weir-bench`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of the two
+//! programs, and turns an error into a sentence and an exit code (130 after Ctrl-C, as a shell expects).
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use weir_bench::error::LabError;
+use weir_bench::interrupt::Interrupt;
+use weir_bench::{compare, demo};
+
+const AFTER_CTRL_C: u8 = 130;
+
+#[derive(Debug, Parser)]
+#[command(name = "weir-bench", about = "What a pool is worth: pgbench on a private PostgreSQL", version)]
+struct Arguments {
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Debug, Subcommand)]
+enum Program {
+    /// Four pgbench runs, direct and through a pool, as a table and a page
+    Demo(demo::Options),
+    /// Weir on both I/O drivers, PgBouncer, and no pooler, in one interleaved series
+    Compare(compare::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let interrupt = match Interrupt::install() {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            eprintln!("weir-bench: cannot watch for signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match &arguments.program {
+        Program::Demo(options) => demo::run(options, &interrupt),
+        Program::Compare(options) => compare::run(options, &interrupt),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(LabError::Interrupted) => {
+            eprintln!("weir-bench: stopped; nothing is left behind");
+            ExitCode::from(AFTER_CTRL_C)
+        }
+        Err(error) => {
+            eprintln!("weir-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

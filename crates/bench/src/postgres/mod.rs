@@ -1,0 +1,8 @@
+//! PostgreSQL for the lab: its programs, wherever this machine has them, and a private cluster.
+//! Never touches a cluster that the lab did not make.
+
+mod cluster;
+mod programs;
+
+pub use cluster::{Cluster, SUPERUSER, free_port};
+pub use programs::Programs;
