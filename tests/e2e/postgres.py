@@ -39,7 +39,8 @@ SETTINGS = {
     "log_connections": "on",
     "log_line_prefix": "%p %u ",
     "listen_addresses": "127.0.0.1,::1",
-    "client_min_messages": "notice",
+    # A query whose client has gone ends soon, and not with the next test.
+    "client_connection_check_interval": "100ms",
 }
 
 

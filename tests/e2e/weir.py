@@ -37,6 +37,10 @@ def pgbouncer_version():
     return (int(found[1]), int(found[2])) if found else None
 
 
+# psycopg prepares by itself what it runs for the sixth time; a PgBouncer before 1.21 cannot follow.
+PREPARES = (pgbouncer_version() or (1, 25)) >= (1, 21)
+
+
 class Weir:
     """A pooler before `postgres`. Databases are given as `name: "pool_size=2 …"`; host, port and dbname are filled in."""
 
@@ -56,6 +60,7 @@ class Weir:
         self.extra = extra
         self.process = None
         self.connections = []
+        self.userlist_writes = 0
         self.write_userlist(USERLIST if userlist is None else userlist)
         self.write_ini()
 
@@ -63,6 +68,10 @@ class Weir:
     def write_userlist(self, secrets):
         lines = [f'"{name}" "{secret}"\n' for name, secret in secrets.items()]
         self._write("userlist.txt", "".join(lines))
+        # PgBouncer reads the file again when its time has another second; a test changes it faster than that.
+        self.userlist_writes += 1
+        later = time.time() + self.userlist_writes
+        os.utime(self.directory / "userlist.txt", (later, later))
 
     def write_ini(self, **changes):
         """Writes the ini anew with some settings changed (None takes one out); RELOAD makes them count."""
@@ -94,10 +103,14 @@ class Weir:
         host.hand_over(path)
 
     # --- life and death ---------------------------------------------------------------------------------------
-    def start(self, *flags):
+    def launch(self, *flags, as_user=True):
+        """Starts the process and does not wait for it."""
         with open(self.output_path, "ab") as output:
             command = [PROGRAM_COPY.get("path", PROGRAM), *flags, self.ini]
-            self.process = host.start(command, cwd=self.directory, stdout=output, stderr=output)
+            self.process = host.start(command, as_user, cwd=self.directory, stdout=output, stderr=output)
+
+    def start(self, *flags, as_user=True):
+        self.launch(*flags, as_user=as_user)
         host.eventually(self.is_up, timeout=20)
         self.check_driver()
         return self
@@ -143,6 +156,8 @@ class Weir:
     def connect(self, database="app", user="alice", autocommit=True, **options):
         """A psycopg connection through the pooler, closed when the test ends."""
         row_factory = options.pop("row_factory", psycopg.rows.tuple_row)
+        if not PREPARES:
+            options.setdefault("prepare_threshold", None)
         address = self.address(database, user, **options)
         connection = psycopg.connect(**address, autocommit=autocommit, row_factory=row_factory)
         self.connections.append(connection)

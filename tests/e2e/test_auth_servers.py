@@ -1,0 +1,97 @@
+"""How Weir proves itself to PostgreSQL: md5, SCRAM and plain passwords, from the user file, the ini or the client's own exchange."""
+
+import concurrent.futures
+
+import psycopg
+import pytest
+
+import host
+import secret
+
+PASSWORDS = {"md5user": "md5 secret", "scramuser": "scram secret", "plainuser": "plain secret"}
+
+
+@pytest.mark.parametrize("user", PASSWORDS)
+def test_with_a_plain_secret_in_the_user_file(weir, user):
+    pooler = weir(auth_type="md5", userlist=PASSWORDS)
+    assert pooler.value("select current_user", user=user, password=PASSWORDS[user]) == user
+
+
+def test_with_an_md5_secret_in_the_user_file(weir):
+    userlist = {"md5user": secret.md5("md5user", PASSWORDS["md5user"])}
+    pooler = weir(auth_type="md5", userlist=userlist)
+    assert pooler.value("select current_user", user="md5user", password=PASSWORDS["md5user"]) == "md5user"
+
+
+@pytest.mark.parametrize("user", PASSWORDS)
+def test_with_a_password_in_the_ini(weir, user):
+    pooler = weir(databases={"app": f"user={user} password='{PASSWORDS[user]}'"})
+    assert pooler.value("select current_user", user="alice") == user
+
+
+@pytest.mark.parametrize("auth_type", ["scram-sha-256", "md5"])
+def test_scram_passes_through(weir, pg, auth_type):
+    """The user file holds PostgreSQL's own verifier; the client's proof is what opens the server."""
+    verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
+    pooler = weir(auth_type=auth_type, userlist={"scramuser": verifier}, default_pool_size=3)
+    clients = [pooler.connect(user="scramuser", password=PASSWORDS["scramuser"]) for _ in range(3)]
+    for client in clients:
+        client.execute("begin")
+    assert {client.execute("select current_user").fetchone()[0] for client in clients} == {"scramuser"}
+
+
+def test_a_wrong_password_for_the_server_reaches_the_client_in_the_servers_words(weir):
+    pooler = weir(databases={"app": "user=scramuser password=wrong"}, server_login_retry=1)
+    with pytest.raises(psycopg.OperationalError, match='password authentication failed for user "scramuser"|login failed'):
+        pooler.value("select 1")
+
+
+@pytest.mark.parametrize(
+    "database, user, text",
+    [
+        ("app", "nologin", 'role "nologin" is not permitted to log in'),
+        ("missing", "alice", 'database "missing" does not exist'),
+    ],
+)
+@pytest.mark.since("1.20")
+def test_what_the_server_refuses_reaches_the_client_in_its_words(weir, database, user, text):
+    pooler = weir(databases={"app": "", "missing": ""})
+    with pytest.raises(psycopg.OperationalError, match=text):
+        pooler.value("select 1", database=database, user=user)
+    pooler.wait_log(f"server login failed: FATAL {text}")
+
+
+@pytest.mark.since("1.20")
+def test_all_who_wait_for_a_refused_login_hear_of_it(weir, pg):
+    """One attempt at the server, and every waiting client gets its answer at once."""
+    pooler = weir(databases={"app": "user=nologin"}, server_login_retry=5)
+    mark = pg.log_mark()
+
+    def attempt(_):
+        try:
+            pooler.value("select 1")
+            return "in"
+        except psycopg.OperationalError as failure:
+            return str(failure)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as workers:
+        answers = list(workers.map(attempt, range(8)))
+    assert all("is not permitted to log in" in answer or "login failed" in answer for answer in answers), answers
+    assert pg.log_since(mark).count("is not permitted to log in") <= 2
+
+
+def test_the_user_file_is_read_again_on_reload(weir, pg):
+    pooler = weir(auth_type="md5", userlist={"scramuser": "stale", "admin": ""}, server_login_retry=1)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.value("select 1", user="scramuser", password="stale")
+    pooler.write_userlist({"scramuser": PASSWORDS["scramuser"], "admin": ""})
+    pooler.signal(1)
+    pooler.wait_log("RELOAD|SIGHUP")
+    host.eventually(lambda: works(pooler), timeout=10)
+
+
+def works(pooler):
+    try:
+        return pooler.value("select true", user="scramuser", password=PASSWORDS["scramuser"])
+    except psycopg.OperationalError:
+        return False

@@ -1,0 +1,266 @@
+"""SHOW: PgBouncer's columns, in its order and with types that its readers expect; rows that say what is so."""
+
+import os
+import socket
+
+import psycopg
+import pytest
+
+import conftest
+import host
+import wire
+
+SOCKET = (
+    "type user database replication state addr port:int local_addr local_port:int connect_time request_time wait:int"
+    " wait_us:int close_needed:int ptr link remote_pid:int tls application_name prepared_statements:int id:int"
+)
+COUNTED = (
+    "server_assignment_count xact_count query_count {received} {sent} xact_time query_time wait_time"
+    " {client_parse} {server_parse} {bind} {login}"
+)
+
+
+def stats(prefix, averages=False):
+    """The columns of SHOW STATS and its kin: `avg_` names are shorter in one of them, longer in another."""
+    long = {"received": "bytes_received", "sent": "bytes_sent"}
+    total = {"received": "received", "sent": "sent"}
+    average = {"received": "recv", "sent": "sent"}
+    counts = {"client_parse": "client_parse_count", "server_parse": "server_parse_count", "bind": "bind_count"}
+    counts |= {"login": "client_login_count"}
+    if prefix:
+        names = COUNTED.format(**(average if prefix == "avg_" else total), **counts).split()
+        return " ".join(f"{prefix}{name}:number" for name in names)
+    if averages:
+        counts = {key: f"avg_{name}" for key, name in counts.items()}
+    return " ".join(f"{name}:number" for name in COUNTED.format(**long, **counts).split())
+
+
+VIEWS = {
+    "CLIENTS": SOCKET,
+    "SERVERS": SOCKET,
+    "SOCKETS": SOCKET
+    + " recv_pos:int pkt_pos:int pkt_remain:int send_pos:int send_remain:int pkt_avail:int send_avail:int",
+    "DATABASES": "name host port:int database force_user pool_size:int min_pool_size:int reserve_pool_size:int"
+    " server_lifetime:int pool_mode load_balance_hosts max_connections:int current_connections:int"
+    " max_client_connections:int current_client_connections:int paused:int disabled:int",
+    "POOLS": "database user cl_active:int cl_waiting:int cl_active_cancel_req:int cl_waiting_cancel_req:int sv_active:int"
+    " sv_active_cancel:int sv_being_canceled:int sv_idle:int sv_used:int sv_tested:int sv_login:int maxwait:int"
+    " maxwait_us:int pool_mode load_balance_hosts",
+    "USERS": "name pool_size reserve_pool_size pool_mode max_user_connections:int current_connections:int"
+    " max_user_client_connections:int current_client_connections:int",
+    "STATS": f"database {stats('total_')} {stats('avg_')}",
+    "STATS_TOTALS": f"database {stats('')}",
+    "STATS_AVERAGES": f"database {stats('', averages=True)}",
+    "TOTALS": "name value:number",
+    "LISTS": "list items:int",
+    "CONFIG": "key value default changeable",
+    "STATE": "key value",
+    "VERSION": "version",
+    "MEM": "name size:int used:int free:int memtotal:int",
+    "PEERS": "peer_id:int host port:int pool_size:int",
+    "PEER_POOLS": "peer_id:int cl_active_cancel_req:int cl_waiting_cancel_req:int sv_active_cancel:int sv_login:int",
+    "DNS_HOSTS": "hostname ttl:int addrs",
+    "DNS_ZONES": "zonename serial:int count:int",
+}
+# pg_type OIDs: text; int4 or int8; int8 or numeric (PgBouncer's sums of counters are numeric).
+TYPES = {"text": {25}, "int": {20, 23}, "number": {20, 1700}}
+# PgBouncer gives these columns only from some version on; an older one is asked for the rest.
+LATER = {"client_login_count": (1, 26)}
+
+
+def expected(view):
+    columns = [(name, kind or "text") for name, _, kind in (word.partition(":") for word in VIEWS[view].split())]
+    version = conftest.PGBOUNCER or (9, 9)
+    late = {suffix for suffix, since in LATER.items() if since > version}
+    return [(name, kind) for name, kind in columns if not any(name.endswith(suffix) for suffix in late)]
+
+
+@pytest.mark.since("1.24")
+@pytest.mark.parametrize("view", VIEWS)
+def test_columns_and_types(weir, view):
+    pooler = weir()
+    pooler.value("select 1")
+    described = pooler.connect("pgbouncer", "admin").execute(f"SHOW {view}").description
+    assert [column.name for column in described] == [name for name, _ in expected(view)]
+    for column, (name, kind) in zip(described, expected(view)):
+        assert column.type_code in TYPES[kind], f"{name} has the type {column.type_code}, not {kind}"
+
+
+def test_pools_count_what_is_there(weir):
+    pooler = weir(default_pool_size=2)
+    busy = [wire.Raw(pooler.port).login() for _ in range(2)]
+    for client in busy:
+        client.simple("begin")
+    waiting = wire.Raw(pooler.port).login()
+    waiting.send(wire.query("select 1"))
+    host.eventually(lambda: pooler.pool()["cl_waiting"] == 1)
+    row = pooler.pool()
+    assert (row["cl_active"], row["sv_active"], row["sv_idle"], row["pool_mode"]) == (2, 2, 0, "transaction")
+    host.eventually(lambda: pooler.pool()["maxwait"] * 1_000_000 + pooler.pool()["maxwait_us"] > 100_000)
+    busy[0].simple("commit")
+    waiting.read_until("Z")
+    row = pooler.pool()
+    assert (row["sv_active"], row["sv_idle"], row["maxwait"]) == (1, 1, 0)
+
+
+def test_clients_and_servers(weir, pg):
+    pooler = weir()
+    client = pooler.connect(application_name="the app")
+    client.execute("begin")
+    pid = client.execute("select pg_backend_pid()").fetchone()[0]
+    ours = next(row for row in pooler.console("SHOW CLIENTS") if row["user"] == "alice")
+    (server,) = pooler.console("SHOW SERVERS")
+    assert (ours["type"], ours["database"], ours["state"], ours["addr"]) == ("C", "app", "active", "127.0.0.1")
+    assert ours["application_name"] == "the app"
+    with socket.socket(fileno=os.dup(client.pgconn.socket)) as own:
+        assert ours["port"] == own.getsockname()[1]
+    assert (server["type"], server["state"], server["remote_pid"], server["port"]) == ("S", "active", pid, pg.port)
+    assert (ours["link"], server["link"]) == (server["ptr"], ours["ptr"])
+    client.execute("commit")
+    ours = next(row for row in pooler.console("SHOW CLIENTS") if row["user"] == "alice")
+    (server,) = pooler.console("SHOW SERVERS")
+    assert server["state"] == "idle" and ours["link"] == server["link"] == ""
+
+
+@pytest.mark.since("1.20")
+def test_ids_count_up_over_clients_and_servers(weir):
+    pooler = weir()
+    pooler.connect().execute("begin")
+    pooler.connect().execute("begin")
+    rows = pooler.console("SHOW CLIENTS") + pooler.console("SHOW SERVERS")
+    identities = [row["id"] for row in rows]
+    assert len(set(identities)) == len(identities) and max(identities) <= 8
+    assert any(row["database"] == "pgbouncer" for row in rows)
+
+
+def test_stats_add_up(weir):
+    pooler = weir(stats_period=1)
+    with wire.Raw(pooler.port).login() as client:
+        for statement in (*["select repeat('x', 1000)"] * 10, "begin", "select 1", "commit"):
+            client.simple(statement)
+
+    def row():
+        found = next(row for row in pooler.console("SHOW STATS") if row["database"] == "app")
+        return found if found["total_xact_count"] == 11 else None
+
+    counted = host.eventually(row)
+    assert counted["total_query_count"] == 13
+    assert counted["total_sent"] > 10_000 and counted["total_received"] > 200
+    assert counted["total_query_time"] > 0 and counted["total_xact_time"] >= counted["total_query_time"]
+    totals = next(row for row in pooler.console("SHOW STATS_TOTALS") if row["database"] == "app")
+    assert (totals["xact_count"], totals["query_count"]) == (11, 13)
+
+
+def test_wait_time_is_counted(weir):
+    pooler = weir(default_pool_size=1)
+    holder, waiter = pooler.connect(), wire.Raw(pooler.port).login()
+    holder.execute("begin")
+    waiter.send(wire.query("select 1"))
+    holder.execute("select pg_sleep(0.5)")
+    holder.execute("commit")
+    waiter.read_until("Z")
+    row = next(row for row in pooler.console("SHOW STATS") if row["database"] == "app")
+    assert row["total_wait_time"] > 400_000
+
+
+def test_databases(weir, pg):
+    pooler = weir(databases={"app": "pool_size=7 pool_mode=session", "alias": "dbname=other user=bob"})
+    pooler.value("select 1", database="alias")
+    rows = {row["name"]: row for row in pooler.console("SHOW DATABASES")}
+    assert (rows["app"]["pool_size"], rows["app"]["pool_mode"], rows["app"]["database"]) == (7, "session", "app")
+    assert (rows["alias"]["database"], rows["alias"]["force_user"], rows["alias"]["port"]) == ("other", "bob", pg.port)
+    assert rows["alias"]["current_connections"] == 1
+    assert rows["pgbouncer"]["pool_mode"] == "statement" if "pgbouncer" in rows else True
+
+
+@pytest.mark.since("1.24")
+def test_users(weir):
+    pooler = weir(users={"bob": "pool_size=1 max_user_connections=9 pool_mode=session"})
+    pooler.connect(user="alice").execute("select 1")
+    rows = {row["name"]: row for row in pooler.console("SHOW USERS")}
+    assert (rows["bob"]["pool_size"].strip(), rows["bob"]["max_user_connections"], rows["bob"]["pool_mode"]) == ("1", 9, "session")
+    assert (rows["alice"]["pool_size"], rows["alice"]["current_client_connections"]) == ("", 1)
+    assert "mallory" not in rows
+
+
+def test_config_names_every_setting(weir, pg):
+    pooler = weir(default_pool_size=13)
+    rows = {row["key"]: row for row in pooler.console("SHOW CONFIG")}
+    assert (rows["default_pool_size"]["value"], rows["default_pool_size"]["changeable"]) == ("13", "yes")
+    assert (rows["listen_port"]["value"], rows["listen_port"]["changeable"]) == (str(pooler.port), "no")
+    assert (rows["pool_mode"]["value"], rows["pool_mode"]["default"]) == ("transaction", "session")
+    assert len(rows) > 70
+
+
+@pytest.mark.weir_only
+def test_config_names_the_driver_in_use(weir, io_driver):
+    rows = {row["key"]: row["value"] for row in weir().console("SHOW CONFIG")}
+    assert rows["io_driver"] == io_driver
+
+
+def test_lists(weir):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("select 1")
+    items = {row["list"]: row["items"] for row in pooler.console("SHOW LISTS")}
+    assert (items["databases"], items["pools"], items["used_clients"], items["used_servers"]) == (3, 2, 2, 1)
+
+
+@pytest.mark.since("1.19")
+def test_state(weir):
+    pooler = weir()
+    state = lambda: {row["key"]: row["value"] for row in pooler.console("SHOW STATE")}
+    assert state()["active"] == "yes"
+    pooler.console("PAUSE")
+    assert (state()["active"], state()["paused"]) == ("no", "yes")
+    pooler.console("RESUME")
+    assert (state()["active"], state()["paused"]) == ("yes", "no")
+
+
+def test_help_is_a_notice(weir):
+    client = weir().connect("pgbouncer", "admin")
+    heard = []
+    client.add_notice_handler(lambda diagnostics: heard.append(diagnostics.message_detail))
+    client.execute("SHOW HELP")
+    assert all(word in heard[0] for word in ("SHOW", "POOLS", "RELOAD", "PAUSE", "SHUTDOWN", "KILL"))
+
+
+@pytest.mark.parametrize("command", ["show version", "SHOW VERSION", "Show Version;", "  show   version  ;"])
+def test_version_however_it_is_written(weir, command):
+    (row,) = weir().console(command)
+    assert row["version"].startswith("PgBouncer 1.")
+
+
+def test_a_large_view(weir):
+    """Rows by the thousand come whole."""
+    pooler = weir(max_client_conn=1200)
+    clients = [wire.Raw(pooler.port).login() for _ in range(1000)]
+    rows = pooler.console("SHOW CLIENTS")
+    assert len(rows) == len(clients) + 1
+    assert len({row["port"] for row in rows}) == 1001
+
+
+@pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
+def test_psql(weir, unix):
+    pooler = weir()
+    place = pooler.directory if unix else "127.0.0.1"
+    done = pooler.psql("-c", "SHOW VERSION", database="pgbouncer", user="admin", host_name=place)
+    assert done.stdout.startswith("PgBouncer 1.")
+
+
+def test_the_owner_needs_no_password_on_the_unix_socket(weir):
+    """User `pgbouncer`, same uid: whatever auth_type says, and whether or not admin_users names it."""
+    pooler = weir(auth_type="scram-sha-256", admin_users="", userlist={})
+    done = pooler.psql("-c", "SHOW VERSION", database="pgbouncer", user="pgbouncer", host_name=pooler.directory)
+    assert done.stdout.startswith("PgBouncer 1.")
+    pooler.wait_log("pgbouncer access from unix socket")
+    over_tcp = pooler.psql("-c", "SHOW VERSION", database="pgbouncer", user="pgbouncer", check=False)
+    assert over_tcp.returncode != 0
+
+
+def test_another_uid_is_not_the_owner(weir):
+    if not host.USER:
+        pytest.skip("needs two users: run as root")
+    pooler = weir(auth_type="scram-sha-256", admin_users="", userlist={})
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(host=str(pooler.directory), port=pooler.port, dbname="pgbouncer", user="pgbouncer", password="x")

@@ -1,0 +1,116 @@
+"""COPY both ways, small and large, ended well and badly. On both PostgreSQL versions."""
+
+import hashlib
+
+import psycopg
+import pytest
+
+import wire
+
+pytestmark = pytest.mark.every_version
+
+LINE = b"x" * 999 + b"\n"
+LINES = 50_000  # 50 MB
+
+
+@pytest.fixture
+def client(weir):
+    return weir(default_pool_size=1).connect()
+
+
+def test_copy_out(client):
+    with client.cursor().copy("copy (select generate_series(1, 3)) to stdout") as copy:
+        assert b"".join(copy) == b"1\n2\n3\n"
+
+
+def test_copy_in_is_there_for_the_next_client(weir):
+    pooler = weir()
+    one = pooler.connect()
+    one.execute("drop table if exists filled; create table filled (number int, word text)")
+    with one.cursor().copy("copy filled from stdin") as copy:
+        for number in range(1000):
+            copy.write_row((number, f"word {number}"))
+    two = pooler.connect()
+    assert two.execute("select count(*), max(word) from filled").fetchone() == (1000, "word 999")
+
+
+def test_50_megabytes_out(client):
+    digest, size = hashlib.sha256(), 0
+    with client.cursor().copy(f"copy (select repeat('x', 999) from generate_series(1, {LINES})) to stdout") as copy:
+        for block in copy:
+            digest.update(block)
+            size += len(block)
+    assert size == LINES * len(LINE)
+    assert digest.hexdigest() == hashlib.sha256(LINE * LINES).hexdigest()
+    assert client.execute("select 1").fetchone() == (1,)
+
+
+def test_50_megabytes_in(client):
+    with client.transaction(force_rollback=True):
+        client.execute("create temp table sink (line text) on commit drop")
+        with client.cursor().copy("copy sink from stdin") as copy:
+            for _ in range(LINES // 100):
+                copy.write(LINE * 100)
+        assert client.execute("select count(*), sum(length(line)) from sink").fetchone() == (LINES, LINES * 999)
+
+
+def test_a_copy_that_the_client_gives_up(client):
+    client.execute("drop table if exists given_up; create table given_up (number int)")
+    with pytest.raises(RuntimeError):
+        with client.cursor().copy("copy given_up from stdin") as copy:
+            copy.write(b"1\n")
+            raise RuntimeError("changed my mind")
+    assert client.execute("select count(*) from given_up").fetchone() == (0,)
+
+
+def test_a_copy_that_the_server_refuses(client):
+    client.execute("drop table if exists refused; create table refused (number int)")
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+        with client.cursor().copy("copy refused from stdin") as copy:
+            for _ in range(2000):
+                copy.write(b"not a number\n" * 100)
+    assert client.execute("select count(*) from refused").fetchone() == (0,)
+
+
+def test_copy_data_after_the_error_does_not_hold_the_server(weir):
+    """The server says no at once; the client's CopyData and CopyDone come later and must not keep the only server."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists late; create table late (number int)")
+        raw.send(wire.query("copy late from stdin"))
+        assert raw.read().kind == "G"
+        raw.send(wire.message(b"d", b"bad\n"), wire.message(b"d", b"1\n" * 1000))
+        raw.send(wire.message(b"c"))
+        replies = raw.read_until("Z")
+        assert wire.errors(replies)[0][0] == "22P02"
+        # Another client gets the server.
+        assert pooler.value("select 5") == 5
+        # Outside COPY such messages are ignored, as PostgreSQL does it.
+        raw.send(wire.message(b"d", b"2\n"), wire.message(b"c"))
+        assert raw.simple("select 6") == [["6"]]
+
+
+def test_a_client_that_dies_in_copy_leaves_no_trace(weir, pg):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists died; create table died (number int)")
+        raw.send(wire.query("copy died from stdin"))
+        assert raw.read().kind == "G"
+        raw.send(wire.message(b"d", b"1\n" * 1000))
+    assert pooler.value("select count(*) from died") == 0
+
+
+def test_copy_out_that_nobody_reads_does_not_stop_others(weir):
+    pooler = weir(default_pool_size=2)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query(f"copy (select repeat('x', 999) from generate_series(1, {LINES})) to stdout"))
+        other = pooler.connect()
+        for number in range(100):
+            assert other.execute("select %s::int", (number,)).fetchone() == (number,)
+
+
+def test_psql_copies(weir):
+    pooler = weir()
+    pooler.psql("-c", "drop table if exists by_psql; create table by_psql (number int)")
+    pooler.psql("-c", "copy by_psql from stdin", input="1\n2\n3\n")
+    assert pooler.psql("-c", "copy by_psql to stdout").stdout == "1\n2\n3\n"

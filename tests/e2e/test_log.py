@@ -1,0 +1,141 @@
+"""The log: lines that people's scripts look for, in PgBouncer's shape, and what must never stand in it."""
+
+import re
+import signal
+
+import psycopg
+import pytest
+
+import host
+import wire
+
+SIDE = r"[CS]-(0x[0-9a-f]+|\d+)"
+PEER = r"(\(nodb\)|[\w-]+)/(\(nouser\)|[\w-]+)@(127\.0\.0\.1|\[::1\]|unix(\(\d+\))?):\d+"
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ \[\d+\] (LOG|ERROR|WARNING|FATAL|DEBUG|NOISE) .+")
+
+
+def test_every_line_has_a_time_a_pid_and_a_level(weir):
+    pooler = weir()
+    pooler.value("select 1")
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("nowhere")
+    lines = pooler.log_text().splitlines()
+    assert lines and all(LINE.fullmatch(line) for line in lines), [line for line in lines if not LINE.fullmatch(line)]
+    assert all(f" [{pooler.process.pid}] " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        rf"LOG {SIDE}: {PEER} login attempt: db=app user=alice tls=no",
+        rf"LOG {SIDE}: {PEER} new connection to server \(from 127\.0\.0\.1:\d+\)",
+        rf"LOG {SIDE}: {PEER} closing because: client close request \(age=\d+s\)",
+        r"LOG listening on 127\.0\.0\.1:\d+",
+        r"LOG listening on unix:/\S+/\.s\.PGSQL\.\d+",
+        r"LOG process up: PgBouncer 1\.",
+    ],
+)
+def test_lines_of_an_ordinary_client(weir, pattern):
+    pooler = weir()
+    pooler.value("select 1")
+    pooler.wait_log(pattern)
+
+
+def test_connections_and_disconnections_can_be_left_out(weir):
+    pooler = weir(log_connections=0, log_disconnections=0)
+    pooler.value("select 1")
+    pooler.console("SHOW VERSION")
+    text = pooler.log_text()
+    assert "login attempt" not in text and "new connection to server" not in text and "closing because" not in text
+
+
+def test_pooler_errors_can_be_left_out(weir):
+    pooler = weir(log_pooler_errors=0)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("nowhere")
+    assert "pooler error" not in pooler.log_text()
+
+
+def test_pooler_errors_are_logged(weir):
+    pooler = weir()
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("nowhere")
+    pooler.wait_log("WARNING .*pooler error: no such database: nowhere")
+
+
+def test_the_line_of_statistics_comes_every_period(weir):
+    pooler = weir(stats_period=1)
+    with wire.Raw(pooler.port).login() as raw:
+        for _ in range(20):
+            raw.simple("select 1")
+        shape = (
+            r"LOG stats: \d+ xacts/s, \d+ queries/s, .*in \d+ B/s, out \d+ B/s,"
+            r" xact \d+ us, query \d+ us, wait \d+ us"
+        )
+        pooler.wait_log(shape, count=3, timeout=6)
+
+
+def test_statistics_can_be_left_out(weir):
+    pooler = weir(stats_period=1, log_stats=0)
+    pooler.value("select pg_sleep(1.5)")
+    assert "xacts/s" not in pooler.log_text()
+
+
+def test_the_log_is_appended_to(weir):
+    pooler = weir.prepared()
+    pooler.log_path.write_text("what was there\n")
+    host.hand_over(pooler.log_path)
+    pooler.start()
+    assert pooler.log_text().startswith("what was there\n")
+
+
+@pytest.mark.parametrize("how", ["RELOAD", "SIGHUP"])
+def test_a_rotated_log_is_opened_anew(weir, how):
+    pooler = weir()
+    pooler.log_path.rename(pooler.directory / "old.log")
+    pooler.console("RELOAD") if how == "RELOAD" else pooler.signal(signal.SIGHUP)
+
+    def written():
+        with pytest.raises(psycopg.OperationalError):
+            pooler.connect("nowhere")
+        return "no such database: nowhere" in pooler.log_text()
+
+    host.eventually(written)
+
+
+def test_the_pidfile_holds_the_pid_and_goes_with_the_process(weir):
+    pooler = weir()
+    assert pooler.pidfile.read_text() == f"{pooler.process.pid}\n"
+    pooler.signal(signal.SIGINT)
+    pooler.wait_end()
+    assert not pooler.pidfile.exists()
+
+
+@pytest.mark.weir_only  # with verbose=2 PgBouncer writes them
+def test_secrets_never_stand_in_the_log(weir):
+    secret = "hunter2hunter2"
+    pooler = weir(auth_type="scram-sha-256", userlist={"alice": secret}, verbose=2)
+    with psycopg.connect(**pooler.address(password=secret)) as client:
+        client.execute("select 1")
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect(password="wrong" + secret)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect(user="mallory", password=secret)
+    assert secret not in pooler.log_text() + pooler.output()
+
+
+@pytest.mark.weir_only
+def test_control_characters_do_not_break_lines(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice\n2026-01-01 00:00:00.000 UTC [1] FATAL forged", database="app\x1b[31m\r\n"))
+        raw.read_to_end()
+    host.eventually(lambda: "forged" in pooler.log_text() or "closing because" in pooler.log_text())
+    assert "\x1b" not in pooler.log_text()
+    assert all(LINE.fullmatch(line) for line in pooler.log_text().splitlines())
+    assert not re.search(r"^2026-01-01", pooler.log_text(), re.M)
+
+
+def test_file_descriptors_are_spoken_of_when_they_cannot_do(weir):
+    pooler = weir(max_client_conn=2_000_000)
+    pooler.wait_log(r"file descriptor limit: \d+ .*max_client_conn: 2000000")

@@ -1,0 +1,164 @@
+"""Startup parameters of a client: each keeps its own, whatever server it meets and whoever used that before."""
+
+import psycopg
+import pytest
+
+import wire
+
+TRACKED = {
+    "application_name": ("one's app", "two's \"app\""),
+    "client_encoding": ("UTF8", "LATIN1"),
+    "DateStyle": ("ISO, DMY", "German, DMY"),
+    "TimeZone": ("Asia/Tokyo", "America/New_York"),
+    "standard_conforming_strings": ("on", "off"),
+    "IntervalStyle": ("iso_8601", "sql_standard"),
+}
+
+
+def show(raw, name):
+    return raw.simple(f"show {name}")[0][0]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.since("1.20" if name == "IntervalStyle" else "1.0")) for name in TRACKED]
+)
+def test_each_client_has_its_own(weir, name):
+    pooler = weir(default_pool_size=1)
+    ours, theirs = TRACKED[name]
+    with wire.Raw(pooler.port).login(**{name: ours}) as one, wire.Raw(pooler.port).login(**{name: theirs}) as two:
+        for _ in range(3):
+            assert show(one, name) == ours
+            assert show(two, name) == theirs
+
+
+@pytest.mark.since("1.20")  # an empty application_name
+def test_a_change_made_by_set_stays_with_the_client(weir):
+    pooler = weir(default_pool_size=1)
+    one, two = pooler.connect(), pooler.connect()
+    one.execute("set application_name to 'changed'")
+    one.execute("set timezone to 'Asia/Tokyo'")
+    assert two.execute("show timezone").fetchone() != ("Asia/Tokyo",)
+    assert one.execute("show timezone").fetchone() == ("Asia/Tokyo",)
+    assert one.execute("show application_name").fetchone() == ("changed",)
+    assert two.execute("show application_name").fetchone() == ("",)
+
+
+def test_the_login_reports_what_the_client_asked_for(weir):
+    pooler = weir()
+    asked = {"application_name": "reported", "TimeZone": "Asia/Tokyo", "client_encoding": "LATIN1"}
+    pooler.value("select 1")
+    with wire.Raw(pooler.port).login(**asked) as raw:
+        assert {name: raw.parameters[name] for name in asked} == asked
+        assert raw.parameters["server_version"] == pooler.value("show server_version")
+        assert raw.parameters["integer_datetimes"] == "on"
+
+
+@pytest.mark.since("1.20")  # an empty application_name
+def test_values_are_quoted(weir):
+    """What a client writes into a parameter is never taken for SQL."""
+    pooler = weir(default_pool_size=1)
+    nasty = "'; drop table x; -- \\' \" $$"
+    with wire.Raw(pooler.port).login(application_name=nasty) as one, wire.Raw(pooler.port).login() as two:
+        for _ in range(2):
+            assert show(one, "application_name") == nasty
+            assert show(two, "application_name") == ""
+
+
+def test_a_bad_value_hurts_only_its_own_client(weir):
+    pooler = weir(default_pool_size=1)
+    other = pooler.connect()
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app", TimeZone="Nowhere/Land"), wire.query("select 1"), wire.TERMINATE)
+        raw.read_to_end()
+    pooler.wait_log('invalid value for parameter "TimeZone": "Nowhere/Land"')
+    assert other.execute("select 1").fetchone() == (1,)
+
+
+def test_unknown_parameters_are_refused(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app", enable_seqscan="off"))
+        ((_, text),) = wire.errors(raw.read_to_end())
+    assert text == "unsupported startup parameter: enable_seqscan"
+
+
+def test_unknown_parameters_can_be_ignored(weir):
+    pooler = weir(ignore_startup_parameters="enable_seqscan, extra_float_digits")
+    with wire.Raw(pooler.port).login(enable_seqscan="off", extra_float_digits="3") as raw:
+        assert show(raw, "enable_seqscan") == "on"
+
+
+@pytest.mark.since("1.20")
+@pytest.mark.parametrize(
+    "options",
+    ["-c timezone=Asia/Tokyo", "-ctimezone=Asia/Tokyo", "--timezone=Asia/Tokyo", "  -c   TimeZone=Asia/Tokyo"],
+)
+def test_options_carry_tracked_parameters(weir, options):
+    pooler = weir()
+    with wire.Raw(pooler.port).login(options=options) as raw:
+        assert show(raw, "timezone") == "Asia/Tokyo"
+
+
+@pytest.mark.since("1.20")
+def test_options_with_escaped_blanks(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port).login(options="-c application_name=two\\ words\\\\") as raw:
+        assert show(raw, "application_name") == "two words\\"
+
+
+@pytest.mark.since("1.20")
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ("-c enable_seqscan=off", "unsupported startup parameter in options: enable_seqscan"),
+        ("-f", "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"),
+    ],
+)
+def test_other_options_are_refused(weir, options, text):
+    pooler = weir()
+    with pytest.raises(psycopg.OperationalError, match=text):
+        pooler.connect(options=options)
+
+
+@pytest.mark.since("1.20")
+def test_ignored_options_still_carry_the_tracked_ones(weir):
+    pooler = weir(ignore_startup_parameters="options")
+    with wire.Raw(pooler.port).login(options="-c enable_seqscan=off -c timezone=Asia/Tokyo") as raw:
+        assert show(raw, "timezone") == "Asia/Tokyo"
+        assert show(raw, "enable_seqscan") == "on"
+
+
+@pytest.mark.since("1.20")
+def test_track_extra_parameters(weir, pg):
+    if int(pg.value("show server_version_num")) < 180000:
+        # Before 18 PostgreSQL does not report search_path: a parameter that it reports stands in.
+        name, values = "default_transaction_read_only", ("on", "off")
+    else:
+        name, values = "search_path", ("pg_catalog", "public")
+    pooler = weir(default_pool_size=1, track_extra_parameters=name)
+    with wire.Raw(pooler.port).login(**{name: values[0]}) as one, wire.Raw(pooler.port).login(**{name: values[1]}) as two:
+        for _ in range(2):
+            assert [show(one, name), show(two, name)] == list(values)
+
+
+def test_application_name_add_host(weir):
+    pooler = weir(application_name_add_host=1)
+    with wire.Raw(pooler.port).login(application_name="me") as raw:
+        port = raw.socket.getsockname()[1]
+        assert show(raw, "application_name") == f"me - 127.0.0.1:{port}"
+
+
+def test_database_entries_set_parameters(weir):
+    """client_encoding, datestyle and timezone of a [databases] entry are what its servers start with."""
+    pooler = weir(databases={"app": "timezone=Asia/Tokyo datestyle=German client_encoding=LATIN1"})
+    with wire.Raw(pooler.port).login() as raw:
+        shown = [show(raw, name) for name in ("timezone", "datestyle", "client_encoding")]
+    assert shown == ["Asia/Tokyo", "German, DMY", "LATIN1"]
+
+
+def test_connect_query_runs_on_every_new_server(weir):
+    pooler = weir(databases={"app": "connect_query='set search_path to pg_catalog'"}, default_pool_size=2)
+    clients = [pooler.connect() for _ in range(2)]
+    for client in clients:
+        client.execute("begin")
+        assert client.execute("show search_path").fetchone() == ("pg_catalog",)

@@ -1,0 +1,127 @@
+"""Signals, as PgBouncer 1.25 takes them: HUP, INT, TERM, QUIT, USR1, USR2."""
+
+import signal
+import time
+
+import psycopg
+import pytest
+
+import host
+import wire
+
+
+@pytest.mark.since("1.23")
+def test_quit_ends_at_once(weir):
+    pooler = weir()
+    pooler.connect().execute("begin")
+    pooler.signal(signal.SIGQUIT)
+    assert pooler.wait_end(3) is not None
+    assert not pooler.pidfile.exists()
+
+
+@pytest.mark.since("1.23")
+def test_int_lets_transactions_finish_and_closes_who_is_idle(weir):
+    pooler = weir()
+    busy, idle = pooler.connect(), wire.Raw(pooler.port).login()
+    idle.simple("select 1")
+    busy.execute("begin")
+    pooler.signal(signal.SIGINT)
+    host.eventually(lambda: refuses(pooler))
+    assert busy.execute("select 1").fetchone() == (1,)
+    assert pooler.is_running()
+    idle.send(wire.query("select 1"))
+    idle.read_to_end()
+    busy.execute("commit")
+    assert pooler.wait_end() == 0
+
+
+@pytest.mark.since("1.23")
+def test_int_says_why_it_closes(weir):
+    pooler = weir()
+    busy = pooler.connect()
+    busy.execute("begin")
+    waiting = wire.Raw(pooler.port).login()
+    pooler.signal(signal.SIGINT)
+    time.sleep(0.3)
+    waiting.send(wire.query("select 1"))
+    waiting.read_to_end()
+    pooler.wait_log("closing because: server shutting down")
+    busy.execute("commit")
+
+
+@pytest.mark.since("1.23")
+def test_term_lets_clients_leave(weir):
+    pooler = weir()
+    client = pooler.connect()
+    pooler.signal(signal.SIGTERM)
+    host.eventually(lambda: refuses(pooler))
+    for _ in range(5):
+        assert client.execute("select 1").fetchone() == (1,)
+    assert pooler.is_running()
+    client.close()
+    assert pooler.wait_end() == 0
+
+
+@pytest.mark.since("1.23")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_at_once(weir, number):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.signal(number)
+    time.sleep(0.5)
+    assert pooler.is_running()
+    pooler.signal(number)
+    pooler.wait_end(3)
+
+
+@pytest.mark.since("1.25")
+def test_the_console_stays_on_the_unix_socket_until_the_last_client_left(weir):
+    pooler = weir()
+    client = pooler.connect()
+    pooler.signal(signal.SIGTERM)
+    host.eventually(lambda: refuses(pooler))
+    on_socket = {"database": "pgbouncer", "user": "admin", "host_name": pooler.directory}
+    assert pooler.psql("-c", "SHOW VERSION", **on_socket).stdout.startswith("PgBouncer")
+    refused = pooler.psql("-c", "RESUME", check=False, **on_socket)
+    assert "pooler is shutting down" in refused.stderr
+    normal = pooler.psql("-c", "select 1", host_name=pooler.directory, check=False)
+    assert normal.returncode != 0
+    pooler.signal(signal.SIGUSR2)
+    pooler.wait_log("got SIGUSR2 while shutting down, ignoring")
+    client.close()
+    pooler.wait_end()
+    assert not pooler.socket_path.exists()
+
+
+def test_hup_reloads(weir, pg):
+    pooler = weir(default_pool_size=1)
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.write_ini(default_pool_size=2)
+    pooler.signal(signal.SIGHUP)
+    pooler.wait_log("got SIGHUP, re-reading config")
+    assert pooler.value("select 1") == 1
+    client.execute("commit")
+
+
+def test_usr1_pauses_and_usr2_resumes(weir, pg):
+    pooler = weir()
+    pooler.value("select 1")
+    pooler.signal(signal.SIGUSR1)
+    pooler.wait_log("got SIGUSR1, pausing all activity")
+    host.eventually(lambda: pg.count() == 0)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        assert raw.is_silent(0.5)
+        pooler.signal(signal.SIGUSR2)
+        assert wire.kinds(raw.read_until("Z")) == "TDCZ"
+    pooler.wait_log("got SIGUSR2, continuing from PAUSE")
+
+
+def refuses(pooler):
+    try:
+        psycopg.connect(**pooler.address()).close()
+        return False
+    except psycopg.OperationalError:
+        return True

@@ -1,0 +1,61 @@
+"""More threads than one: the busy pool is shared between them, and no limit gets loose. Weir's own; PgBouncer has one thread."""
+
+import threading
+
+import psycopg
+import pytest
+
+import host
+from test_limits import Census
+
+pytestmark = pytest.mark.weir_only
+
+
+def load(pooler, clients=40, seconds=4, mode="simple"):
+    """pgbench's select-only script, on statements short enough to keep the pooler itself busy."""
+    programs = pooler.postgres.bindir
+    script = pooler.directory / "one.sql"
+    script.write_text("select 1;\n")
+    script.chmod(0o644)
+    command = [programs / "pgbench", "-n", "-f", script, "-M", mode, "-c", clients, "-j", 2, "-T", seconds, pooler.uri()]
+    return host.start(command, stdout=open(pooler.directory / "pgbench.log", "w"), stderr=open("/dev/null", "w"))
+
+
+def test_all_threads_take_clients(weir):
+    """Every limit and every answer is the same with four threads as with one."""
+    pooler = weir(threads=4, default_pool_size=2)
+    clients = [pooler.connect() for _ in range(20)]
+    for number in range(5):
+        for client in clients:
+            assert client.execute("select %s::int", (number,)).fetchone() == (number,)
+
+
+def test_one_busy_pool_spreads_over_shards(weir, pg):
+    """One pool, four threads, enough load: at least two shards relay, and never one server connection too many."""
+    pooler = weir(threads=4, default_pool_size=16, spread_busy_percent=1)
+    with Census(pg) as census:
+        bench = load(pooler)
+        shards = set()
+        while bench.poll() is None:
+            rows = pooler.console("SHOW SHARDS")
+            shards |= {row["shard"] for row in rows if row["xact_count"] > 0}
+    assert bench.returncode == 0
+    assert len(shards) >= 2, f"only these shards relayed: {shards}"
+    assert census.most <= 16
+
+
+def test_cancel_reaches_a_client_of_any_thread(weir):
+    pooler = weir(threads=4, default_pool_size=8)
+    for _ in range(8):
+        client = pooler.connect()
+        done = pooler.psql("-c", "select 1")  # another client, most likely on another thread
+        assert done.stdout.strip() == "1"
+        _cancel_a_sleep(client)
+
+
+def _cancel_a_sleep(client):
+    timer = threading.Timer(0.2, client.cancel_safe)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        client.execute("select pg_sleep(10)")
+    timer.join()

@@ -1,0 +1,267 @@
+"""Timeouts: what ends when, with which words. PgBouncer looks three times a second, so a second of slack is allowed upwards."""
+
+import socket
+import struct
+import time
+
+import psycopg
+import pytest
+
+import host
+import wire
+from weir import Stopwatch
+
+SLACK = 1.5
+
+
+def fails_after(seconds, raw, text):
+    """The connection ends with exactly one error of this text, not before the time and not long after it."""
+    with Stopwatch() as watch:
+        found = wire.errors(raw.read_to_end())
+    assert [message for _, message in found] == [text]
+    assert seconds - 0.1 <= watch.seconds <= seconds + SLACK
+
+
+# --- clients that wait ----------------------------------------------------------------------------------------
+def test_query_wait_timeout(weir):
+    pooler = weir(default_pool_size=1, query_wait_timeout=1)
+    holder = pooler.connect()
+    holder.execute("begin")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        fails_after(1, raw, "query_wait_timeout")
+    pooler.wait_log("closing because: query_wait_timeout")
+    assert holder.execute("select 1").fetchone() == (1,)
+
+
+@pytest.mark.since("1.26")
+@pytest.mark.parametrize("place", ["databases", "users"])
+def test_query_wait_timeout_of_one_pool(weir, place):
+    entry = {"databases": {"app": "query_wait_timeout=1"}, "users": {"alice": "query_wait_timeout=1"}}[place]
+    pooler = weir(**{place: entry}, default_pool_size=1)
+    pooler.connect().execute("begin")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        fails_after(1, raw, "query_wait_timeout")
+
+
+@pytest.mark.weir_only  # PgBouncer does not read from a waiting client, and so does not see it go
+def test_a_waiting_client_that_hangs_up_leaves_the_queue(weir):
+    pooler = weir(default_pool_size=1)
+    pooler.connect().execute("begin")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        host.eventually(lambda: pooler.pool()["cl_waiting"] == 1)
+    host.eventually(lambda: pooler.pool()["cl_waiting"] == 0)
+
+
+@pytest.mark.since("1.25")
+def test_query_wait_notify(weir):
+    pooler = weir(default_pool_size=1, query_wait_notify=1)
+    holder = pooler.connect()
+    holder.execute("begin")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        notice = raw.read()
+        assert notice.kind == "N"
+        text = "No server connection available in postgres backend, client being queued"
+        assert notice.fields()["M"] == text
+        holder.execute("rollback")
+        assert wire.kinds(raw.read_until("Z")) == "TDCZ"
+
+
+# --- clients with a server ------------------------------------------------------------------------------------
+def test_query_timeout(weir, pg):
+    pooler = weir(query_timeout=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select pg_sleep(30)"))
+        fails_after(1, raw, "query timeout")
+    pooler.wait_log("closing because: query timeout")
+    host.eventually(lambda: pg.count("state = 'active'") == 0)
+
+
+@pytest.mark.since("1.25")
+def test_query_timeout_spares_those_who_only_stay_in_a_transaction(weir):
+    pooler = weir(query_timeout=1)
+    client = pooler.connect()
+    client.execute("begin")
+    client.execute("select 1")
+    time.sleep(2)
+    client.execute("commit")
+
+
+def test_idle_transaction_timeout(weir, pg):
+    pooler = weir(idle_transaction_timeout=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("begin")
+        fails_after(1, raw, "idle transaction timeout")
+    pooler.wait_log("closing because: idle transaction timeout")
+    host.eventually(lambda: pg.count("state = 'idle in transaction'") == 0)
+
+
+def test_idle_transaction_timeout_spares_a_long_query(weir):
+    pooler = weir(idle_transaction_timeout=1)
+    client = pooler.connect()
+    client.execute("begin")
+    client.execute("select pg_sleep(2)")
+    client.execute("commit")
+
+
+@pytest.mark.since("1.25")
+def test_transaction_timeout(weir):
+    pooler = weir(transaction_timeout=1)
+    client = pooler.connect()
+    client.execute("begin")
+    with pytest.raises(psycopg.OperationalError, match="transaction timeout|server closed the connection"):
+        for _ in range(10):
+            client.execute("select pg_sleep(0.3)")
+
+
+def test_client_idle_timeout(weir):
+    pooler = weir(client_idle_timeout=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("select 1")
+        fails_after(1, raw, "client_idle_timeout")
+    pooler.wait_log("closing because: client_idle_timeout")
+
+
+def test_client_idle_timeout_spares_those_who_work_or_wait(weir):
+    pooler = weir(client_idle_timeout=1, default_pool_size=1)
+    one, two = pooler.connect(), wire.Raw(pooler.port).login()
+    one.execute("begin")
+    two.send(wire.query("select 2"))
+    one.execute("select pg_sleep(2)")
+    one.execute("commit")
+    assert wire.kinds(two.read_until("Z")) == "TDCZ"
+
+
+# --- clients that do not log in -------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"\0\0\0", pytest.param(wire.startup(user="alice", database="app")[:-3], marks=pytest.mark.since("1.20"))],
+    ids=["nothing", "a length", "a part"],
+)
+def test_client_login_timeout(weir, sent):
+    pooler = weir(client_login_timeout=1)
+    with wire.Raw(pooler.port) as raw:
+        raw.send(sent)
+        with Stopwatch() as watch:
+            raw.read_to_end()
+    assert 0.9 <= watch.seconds <= 1 + SLACK
+    pooler.wait_log("closing because: client_login_timeout")
+
+
+def test_client_login_timeout_before_the_password(weir):
+    pooler = weir(client_login_timeout=1, auth_type="scram-sha-256", userlist={"alice": "secret"})
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app"))
+        assert raw.read().kind == "R"
+        fails_after(1, raw, "client_login_timeout")
+
+
+# --- servers --------------------------------------------------------------------------------------------------
+def test_server_idle_timeout(weir, pg):
+    pooler = weir(server_idle_timeout=1)
+    client = pooler.connect()
+    client.execute("select 1")
+    host.eventually(lambda: pg.count() == 0, timeout=1 + 2 * SLACK)
+    pooler.wait_log("closing because: server idle timeout")
+    assert client.execute("select 1").fetchone() == (1,)
+
+
+def test_server_lifetime(weir):
+    pooler = weir(server_lifetime=1, default_pool_size=1)
+    client = pooler.connect()
+    first = client.execute("select pg_backend_pid()").fetchone()
+    pooler.wait_log("closing because: server lifetime over")
+    assert client.execute("select pg_backend_pid()").fetchone() != first
+
+
+def test_server_lifetime_waits_for_the_transaction(weir):
+    pooler = weir(server_lifetime=1)
+    client = pooler.connect()
+    client.execute("begin")
+    first = client.execute("select pg_backend_pid()").fetchone()
+    time.sleep(2.5)
+    assert client.execute("select pg_backend_pid()").fetchone() == first
+    client.execute("commit")
+
+
+def test_a_lifetime_of_zero_is_one_use(weir):
+    pooler = weir(server_lifetime=0, default_pool_size=1)
+    client = pooler.connect()
+    assert len({client.execute("select pg_backend_pid()").fetchone() for _ in range(3)}) == 3
+
+
+class DeafServer:
+    """Accepts connections and says nothing, or only `greeting`."""
+
+    def __init__(self, greeting=b""):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.settimeout(0.05)
+        self.greeting, self.accepted = greeting, []
+
+    @property
+    def port(self):
+        return self.socket.getsockname()[1]
+
+    def accept_all(self):
+        """Takes whoever has come since, and says how many came in all."""
+        try:
+            while True:
+                connection, _ = self.socket.accept()
+                connection.sendall(self.greeting)
+                self.accepted.append(connection)
+        except TimeoutError:
+            return len(self.accepted)
+
+
+def test_server_connect_timeout(weir):
+    deaf = DeafServer()
+    pooler = weir(
+        databases={"app": f"port={deaf.port}"}, server_connect_timeout=1, query_wait_timeout=4, server_login_retry=1
+    )
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
+        pooler.wait_log("closing because: connect timeout")
+        host.eventually(lambda: deaf.accept_all() >= 2)  # it tries again
+        assert wire.errors(raw.read_to_end())
+
+
+@pytest.mark.since("1.20")
+def test_server_login_retry_paces_the_attempts(weir, pg):
+    """A server that refuses is asked again at the pace of server_login_retry, not in a loop."""
+    refusal = wire.message(b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0")
+    server = DeafServer(greeting=refusal)
+    pooler = weir(databases={"app": f"port={server.port}"}, server_login_retry=1, query_wait_timeout=10)
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
+        started = time.monotonic()
+        while time.monotonic() - started < 4.5:
+            attempts = server.accept_all()
+    assert 3 <= attempts <= 6
+
+
+def test_server_check_query_after_the_delay(weir, pg):
+    """A server that was idle for longer than server_check_delay is asked before it is lent."""
+    pooler = weir(server_check_query="select 2", server_check_delay=1, default_pool_size=1)
+    client = pooler.connect(user="logged")
+    client.execute("select 1")
+    mark = pg.log_mark()
+    time.sleep(2)
+    client.execute("select 1")
+    assert pg.log_since(mark).count("LOG:  statement: select 2\n") == 1
+
+
+def test_the_length_of_a_keepalive_is_the_sockets(weir):
+    """tcp_keepalive, tcp_keepidle and so on are accepted and do no harm."""
+    pooler = weir(tcp_keepalive=1, tcp_keepidle=30, tcp_keepintvl=5, tcp_keepcnt=3, tcp_user_timeout=20000)
+    assert pooler.value("select 1") == 1
+
+
+def test_a_reset_by_the_peer_is_no_timeout(weir):
+    pooler = weir()
+    raw = wire.Raw(pooler.port).login()
+    raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.socket.close()
+    assert pooler.value("select 1") == 1
