@@ -73,14 +73,28 @@ pub enum ShutdownMode {
 /// From another shard.
 #[derive(Clone, Debug)]
 pub enum Neighbour {
-    /// A cancel request arrived there; the key says that the client is here.
+    /// A cancel request arrived there; the key says that the client is here. Answered with [`Neighbour::Cancelled`].
     Cancel {
-        /// The process id and secret that the canceller sent.
+        /// Where it arrived.
+        from: ShardId,
+        /// The asker's connection there.
+        conn: u32,
+        /// The asker's `id`.
+        id: u64,
+        /// The process id that the asker sent.
         process_id: u32,
-        /// See above.
+        /// The secret that the asker sent.
         secret: u32,
     },
-    /// A waiter there has no server and no permit is free: give one back when you can spare it.
+    /// That cancel request has ended, whatever came of it: the asker may be let go.
+    Cancelled {
+        /// The asker's connection.
+        conn: u32,
+        /// The asker's `id`.
+        id: u64,
+    },
+    /// A waiter there has no server and no permit is free: give one of this pool, or of a pool with the same database or
+    /// user if the limit is theirs, when you can spare it.
     Want {
         /// Who wants.
         from: ShardId,

@@ -150,7 +150,11 @@ impl Pool {
         {
             return Some(self.idle.remove(place));
         }
-        if self.limits.round_robin && !self.idle.is_empty() { Some(self.idle.remove(0)) } else { self.idle.pop() }
+        if self.limits.round_robin && !self.idle.is_empty() {
+            Some(self.idle.remove(0))
+        } else {
+            self.idle.pop()
+        }
     }
 
     /// A server is free and nobody waits.
@@ -233,7 +237,8 @@ impl Pool {
             self.retry_at_us = 0;
             self.retry_delay_us = 0;
         } else {
-            let delay_us = (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(self.limits.server_login_retry_us);
+            let delay_us =
+                (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(self.limits.server_login_retry_us);
             self.retry_delay_us = delay_us;
             self.retry_at_us = now_us + delay_us;
         }

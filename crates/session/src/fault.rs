@@ -65,9 +65,12 @@ impl ClientFault {
                 format!("prepared statement '{}' was already prepared", String::from_utf8_lossy(name)).into()
             }
             ClientFault::StatementTooLarge => "too much prepared statement text".into(),
-            ClientFault::UnsupportedParameter(name) => format!("unsupported startup parameter: {name}").into(),
+            ClientFault::UnsupportedParameter(name) => {
+                format!("unsupported startup parameter: {name}").into()
+            }
             ClientFault::UnsupportedOptions => {
-                "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed".into()
+                "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"
+                    .into()
             }
             ClientFault::UnsupportedOption(name) => {
                 format!("unsupported startup parameter in options: {name}").into()

@@ -31,7 +31,11 @@ impl Greeting {
     ///
     /// # Errors
     /// What the client did that is not served.
-    pub fn read(startup: &Startup<'_>, ignored: &[String], tracked: &Tracked) -> Result<Greeting, ClientFault> {
+    pub fn read(
+        startup: &Startup<'_>,
+        ignored: &[String],
+        tracked: &Tracked,
+    ) -> Result<Greeting, ClientFault> {
         let mut reader = Reader { ignored, tracked, greeting: Greeting::empty() };
         for (name, value) in startup.parameters() {
             reader.parameter(name, value)?;
@@ -134,12 +138,18 @@ mod tests {
 
     use super::*;
 
-    fn read(version: Version, parameters: &[(&str, &str)], ignored: &[&str]) -> Result<Greeting, ClientFault> {
+    fn read(
+        version: Version,
+        parameters: &[(&str, &str)],
+        ignored: &[&str],
+    ) -> Result<Greeting, ClientFault> {
         let mut packet = Vec::new();
         let parameters: Vec<(&[u8], &[u8])> =
             parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         encode::startup(&mut packet, version, &parameters);
-        let Some((First::Startup(startup), _)) = first(&packet).unwrap() else { panic!("not a startup packet") };
+        let Some((First::Startup(startup), _)) = first(&packet).unwrap() else {
+            panic!("not a startup packet")
+        };
         let ignored: Vec<String> = ignored.iter().map(ToString::to_string).collect();
         Greeting::read(&startup, &ignored, &Tracked::new(["IntervalStyle"]))
     }
@@ -186,7 +196,10 @@ mod tests {
     #[test]
     fn nobody_and_replication_are_refused() {
         assert_eq!(read(Version::V3_0, &[("database", "d")], &[]), Err(ClientFault::NoUser));
-        assert_eq!(read(Version::V3_0, &[("user", "u"), ("replication", "true")], &[]), Err(ClientFault::Replication));
+        assert_eq!(
+            read(Version::V3_0, &[("user", "u"), ("replication", "true")], &[]),
+            Err(ClientFault::Replication)
+        );
         assert!(read(Version::V3_0, &[("user", "u"), ("replication", "false")], &[]).is_ok());
     }
 }

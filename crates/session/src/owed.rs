@@ -114,7 +114,9 @@ impl Owes {
     /// The Parse of this statement has been sent and not been answered.
     #[must_use]
     pub fn is_on_its_way(&self, statement: StatementId) -> bool {
-        self.queue.iter().any(|owed| matches!(owed, Owed::Parse(Some(id)) | Owed::OwnParse(id) if *id == statement))
+        self.queue
+            .iter()
+            .any(|owed| matches!(owed, Owed::Parse(Some(id)) | Owed::OwnParse(id) if *id == statement))
     }
 
     /// CopyInResponse arrived for the oldest entry: PostgreSQL ignores Sync while it copies, so those already sent are

@@ -24,8 +24,8 @@ impl Tracked {
     pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Tracked {
         let mut names: Vec<Arc<str>> = ALWAYS.iter().map(|name| Arc::from(*name)).collect();
         for name in extra {
-            let speakable =
-                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
+            let speakable = !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
             if speakable && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 names.push(Arc::from(name));
             }

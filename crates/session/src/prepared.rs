@@ -161,7 +161,7 @@ impl ClientStatements {
         registry.release(entry.statement);
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL, or the client leaves. What is unconfirmed stays: it comes later in the stream.
+    /// DEALLOCATE ALL or DISCARD ALL was run. What is unconfirmed stays: it comes later in the stream.
     pub fn clear(&mut self, registry: &mut Registry) {
         let later: Vec<Box<[u8]>> =
             self.unconfirmed.iter().filter(|entry| !entry.closing).map(|entry| entry.name.clone()).collect();
@@ -174,6 +174,18 @@ impl ClientStatements {
         });
         if self.names.is_empty() {
             self.bytes = 0;
+        }
+    }
+}
+
+impl ClientStatements {
+    /// The client leaves.
+    pub fn forget_all(&mut self, registry: &mut Registry) {
+        for entry in self.unconfirmed.drain(..).filter(|entry| entry.closing) {
+            registry.release(entry.statement);
+        }
+        for (_, statement) in std::mem::take(&mut self.names) {
+            registry.release(statement);
         }
     }
 }

@@ -151,7 +151,12 @@ impl Step<'_, '_> {
     }
 
     /// Runs `read` on the body once all of it is here.
-    fn with_body(&mut self, header: Header, rest: &[u8], read: fn(&mut Self, Header, &[u8]) -> Verdict) -> Verdict {
+    fn with_body(
+        &mut self,
+        header: Header,
+        rest: &[u8],
+        read: fn(&mut Self, Header, &[u8]) -> Verdict,
+    ) -> Verdict {
         match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
             Some(body) => read(self, header, body),
             None if header.frame_bytes as usize > HELD_BYTES => Verdict::Fault(ServerFault::Malformed),
@@ -179,7 +184,9 @@ impl Step<'_, '_> {
         let rest = &self.input[self.at..];
         match frame::header(rest) {
             Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => Verdict::Swallow,
-            Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => Verdict::Fault(ServerFault::Malformed),
+            Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => {
+                Verdict::Fault(ServerFault::Malformed)
+            }
             _ => Verdict::Hold,
         }
     }
@@ -351,7 +358,8 @@ impl Step<'_, '_> {
         let Some((name, value)) = backend::parameter_status(body) else {
             return Verdict::Fault(ServerFault::Malformed);
         };
-        if let (Some(position), Ok(value)) = (self.context.tracked.position(name), std::str::from_utf8(value)) {
+        if let (Some(position), Ok(value)) = (self.context.tracked.position(name), std::str::from_utf8(value))
+        {
             self.server.parameters.set(position, value);
             self.replied.parameters_changed = true;
         }

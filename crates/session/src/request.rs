@@ -181,7 +181,8 @@ impl Step<'_, '_> {
                 Verdict::Dropped(bytes) => {
                     self.at += bytes;
                     self.start = self.at;
-                    self.request.remain = header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
+                    self.request.remain =
+                        header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
                     self.skip_body();
                 }
                 Verdict::Hold => return Heard::All,
@@ -330,7 +331,14 @@ impl Step<'_, '_> {
         self.server.owes.push(owed);
     }
 
-    fn bind(&mut self, header: Header, portal: &[u8], name: &[u8], rest: usize, out: &mut impl Output) -> Verdict {
+    fn bind(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        name: &[u8],
+        rest: usize,
+        out: &mut impl Output,
+    ) -> Verdict {
         let taken = frame::HEADER_BYTES + rest;
         if self.server.skipping {
             return Verdict::Pass;

@@ -140,12 +140,15 @@ impl ServerLogin {
                 None => Progress::Fault(ServerFault::Malformed),
             },
             tag::KEY_DATA => {
-                self.hello.key = backend::key_data(body).map(|(process_id, secret)| (process_id, secret.to_vec()));
+                self.hello.key =
+                    backend::key_data(body).map(|(process_id, secret)| (process_id, secret.to_vec()));
                 Progress::Send(Vec::new())
             }
             tag::READY => self.ready(),
             // Replies to connect_query, which nobody sees.
-            tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::COMMAND_COMPLETE | tag::EMPTY_QUERY => Progress::Send(Vec::new()),
+            tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::COMMAND_COMPLETE | tag::EMPTY_QUERY => {
+                Progress::Send(Vec::new())
+            }
             other => Progress::Fault(ServerFault::UnexpectedTag(other)),
         }
     }

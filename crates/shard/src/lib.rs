@@ -8,61 +8,190 @@
 pub mod action;
 pub mod event;
 
+mod cancel;
+mod client;
+mod commands;
+mod console;
+mod handover;
+mod lend;
+mod listing;
+mod login;
+mod maintain;
+mod outbox;
+mod parts;
+mod relay;
+mod server;
+mod servers;
+mod spread;
+mod state;
+mod words;
+
 pub use action::{Action, Source, Target};
 pub use event::{ConnId, ConnectFault, Event, Now, Peer};
+pub use handover::Handover;
 
 use std::sync::Arc;
 
-use auth::Entropy;
+use auth::{Entropy, MockKey};
 use mail::ShardId;
 use pool::Directory;
 use settings::Config;
 
-/// What one shard knows of a client that moves to another: opaque to everybody else.
-#[derive(Debug)]
-pub struct Handover {}
+use state::{Conn, State};
 
 /// One thread's pooler.
-pub struct Shard {}
+pub struct Shard {
+    state: State,
+}
 
 impl Shard {
     /// A shard with nothing in it. `entropy` must be unguessable in production and seeded in the simulator.
     #[must_use]
-    pub fn new(id: ShardId, config: Arc<Config>, directory: Arc<dyn Directory>, entropy: Box<dyn Entropy>, mock: Arc<auth::MockKey>) -> Shard {
-        let _ = (id, config, directory, entropy, mock);
-        Shard {}
+    pub fn new(
+        id: ShardId,
+        config: Arc<Config>,
+        directory: Arc<dyn Directory>,
+        entropy: Box<dyn Entropy>,
+        mock: Arc<MockKey>,
+    ) -> Shard {
+        Shard { state: State::new(id, config, directory, entropy, mock) }
     }
 
-    /// A free connection id for a socket that the driver brings; taken by the [`Event::Accepted`] or [`Event::Adopted`] that must follow.
+    /// Whose unix sockets reach the console without a password: the user that the process runs as.
+    pub fn trust_unix_user(&mut self, user_id: u32) {
+        self.state.unix_user_id = Some(user_id);
+    }
+
+    /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).
+    pub fn start(&mut self, now: Now) {
+        self.state.outbox.begin();
+        self.state.now = now;
+        self.state.make_minimum_parts();
+        self.state.arm_tick();
+    }
+
+    /// A free connection id for a socket that the driver brings; taken by the [`Event::Accepted`] or [`Event::Adopted`]
+    /// that must follow.
     pub fn vacant(&mut self) -> ConnId {
-        ConnId(0)
+        self.state.reserve()
     }
 
     /// Something happened. Take all actions with [`Shard::poll`] before the next call.
+    #[inline]
     pub fn handle(&mut self, event: Event<'_>, now: Now) {
-        let _ = (event, now);
+        let state = &mut self.state;
+        state.outbox.begin();
+        state.now = now;
+        state.event(event);
+        state.deal_with_freed();
+        state.arm_tick();
     }
 
     /// The next thing to do.
+    #[inline]
     pub fn poll(&mut self) -> Option<Action> {
-        None
+        self.state.outbox.pop()
     }
 
     /// The bytes that [`Source::Written`] ranges point into.
+    #[inline]
     #[must_use]
     pub fn written(&self) -> &[u8] {
-        &[]
+        self.state.outbox.written()
     }
 
     /// When [`Event::Tick`] is due next, in microseconds of the monotonic clock; None while nothing is timed.
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        None
+        self.state.deadline()
     }
 
     /// The configuration in force (the driver takes socket options from it).
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
-        unimplemented!()
+        &self.state.config
+    }
+}
+
+impl State {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
+            Event::Clogged { conn } => self.clogged(conn),
+            Event::Drained { conn } => self.drained(conn),
+            Event::HungUp { conn } => self.hung_up(conn),
+            Event::HalfClosed { conn } => self.half_closed(conn),
+            Event::Closed { conn } => self.closed(conn),
+            Event::Accepted { conn, peer } => self.accepted(conn, peer),
+            Event::Adopted { conn, client } => self.adopt(conn, *client),
+            Event::Connected { conn, remote, local } => self.connected(conn, remote, local),
+            Event::ConnectFailed { conn, fault } => self.connect_failed(conn, &fault),
+            Event::Derived { conn, salted_password } => self.derived(conn, salted_password),
+            Event::Command(command) => self.command(command),
+            Event::Neighbour(letter) => self.neighbour(letter),
+            Event::Busy { percent } => self.busy(percent),
+            Event::Tick => self.tick(),
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(_)) => self.client_received(conn, bytes),
+            Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
+            // PostgreSQL answers a cancel request with nothing but its end of file.
+            Some(Conn::Canceller(_) | Conn::Reserved) | None => {}
+        }
+    }
+
+    fn connected(
+        &mut self,
+        conn: ConnId,
+        remote: Option<std::net::SocketAddr>,
+        local: Option<std::net::SocketAddr>,
+    ) {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
+            Some(Conn::Canceller(_)) => self.canceller_connected(conn),
+            _ => {}
+        }
+    }
+
+    fn derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(_)) => self.client_login_derived(conn, salted_password),
+            Some(Conn::Server(_)) => self.server_login_derived(conn, salted_password),
+            _ => {}
+        }
+    }
+
+    fn hung_up(&mut self, conn: ConnId) {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(_)) => self.client_leaves(conn, "client unexpected eof"),
+            Some(Conn::Server(_)) => self.server_hung_up(conn),
+            Some(Conn::Canceller(_)) => self.act(Action::Close { conn }),
+            Some(Conn::Reserved) | None => {}
+        }
+    }
+
+    /// The peer closed while it was not read. One that waits in a queue leaves it; what else was paused is read to its
+    /// end first.
+    fn half_closed(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        if matches!(client.phase, client::Phase::Waiting(_)) {
+            self.client_leaves(conn, "client unexpected eof");
+        }
+    }
+
+    /// The id is free again.
+    fn closed(&mut self, conn: ConnId) {
+        match self.conns.try_remove(conn.0 as usize) {
+            Some(Conn::Server(server)) => self.server_closed(server.pool),
+            Some(Conn::Canceller(canceller)) => self.canceller_closed(&canceller),
+            Some(Conn::Client(_)) => self.paused_progress(),
+            Some(Conn::Reserved) | None => {}
+        }
     }
 }

@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn sums_and_differences_cover_every_row() {
-        let mut one = Counters { xact_count: 3, bytes_sent: 10, client_login_count: 1, ..Counters::default() };
+        let mut one =
+            Counters { xact_count: 3, bytes_sent: 10, client_login_count: 1, ..Counters::default() };
         let two = one;
         one.add(&two);
         assert_eq!(one.xact_count, 6);
@@ -113,8 +114,10 @@ mod tests {
 
     #[test]
     fn averages_are_per_second_or_per_event() {
-        let grown = Counters { query_count: 100, query_time: 5_000, bytes_sent: 4_000, ..Counters::default() };
-        let average = |name| COUNTERS.iter().find(|c| c.name == name).map(|c| c.average_of(&grown, 2_000_000));
+        let grown =
+            Counters { query_count: 100, query_time: 5_000, bytes_sent: 4_000, ..Counters::default() };
+        let average =
+            |name| COUNTERS.iter().find(|c| c.name == name).map(|c| c.average_of(&grown, 2_000_000));
         assert_eq!(average("query_count"), Some(50));
         assert_eq!(average("query_time"), Some(50));
         assert_eq!(average("bytes_sent"), Some(2_000));

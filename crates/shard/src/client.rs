@@ -1,0 +1,127 @@
+//! A client as its shard knows it: where it is in its life, and what follows it from server to server.
+//!
+//! Data only; what happens to it is told in `login`, `relay`, `lend` and `maintain`.
+
+use std::sync::Arc;
+
+use auth::ClientLogin;
+use mail::Right;
+use pool::Ticket;
+use session::{Greeting, Parameters, Request, Tracked};
+
+use crate::{ConnId, Now, Peer};
+
+/// Where a client is in its life.
+pub(crate) enum Phase {
+    /// Its startup packet is awaited.
+    Startup { ssl_refused: bool, gss_refused: bool },
+    /// It is proving who it is.
+    Login(Box<Login>),
+    /// Logged in; it is greeted when the pool has met a server.
+    Greeting(Ticket),
+    /// Nothing asked.
+    Idle,
+    /// It asked for something and waits for a server.
+    Waiting(Ticket),
+    /// Its server is being made like it (parameters); its bytes are held.
+    Preparing(ConnId),
+    /// It talks to this server.
+    Linked(ConnId),
+    /// It talks to the console. True while an answer is awaited.
+    Console { right: Right, asked: bool },
+    /// It sent a cancel request and waits for its end.
+    Canceller,
+    /// Its socket is being closed.
+    Closing,
+}
+
+/// A login in progress.
+pub(crate) struct Login {
+    pub(crate) greeting: Greeting,
+    pub(crate) exchange: Option<ClientLogin>,
+    pub(crate) right: Option<Right>,
+}
+
+/// One client.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) phase: Phase,
+    pub(crate) request: Request,
+    pub(crate) parameters: Parameters,
+    /// Its pool on this shard; meaningless before login.
+    pub(crate) pool: usize,
+    /// The secret half of its cancel key.
+    pub(crate) secret: u32,
+    /// The server that it used last.
+    pub(crate) server_used_last: Option<u32>,
+    /// What it was counted in, and is taken out of when it leaves.
+    pub(crate) counted: Counted,
+    /// Asked not to be read, because its reader is slow or it waits.
+    pub(crate) paused: bool,
+    /// More than the driver wants to queue is on its way to it.
+    pub(crate) clogged: bool,
+    /// It was told that it is queued (`query_wait_notify`).
+    pub(crate) wait_noted: bool,
+    pub(crate) since_us: u64,
+    pub(crate) since_wall_us: u64,
+    /// When it last asked for something, or was last answered.
+    pub(crate) request_us: u64,
+    pub(crate) peer: Peer,
+    pub(crate) login_user: Arc<str>,
+}
+
+/// Which limits a client has been counted in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) process: bool,
+    pub(crate) database: bool,
+    pub(crate) user: bool,
+}
+
+impl Client {
+    pub(crate) fn new(id: u64, peer: Peer, tracked: &Tracked, nobody: Arc<str>, now: Now) -> Client {
+        Client {
+            id,
+            phase: Phase::Startup { ssl_refused: false, gss_refused: false },
+            request: Request::default(),
+            parameters: Parameters::unknown(tracked),
+            pool: usize::MAX,
+            secret: 0,
+            server_used_last: None,
+            counted: Counted::default(),
+            paused: false,
+            clogged: false,
+            wait_noted: false,
+            since_us: now.mono_us,
+            since_wall_us: now.wall_us,
+            request_us: now.mono_us,
+            peer,
+            login_user: nobody,
+        }
+    }
+
+    /// The server it is linked to, ready or not.
+    pub(crate) fn server(&self) -> Option<ConnId> {
+        match self.phase {
+            Phase::Linked(server) | Phase::Preparing(server) => Some(server),
+            _ => None,
+        }
+    }
+
+    /// It has logged in and not left.
+    pub(crate) fn is_settled(&self) -> bool {
+        !matches!(self.phase, Phase::Startup { .. } | Phase::Login(_) | Phase::Canceller | Phase::Closing)
+    }
+
+    /// PgBouncer's word for its state in SHOW CLIENTS.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Linked(_) | Phase::Preparing(_) | Phase::Console { .. } => "active",
+            Phase::Waiting(_) | Phase::Greeting(_) => "waiting",
+            Phase::Idle => "idle",
+            Phase::Startup { .. } | Phase::Login(_) => "login",
+            Phase::Canceller => "active_cancel_req",
+            Phase::Closing => "closing",
+        }
+    }
+}

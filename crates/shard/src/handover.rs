@@ -1,0 +1,28 @@
+//! A proven client on its way to the shard that has its pool.
+
+use std::sync::Arc;
+
+use auth::Accepted;
+use session::Greeting;
+use settings::Database;
+
+use crate::client::Client;
+
+/// What one shard knows of a client that moves to another: opaque to everybody else.
+pub struct Handover {
+    pub(crate) client: Box<Client>,
+    pub(crate) database: Arc<Database>,
+    pub(crate) pool_user: String,
+    pub(crate) greeting: Greeting,
+    pub(crate) accepted: Accepted,
+}
+
+impl std::fmt::Debug for Handover {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "Handover {{ client: {}, pool: {}/{} }}",
+            self.client.id, self.database.name, self.pool_user
+        )
+    }
+}

@@ -1,0 +1,419 @@
+//! A client's way in: startup packet, limits, proof, pool, greeting.
+//!
+//! Owns the order of these steps and what each refusal says. Unknown users and databases are told apart from wrong
+//! passwords only where PgBouncer tells them apart (no password asked).
+
+use std::sync::Arc;
+
+use auth::{Accepted, ClientLogin, Method, Secret, Step};
+use mail::Right;
+use session::Greeting;
+use settings::AuthType;
+use telemetry::Level;
+use wire::backend::Status;
+use wire::frame;
+use wire::startup::{First, StartupFault, Version};
+use wire::{encode, sqlstate, startup};
+
+use crate::client::{Client, Login, Phase};
+use crate::state::{Conn, State};
+use crate::{Action, ConnId, Handover, Peer};
+
+/// The console's database and its user over the unix socket.
+pub(crate) const CONSOLE: &str = "pgbouncer";
+
+/// A password message may carry a token of 64 KiB.
+const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
+
+/// What a startup packet is told in the log when it is none.
+const NO_PACKET: &str = "bad packet header";
+
+impl State {
+    pub(crate) fn accepted(&mut self, conn: ConnId, peer: Peer) {
+        let client =
+            Client::new(self.process.next_id(), peer, &self.tracked, Arc::clone(&self.nobody), self.now);
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Client(Box::new(client));
+        }
+    }
+
+    /// Bytes before the startup packet is complete.
+    pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        let held = std::mem::take(&mut client.request.held);
+        match startup::first(&held) {
+            Ok(None) => {
+                if let Some(client) = self.client(conn) {
+                    client.request.held = held;
+                }
+            }
+            Ok(Some((first, taken))) => self.first_packet(conn, &first, &held[taken..]),
+            Err(fault) => self.startup_fault(conn, fault),
+        }
+    }
+
+    fn startup_fault(&mut self, conn: ConnId, fault: StartupFault) {
+        match fault {
+            StartupFault::Layout => {
+                let text = "invalid startup packet layout: expected terminator as last byte";
+                self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+            }
+            StartupFault::Version(version) => self.unsupported_version(conn, version),
+            StartupFault::Length(_) | StartupFault::CancelLength => self.client_leaves(conn, NO_PACKET),
+        }
+    }
+
+    fn unsupported_version(&mut self, conn: ConnId, version: Version) {
+        let Version { major, minor } = version;
+        let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
+        self.fail_client(conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+    }
+
+    fn first_packet(&mut self, conn: ConnId, first: &First<'_>, rest: &[u8]) {
+        match first {
+            First::Ssl => self.refuse_encryption(conn, true, rest),
+            First::Gss => self.refuse_encryption(conn, false, rest),
+            First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
+            First::Startup(packet) => {
+                match Greeting::read(packet, &self.config.global.ignore_startup_parameters, &self.tracked) {
+                    Ok(greeting) => self.greeted(conn, greeting, rest),
+                    Err(fault) => self.client_fault(conn, &fault),
+                }
+            }
+        }
+    }
+
+    /// SSLRequest and GSSENCRequest are answered N, each once.
+    fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
+        let again = if is_ssl { ssl_refused } else { gss_refused };
+        if std::mem::replace(again, true) {
+            return self
+                .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
+        }
+        if !rest.is_empty() {
+            let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
+            let text = format!("received unencrypted data after {what} request");
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, &text);
+        }
+        self.outbox.write(conn, |out| out.push(b'N'));
+    }
+
+    /// A startup packet that is served: limits, then proof.
+    fn greeted(&mut self, conn: ConnId, greeting: Greeting, rest: &[u8]) {
+        let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
+        let Some(client) = self.client(conn) else { return };
+        client.login_user = Arc::from(&*greeting.user);
+        client.request.held = rest.to_vec();
+        if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
+            return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
+        }
+        if self.config.global.log_connections {
+            let (database, user) = (&greeting.database, &greeting.user);
+            self.log_client(conn, Level::Log, &format!("login attempt: db={database} user={user} tls=no"));
+        }
+        match right {
+            Some(None) => self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed"),
+            Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
+                self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
+                self.console_opened(conn, right);
+            }
+            right => self.prove(conn, greeting, right.flatten()),
+        }
+    }
+
+    fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
+        let global = &self.config.global;
+        if self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
+            return Some(Right::Admin);
+        }
+        global.stats_users.iter().any(|stats| stats == user).then_some(Right::Stats)
+    }
+
+    fn is_own_unix_user(&self, conn: ConnId, user: &str) -> bool {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
+        match client.peer {
+            Peer::Unix { user_id, .. } => user == CONSOLE && Some(user_id) == self.unix_user_id,
+            Peer::Inet { .. } => false,
+        }
+    }
+
+    /// Counts the client and begins the exchange that its `auth_type` asks for.
+    fn prove(&mut self, conn: ConnId, greeting: Greeting, right: Option<Right>) {
+        let limit = self.config.global.max_client_conn;
+        if right.is_none() {
+            if !self.process.clients.take(limit) {
+                let text = "no more connections allowed (max_client_conn)";
+                return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, text);
+            }
+            if let Some(client) = self.client(conn) {
+                client.counted.process = true;
+            }
+        }
+        if let Some(names) = &greeting.negotiate {
+            let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+            self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
+        }
+        let method = match self.config.global.auth_type {
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            AuthType::ScramSha256 => Method::Scram,
+        };
+        let secret = self.config.secrets.get(&greeting.user).map(|text| Secret::parse(text));
+        let (exchange, step) = ClientLogin::begin(
+            method,
+            &greeting.user,
+            secret.as_ref(),
+            &self.mock,
+            &self.derived,
+            &mut *self.entropy,
+            self.config.global.scram_iterations,
+        );
+        let Some(client) = self.client(conn) else { return };
+        client.phase = Phase::Login(Box::new(Login { greeting, exchange: Some(exchange), right }));
+        self.login_step(conn, step);
+    }
+
+    /// Bytes of the exchange.
+    pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        self.login_goes_on(conn);
+    }
+
+    fn login_goes_on(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let held = &client.request.held;
+        let header = match frame::header(held) {
+            Ok(None) => return,
+            Ok(Some(header))
+                if header.tag == wire::tag::frontend::PASSWORD && header.frame_bytes <= LOGIN_FRAME_BYTES =>
+            {
+                header
+            }
+            _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "expected a password message"),
+        };
+        let Some(body) = held.get(frame::HEADER_BYTES..header.frame_bytes as usize).map(<[u8]>::to_vec)
+        else {
+            return;
+        };
+        client.request.held.drain(..header.frame_bytes as usize);
+        let Phase::Login(login) = &mut client.phase else { return };
+        let Some(exchange) = &mut login.exchange else { return };
+        let step = exchange.message(&body);
+        self.login_step(conn, step);
+    }
+
+    /// A derivation for a client's login is done.
+    pub(crate) fn client_login_derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut client.phase else { return };
+        let Some(exchange) = &mut login.exchange else { return };
+        let step = exchange.answer(salted_password, &mut self.derived);
+        self.login_step(conn, step);
+    }
+
+    fn login_step(&mut self, conn: ConnId, step: Step) {
+        match step {
+            Step::Send(bytes) => {
+                self.outbox.write(conn, |out| out.extend_from_slice(&bytes));
+                self.login_goes_on(conn);
+            }
+            Step::Ask(question) => self.act(Action::Derive { conn, question }),
+            Step::Accept(accepted) => self.proven(conn, accepted),
+            Step::Reject(fault) => {
+                if let Some(detail) = fault.detail() {
+                    self.log_client(conn, Level::Warning, detail);
+                }
+                let user = self.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
+                let text = match fault.message() {
+                    "password authentication failed" => {
+                        format!("password authentication failed for user \"{user}\"")
+                    }
+                    other => other.to_owned(),
+                };
+                self.fail_client(conn, fault.sqlstate(), &text);
+            }
+        }
+    }
+
+    /// The client is who it says. Find its pool and the shard that has it.
+    fn proven(&mut self, conn: ConnId, accepted: Accepted) {
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
+        let Login { greeting, right, .. } = *login;
+        if let Some(right) = right {
+            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            return self.console_opened(conn, right);
+        }
+        let Some(database) = self.config.database(&greeting.database) else {
+            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            let text = format!("no such database: {}", greeting.database);
+            return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
+        };
+        if database.auto {
+            self.log_client(
+                conn,
+                Level::Log,
+                &format!("registered new auto-database: db={}", greeting.database),
+            );
+        }
+        let user = database.user.clone().unwrap_or_else(|| greeting.user.clone());
+        let shared = self.directory.pool(&greeting.database, &user);
+        let home = self.shard_for(&shared);
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let empty = Client::new(0, client.peer, &self.tracked, Arc::clone(&self.nobody), self.now);
+        let client = Box::new(std::mem::replace(&mut **client, empty));
+        let handover = Handover { client, database, pool_user: user, greeting, accepted };
+        if home == self.id {
+            self.adopt(conn, handover);
+        } else {
+            self.conns.try_remove(conn.0 as usize);
+            self.act(Action::Move { conn, to: home, client: Box::new(handover) });
+        }
+    }
+
+    /// A proven client whose pool has a part here.
+    pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
+        let Handover { client, database, pool_user, greeting, accepted } = handover;
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Client(client);
+        }
+        let part_index = self.part(&greeting.database, &pool_user, &database);
+        let greets = accepted.send;
+        let secret = self.random_u32();
+        let now_us = self.now.mono_us;
+        self.outbox.write(conn, |out| out.extend_from_slice(&greets));
+        if !self.count_client(conn, part_index) {
+            return;
+        }
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        part.keys = accepted.keys.or(part.keys.take());
+        part.password = accepted.password.or(part.password.take());
+        part.counters.client_login_count += 1;
+        part.clients += 1;
+        part.last_used_us = now_us;
+        let ticket = part.pool.queue.join(conn.0, now_us);
+        let met = part.hello.is_some();
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        client.pool = part_index;
+        client.secret = secret;
+        client.phase = Phase::Greeting(ticket);
+        client.request_us = now_us;
+        for (position, value) in &greeting.parameters {
+            client.parameters.set(*position, value);
+        }
+        if met {
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.pool.queue.leave(ticket);
+            }
+            self.greet(conn);
+        } else {
+            self.open_if_wanted(part_index);
+        }
+    }
+
+    /// The limits of the database and the user.
+    fn count_client(&mut self, conn: ConnId, part_index: usize) -> bool {
+        let Some(part) = self.parts.get(part_index) else { return false };
+        let user = self.config.user(&part.user).cloned();
+        let database_limit = self.config.max_db_client_connections(&part.database);
+        let user_limit = self.config.max_user_client_connections(user.as_deref());
+        let in_database = part.pool.database().clients.take(database_limit);
+        let in_user = in_database && part.pool.user().clients.take(user_limit);
+        if let Some(client) = self.client(conn) {
+            client.pool = part_index;
+            client.counted.database = in_database;
+            client.counted.user = in_user;
+        }
+        let reached = match (in_database, in_user) {
+            (true, true) => return true,
+            (false, _) => "max_db_client_connections",
+            (true, false) => "max_user_client_connections",
+        };
+        self.fail_client(
+            conn,
+            sqlstate::TOO_MANY_CONNECTIONS,
+            &format!("no more connections allowed ({reached})"),
+        );
+        false
+    }
+
+    /// Every client of this part that waits to be greeted.
+    pub(crate) fn greet_all(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let waiting: Vec<ConnId> = part.pool.queue.iter().map(|waiter| ConnId(waiter.client)).collect();
+        for conn in waiting {
+            let Some(client) = self.client(conn) else { continue };
+            let Phase::Greeting(ticket) = client.phase else { continue };
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.pool.queue.leave(ticket);
+            }
+            self.greet(conn);
+        }
+    }
+
+    /// AuthenticationOk, what the servers of this pool say of themselves, the cancel key, ReadyForQuery.
+    pub(crate) fn greet(&mut self, conn: ConnId) {
+        let process_id = self.cancel_process_id(conn);
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(client.pool) else { return };
+        let Some(hello) = &part.hello else { return };
+        // What the client did not ask for is as on a fresh server.
+        let mut parameters = part.fresh.clone();
+        for position in 0..self.tracked.count() {
+            if let Some(value) = client.parameters.value(position) {
+                parameters.set(position, value);
+            }
+        }
+        client.parameters = parameters;
+        client.phase = Phase::Idle;
+        let (parameters, secret, tracked) = (&client.parameters, client.secret, &self.tracked);
+        self.outbox.write(conn, |out| {
+            encode::authentication_ok(out);
+            for (name, value) in &hello.parameters {
+                let own = tracked.position(name).and_then(|position| parameters.value(position));
+                encode::parameter_status(out, name, own.map_or(value, |own| own.as_bytes()));
+            }
+            encode::key_data(out, process_id, &secret.to_be_bytes());
+            encode::ready(out, Status::Idle);
+        });
+        let holds = !client.request.held.is_empty();
+        self.act(Action::Settle { conn });
+        if holds {
+            self.idle_client_holds(conn);
+        }
+    }
+
+    /// A client is not counted any more, and its names are forgotten.
+    pub(crate) fn forget_client(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        client.phase = Phase::Closing;
+        client.request.held = Vec::new();
+        if let Some(mut statements) = client.request.statements.take() {
+            statements.forget_all(&mut self.registry);
+        }
+        let counted = std::mem::take(&mut client.counted);
+        if counted.process {
+            self.process.clients.give();
+        }
+        let Some(part) = self.parts.get_mut(client.pool) else { return };
+        if counted.database {
+            part.pool.database().clients.give();
+        }
+        if counted.user {
+            part.pool.user().clients.give();
+            part.clients = part.clients.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn random_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.entropy.fill(&mut bytes);
+        u32::from_be_bytes(bytes)
+    }
+}

@@ -1,0 +1,220 @@
+//! What happens because time passes: three times a second, and only while there is something to watch.
+//!
+//! Owns every timeout. A timeout of 0 is off; one fires between its time and a third of a second later.
+
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::ConnId;
+use crate::client;
+use crate::lend::micros;
+use crate::server::{self, Errand};
+use crate::state::{Conn, State};
+
+/// Between two looks.
+const TICK_US: u64 = 333_000;
+
+impl State {
+    /// When the next look is due.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.next_tick_us
+    }
+
+    /// Arms the tick if there is anything to watch.
+    pub(crate) fn arm_tick(&mut self) {
+        if self.next_tick_us.is_none() && (!self.conns.is_empty() || !self.parts.is_empty()) {
+            self.next_tick_us = Some(self.now.mono_us + TICK_US);
+        }
+    }
+
+    /// Looks at everything that has a time, if it is time.
+    pub(crate) fn tick(&mut self) {
+        if self.next_tick_us.is_some_and(|due| self.now.mono_us < due) {
+            return;
+        }
+        self.next_tick_us = None;
+        self.watch_connections();
+        self.watch_waiters();
+        let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
+        for part in parts {
+            self.watch_part(part);
+        }
+        self.paused_progress();
+    }
+
+    /// Connections in states that end by themselves. Idle clients are only looked at if they have a timeout.
+    fn watch_connections(&mut self) {
+        let watched = self.conn_ids(|conn| match conn {
+            Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
+            Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
+            Conn::Canceller(_) => true,
+            Conn::Reserved => false,
+        });
+        for conn in watched {
+            match self.conns.get(conn.0 as usize) {
+                Some(Conn::Client(_)) => self.watch_client(conn),
+                Some(Conn::Server(_)) => {
+                    self.check_server_deadline(conn);
+                    self.watch_server(conn);
+                }
+                Some(Conn::Canceller(_)) => self.check_canceller_deadline(conn),
+                _ => {}
+            }
+        }
+        self.watch_idle_clients();
+    }
+
+    fn watch_client(&mut self, conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let login_timeout_us = micros(self.config.global.client_login_timeout);
+        let Some(client) = self.client(conn) else { return };
+        let logging_in = matches!(client.phase, client::Phase::Startup { .. } | client::Phase::Login(_));
+        if logging_in && passed(now_us, client.since_us, login_timeout_us) {
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "client_login_timeout");
+        }
+    }
+
+    fn watch_idle_clients(&mut self) {
+        let global = &self.config.global;
+        let any_user = self.config.users.values().any(|user| user.client_idle_timeout.is_some());
+        if global.client_idle_timeout.is_zero() && !any_user {
+            return;
+        }
+        let idle = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::Linked(_))));
+        for conn in idle {
+            let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(part) = self.parts.get(client.pool) else { continue };
+            let limit_us =
+                micros(self.config.client_idle_timeout(self.config.user(&part.user).map(|user| &**user)));
+            let quiet = match client.phase {
+                client::Phase::Linked(server) => self.is_quiet_server(server),
+                _ => true,
+            };
+            if quiet && passed(self.now.mono_us, client.request_us, limit_us) {
+                self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "client_idle_timeout");
+            }
+        }
+    }
+
+    fn is_quiet_server(&self, conn: ConnId) -> bool {
+        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.talk.is_quiet())
+    }
+
+    /// A server that serves, or should have answered by now.
+    fn watch_server(&mut self, conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        let user = self.config.user(&part.user).map(|user| &**user);
+        let (query_us, transaction_us) = (server.query_us, server.transaction_us);
+        match server.phase {
+            server::Phase::Linked(client) => {
+                let busy = server.talk.is_busy();
+                let idle_in_block = server.talk.in_block() && !busy;
+                let open = busy || server.talk.in_block();
+                let reason = if busy && passed(now_us, query_us, micros(self.config.query_timeout(user))) {
+                    ("query timeout", sqlstate::QUERY_CANCELED)
+                } else if idle_in_block
+                    && passed(now_us, query_us, micros(self.config.idle_transaction_timeout(user)))
+                {
+                    ("idle transaction timeout", sqlstate::IDLE_IN_TRANSACTION_TIMEOUT)
+                } else if open
+                    && passed(now_us, transaction_us, micros(self.config.transaction_timeout(user)))
+                {
+                    ("transaction timeout", sqlstate::TRANSACTION_TIMEOUT)
+                } else {
+                    return;
+                };
+                self.close_server(conn, reason.0);
+                self.fail_client(client, reason.1, reason.0);
+            }
+            server::Phase::Errand(errand) => {
+                let limit_us = micros(self.config.global.server_connect_timeout);
+                if passed(now_us, query_us, limit_us) && !matches!(errand, Errand::Apply(_)) {
+                    self.close_server(conn, "test query timeout");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Those who wait for a server: told once that they do, and sent away when it has been too long.
+    fn watch_waiters(&mut self) {
+        let now_us = self.now.mono_us;
+        let notify_us = micros(self.config.global.query_wait_notify);
+        let mut late = Vec::new();
+        let mut told = Vec::new();
+        for (_, part) in &self.parts {
+            let user = self.config.user(&part.user).map(|user| &**user);
+            let limit_us = micros(self.config.query_wait_timeout(&part.database, user));
+            for waiter in part.pool.queue.iter() {
+                if passed(now_us, waiter.since_us, limit_us) {
+                    late.push(ConnId(waiter.client));
+                } else if passed(now_us, waiter.since_us, notify_us) {
+                    told.push(ConnId(waiter.client));
+                } else {
+                    break; // The queue is in order of arrival.
+                }
+            }
+        }
+        for conn in late {
+            self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, "query_wait_timeout");
+        }
+        for conn in told {
+            self.tell_waiter(conn);
+        }
+    }
+
+    fn tell_waiter(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let waits = matches!(client.phase, client::Phase::Waiting(_));
+        if waits && !std::mem::replace(&mut client.wait_noted, true) {
+            let text = "No server connection available in postgres backend, client being queued";
+            self.outbox.write(conn, |out| encode::notice(out, "NOTICE", "00000", text));
+        }
+    }
+
+    /// A pool's idle servers, its minimum, and the retry after a failure.
+    fn watch_part(&mut self, part_index: usize) {
+        self.close_stale_servers(part_index);
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        let keeps_minimum = part.clients > 0 || part.database.user.is_some();
+        if !part.pool.queue.is_empty() || keeps_minimum && part.pool.limits.min_pool_size > 0 {
+            self.open_if_wanted(part_index);
+        }
+        self.forget_unused_part(part_index);
+    }
+
+    fn close_stale_servers(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let idle_timeout_us = micros(self.config.global.server_idle_timeout);
+        let above_minimum = part.pool.shared().servers.taken() > part.pool.limits.min_pool_size;
+        let idle: Vec<_> = part.pool.idle().to_vec();
+        for idle in idle {
+            let conn = ConnId(idle.server);
+            if let Some(reason) = self.reason_to_close(conn) {
+                self.close_server(conn, reason);
+            } else if above_minimum && passed(self.now.mono_us, idle.since_us, idle_timeout_us) {
+                self.close_server(conn, "server idle timeout");
+            }
+        }
+    }
+
+    /// A pool that nobody has used for `autodb_idle_timeout` and that came from `*` is forgotten.
+    fn forget_unused_part(&mut self, part_index: usize) {
+        let limit_us = micros(self.config.global.autodb_idle_timeout);
+        let Some(part) = self.parts.get(part_index) else { return };
+        let unused = part.clients == 0 && part.pool.open() == 0 && part.pool.queue.is_empty();
+        if part.database.auto && unused && passed(self.now.mono_us, part.last_used_us, limit_us) {
+            let key = (part.database_name.clone(), part.user.clone());
+            self.part_of.remove(&key);
+            self.parts.try_remove(part_index);
+            self.log(Level::Debug, format!("cleaning up idle pool {}/{}", key.0, key.1));
+        }
+    }
+}
+
+/// More than `limit_us` have passed; a limit of 0 never does.
+fn passed(now_us: u64, since_us: u64, limit_us: u64) -> bool {
+    limit_us > 0 && now_us.saturating_sub(since_us) >= limit_us
+}

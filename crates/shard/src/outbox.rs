@@ -1,0 +1,111 @@
+//! What one event made the shard want: actions in order, and the bytes it wrote itself.
+//!
+//! Owns the merging of neighbouring sends. Reused from event to event, so the hot path allocates nothing here.
+
+use std::collections::VecDeque;
+
+use session::Output;
+
+use crate::{Action, ConnId, Source};
+
+/// Actions and written bytes of the current event.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    actions: VecDeque<Action>,
+    written: Vec<u8>,
+}
+
+impl Outbox {
+    /// A new event begins.
+    pub(crate) fn begin(&mut self) {
+        debug_assert!(self.actions.is_empty(), "actions of the last event were not taken");
+        self.written.clear();
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub(crate) fn written(&self) -> &[u8] {
+        &self.written
+    }
+
+    pub(crate) fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// Sends what `write` appends.
+    pub(crate) fn write(&mut self, to: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.written.len();
+        write(&mut self.written);
+        self.send(to, Source::Written, start, self.written.len());
+    }
+
+    /// Queues a send, or lengthens the last one.
+    fn send(&mut self, to: ConnId, source: Source, start: usize, end: usize) {
+        let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end)) else {
+            debug_assert!(false, "an event carries less than 4 GiB");
+            return;
+        };
+        if start == end {
+            return;
+        }
+        if let Some(Action::Send { to: last, source: same, end: last_end, .. }) = self.actions.back_mut()
+            && (*last, *same, *last_end) == (to, source, start)
+        {
+            *last_end = end;
+            return;
+        }
+        self.actions.push_back(Action::Send { to, source, start, end });
+    }
+}
+
+/// The two sides of a link while one of them is being read.
+pub(crate) struct Sides<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    /// The bytes of the event; forwarding out of anything else copies.
+    pub(crate) received: &'a [u8],
+    /// Where forwarded bytes go.
+    pub(crate) forward_to: ConnId,
+    pub(crate) client: ConnId,
+    pub(crate) server: ConnId,
+    /// Bytes that were forwarded.
+    pub(crate) forwarded: u64,
+}
+
+impl Output for Sides<'_> {
+    #[inline]
+    fn forward(&mut self, input: &[u8], start: usize, end: usize) {
+        self.forwarded += (end - start) as u64;
+        if std::ptr::eq(input, self.received) {
+            self.outbox.send(self.forward_to, Source::Received, start, end);
+        } else {
+            self.outbox.write(self.forward_to, |out| out.extend_from_slice(&input[start..end]));
+        }
+    }
+
+    fn to_client(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.write(self.client, write);
+    }
+
+    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.write(self.server, write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_sends_become_one() {
+        let mut outbox = Outbox::default();
+        outbox.write(ConnId(1), |out| out.extend_from_slice(b"ab"));
+        outbox.write(ConnId(1), |out| out.extend_from_slice(b"cd"));
+        outbox.write(ConnId(2), |out| out.extend_from_slice(b"e"));
+        outbox.write(ConnId(2), |_| {});
+        assert!(matches!(outbox.pop(), Some(Action::Send { to: ConnId(1), start: 0, end: 4, .. })));
+        assert!(matches!(outbox.pop(), Some(Action::Send { to: ConnId(2), start: 4, end: 5, .. })));
+        assert!(outbox.pop().is_none(), "nothing to send is no send");
+    }
+}

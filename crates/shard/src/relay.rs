@@ -1,0 +1,431 @@
+//! The hot path: bytes between a client and the server it is linked to.
+//!
+//! Owns the two directions, backpressure between them, and what each step found. Who gets a server, and when it is
+//! given back, is `lend`'s.
+
+use session::{ClientFault, Context, Heard, Replied, Rules, Wants, wants};
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::client;
+use crate::outbox::Sides;
+use crate::server::{self, Errand};
+use crate::state::{Conn, State};
+use crate::{Action, ConnId};
+
+/// A client that cannot be served yet may leave this much with us; then it is not read any more.
+const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
+
+impl State {
+    /// Bytes from a client.
+    #[inline]
+    pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        match client.phase {
+            client::Phase::Linked(server) => self.ask(conn, server, bytes),
+            client::Phase::Idle => self.idle_client_asks(conn, bytes),
+            client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
+                client.request.held.extend_from_slice(bytes)
+            }
+            client::Phase::Startup { .. } => self.startup(conn, bytes),
+            client::Phase::Login(_) => self.login_message(conn, bytes),
+            client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
+            client::Phase::Console { .. } => self.console_received(conn, bytes),
+            client::Phase::Canceller | client::Phase::Closing => {}
+        }
+    }
+
+    fn hold_while_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        if client.request.held.len() > HELD_WHILE_LOGGING_IN {
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "too much sent before login was complete");
+        }
+    }
+
+    /// The first bytes of a request: take a server for it, or wait for one.
+    fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        if !client.request.held.is_empty() {
+            client.request.held.extend_from_slice(bytes);
+            return self.idle_client_holds(conn);
+        }
+        match wants(bytes, frame_bytes_max) {
+            Wants::Server => match self.borrow_server(conn) {
+                Some(server) => self.ask(conn, server, bytes),
+                None => self.hold(conn, bytes),
+            },
+            Wants::More => self.hold(conn, bytes),
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    /// The same for bytes that were kept.
+    pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        match wants(&client.request.held, frame_bytes_max) {
+            Wants::Server => {
+                if let Some(server) = self.borrow_server(conn) {
+                    self.ask_held(conn, server);
+                }
+            }
+            Wants::More => {}
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some(client) = self.client(conn) {
+            client.request.held.extend_from_slice(bytes);
+        }
+    }
+
+    /// Passes on what a client said before it had its server.
+    pub(crate) fn ask_held(&mut self, conn: ConnId, server: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let held = std::mem::take(&mut client.request.held);
+        if !held.is_empty() {
+            self.pass_on(conn, server, &held, &[]);
+        }
+    }
+
+    /// Bytes of a linked client.
+    #[inline]
+    fn ask(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        if client.request.held.is_empty() {
+            return self.pass_on(conn, server, bytes, bytes);
+        }
+        let little = client.request.holds_too_little(bytes.len());
+        client.request.held.extend_from_slice(bytes);
+        if !little {
+            self.ask_held(conn, server);
+        }
+    }
+
+    /// One step client to server. `received` is the event's buffer if `input` is (part of) it.
+    #[inline]
+    fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: &[u8], received: &[u8]) {
+        let now_us = self.now.mono_us;
+        let global = &self.config.global;
+        let (statements_max, frame_bytes_max) =
+            (global.max_prepared_statements as usize, global.max_packet_size);
+        let (Some(Conn::Client(client)), Some(Conn::Server(server))) = self
+            .conns
+            .get2_mut(client_conn.0 as usize, server_conn.0 as usize)
+            .map_or((None, None), |(a, b)| (Some(a), Some(b)))
+        else {
+            return;
+        };
+        let was_busy = server.talk.is_busy();
+        let mut rules = Rules {
+            registry: &mut self.registry,
+            statements_max,
+            frame_bytes_max,
+            parsed: 0,
+            parsed_on_server: 0,
+            bound: 0,
+        };
+        let mut sides = Sides {
+            outbox: &mut self.outbox,
+            received,
+            forward_to: server_conn,
+            client: client_conn,
+            server: server_conn,
+            forwarded: 0,
+        };
+        let heard = client.request.step(&mut server.talk, &mut rules, input, &mut sides);
+        if !was_busy {
+            client.request_us = now_us;
+            server.query_us = now_us;
+        }
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.counters.bytes_received += input.len() as u64;
+            part.counters.client_parse_count += rules.parsed;
+            part.counters.server_parse_count += rules.parsed_on_server;
+            part.counters.bind_count += rules.bound;
+        }
+        match heard {
+            Heard::All => {}
+            Heard::Terminate => self.client_leaves(client_conn, "client close request"),
+            Heard::Fault(fault) => self.client_fault(client_conn, &fault),
+        }
+    }
+
+    /// Bytes from a server.
+    #[inline]
+    pub(crate) fn server_received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
+        let Some(server) = self.server(conn) else { return };
+        server.unsent |= unsent;
+        match server.phase {
+            server::Phase::Linked(client) => self.answer(conn, Some(client), bytes),
+            server::Phase::Errand(_) => self.answer(conn, None, bytes),
+            server::Phase::Login(_) => self.server_login_received(conn, bytes),
+            server::Phase::Idle | server::Phase::BeingCancelled => self.idle_server_speaks(conn, bytes),
+            server::Phase::Connecting | server::Phase::Leaving { .. } | server::Phase::Closing => {}
+        }
+    }
+
+    /// One step server to client. Without a client, all of it answers a query of Weir's own.
+    #[inline]
+    fn answer(&mut self, server_conn: ConnId, client_conn: Option<ConnId>, bytes: &[u8]) {
+        let replied = match client_conn {
+            Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes),
+            None => self.step_errand(server_conn, bytes),
+        };
+        if let Some(fault) = replied.fault {
+            return self.server_fault(server_conn, &fault.message());
+        }
+        if replied.own_ready.is_some() {
+            return self.errand_done(server_conn);
+        }
+        if let (true, Some(client_conn)) = (replied.ready > 0, client_conn) {
+            self.requests_answered(server_conn, client_conn, replied);
+        }
+    }
+
+    #[inline]
+    fn step_to_client(&mut self, server_conn: ConnId, client_conn: ConnId, bytes: &[u8]) -> Replied {
+        let (Some(Conn::Client(client)), Some(Conn::Server(server))) = self
+            .conns
+            .get2_mut(client_conn.0 as usize, server_conn.0 as usize)
+            .map_or((None, None), |(a, b)| (Some(a), Some(b)))
+        else {
+            return Replied::default();
+        };
+        let mut context = Context {
+            registry: &mut self.registry,
+            tracked: &self.tracked,
+            names: client.request.statements.as_deref_mut(),
+            own_error: &mut server.own_error,
+        };
+        let mut sides = Sides {
+            outbox: &mut self.outbox,
+            received: bytes,
+            forward_to: client_conn,
+            client: client_conn,
+            server: server_conn,
+            forwarded: 0,
+        };
+        let replied = server.talk.step(&mut context, bytes, &mut sides);
+        let forwarded = sides.forwarded;
+        if replied.parameters_changed {
+            client.parameters = server.talk.parameters.clone();
+        }
+        if replied.fatal {
+            server.close_when_free = Some("server sent FATAL");
+        }
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.counters.bytes_sent += forwarded;
+        }
+        replied
+    }
+
+    fn step_errand(&mut self, server_conn: ConnId, bytes: &[u8]) -> Replied {
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else {
+            return Replied::default();
+        };
+        let mut context = Context {
+            registry: &mut self.registry,
+            tracked: &self.tracked,
+            names: None,
+            own_error: &mut server.own_error,
+        };
+        // Nothing is forwarded: everything owed is Weir's own. A notice in between is dropped with the connection id.
+        let mut sides = Sides {
+            outbox: &mut self.outbox,
+            received: bytes,
+            forward_to: server_conn,
+            client: server_conn,
+            server: server_conn,
+            forwarded: 0,
+        };
+        let mut replied = server.talk.step(&mut context, bytes, &mut sides);
+        if sides.forwarded > 0 {
+            replied.fault = Some(session::ServerFault::Malformed);
+        }
+        replied
+    }
+
+    /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
+    #[inline]
+    fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, replied: Replied) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn) else { return };
+        let (query_us, transaction_us) = (server.query_us, server.transaction_us);
+        let (in_block, busy) = (server.talk.in_block(), server.talk.is_busy());
+        server.query_us = now_us;
+        if replied.idle > 0 {
+            server.transaction_us = now_us;
+        }
+        let part = server.pool;
+        if !busy && let Some(client) = self.client(client_conn) {
+            client.request_us = now_us;
+        }
+        if let Some(part) = self.parts.get_mut(part) {
+            part.counters.query_count += u64::from(replied.ready);
+            part.counters.query_time += now_us.saturating_sub(query_us);
+            part.counters.xact_count += u64::from(replied.idle);
+            if replied.idle > 0 {
+                part.counters.xact_time += now_us.saturating_sub(transaction_us);
+            }
+            if in_block && part.pool.limits.mode == settings::PoolMode::Statement {
+                return self.refuse_block(server_conn, client_conn);
+            }
+        }
+        self.give_back(server_conn);
+    }
+
+    fn refuse_block(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        let text = "transaction blocks not allowed in statement pooling mode";
+        self.close_server(server_conn, text);
+        self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
+    }
+
+    /// A server that nobody talks to says something: parameters and notices are taken in, anything else ends it.
+    fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
+        let replied = self.step_errand(conn, bytes);
+        let Some(server) = self.server(conn) else { return };
+        if replied.fault.is_some() || !server.talk.is_quiet() {
+            self.close_server(conn, "unexpected bytes from an idle server");
+        }
+    }
+
+    /// A query of Weir's own has been answered.
+    fn errand_done(&mut self, conn: ConnId) {
+        let Some(server) = self.server(conn) else { return };
+        let server::Phase::Errand(errand) = server.phase else { return };
+        let failed = server.own_error.take();
+        match (errand, failed) {
+            (Errand::Apply(client), None) => self.prepared(conn, client),
+            (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
+            (Errand::Check, Some(_)) => self.close_server(conn, "server_check_query failed"),
+            (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
+            (Errand::Check | Errand::Reset, None) => self.errand_over(conn),
+        }
+    }
+
+    /// The client's parameters are no parameters (it made them up at startup): it is told in the server's words.
+    fn refused_parameters(&mut self, server: ConnId, client: ConnId, error: &[u8]) {
+        let fields = wire::error::parse(error);
+        let text =
+            String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
+        self.unlink(server);
+        self.fail_client(client, "22023", &text);
+        self.free_or_close(server);
+    }
+
+    /// The client broke the protocol.
+    pub(crate) fn client_fault(&mut self, conn: ConnId, fault: &ClientFault) {
+        self.fail_client(conn, fault.sqlstate(), &fault.message());
+    }
+
+    /// The server broke the protocol, or died.
+    pub(crate) fn server_fault(&mut self, conn: ConnId, text: &str) {
+        let Some(server) = self.server(conn) else { return };
+        let told = server.close_when_free == Some("server sent FATAL");
+        let client = server.client();
+        self.log_server(conn, Level::Warning, text);
+        self.close_server(conn, text);
+        match client {
+            Some(client) if told => self.client_leaves(client, text),
+            Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),
+            None => {}
+        }
+    }
+
+    /// Too much is queued for a connection: stop whoever feeds it, and for a client also its own requests.
+    pub(crate) fn clogged(&mut self, conn: ConnId) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) => {
+                client.clogged = true;
+                let server = client.server();
+                self.pause_client(conn);
+                if let Some(server) = server {
+                    self.pause_server(server);
+                }
+            }
+            Some(Conn::Server(server)) => {
+                server.clogged = true;
+                server.unsent = true;
+                if let Some(client) = server.client() {
+                    self.pause_client(client);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All of a connection's output is gone.
+    pub(crate) fn drained(&mut self, conn: ConnId) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) => {
+                client.clogged = false;
+                let server = client.server();
+                self.resume_client(conn);
+                if let Some(server) = server {
+                    self.resume_server(server);
+                }
+            }
+            Some(Conn::Server(server)) => {
+                server.clogged = false;
+                server.unsent = false;
+                let client = server.client();
+                if let Some(client) = client {
+                    self.resume_client(client);
+                }
+                self.give_back(conn);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn pause_client(&mut self, conn: ConnId) {
+        if let Some(client) = self.client(conn)
+            && !client.paused
+        {
+            client.paused = true;
+            self.act(Action::Pause { conn });
+        }
+    }
+
+    /// Reads a client again, unless something else still speaks against it.
+    pub(crate) fn resume_client(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Preparing(_));
+        if !client.paused || client.clogged || waits {
+            return;
+        }
+        if let Some(server) = client.server()
+            && self.server(server).is_some_and(|server| server.clogged)
+        {
+            return;
+        }
+        if let Some(client) = self.client(conn) {
+            client.paused = false;
+            self.act(Action::Resume { conn });
+        }
+    }
+
+    fn pause_server(&mut self, conn: ConnId) {
+        if let Some(server) = self.server(conn)
+            && !server.paused
+        {
+            server.paused = true;
+            self.act(Action::Pause { conn });
+        }
+    }
+
+    pub(crate) fn resume_server(&mut self, conn: ConnId) {
+        if let Some(server) = self.server(conn)
+            && server.paused
+        {
+            server.paused = false;
+            self.act(Action::Resume { conn });
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A server connection as its shard knows it.
+//!
+//! Data only; what happens to it is told in `servers`, `relay`, `lend` and `maintain`.
+
+use std::net::SocketAddr;
+
+use session::{Conversation, ServerLogin};
+
+use crate::ConnId;
+
+/// Where a server connection is in its life.
+pub(crate) enum Phase {
+    /// The socket is being connected.
+    Connecting,
+    /// It is being logged in to.
+    Login(Box<ServerLogin>),
+    /// Linked to a client.
+    Linked(ConnId),
+    /// It runs a query of Weir's own.
+    Errand(Errand),
+    /// On the pool's idle list.
+    Idle,
+    /// Quiet and unlinked, but a cancel request may still be on its way to it.
+    BeingCancelled,
+    /// Said goodbye; its end of file is awaited, so that the server has really let go before the permit is free.
+    Leaving { since_us: u64 },
+    /// Its socket is being closed.
+    Closing,
+}
+
+/// Why a server runs a query of Weir's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// `server_check_query`, before it is lent again.
+    Check,
+    /// `server_reset_query`, after a client left it.
+    Reset,
+    /// It is given this client's parameters.
+    Apply(ConnId),
+}
+
+/// One server connection.
+pub(crate) struct Server {
+    pub(crate) id: u64,
+    pub(crate) pool: usize,
+    pub(crate) phase: Phase,
+    pub(crate) talk: Conversation,
+    /// The error that a query of Weir's own got.
+    pub(crate) own_error: Option<Vec<u8>>,
+    /// The backend's process id and secret, for cancels.
+    pub(crate) key: Option<(u32, Vec<u8>)>,
+    /// Output has not all gone to the system; Drained will come.
+    pub(crate) unsent: bool,
+    /// Asked not to be read, because its client reads slowly.
+    pub(crate) paused: bool,
+    /// More than the driver wants to queue is on its way to it.
+    pub(crate) clogged: bool,
+    /// Cancel requests on their way to its backend.
+    pub(crate) cancels: u16,
+    /// Close it as soon as it is free.
+    pub(crate) close_when_free: Option<&'static str>,
+    pub(crate) since_us: u64,
+    pub(crate) since_wall_us: u64,
+    /// When it was last assigned or freed.
+    pub(crate) request_us: u64,
+    /// When the query that runs was asked.
+    pub(crate) query_us: u64,
+    /// When the transaction that runs began.
+    pub(crate) transaction_us: u64,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+}
+
+impl Server {
+    /// The client it is linked to, ready or not.
+    pub(crate) fn client(&self) -> Option<ConnId> {
+        match self.phase {
+            Phase::Linked(client) | Phase::Errand(Errand::Apply(client)) => Some(client),
+            _ => None,
+        }
+    }
+
+    /// It is logged in, and nobody has decided to close it.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Linked(_) | Phase::Errand(_) | Phase::Idle | Phase::BeingCancelled)
+    }
+
+    /// PgBouncer's word for its state in SHOW SERVERS.
+    pub(crate) fn state(&self, is_used: bool) -> &'static str {
+        match self.phase {
+            Phase::Connecting | Phase::Login(_) => "login",
+            Phase::Linked(_) | Phase::Errand(Errand::Apply(_)) => "active",
+            Phase::Errand(_) => "tested",
+            Phase::Idle if is_used => "used",
+            Phase::Idle => "idle",
+            Phase::BeingCancelled => "being_canceled",
+            Phase::Leaving { .. } | Phase::Closing => "closing",
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Server connections: opening, logging in, closing, and what a failure means for those who wait.
+//!
+//! Owns when a connection attempt is made and what its end does to the pool. Who gets a free server is `lend`'s.
+
+use std::sync::Arc;
+
+use auth::{Credentials, Secret};
+use pool::Permit;
+use session::{Conversation, Hello, Means, Parameters, Progress, ServerLogin};
+use settings::LoadBalance;
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::lend::micros;
+use crate::server::{Phase, Server};
+use crate::state::{Conn, Part, State};
+use crate::{Action, ConnId, ConnectFault, Target};
+
+/// Where PostgreSQL puts its socket when nothing else is said.
+const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
+
+/// How long a server that was told goodbye may take to let go.
+const GOODBYE_US: u64 = 1_000_000;
+
+impl State {
+    /// Opens a server if somebody waits for one and every limit allows it.
+    pub(crate) fn open_if_wanted(&mut self, part_index: usize) {
+        let now_us = self.now.mono_us;
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        if !part.pool.should_open(now_us) {
+            return;
+        }
+        match part.pool.take_permit(now_us) {
+            Permit::Taken { reserve } => self.open(part_index, reserve),
+            Permit::PoolFull => self.want_from_neighbours(part_index),
+            Permit::DatabaseFull => {
+                self.evict(part_index, |part, wanted| part.database_name == wanted.database_name)
+            }
+            Permit::UserFull => self.evict(part_index, |part, wanted| part.user == wanted.user),
+        }
+    }
+
+    /// The permit is taken: connect.
+    fn open(&mut self, part_index: usize, reserve: bool) {
+        let conn = self.reserve();
+        let now = self.now;
+        let tracked = &self.tracked;
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        let target = next_target(part);
+        let server = Server {
+            id: self.process.next_id(),
+            pool: part_index,
+            phase: Phase::Connecting,
+            talk: Conversation::new(Parameters::unknown(tracked)),
+            own_error: None,
+            key: None,
+            unsent: false,
+            paused: false,
+            clogged: false,
+            cancels: 0,
+            close_when_free: None,
+            since_us: now.mono_us,
+            since_wall_us: now.wall_us,
+            request_us: now.mono_us,
+            query_us: now.mono_us,
+            transaction_us: now.mono_us,
+            remote: None,
+            local: None,
+        };
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Server(Box::new(server));
+        }
+        if reserve {
+            self.log_server(conn, Level::Log, "taking connection from reserve_pool");
+        }
+        self.act(Action::Connect { conn, target });
+    }
+
+    /// The socket is connected: say who we are.
+    pub(crate) fn server_connected(
+        &mut self,
+        conn: ConnId,
+        remote: Option<std::net::SocketAddr>,
+        local: Option<std::net::SocketAddr>,
+    ) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        (server.remote, server.local) = (remote, local);
+        let stored = self.config.secrets.get(&*part.user).map(|text| Secret::parse(text));
+        let credentials = credentials(part, stored.as_ref());
+        let login = ServerLogin::new(&part.user, &credentials, part.database.connect_query.clone());
+        let packet = startup_packet(part);
+        server.phase = Phase::Login(Box::new(login));
+        if self.config.global.log_connections {
+            let from = local.map_or_else(|| "unix socket".to_owned(), |local| local.to_string());
+            self.log_server(conn, Level::Log, &format!("new connection to server (from {from})"));
+        }
+        self.outbox.write(conn, |out| out.extend_from_slice(&packet));
+    }
+
+    /// The socket could not be connected.
+    pub(crate) fn connect_failed(&mut self, conn: ConnId, fault: &ConnectFault) {
+        let (reason, detail) = match fault {
+            ConnectFault::Lookup(detail) => ("server DNS lookup failed", detail),
+            ConnectFault::Refused(detail) => ("connect failed", detail),
+        };
+        self.log_server(conn, Level::Warning, &format!("{reason}: {detail}"));
+        self.login_over(conn, false);
+        let age = self.server(conn).map_or(0, |server| server.since_us);
+        let age = self.age_s(age);
+        self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+        if let Some(server) = self.server(conn) {
+            server.phase = Phase::Closing;
+        }
+    }
+
+    /// Bytes of a server's login.
+    pub(crate) fn server_login_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut server.phase else { return };
+        let mut means = Means { entropy: &mut *self.entropy, keys: &mut self.server_keys };
+        let progress = login.receive(bytes, &mut means);
+        self.server_login_goes_on(conn, progress);
+    }
+
+    /// A derivation for a server's login is done.
+    pub(crate) fn server_login_derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut server.phase else { return };
+        let mut means = Means { entropy: &mut *self.entropy, keys: &mut self.server_keys };
+        let progress = login.answer(salted_password, &mut means);
+        self.server_login_goes_on(conn, progress);
+    }
+
+    fn server_login_goes_on(&mut self, conn: ConnId, progress: Progress) {
+        match progress {
+            Progress::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
+            Progress::Ask(question) => self.act(Action::Derive { conn, question }),
+            Progress::Ready(hello) => self.server_ready(conn, *hello),
+            Progress::Refused(body) => self.server_refused(conn, &body),
+            Progress::Auth(fault) => {
+                let text = fault.message().to_owned();
+                self.log_server(conn, Level::Warning, &format!("server login failed: {text}"));
+                self.fail_those_who_wait(conn, fault.sqlstate(), &format!("server login failed: {text}"));
+                self.close_server(conn, "login failed");
+            }
+            Progress::Fault(fault) => self.close_server(conn, &fault.message()),
+        }
+    }
+
+    /// The first ReadyForQuery: clients can be greeted, and this server can be lent.
+    fn server_ready(&mut self, conn: ConnId, hello: Hello) {
+        let now = self.now;
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        let unknown = Parameters::unknown(&self.tracked);
+        let fresh = hello.tracked(&self.tracked, unknown);
+        if !part.fresh.same(&fresh) {
+            part.fresh = fresh;
+        }
+        server.key.clone_from(&hello.key);
+        server.talk = Conversation::new(part.fresh.clone());
+        server.phase = Phase::BeingCancelled;
+        server.request_us = now.mono_us;
+        part.hello = Some(Box::new(hello));
+        part.pool.logged_in(true, now.mono_us);
+        let part_index = server.pool;
+        self.greet_all(part_index);
+        self.freed.push(conn);
+        self.open_if_wanted(part_index);
+    }
+
+    /// The server said no, in its own words.
+    fn server_refused(&mut self, conn: ConnId, body: &[u8]) {
+        let fields = wire::error::parse(body);
+        let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
+        let (code, message) = (text(fields.code()), text(fields.message()));
+        let severity = text(fields.severity());
+        self.log_server(conn, Level::Warning, &format!("server login failed: {severity} {message}"));
+        // A server that is starting, stopping or full will be better soon: those who wait, wait on.
+        let passing =
+            [sqlstate::CANNOT_CONNECT_NOW, sqlstate::TOO_MANY_CONNECTIONS, sqlstate::ADMIN_SHUTDOWN];
+        if !passing.contains(&&*code) {
+            let code = if code.is_empty() { sqlstate::CONNECTION_FAILURE.to_owned() } else { code };
+            self.fail_those_who_wait(conn, &code, &message);
+        }
+        self.close_server(conn, "login failed");
+    }
+
+    /// Every client that waits for this pool is told the same.
+    fn fail_those_who_wait(&mut self, conn: ConnId, code: &str, text: &str) {
+        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
+        let has_servers = self
+            .servers_of(part)
+            .into_iter()
+            .any(|other| other != conn && self.server(other).is_some_and(|server| server.is_live()));
+        if has_servers {
+            return;
+        }
+        let Some(part) = self.parts.get(part) else { return };
+        let waiting: Vec<ConnId> = part.pool.queue.iter().map(|waiter| ConnId(waiter.client)).collect();
+        for client in waiting {
+            self.fail_client(client, code, text);
+        }
+    }
+
+    /// A login ended; the pool decides when the next is tried.
+    fn login_over(&mut self, conn: ConnId, well: bool) {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if !matches!(server.phase, Phase::Connecting | Phase::Login(_)) {
+            return;
+        }
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.pool.logged_in(well, now_us);
+        }
+    }
+
+    /// Closes a server connection in whatever state. A quiet one is told goodbye first, and its end of file awaited, so
+    /// that its backend is gone before another takes its place.
+    pub(crate) fn close_server(&mut self, conn: ConnId, reason: &str) {
+        let Some(server) = self.server(conn) else { return };
+        if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
+            return;
+        }
+        let (since_us, part) = (server.since_us, server.pool);
+        let logging_in = matches!(server.phase, Phase::Connecting | Phase::Login(_));
+        let idle = matches!(server.phase, Phase::Idle);
+        let can_hear = !matches!(server.phase, Phase::Connecting);
+        let age = self.age_s(since_us);
+        if self.config.global.log_disconnections || logging_in {
+            self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+        }
+        self.login_over(conn, false);
+        if idle && let Some(part) = self.parts.get_mut(part) {
+            part.pool.unpark(conn.0);
+        }
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(conn) else { return };
+        let sent_whole_requests = server.talk.status().is_some() || logging_in;
+        if can_hear && sent_whole_requests {
+            server.phase = Phase::Leaving { since_us: now_us };
+            self.resume_server(conn);
+            self.outbox.write(conn, encode::terminate);
+        } else {
+            server.phase = Phase::Closing;
+            self.act(Action::Close { conn });
+        }
+    }
+
+    /// The server's end of file: expected, or the death of whoever was served by it.
+    pub(crate) fn server_hung_up(&mut self, conn: ConnId) {
+        let Some(server) = self.server(conn) else { return };
+        match server.phase {
+            Phase::Leaving { .. } => {
+                server.phase = Phase::Closing;
+                self.act(Action::Close { conn });
+            }
+            Phase::Closing => {}
+            _ => {
+                self.server_fault(conn, "server conn crashed?");
+                self.let_go(conn);
+            }
+        }
+    }
+
+    /// A server that is leaving has no more to say: close it now.
+    pub(crate) fn let_go(&mut self, conn: ConnId) {
+        let Some(server) = self.server(conn) else { return };
+        if matches!(server.phase, Phase::Leaving { .. }) {
+            server.phase = Phase::Closing;
+            self.act(Action::Close { conn });
+        }
+    }
+
+    /// The socket is gone: its permits are free.
+    pub(crate) fn server_closed(&mut self, part_index: usize) {
+        if let Some(part) = self.parts.get_mut(part_index) {
+            part.pool.closed();
+        }
+        self.permit_is_free(part_index);
+        self.paused_progress();
+    }
+
+    /// Servers whose goodbye takes too long, and logins that do.
+    pub(crate) fn check_server_deadline(&mut self, conn: ConnId) {
+        let (now_us, global) = (self.now.mono_us, &self.config.global);
+        let connect_timeout_us = micros(global.server_connect_timeout);
+        let Some(server) = self.server(conn) else { return };
+        let age_us = now_us.saturating_sub(server.since_us);
+        match server.phase {
+            Phase::Leaving { since_us } if now_us.saturating_sub(since_us) >= GOODBYE_US => self.let_go(conn),
+            Phase::Connecting | Phase::Login(_) if connect_timeout_us > 0 && age_us >= connect_timeout_us => {
+                self.close_server(conn, "connect timeout");
+                self.let_go(conn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Why a free server should not be used any more.
+    pub(crate) fn reason_to_close(&self, conn: ConnId) -> Option<&'static str> {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
+        let part = self.parts.get(server.pool)?;
+        if server.close_when_free.is_some() {
+            return server.close_when_free;
+        }
+        let lifetime_us = micros(self.config.server_lifetime(&part.database));
+        let age_us = self.now.mono_us.saturating_sub(server.since_us);
+        if age_us >= lifetime_us && (lifetime_us > 0 || server.request_us > server.since_us) {
+            return Some("server lifetime over");
+        }
+        if part.pool.is_oversized() && part.pool.queue.is_empty() {
+            return Some("too many servers in the pool");
+        }
+        if self.a_neighbour_wants(part) {
+            return Some("evicted");
+        }
+        part.pool.paused.then_some("pause")
+    }
+}
+
+/// Where the next connection goes: each configured host in turn, or the first that works.
+fn next_target(part: &mut Part) -> Target {
+    let database = &part.database;
+    let hosts = &database.host;
+    let index = part.next_host % hosts.len().max(1);
+    if database.load_balance_hosts == LoadBalance::RoundRobin || part.pool.is_failing() {
+        part.next_host = index + 1;
+    }
+    let host = hosts.get(index).map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
+    if host.starts_with('/') || host.starts_with('@') {
+        Target::Unix { path: format!("{host}/.s.PGSQL.{}", database.port).into() }
+    } else {
+        Target::Inet { host: Arc::from(host), port: database.port }
+    }
+}
+
+/// The unix socket of a pool whose servers have no address.
+pub(crate) fn unix_target(part: &Part) -> Target {
+    let directory = part.database.host.iter().find(|host| host.starts_with(['/', '@']));
+    let directory = directory.map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
+    Target::Unix { path: format!("{directory}/.s.PGSQL.{}", part.database.port).into() }
+}
+
+/// What Weir can prove itself with: the entry's own password, a stored secret, or what its last client proved.
+fn credentials(part: &Part, stored: Option<&Secret>) -> Credentials {
+    let forced = part.database.user.as_deref() == Some(&*part.user);
+    if forced && let Some(password) = &part.database.password {
+        return Credentials::from_secret(Some(&Secret::parse(password)), None);
+    }
+    match (Credentials::from_secret(stored, part.keys.as_ref()), &part.password) {
+        (Credentials::Plain(password), _) => Credentials::Plain(password),
+        (_, Some(password)) => Credentials::Plain(password.clone()),
+        (other, None) => other,
+    }
+}
+
+fn startup_packet(part: &Part) -> Vec<u8> {
+    let database = &part.database;
+    let mut parameters: Vec<(&[u8], &[u8])> =
+        vec![(b"user", part.user.as_bytes()), (b"database", database.dbname.as_bytes())];
+    let optional = [
+        ("client_encoding", &database.client_encoding),
+        ("datestyle", &database.datestyle),
+        ("timezone", &database.timezone),
+        ("application_name", &database.application_name),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            parameters.push((name.as_bytes(), value.as_bytes()));
+        }
+    }
+    ServerLogin::startup(&parameters)
+}

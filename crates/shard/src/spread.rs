@@ -1,0 +1,161 @@
+//! One pool on several shards: who gets a part, where clients go, how permits move.
+//!
+//! Owns spreading and lending permits between shards. Sockets never move for it: a shard that can spare a server closes
+//! it, and the shard that needs one opens its own.
+
+use mail::{Neighbour, ShardId};
+use pool::Shared;
+
+use crate::state::{Part, State};
+use crate::{Action, ConnId};
+
+/// A pool spreads when its shard has been busy for this many reports (one a second).
+const BUSY_SECONDS: u32 = 1;
+
+impl State {
+    /// The shard that a new client of this pool goes to: one that has a part; in turn if several have.
+    pub(crate) fn shard_for(&mut self, shared: &Shared) -> ShardId {
+        let shards = shared.shards();
+        if shards & (1 << self.id.0) != 0 && shards.count_ones() == 1 {
+            return self.id;
+        }
+        let turn = self.random_u32() % shards.count_ones().max(1);
+        let mut bits = shards;
+        for _ in 0..turn {
+            bits &= bits.wrapping_sub(1);
+        }
+        ShardId(u16::try_from(bits.trailing_zeros()).unwrap_or(0))
+    }
+
+    /// The thread said how busy it was: a crowded shard gives its largest pool a part on the least busy one.
+    pub(crate) fn busy(&mut self, percent: u32) {
+        self.busy_percent = percent;
+        self.directory.set_busy_percent(self.id.0, percent);
+        let limit = self.config.global.spread_busy_percent;
+        self.busy_seconds = if percent >= limit { self.busy_seconds + 1 } else { 0 };
+        if self.busy_seconds >= BUSY_SECONDS && self.directory.shards() > 1 {
+            self.spread_largest();
+        }
+    }
+
+    fn spread_largest(&mut self) {
+        let least = self.config.global.spread_min_servers;
+        let largest = self.parts.iter().map(|(_, part)| part).max_by_key(|part| part.pool.open());
+        let Some(part) = largest.filter(|part| part.pool.open() >= least) else { return };
+        let shared = part.pool.shared();
+        let mine = self.directory.busy_percent(self.id.0);
+        let idlest = (0..self.directory.shards())
+            .filter(|shard| shared.shards() & (1 << shard) == 0)
+            .min_by_key(|shard| self.directory.busy_percent(*shard));
+        if let Some(shard) = idlest.filter(|shard| self.directory.busy_percent(*shard) < mine) {
+            shared.spread_to(shard);
+            self.busy_seconds = 0;
+        }
+    }
+
+    /// Every permit of the pool is taken, but not all by this shard: ask the others for one.
+    pub(crate) fn want_from_neighbours(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let shared = part.pool.shared();
+        if part.pool.queue.is_empty()
+            || part.pool.open() >= shared.servers.taken()
+            || !self.has_less_than_its_share(part)
+        {
+            return;
+        }
+        shared.want(self.id.0);
+        self.ask_neighbours(part_index);
+    }
+
+    fn ask_neighbours(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let letter = Neighbour::Want {
+            from: self.id,
+            database: part.database_name.to_string(),
+            user: part.user.to_string(),
+        };
+        let me = self.id.0;
+        for shard in (0..self.directory.shards()).filter(|shard| *shard != me) {
+            self.act(Action::Tell { to: ShardId(shard), letter: letter.clone() });
+        }
+    }
+
+    /// Fewer servers than an even split would give this shard.
+    fn has_less_than_its_share(&self, part: &Part) -> bool {
+        let shared = part.pool.shared();
+        part.pool.open() < shared.servers.taken().div_ceil(shared.shards().count_ones().max(1))
+    }
+
+    /// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free.
+    pub(crate) fn a_neighbour_wants(&self, part: &Part) -> bool {
+        let shared = part.pool.shared();
+        let others = shared.wanting() & !(1 << self.id.0);
+        others != 0
+            && (part.pool.queue.is_empty() || !self.has_less_than_its_share(part) && part.pool.open() > 1)
+    }
+
+    /// Another shard asks: close an idle server of that pool, or of its database or user, if there is one.
+    pub(crate) fn neighbour_wants(&mut self, database: &str, user: &str) {
+        let same_pool = |part: &Part| &*part.database_name == database && &*part.user == user;
+        let related = |part: &Part| &*part.database_name == database || &*part.user == user;
+        let found = self.idle_server_of(same_pool).or_else(|| self.idle_server_of(related));
+        if let Some(server) = found {
+            self.close_server(server, "evicted");
+        }
+    }
+
+    /// A permit is free: this shard tries first if somebody waits here, and those who asked are told.
+    pub(crate) fn permit_is_free(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let wanting = part.pool.shared().wanting() & !(1 << self.id.0);
+        let (database, user) = (part.database_name.to_string(), part.user.to_string());
+        for shard in (0..self.directory.shards()).filter(|shard| wanting & (1 << shard) != 0) {
+            let letter = Neighbour::Freed { database: database.clone(), user: user.clone() };
+            self.act(Action::Tell { to: ShardId(shard), letter });
+        }
+        let related: Vec<usize> = self
+            .parts
+            .iter()
+            .filter(|(_, part)| *part.database_name == *database || *part.user == *user)
+            .map(|(index, _)| index)
+            .collect();
+        if wanting == 0 {
+            related.into_iter().for_each(|index| self.open_if_wanted(index));
+        }
+    }
+
+    /// A permit that was asked for is free.
+    pub(crate) fn neighbour_freed(&mut self, database: &str, user: &str) {
+        let key = (database.into(), user.into());
+        let Some(part_index) = self.part_of.get(&key).copied() else { return };
+        if let Some(part) = self.parts.get(part_index) {
+            part.pool.shared().want_no_more(self.id.0);
+        }
+        self.open_if_wanted(part_index);
+    }
+
+    /// A limit of the database or the user is reached: the pool that matches and has idle servers gives one.
+    pub(crate) fn evict(&mut self, part_index: usize, related: fn(&Part, &Part) -> bool) {
+        let Some(wanted) = self.parts.get(part_index) else { return };
+        if wanted.pool.queue.is_empty() {
+            return; // The minimum alone evicts nobody.
+        }
+        let victim = self
+            .parts
+            .iter()
+            .filter(|(index, part)| *index != part_index && related(part, wanted))
+            .filter_map(|(_, part)| part.pool.idle().first())
+            .min_by_key(|idle| idle.since_us)
+            .map(|idle| ConnId(idle.server));
+        match victim {
+            Some(server) => self.close_server(server, "evicted"),
+            None if self.directory.shards() > 1 => self.ask_neighbours(part_index),
+            None => {}
+        }
+    }
+
+    fn idle_server_of(&self, matches: impl Fn(&Part) -> bool) -> Option<ConnId> {
+        let part = self.parts.iter().map(|(_, part)| part).filter(|part| matches(part));
+        part.filter_map(|part| part.pool.idle().first()).map(|idle| ConnId(idle.server)).next()
+    }
+}

@@ -1,0 +1,190 @@
+//! What one shard holds, and the small lookups that everything else is written in.
+//!
+//! Owns the tables; never decides anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
+use mail::{RequestId, ShardId, ShutdownMode};
+use pool::{Directory, Pool, Process};
+use session::{Registry, Tracked};
+use settings::{Config, Database};
+use slab::Slab;
+use telemetry::{Counters, Level, Record};
+
+use crate::cancel::Canceller;
+use crate::client::Client;
+use crate::outbox::Outbox;
+use crate::server::Server;
+use crate::{Action, ConnId, Now};
+
+/// Derived keys that are remembered at most.
+const KEYS_KEPT: usize = 1024;
+
+/// A connection of any kind.
+pub(crate) enum Conn {
+    /// An id that was given out and whose first event has not come.
+    Reserved,
+    Client(Box<Client>),
+    Server(Box<Server>),
+    Canceller(Box<Canceller>),
+}
+
+/// One pool's part on this shard, with what is not a decision.
+pub(crate) struct Part {
+    pub(crate) pool: Pool,
+    pub(crate) database_name: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) database: Arc<Database>,
+    /// Keys from the last client that logged in by SCRAM; they open servers where the stored secret cannot.
+    pub(crate) keys: Option<ScramKeys>,
+    /// The last password that a client sent in clear text and that was accepted.
+    pub(crate) password: Option<auth::Zeroizing<String>>,
+    /// What servers say of themselves; None until the first one was met.
+    pub(crate) hello: Option<Box<session::Hello>>,
+    /// Tracked parameters of a fresh server.
+    pub(crate) fresh: session::Parameters,
+    pub(crate) counters: Counters,
+    /// Clients of this part that have logged in.
+    pub(crate) clients: u32,
+    /// Which configured host comes next.
+    pub(crate) next_host: usize,
+    pub(crate) last_used_us: u64,
+    /// Cancels on their way, and those that wait for their turn.
+    pub(crate) cancels_active: u32,
+    pub(crate) cancels_waiting: std::collections::VecDeque<ConnId>,
+    /// PAUSE (or KILL) is in force for this database.
+    pub(crate) paused_by_command: bool,
+}
+
+/// A command whose answer waits until something has become true.
+pub(crate) struct Pending {
+    pub(crate) request: RequestId,
+    pub(crate) what: PendingKind,
+}
+
+pub(crate) enum PendingKind {
+    /// No server of this database (all) is in use or open.
+    Paused(Option<String>),
+    /// Shutdown of this mode.
+    Shutdown(ShutdownMode),
+}
+
+/// All of it.
+pub(crate) struct State {
+    pub(crate) id: ShardId,
+    pub(crate) config: Arc<Config>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) process: Arc<Process>,
+    pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) mock: Arc<MockKey>,
+    pub(crate) unix_user_id: Option<u32>,
+    pub(crate) conns: Slab<Conn>,
+    pub(crate) parts: Slab<Part>,
+    pub(crate) part_of: BTreeMap<(Arc<str>, Arc<str>), usize>,
+    pub(crate) paused_databases: std::collections::BTreeSet<String>,
+    pub(crate) registry: Registry,
+    pub(crate) tracked: Tracked,
+    pub(crate) derived: DerivedCache,
+    pub(crate) server_keys: ServerKeyCache,
+    pub(crate) outbox: Outbox,
+    pub(crate) now: Now,
+    /// Servers that are quiet and unlinked, to be dealt with before the event ends.
+    pub(crate) freed: Vec<ConnId>,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) shutdown: Option<ShutdownMode>,
+    pub(crate) all_paused: bool,
+    pub(crate) busy_percent: u32,
+    pub(crate) busy_seconds: u32,
+    pub(crate) next_tick_us: Option<u64>,
+    pub(crate) nobody: Arc<str>,
+}
+
+impl State {
+    pub(crate) fn new(
+        id: ShardId,
+        config: Arc<Config>,
+        directory: Arc<dyn Directory>,
+        entropy: Box<dyn Entropy>,
+        mock: Arc<MockKey>,
+    ) -> State {
+        let tracked = Tracked::new(config.global.track_extra_parameters.iter().map(String::as_str));
+        State {
+            id,
+            process: directory.process(),
+            directory,
+            entropy,
+            mock,
+            unix_user_id: None,
+            conns: Slab::new(),
+            parts: Slab::new(),
+            part_of: BTreeMap::new(),
+            paused_databases: std::collections::BTreeSet::new(),
+            registry: Registry::default(),
+            tracked,
+            derived: DerivedCache::new(KEYS_KEPT),
+            server_keys: ServerKeyCache::new(KEYS_KEPT),
+            outbox: Outbox::default(),
+            now: Now::default(),
+            freed: Vec::new(),
+            pending: Vec::new(),
+            shutdown: None,
+            all_paused: false,
+            busy_percent: 0,
+            busy_seconds: 0,
+            next_tick_us: None,
+            nobody: Arc::from("(nouser)"),
+            config,
+        }
+    }
+
+    pub(crate) fn client(&mut self, conn: ConnId) -> Option<&mut Client> {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) => Some(client),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn server(&mut self, conn: ConnId) -> Option<&mut Server> {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Server(server)) => Some(server),
+            _ => None,
+        }
+    }
+
+    /// A client and a server at once.
+    #[inline]
+    pub(crate) fn link(&mut self, client: ConnId, server: ConnId) -> Option<(&mut Client, &mut Server)> {
+        match self.conns.get2_mut(client.0 as usize, server.0 as usize) {
+            Some((Conn::Client(client), Conn::Server(server))) => Some((client, server)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reserve(&mut self) -> ConnId {
+        ConnId(u32::try_from(self.conns.insert(Conn::Reserved)).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.outbox.push(action);
+    }
+
+    pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {
+        self.outbox.push(Action::Log(Record::new(level, text)));
+    }
+
+    /// All connections of servers that belong to a part.
+    pub(crate) fn servers_of(&self, part: usize) -> Vec<ConnId> {
+        self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.pool == part))
+    }
+
+    /// The ids of the connections that match.
+    pub(crate) fn conn_ids(&self, matches: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
+        self.conns
+            .iter()
+            .filter(|(_, conn)| matches(conn))
+            .map(|(index, _)| ConnId(u32::try_from(index).unwrap_or(u32::MAX)))
+            .collect()
+    }
+}

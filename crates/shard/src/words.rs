@@ -1,0 +1,62 @@
+//! How a connection is called in the log and in SHOW: PgBouncer's words.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use settings::Database;
+use telemetry::{Level, Record};
+
+use crate::client::Phase;
+use crate::server::Server;
+use crate::state::{Conn, State};
+use crate::{Action, ConnId, Peer};
+
+/// `127.0.0.1:5`, `[::1]:5` or `unix(123):6432`.
+pub(crate) fn peer(peer: Peer) -> String {
+    match peer {
+        Peer::Inet { remote, .. } => remote.to_string(),
+        Peer::Unix { process_id, port, .. } => format!("unix({process_id}):{port}"),
+    }
+}
+
+/// A socket row's address and port.
+pub(crate) fn address(address: Option<SocketAddr>) -> (String, u16) {
+    address.map_or_else(|| ("unix".to_owned(), 0), |address| (address.ip().to_string(), address.port()))
+}
+
+/// Where a server is, for lines before its address is known.
+fn place(server: &Server, database: &Database) -> String {
+    match server.remote {
+        Some(remote) => remote.to_string(),
+        None => format!("unix:{}", database.port),
+    }
+}
+
+impl State {
+    /// Says something about a client.
+    pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let mut line = format!("C-0x{:x}: ", client.id);
+        let database = match self.parts.get(client.pool) {
+            Some(part) => &*part.database_name,
+            None if matches!(client.phase, Phase::Console { .. }) => "pgbouncer",
+            None => "(nodb)",
+        };
+        let _ = write!(line, "{database}/{}@{} {text}", client.login_user, peer(client.peer));
+        self.act(Action::Log(Record::new(level, line)));
+    }
+
+    /// Says something about a server.
+    pub(crate) fn log_server(&mut self, conn: ConnId, level: Level, text: &str) {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        let place = place(server, &part.database);
+        let line = format!("S-0x{:x}: {}/{}@{place} {text}", server.id, part.database_name, part.user);
+        self.act(Action::Log(Record::new(level, line)));
+    }
+
+    /// Whole seconds since then.
+    pub(crate) fn age_s(&self, since_us: u64) -> u64 {
+        self.now.mono_us.saturating_sub(since_us) / 1_000_000
+    }
+}
