@@ -11,12 +11,12 @@ use crate::figures::{or_dash, whole};
 const WIDTH: f64 = 760.0;
 
 /// The bars: left edge, right edge and the height of one row.
-const BARS: (f64, f64, f64) = (190.0, 660.0, 46.0);
+const BARS: (f64, f64, f64) = (200.0, 670.0, 46.0);
 
 /// The lines: left, right, top and bottom of the plot.
 const PLOT: (f64, f64, f64, f64) = (64.0, 740.0, 16.0, 236.0);
 
-/// A bar for each run; where clients were refused, the bar is hatched and says so.
+/// A bar for each run; where clients were refused, the bar is hatched and its label says so.
 pub(super) fn bars(report: &Report) -> String {
     let (left, right, row) = BARS;
     let runs = report.runs.in_order();
@@ -55,23 +55,26 @@ fn bar(svg: &mut String, report: &Report, run: &Run, top: f64, length: f64) {
     let _ = write!(
         svg,
         "<text class=\"label\" x=\"{x}\" y=\"{y1}\">{asked} clients</text>\
-         <text class=\"faint\" x=\"{x}\" y=\"{y2}\">{name}</text>\
+         <text class=\"{sort}\" x=\"{x}\" y=\"{y2}\">{name}</text>\
          <rect {fill} x=\"{left}\" y=\"{bar_top}\" width=\"{length:.1}\" height=\"28\" rx=\"3\"/>\
          <text class=\"value\" x=\"{value_x:.1}\" y=\"{value_y}\">{tps}</text>",
         x = left - 14.0,
         y1 = top + 18.0,
         y2 = top + 34.0,
         asked = run.asked,
-        name = escape(&run.name(report.pool_size)),
+        sort = if run.refused > 0 { "bad" } else { "faint" },
+        name = escape(&below(run, report)),
         bar_top = top + 8.0,
         value_x = left + length + 8.0,
         value_y = top + 27.0,
         tps = or_dash(run.measured.tps(), whole),
     );
-    if run.refused > 0 {
-        let text = format!("{} refused: these are the {} that got in", run.refused, run.served());
-        let _ = write!(svg, "<text class=\"onbar\" x=\"{}\" y=\"{}\">{text}</text>", left + 12.0, top + 27.0);
-    }
+}
+
+/// What stands below the number of clients.
+fn below(run: &Run, report: &Report) -> String {
+    let refused = if run.refused > 0 { format!(", {} of them refused", run.refused) } else { String::new() };
+    format!("{}{refused}", run.name(report.pool_size))
 }
 
 /// A line for each run, over its seconds.
@@ -129,20 +132,30 @@ fn axes(svg: &mut String, most: f64, longest: f64) {
             svg,
             "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
              <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\">{:.0} s</text>",
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\">{} s</text>",
             left - 8.0,
             y + 4.0,
             whole(most * part),
             bottom + 20.0,
-            longest * part,
+            seconds(longest * part),
         );
     }
 }
 
-/// The next of 1, 2, 4, 6, 8 times a power of ten: an axis that divides by four.
+/// A moment on the axis, without a needless `.0`.
+fn seconds(value: f64) -> String {
+    let rounded = (value * 10.0).round() / 10.0;
+    rounded.to_string()
+}
+
+/// The next round number above: an axis that divides by four.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(1.0).log10().floor());
-    [1.0, 2.0, 4.0, 6.0, 8.0, 10.0].iter().map(|step| step * power).find(|top| *top >= value).unwrap_or(value)
+    [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0]
+        .iter()
+        .map(|step| step * power)
+        .find(|top| *top >= value)
+        .unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -164,7 +177,7 @@ mod tests {
         let bars = bars(&report);
         assert_eq!(bars.matches("height=\"28\"").count(), 5);
         assert!(bars.contains("width=\"470.0\""), "the longest bar reaches the right edge");
-        assert!(bars.contains("53 refused"));
+        assert!(bars.contains("direct, 53 of them refused"));
         assert_eq!(lines(&report).matches("<polyline").count(), 5);
     }
 }

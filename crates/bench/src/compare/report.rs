@@ -1,0 +1,277 @@
+//! The comparison as Markdown and JSON: medians over the rounds, and ratios to PgBouncer within the series. The
+//! same Markdown goes to the terminal and to a file; its tables are aligned so that both read well.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::compare::idle::Idle;
+use crate::compare::series::Cell;
+use crate::compare::subjects::BASE;
+use crate::error::{LabError, Result};
+use crate::figures::{median_of, or_dash, ratio, short, whole};
+use crate::lab::Measured;
+use crate::machine::Machine;
+
+/// All that is told about one comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) seconds: u32,
+    pub(super) scale: u32,
+    pub(super) repeats: u32,
+    pub(super) query_mode: String,
+    /// Name and version of each subject.
+    pub(super) subjects: Vec<(String, String)>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) idle: Vec<Idle>,
+}
+
+/// One subject's medians in one cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Medians {
+    tps: Option<f64>,
+    pooler_us: Option<f64>,
+    user_us: Option<f64>,
+    system_us: Option<f64>,
+    machine_us: Option<f64>,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+impl Medians {
+    fn of(runs: &[Measured]) -> Self {
+        let latency = |run: &Measured| run.outcome.latency;
+        Self {
+            tps: median_of(runs, Measured::tps),
+            pooler_us: median_of(runs, Measured::pooler_us),
+            user_us: median_of(runs, |run| run.per_transaction(run.pooler?.user_us)),
+            system_us: median_of(runs, |run| run.per_transaction(run.pooler?.system_us)),
+            machine_us: median_of(runs, Measured::machine_us),
+            p50_ms: median_of(runs, |run| Some(latency(run)?.p50_ms)),
+            p99_ms: median_of(runs, |run| Some(latency(run)?.p99_ms)),
+        }
+    }
+}
+
+impl Report {
+    /// The whole report.
+    pub(super) fn markdown(&self) -> String {
+        let mut text = format!(
+            "# Poolers compared\n\n{}\n\npgbench, {} queries, scale {}, {} s a run, medians of {} interleaved rounds; \
+             fsync on, trust, TCP on the loopback, no TLS;\ngenerator, PostgreSQL and pooler share the machine. In \
+             brackets: the ratio to {BASE} in this series. µs: CPU time for a transaction.\n\n",
+            self.machine.sentence(),
+            self.query_mode,
+            self.scale,
+            self.seconds,
+            self.repeats,
+        );
+        for (name, version) in &self.subjects {
+            text.push_str(&format!("- {name}: {version}\n"));
+        }
+        for cell in &self.cells {
+            text.push_str(&format!(
+                "\n## {}, {} clients\n\n{}",
+                cell.workload.name(),
+                cell.clients,
+                self.cell(cell)
+            ));
+        }
+        if !self.idle.is_empty() {
+            text.push_str(&format!("\n## Memory of idle clients\n\n{}", self.memory()));
+        }
+        text
+    }
+
+    /// Writes `result.md` and `result.json` into `directory`.
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+        let doing = || LabError::system(format!("writing to {}", directory.display()));
+        std::fs::create_dir_all(directory).map_err(doing())?;
+        std::fs::write(directory.join("result.md"), self.markdown()).map_err(doing())?;
+        std::fs::write(directory.join("result.json"), format!("{:#}\n", self.json())).map_err(doing())
+    }
+
+    fn cell(&self, cell: &Cell) -> String {
+        let medians: Vec<Medians> = cell.runs.iter().map(|runs| Medians::of(runs)).collect();
+        let base = self.base().and_then(|at| medians.get(at)).copied().unwrap_or_default();
+        let head = ["", "TPS", "pooler µs", "user + system", "machine µs", "p50 ms", "p99 ms"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let mut notes = String::new();
+        for (index, (name, _)) in self.subjects.iter().enumerate() {
+            let of = medians.get(index).copied().unwrap_or_default();
+            let split = of.user_us.zip(of.system_us);
+            rows.push(vec![
+                name.clone(),
+                with_ratio(of.tps, base.tps, whole),
+                with_ratio(of.pooler_us, base.pooler_us, short),
+                split.map_or_else(
+                    || "-".to_owned(),
+                    |(user, system)| format!("{} + {}", short(user), short(system)),
+                ),
+                with_ratio(of.machine_us, base.machine_us, short),
+                with_ratio(of.p50_ms, base.p50_ms, short),
+                with_ratio(of.p99_ms, base.p99_ms, short),
+            ]);
+            notes.push_str(&complaint(name, cell.runs.get(index).map_or(&[], Vec::as_slice)));
+        }
+        format!("{}{notes}", table(&rows))
+    }
+
+    fn memory(&self) -> String {
+        let base = self.idle.iter().find(|idle| idle.name == BASE).map(Idle::slope_kib);
+        let mut rows = vec![["", "1,000: KiB", "5,000: KiB", "KiB a client"].map(str::to_owned).to_vec()];
+        for idle in &self.idle {
+            rows.push(vec![
+                idle.name.clone(),
+                whole(idle.few_kib as f64),
+                whole(idle.many_kib as f64),
+                with_ratio(Some(idle.slope_kib()), base, short),
+            ]);
+        }
+        table(&rows)
+    }
+
+    fn base(&self) -> Option<usize> {
+        self.subjects.iter().position(|(name, _)| name == BASE)
+    }
+
+    fn json(&self) -> Value {
+        let cells: Vec<Value> = (self.cells.iter())
+            .map(|cell| {
+                let subjects = self.subjects.iter().zip(&cell.runs);
+                let runs: Vec<Value> = subjects.map(|((name, _), runs)| subject_json(name, runs)).collect();
+                json!({ "workload": cell.workload.name(), "clients": cell.clients, "subjects": runs })
+            })
+            .collect();
+        let idle = self.idle.iter().map(|idle| {
+            json!({ "name": idle.name, "kib_at_1000": idle.few_kib, "kib_at_5000": idle.many_kib,
+                    "kib_per_client": idle.slope_kib() })
+        });
+        json!({
+            "machine": self.machine.json(),
+            "setting": { "seconds": self.seconds, "scale": self.scale, "repeats": self.repeats,
+                         "query_mode": self.query_mode, "pool_size": 20, "pool_mode": "transaction", "fsync": true },
+            "subjects": self.subjects.iter().map(|(name, version)| json!([name, version])).collect::<Vec<_>>(),
+            "cells": cells,
+            "idle_clients": idle.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn subject_json(name: &str, runs: &[Measured]) -> Value {
+    let of = Medians::of(runs);
+    let each: Vec<Value> = (runs.iter())
+        .map(|run| {
+            json!({ "tps": run.tps(), "pooler_us": run.pooler_us(), "machine_us": run.machine_us(),
+                    "p50_ms": run.outcome.latency.map(|latency| latency.p50_ms),
+                    "p99_ms": run.outcome.latency.map(|latency| latency.p99_ms),
+                    "complaints": run.outcome.complaints })
+        })
+        .collect();
+    json!({
+        "name": name,
+        "medians": { "tps": of.tps, "pooler_us": of.pooler_us, "user_us": of.user_us, "system_us": of.system_us,
+                     "machine_us": of.machine_us, "p50_ms": of.p50_ms, "p99_ms": of.p99_ms },
+        "runs": each,
+    })
+}
+
+/// A note when runs of a subject failed or complained: such figures are not to be trusted.
+fn complaint(name: &str, runs: &[Measured]) -> String {
+    let odd = runs.iter().filter(|run| !run.outcome.complaints.is_empty() || run.tps().is_none()).count();
+    let first = runs.iter().flat_map(|run| &run.outcome.complaints).next();
+    first
+        .map(|line| format!("\n{name}: {odd} of {} runs with errors: {line}\n", runs.len()))
+        .unwrap_or_default()
+}
+
+fn with_ratio(value: Option<f64>, base: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    let ratio = ratio(value, base).map(|ratio| format!(" ({ratio:.2})")).unwrap_or_default();
+    format!("{}{ratio}", or_dash(value, show))
+}
+
+/// A Markdown table whose columns are as wide as their widest cell; all but the first are flushed right.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let letters = |text: &String| text.chars().count();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().map(|row| letters(&row[column])).max().unwrap_or(0).max(3))
+        .collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let padded = if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            text.push_str(&format!("| {padded} "));
+        }
+        text.push_str("|\n");
+        if index == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                let (rule, end) =
+                    if column == 0 { ("-".repeat(width + 2), "") } else { ("-".repeat(width + 1), ":") };
+                text.push_str(&format!("|{rule}{end}"));
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::Spent;
+    use crate::pgbench::{Latency, Outcome, Summary, Workload};
+
+    fn run(tps: f64, pooler_us: f64) -> Measured {
+        let summary = Summary { tps, transactions: 1000, ..Summary::default() };
+        let latency = Some(Latency { p50_ms: 1.0, p99_ms: 2.0 });
+        let outcome = Outcome { summary: Some(summary), latency, ..Outcome::default() };
+        let user_us = pooler_us * 100.0;
+        let pooler = (pooler_us > 0.0).then_some(Spent { user_us, system_us: pooler_us * 900.0 });
+        Measured { outcome, pooler, machine_us: 80_000.0 }
+    }
+
+    fn sample() -> Report {
+        let subjects =
+            ["weir-io_uring", "pgbouncer", "direct"].map(|name| (name.to_owned(), "1.0".to_owned()));
+        let runs = vec![
+            vec![run(26_000.0, 10.0), run(27_000.0, 11.0), run(1.0, 500.0)],
+            vec![run(20_000.0, 20.0), run(20_000.0, 20.0), run(20_000.0, 20.0)],
+            vec![run(30_000.0, 0.0)],
+        ];
+        Report {
+            machine: Machine::default(),
+            seconds: 8,
+            scale: 50,
+            repeats: 3,
+            query_mode: "simple".to_owned(),
+            subjects: subjects.to_vec(),
+            cells: vec![Cell { workload: Workload::SelectOnly, clients: 50, runs }],
+            idle: vec![Idle { name: "pgbouncer".to_owned(), few_kib: 5_000, many_kib: 9_000 }],
+        }
+    }
+
+    #[test]
+    fn medians_and_ratios_stand_in_the_table() {
+        let text = sample().markdown();
+        assert!(text.contains("| 26,000 (1.30) | 11.0 (0.55) |   1.10 + 9.90 | 80.0 (1.00) |"), "{text}");
+        assert!(text.contains("| direct        | 30,000 (1.50) |           - |"), "{text}");
+        assert!(text.contains("1.00 (1.00)"), "{text}");
+    }
+
+    #[test]
+    fn runs_with_errors_are_named() {
+        let mut report = sample();
+        report.cells[0].runs[0][1].outcome.complaints.push("error: broken".to_owned());
+        assert!(report.markdown().contains("weir-io_uring: 1 of 3 runs with errors: error: broken"));
+    }
+
+    #[test]
+    fn json_keeps_every_run() {
+        let json = sample().json();
+        assert_eq!(json["cells"][0]["subjects"][0]["runs"].as_array().map(Vec::len), Some(3));
+        assert_eq!(json["cells"][0]["subjects"][1]["medians"]["tps"], 20_000.0);
+        assert_eq!(json["idle_clients"][0]["kib_per_client"], 1.0);
+    }
+}
