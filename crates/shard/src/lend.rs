@@ -192,7 +192,7 @@ impl State {
             })
     }
 
-    /// A check or a reset went well.
+    /// A check or a reset went well, or a login.
     pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
         match self.reason_to_close(server_conn) {
             Some(reason) => self.close_server(server_conn, reason),

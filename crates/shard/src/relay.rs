@@ -331,6 +331,7 @@ impl State {
         let client = server.client();
         self.log_server(conn, Level::Warning, text);
         self.close_server(conn, text);
+        self.let_go(conn);
         match client {
             Some(client) if told => self.client_leaves(client, text),
             Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),

@@ -166,7 +166,8 @@ impl State {
         part.pool.logged_in(true, now.mono_us);
         let part_index = server.pool;
         self.greet_all(part_index);
-        self.freed.push(conn);
+        // A fresh server needs no reset.
+        self.errand_over(conn);
         self.open_if_wanted(part_index);
     }
 
@@ -257,10 +258,7 @@ impl State {
                 self.act(Action::Close { conn });
             }
             Phase::Closing => {}
-            _ => {
-                self.server_fault(conn, "server conn crashed?");
-                self.let_go(conn);
-            }
+            _ => self.server_fault(conn, "server conn crashed?"),
         }
     }
 

@@ -1,0 +1,259 @@
+//! Who gets a server and when it is given back, on a whole shard in memory with a fake clock.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use shard::Event;
+use wire::backend::Status;
+use wire::encode;
+use world::{World, message};
+
+#[test]
+fn the_first_client_is_greeted_when_the_pool_has_met_a_server() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    assert_eq!(world.tags(client), "", "nothing is known of the server yet");
+    world.server();
+    assert_eq!(world.tags(client), "RSSSKZ");
+    let second = world.client(&[]);
+    assert_eq!(world.tags(second), "RSSSKZ", "now it is known");
+    assert!(world.connecting.is_empty());
+}
+
+#[test]
+fn a_transaction_keeps_its_server_and_its_end_gives_it_to_the_one_that_waits() {
+    let mut world = World::new("default_pool_size = 1");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.sent.clear();
+    world.query(first, "begin");
+    world.query(second, "select 1");
+    assert_eq!(world.tags(server), "Q");
+    assert_eq!(world.paused, [second], "a waiting client is not read further");
+    world.answer(server, Status::InTransaction);
+    assert_eq!(world.tags(server), "", "in a transaction: nobody else gets it");
+    world.query(first, "commit");
+    assert_eq!(world.tags(server), "Q");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(first), "CZCZ");
+    assert_eq!(world.tags(server), "Q", "the second's query, in the same turn");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(second), "CZ");
+    assert!(world.paused.is_empty());
+}
+
+#[test]
+fn a_server_is_kept_while_replies_are_owed() {
+    let mut world = World::new("default_pool_size = 1");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.sent.clear();
+    let two = message(|out| {
+        encode::query(out, b"select 1");
+        encode::query(out, b"select 2");
+    });
+    world.receive(first, &two);
+    world.query(second, "select 3");
+    world.tags(server);
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(server), "", "one more answer is owed");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(server), "Q");
+    assert_eq!(world.tags(first), "CZCZ");
+}
+
+#[test]
+fn a_client_that_dies_in_a_query_takes_its_server_with_it() {
+    let mut world = World::new("default_pool_size = 1");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.query(first, "select 1");
+    world.query(second, "select 2");
+    world.event(Event::HungUp { conn: first });
+    assert!(world.closed.contains(&server), "never lent again");
+    let fresh = world.server();
+    assert_eq!(world.tags(fresh), "Q");
+}
+
+#[test]
+fn half_a_request_is_not_left_on_a_server() {
+    let mut world = World::new("default_pool_size = 1");
+    let first = world.client(&[]);
+    let server = world.server();
+    let whole = message(|out| encode::query(out, b"select 1"));
+    world.receive(first, &whole[..8]);
+    assert_eq!(world.sent.get(&server).map(Vec::len), Some(8), "forwarded as it comes");
+    world.event(Event::HungUp { conn: first });
+    assert!(world.closed.contains(&server));
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_is_never_passed_on() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.tags(client);
+    world.query(client, "select 1");
+    let stray = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+        encode::command_complete(out, "SELECT 2");
+    });
+    world.receive(server, &stray);
+    assert_eq!(world.tags(client), "CZE", "the stray one became an error");
+    assert!(world.closed.contains(&server) && world.closed.contains(&client));
+}
+
+#[test]
+fn a_dying_server_says_so_once() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.tags(client);
+    world.query(client, "select 1");
+    let fatal = message(|out| encode::error(out, "FATAL", "57P01", "terminating connection"));
+    world.receive(server, &fatal);
+    world.event(Event::HungUp { conn: server });
+    assert_eq!(world.tags(client), "E", "its own words, and no second error");
+    assert!(world.closed.contains(&client));
+}
+
+#[test]
+fn parameters_follow_their_client_and_answers_to_that_stay_inside() {
+    let mut world = World::new("default_pool_size = 1");
+    let (plain, named) = (world.client(&[]), world.client(&[("application_name", "it's")]));
+    let server = world.server();
+    world.sent.clear();
+    world.query(named, "select 1");
+    assert!(world.text(server).contains("SET application_name='it''s';"));
+    let set = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"it's");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &set);
+    assert_eq!(world.tags(server), "Q", "only now the client's own query");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(named), "CZ");
+    world.query(plain, "select 2");
+    assert!(world.text(server).contains("SET application_name='';"));
+}
+
+#[test]
+fn waiting_ends_with_query_wait_timeout() {
+    let mut world = World::new("default_pool_size = 1\nquery_wait_timeout = 3\nquery_wait_notify = 0");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    world.server();
+    world.query(first, "begin");
+    world.query(second, "select 1");
+    world.tags(second);
+    world.pass(2_900);
+    assert!(world.closed.is_empty());
+    world.pass(400);
+    assert_eq!(world.closed, [second]);
+    assert!(world.text(second).contains("query_wait_timeout"));
+}
+
+#[test]
+fn a_server_that_refuses_for_good_is_quoted_to_everybody_who_waits() {
+    let mut world = World::new("");
+    let clients = [world.client(&[]), world.client(&[])];
+    let server = world.connecting.remove(0);
+    world.event(Event::Connected { conn: server, remote: "127.0.0.1:1".parse().ok(), local: None });
+    let refusal = message(|out| encode::error(out, "FATAL", "3D000", "database \"d\" does not exist"));
+    world.receive(server, &refusal);
+    for client in clients {
+        assert!(world.text(client).contains("database \"d\" does not exist"));
+    }
+    assert!(world.connecting.is_empty(), "not tried again at once");
+}
+
+#[test]
+fn a_server_that_is_starting_is_waited_for() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    let server = world.connecting.remove(0);
+    world.event(Event::Connected { conn: server, remote: "127.0.0.1:1".parse().ok(), local: None });
+    let refusal = message(|out| encode::error(out, "FATAL", "57P03", "the database system is starting up"));
+    world.receive(server, &refusal);
+    world.event(Event::HungUp { conn: server });
+    assert_eq!(world.tags(client), "");
+    world.pass(400);
+    world.server();
+    assert_eq!(world.tags(client), "RSSSKZ");
+}
+
+#[test]
+fn a_cancel_reaches_the_backend_and_holds_its_server_until_it_is_over() {
+    let mut world = World::new("default_pool_size = 1");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    let greeting = world.sent.remove(&first).unwrap();
+    let key = greeting.windows(5).position(|window| window == [b'K', 0, 0, 0, 12]).unwrap() + 5;
+    let process_id = u32::from_be_bytes(greeting[key..key + 4].try_into().unwrap());
+    world.query(first, "select pg_sleep(9)");
+    world.query(second, "select 2");
+    world.tags(server);
+    let asker = world.accept();
+    let request = message(|out| encode::cancel_request(out, process_id, &greeting[key + 4..key + 8]));
+    world.receive(asker, &request);
+    let canceller = world.connecting.remove(0);
+    world.event(Event::Connected { conn: canceller, remote: None, local: None });
+    let forwarded = world.sent.remove(&canceller).unwrap();
+    assert_eq!(forwarded[8..], [0, 0, 0, 77, 1, 2, 3, 4], "the backend's key, not ours");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(server), "", "the cancel may still arrive: not lent");
+    assert!(!world.closed.contains(&asker), "the asker waits for the end");
+    world.event(Event::HungUp { conn: canceller });
+    assert_eq!(world.tags(server), "Q", "now it is the second's");
+    assert!(world.closed.contains(&asker));
+}
+
+#[test]
+fn a_cancel_with_a_wrong_secret_does_nothing() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    world.server();
+    world.query(client, "select 1");
+    let asker = world.accept();
+    let request = message(|out| encode::cancel_request(out, client.0 + 1, &[0, 0, 0, 0]));
+    world.receive(asker, &request);
+    assert!(world.connecting.is_empty());
+    assert!(world.closed.contains(&asker));
+}
+
+#[test]
+fn statement_mode_refuses_blocks() {
+    let mut world = World::new("");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.query(client, "begin");
+    world.answer(server, Status::InTransaction);
+    assert!(world.closed.is_empty(), "transaction mode allows them");
+
+    let mut world = World::new("server_check_query =\npool_mode = statement");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.query(client, "begin");
+    world.answer(server, Status::InTransaction);
+    assert!(world.text(client).contains("transaction blocks not allowed in statement pooling mode"));
+    assert!(world.closed.contains(&client));
+    let _ = server;
+}
+
+#[test]
+fn session_mode_keeps_the_server_and_cleans_it_afterwards() {
+    let mut world = World::new("pool_mode = session\ndefault_pool_size = 1");
+    let (first, second) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.query(first, "select 1");
+    world.answer(server, Status::Idle);
+    world.query(second, "select 2");
+    world.tags(server);
+    let terminate = message(encode::terminate);
+    world.receive(first, &terminate);
+    let cleaning = world.text(server);
+    assert!(cleaning.contains("DISCARD ALL"), "{cleaning:?} {:?}", world.log);
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(server), "Q", "clean: the second's query");
+}

@@ -1,0 +1,223 @@
+//! A shard in memory: the test is its driver, its clients, its servers and its clock.
+//!
+//! Owns nothing but the plumbing; what is asserted stands in the tests.
+#![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use auth::{Entropy, MockKey};
+use mail::{Neighbour, Report, ShardId};
+use pool::{Both, Directory, Process, Shared};
+use settings::{Config, Files};
+use shard::{Action, ConnId, Event, Now, Peer, Shard, Source};
+use wire::backend::Status;
+use wire::startup::Version;
+use wire::{encode, frame::Frames};
+
+pub struct Ini(pub String);
+
+impl Files for Ini {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        match path {
+            "weir.ini" => Ok(self.0.clone().into_bytes()),
+            "users" => Ok(b"\"u\" \"pw\"\n\"boss\" \"pw\"\n\"v\" \"pw\"\n".to_vec()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+pub fn config(settings: &str) -> Arc<Config> {
+    let head = "[databases]\nd = host=127.0.0.1 port=1\nother = host=127.0.0.1 port=1\n[pgbouncer]\nauth_type = trust\nauth_file = users\nadmin_users = boss\npool_mode = transaction\n";
+    Arc::new(settings::load(&Ini(format!("{head}{settings}\n")), "weir.ini", &[]).unwrap())
+}
+
+#[derive(Default)]
+struct Counts {
+    pools: BTreeMap<(String, String), Arc<Shared>>,
+    databases: BTreeMap<String, Arc<Both>>,
+    users: BTreeMap<String, Arc<Both>>,
+    process: Arc<Process>,
+}
+
+#[derive(Default)]
+pub struct OneShard(Mutex<Counts>);
+
+impl Directory for OneShard {
+    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+        let key = (database.to_owned(), user.to_owned());
+        Arc::clone(self.0.lock().unwrap().pools.entry(key).or_insert_with(|| Arc::new(Shared::on(0))))
+    }
+    fn database(&self, name: &str) -> Arc<Both> {
+        Arc::clone(self.0.lock().unwrap().databases.entry(name.to_owned()).or_default())
+    }
+    fn user(&self, name: &str) -> Arc<Both> {
+        Arc::clone(self.0.lock().unwrap().users.entry(name.to_owned()).or_default())
+    }
+    fn process(&self) -> Arc<Process> {
+        Arc::clone(&self.0.lock().unwrap().process)
+    }
+    fn shards(&self) -> u16 {
+        1
+    }
+    fn busy_percent(&self, _: u16) -> u32 {
+        0
+    }
+    fn set_busy_percent(&self, _: u16, _: u32) {}
+}
+
+struct Counting(u8);
+
+impl Entropy for Counting {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_add(1);
+            *byte = self.0;
+        }
+    }
+}
+
+/// The world around one shard.
+pub struct World {
+    pub shard: Shard,
+    pub now: Now,
+    /// Bytes that were sent to each connection and not looked at.
+    pub sent: BTreeMap<ConnId, Vec<u8>>,
+    pub connecting: Vec<ConnId>,
+    pub closed: Vec<ConnId>,
+    pub paused: Vec<ConnId>,
+    pub reports: Vec<Report>,
+    pub letters: Vec<Neighbour>,
+    pub log: Vec<String>,
+}
+
+impl World {
+    pub fn new(settings: &str) -> World {
+        let directory = Arc::new(OneShard::default());
+        let mock = Arc::new(MockKey::new([7; 32]));
+        let shard = Shard::new(ShardId(0), config(settings), directory, Box::new(Counting(0)), mock);
+        World {
+            shard,
+            now: Now { mono_us: 1_000_000, wall_us: 1_000_000 },
+            sent: BTreeMap::new(),
+            connecting: vec![],
+            closed: vec![],
+            paused: vec![],
+            reports: vec![],
+            letters: vec![],
+            log: vec![],
+        }
+    }
+
+    pub fn event(&mut self, event: Event<'_>) {
+        let received = if let Event::Received { bytes, .. } = &event { bytes.to_vec() } else { vec![] };
+        self.shard.handle(event, self.now);
+        let mut closing = vec![];
+        while let Some(action) = self.shard.poll() {
+            match action {
+                Action::Send { to, source, start, end } => {
+                    let from = if source == Source::Received { &received[..] } else { self.shard.written() };
+                    let bytes = from[start as usize..end as usize].to_vec();
+                    self.sent.entry(to).or_default().extend(bytes);
+                }
+                Action::Connect { conn, .. } => self.connecting.push(conn),
+                Action::Close { conn } => closing.push(conn),
+                Action::Pause { conn } => self.paused.push(conn),
+                Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),
+                Action::Report(report) => self.reports.push(report),
+                Action::Tell { letter, .. } => self.letters.push(letter),
+                Action::Log(record) => self.log.push(record.text),
+                Action::Settle { .. } | Action::Move { .. } | Action::Derive { .. } => {}
+            }
+        }
+        for conn in closing {
+            self.closed.push(conn);
+            self.event(Event::Closed { conn });
+        }
+    }
+
+    pub fn pass(&mut self, milliseconds: u64) {
+        self.now.mono_us += milliseconds * 1_000;
+        self.now.wall_us += milliseconds * 1_000;
+        self.event(Event::Tick);
+    }
+
+    pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.event(Event::Received { conn, bytes, unsent: false });
+    }
+
+    /// A socket that has said nothing yet.
+    pub fn accept(&mut self) -> ConnId {
+        let conn = self.shard.vacant();
+        let address = "127.0.0.1:5".parse().unwrap();
+        self.event(Event::Accepted { conn, peer: Peer::Inet { remote: address, local: address } });
+        conn
+    }
+
+    /// A client that has sent its startup packet.
+    pub fn client(&mut self, parameters: &[(&str, &str)]) -> ConnId {
+        let conn = self.accept();
+        let mut packet = vec![];
+        let mut all: Vec<(&[u8], &[u8])> = vec![(b"user", b"u"), (b"database", b"d")];
+        all.extend(parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        encode::startup(&mut packet, Version::V3_0, &all);
+        self.receive(conn, &packet);
+        conn
+    }
+
+    /// Lets the next server connection succeed and log in.
+    pub fn server(&mut self) -> ConnId {
+        let conn = self.connecting.remove(0);
+        self.event(Event::Connected {
+            conn,
+            remote: "127.0.0.1:1".parse().ok(),
+            local: "127.0.0.1:2".parse().ok(),
+        });
+        self.sent.remove(&conn);
+        let mut hello = vec![];
+        encode::authentication_ok(&mut hello);
+        encode::parameter_status(&mut hello, b"server_version", b"15.0");
+        encode::parameter_status(&mut hello, b"application_name", b"");
+        encode::parameter_status(&mut hello, b"DateStyle", b"ISO, MDY");
+        encode::key_data(&mut hello, 77, &[1, 2, 3, 4]);
+        encode::ready(&mut hello, Status::Idle);
+        self.receive(conn, &hello);
+        conn
+    }
+
+    /// Tags of the messages sent to a connection since the last look.
+    pub fn tags(&mut self, conn: ConnId) -> String {
+        let mut frames = Frames::new(1 << 20);
+        frames.push(&self.sent.remove(&conn).unwrap_or_default());
+        let mut tags = String::new();
+        while let Ok(Some((tag, _))) = frames.pop() {
+            tags.push(char::from(tag));
+        }
+        tags
+    }
+
+    /// Text of everything sent to a connection since the last look.
+    pub fn text(&mut self, conn: ConnId) -> String {
+        String::from_utf8_lossy(&self.sent.remove(&conn).unwrap_or_default()).into_owned()
+    }
+
+    pub fn query(&mut self, conn: ConnId, sql: &str) {
+        let bytes = message(|out| encode::query(out, sql.as_bytes()));
+        self.receive(conn, &bytes);
+    }
+
+    /// The server answers one simple query.
+    pub fn answer(&mut self, conn: ConnId, status: Status) {
+        let bytes = message(|out| {
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, status);
+        });
+        self.receive(conn, &bytes);
+    }
+}
+
+pub fn message(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = vec![];
+    write(&mut bytes);
+    bytes
+}
