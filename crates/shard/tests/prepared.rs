@@ -1,0 +1,318 @@
+//! Prepared statements, pipelines and COPY on a whole shard in memory: what is renamed, swallowed, said and forgotten.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use shard::ConnId;
+use wire::backend::Status;
+use wire::encode;
+use world::{World, message};
+
+/// Two clients, two servers, everything greeted and quiet.
+fn two_and_two(settings: &str) -> (World, [ConnId; 2], [ConnId; 2]) {
+    let mut world = World::new(&format!("default_pool_size = 2\nserver_check_query =\n{settings}"));
+    let clients = [world.client(&[]), world.client(&[])];
+    let first = world.server();
+    world.query(clients[0], "begin");
+    world.query(clients[1], "begin");
+    let second = world.server();
+    for server in [first, second] {
+        world.answer(server, Status::InTransaction);
+    }
+    for client in clients {
+        world.query(client, "commit");
+    }
+    for server in [first, second] {
+        world.answer(server, Status::Idle);
+    }
+    world.sent.clear();
+    (world, clients, [first, second])
+}
+
+fn parse_bind_execute(name: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, name, b"select 1", &[]);
+        encode::bind_simple(out, b"", name, &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    })
+}
+
+fn bind_execute(name: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::bind_simple(out, b"", name, &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    })
+}
+
+fn reply(parse: bool) -> Vec<u8> {
+    message(|out| {
+        if parse {
+            encode::parse_complete(out);
+        }
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    })
+}
+
+#[test]
+fn a_statement_is_renamed_and_known_on_the_servers_it_was_sent_to() {
+    let (mut world, [one, two], [a, b]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"mine"));
+    let sent = world.sent.get(&a).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap();
+    assert!(sent.contains("PGBOUNCER_1") && !sent.contains("mine"));
+    assert_eq!(world.tags(a), "PBES");
+    world.receive(a, &reply(true));
+    assert_eq!(world.tags(one), "12CZ");
+
+    // The same text under another name on another server: parsed there, once.
+    world.receive(two, &parse_bind_execute(b"yours"));
+    assert_eq!(world.tags(b), "PBES");
+    world.receive(b, &reply(true));
+    assert_eq!(world.tags(two), "12CZ");
+    world.receive(two, &bind_execute(b"yours"));
+    assert_eq!(world.tags(b), "BES", "it is there");
+}
+
+#[test]
+fn a_server_that_lacks_the_statement_gets_it_and_the_client_sees_nothing_of_that() {
+    let (mut world, [one, two], [a, b]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.query(two, "begin");
+    world.answer(b, Status::InTransaction);
+    // The first client's warm server is taken by nobody, so take it away: it gets the other one.
+    world.query(two, "commit");
+    world.answer(b, Status::Idle);
+    let third = world.client(&[]);
+    world.query(third, "begin");
+    world.sent.clear();
+    world.receive(one, &bind_execute(b"s"));
+    let on_a = world.tags(a);
+    let on_b = world.tags(b);
+    let (server, tags) = if on_a.contains('B') { (a, on_a) } else { (b, on_b) };
+    world.receive(server, &reply(tags.starts_with('P')));
+    assert_eq!(world.tags(one), "2CZ", "never a ParseComplete that it did not ask for");
+}
+
+#[test]
+fn parse_of_what_the_server_has_is_answered_in_its_place_in_the_stream() {
+    let (mut world, [one, two], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    // Another client takes the same server (it was used last) and prepares the same text after another query.
+    let pipeline = message(|out| {
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::parse(out, b"t", b"select 1", &[]);
+        encode::bind_simple(out, b"", b"t", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(one, &message(|out| encode::close(out, b'S', b"s")));
+    world.receive(one, &message(encode::sync));
+    world.receive(a, &message(|out| encode::ready(out, Status::Idle)));
+    assert_eq!(world.tags(one), "3Z", "CloseComplete is said here; the server keeps the statement");
+    world.sent.clear();
+    world.receive(one, &pipeline);
+    assert_eq!(world.tags(a), "BEBES");
+    assert_eq!(world.tags(one), "", "not before the first answers");
+    let answers = message(|out| {
+        for _ in 0..2 {
+            encode::bind_complete(out);
+            encode::command_complete(out, "SELECT 1");
+        }
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(a, &answers);
+    assert_eq!(world.tags(one), "2C12CZ");
+    let _ = two;
+}
+
+#[test]
+fn a_failed_parse_is_forgotten_on_both_sides() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.tags(a);
+    let failed = message(|out| {
+        encode::error(out, "ERROR", "42P01", "no such table");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(a, &failed);
+    assert_eq!(world.tags(one), "EZ");
+    world.receive(one, &parse_bind_execute(b"s"));
+    assert_eq!(world.tags(a), "PBES", "parsed again, and the name is free");
+}
+
+#[test]
+fn what_comes_after_an_error_is_skipped_up_to_the_sync() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &message(|out| encode::bind_simple(out, b"", b"", &[])));
+    world.receive(a, &message(|out| encode::error(out, "ERROR", "26000", "no such statement")));
+    assert_eq!(world.tags(one), "E");
+    // The server ignores all of this; so do we.
+    let rest = message(|out| {
+        encode::parse(out, b"later", b"select 2", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(one, &rest);
+    world.receive(a, &message(|out| encode::ready(out, Status::Idle)));
+    assert_eq!(world.tags(one), "Z");
+    world.receive(one, &parse_bind_execute(b"later"));
+    assert!(!world.closed.contains(&one), "the skipped Parse took no name");
+}
+
+#[test]
+fn the_least_recently_used_statement_makes_room() {
+    let (mut world, [one, _], [a, _]) = two_and_two("max_prepared_statements = 1");
+    world.receive(
+        one,
+        &message(|out| {
+            encode::parse(out, b"x", b"select 1", &[]);
+            encode::sync(out);
+        }),
+    );
+    world.receive(
+        a,
+        &message(|out| {
+            encode::parse_complete(out);
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    world.sent.clear();
+    world.receive(
+        one,
+        &message(|out| {
+            encode::parse(out, b"y", b"select 2", &[]);
+            encode::sync(out);
+        }),
+    );
+    assert_eq!(world.tags(a), "CPS");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::close_complete(out);
+            encode::parse_complete(out);
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(one), "1Z", "the Close is ours");
+}
+
+#[test]
+fn deallocate_all_forgets_the_names() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.query(one, "DEALLOCATE ALL");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::command_complete(out, "DEALLOCATE ALL");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    world.sent.clear();
+    world.receive(one, &bind_execute(b"s"));
+    assert!(world.text(one).contains("prepared statement did not exist"));
+    assert!(world.closed.contains(&one));
+}
+
+#[test]
+fn a_name_that_is_in_use_is_refused_and_an_unknown_one_too() {
+    let (mut world, [one, two], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.tags(one);
+    world.receive(one, &parse_bind_execute(b"s"));
+    assert!(world.text(one).contains("prepared statement 's' was already prepared"));
+    world.receive(two, &message(|out| encode::describe(out, b'S', b"nope")));
+    assert!(world.text(two).contains("prepared statement did not exist"));
+}
+
+#[test]
+fn every_cut_of_a_pipeline_gives_the_same_requests() {
+    let whole = parse_bind_execute(b"statement");
+    for cut in 1..whole.len() {
+        let (mut world, [one, _], [a, _]) = two_and_two("");
+        world.receive(one, &whole[..cut]);
+        world.receive(one, &whole[cut..]);
+        assert_eq!(world.tags(a), "PBES", "cut at {cut}");
+        let answer = reply(true);
+        for byte in answer.chunks(1) {
+            world.receive(a, byte);
+        }
+        assert_eq!(world.tags(one), "12CZ", "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_copy_with_an_early_sync_is_answered_once() {
+    let (mut world, [one, two], [a, _]) = two_and_two("");
+    // libpq sends Sync right after Execute; PostgreSQL ignores it while it copies.
+    world.receive(
+        one,
+        &message(|out| {
+            encode::bind_simple(out, b"", b"", &[]);
+            encode::execute(out, b"", 0);
+            encode::sync(out);
+        }),
+    );
+    world.receive(
+        a,
+        &message(|out| {
+            encode::bind_complete(out);
+            encode::copy_in(out, 0, 1);
+        }),
+    );
+    world.receive(
+        one,
+        &message(|out| {
+            encode::copy_data(out, b"1\n");
+            encode::copy_done(out);
+            encode::sync(out);
+        }),
+    );
+    world.sent.clear();
+    world.receive(
+        a,
+        &message(|out| {
+            encode::command_complete(out, "COPY 1");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(one), "CZ");
+    world.query(one, "select 1");
+    world.query(two, "select 2");
+    assert!(world.closed.is_empty(), "nothing has lost step");
+}
+
+#[test]
+fn an_extended_batch_without_its_sync_keeps_the_server() {
+    let (mut world, [one, _], [a, b]) = two_and_two("");
+    world.receive(
+        one,
+        &message(|out| {
+            encode::parse(out, b"", b"select 1", &[]);
+            encode::describe(out, b'S', b"");
+            encode::flush(out);
+        }),
+    );
+    world.receive(
+        a,
+        &message(|out| {
+            encode::parse_complete(out);
+            encode::parameter_description(out, &[]);
+            encode::no_data(out);
+        }),
+    );
+    assert_eq!(world.tags(one), "1tn");
+    // All is answered, but no ReadyForQuery was said: the unnamed statement must still be there.
+    world.sent.clear();
+    world.receive(one, &bind_execute(b""));
+    assert_eq!((world.tags(a), world.tags(b)), ("BES".to_owned(), String::new()));
+}
