@@ -169,8 +169,6 @@ live {
         "How often the averages of SHOW STATS are made and the line of log_stats is written.";
     stats_users: Vec<String>, List, "", Reload,
         "Users who may run the read-only commands of the console.";
-    suspend_timeout: Duration, Seconds, "10", Reload,
-        "How long SUSPEND waits for buffers to drain before it closes connections.";
     tcp_defer_accept: bool, Boolean, "1", Reload,
         "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
     tcp_keepalive: bool, Boolean, "1", Reload,
@@ -244,6 +242,7 @@ not_yet {
     server_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards servers.";
     server_tls_sslmode: "prefer", ["disable", "allow", "prefer"], Reload,
         "Whether servers are asked for TLS. Without it, prefer and allow behave as disable.";
+    suspend_timeout: "10", ["10"], Reload, "How long SUSPEND and a takeover may take.";
     syslog: "0", ["0"], Reload, "Logs to syslog.";
     syslog_facility: "daemon", ["daemon"], Reload, "Facility of lines sent to syslog.";
     syslog_ident: "pgbouncer", ["pgbouncer"], Reload, "Name on lines sent to syslog.";

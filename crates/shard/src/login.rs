@@ -8,6 +8,7 @@ use std::sync::Arc;
 use auth::{Accepted, ClientLogin, Method, Secret, Step};
 use mail::Right;
 use session::Greeting;
+use session::parameters::APPLICATION_NAME;
 use settings::AuthType;
 use telemetry::Level;
 use wire::backend::Status;
@@ -306,6 +307,11 @@ impl State {
         client.request_us = now_us;
         for (position, value) in &greeting.parameters {
             client.parameters.set(*position, value);
+        }
+        if self.config.global.application_name_add_host {
+            let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
+            let name = format!("{named} - {}", crate::words::peer(client.peer));
+            client.parameters.set(APPLICATION_NAME, &name);
         }
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {
