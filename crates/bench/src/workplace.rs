@@ -82,8 +82,10 @@ impl Workplace {
         if self.identity.can_reach(&real) {
             return Ok(real);
         }
-        let name = real.file_name().unwrap_or_default();
-        let copy = self.path.join("programs").join(name);
+        let programs = self.join("programs");
+        fs::create_dir_all(&programs).map_err(LabError::system(format!("making {}", programs.display())))?;
+        self.set_mode(&programs, 0o755)?;
+        let copy = programs.join(real.file_name().unwrap_or_default());
         copy_tree(&real, &copy).map_err(LabError::system(format!("copying {}", real.display())))?;
         Ok(copy)
     }
@@ -146,10 +148,6 @@ fn require_space(parent: &Path, needed_bytes: u64) -> Result<()> {
 
 /// Copies a file or a directory with all below it, readable for everybody (its parent keeps others out).
 fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
-        fs::set_permissions(parent, fs::Permissions::from_mode(0o755))?;
-    }
     let kind = fs::symlink_metadata(from)?;
     if kind.is_dir() {
         fs::create_dir_all(to)?;
@@ -193,6 +191,7 @@ mod tests {
         std::os::unix::fs::symlink("run", from.join("bin/also")).unwrap();
         copy_tree(&from, &place.join("to")).unwrap();
         assert_eq!(fs::read_to_string(place.join("to/bin/also")).unwrap(), "#!");
+        assert_eq!(place.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(place.join("to/bin/run").metadata().unwrap().permissions().mode() & 0o777, 0o744);
     }
 

@@ -9,8 +9,9 @@ use crate::lab::{Lab, Measured};
 use crate::pgbench::{Load, Workload};
 use crate::screen::Screen;
 
-/// Seconds of each load for each subject before its first round: server connections and caches.
-const WARM_UP_SECONDS: u32 = 1;
+/// Seconds of each load for each subject before its first round: server connections and caches. PostgreSQL alone
+/// may need one of them to let 500 clients in.
+const WARM_UP_SECONDS: u32 = 2;
 
 /// All runs of one load.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ impl Report {
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
         for sentence in [self.setting(), self.machine.sentence(), self.pooler_sentence()] {
-            text.push_str(&wrap(&sentence, 110));
+            text.push_str(&wrap("", &sentence, 110));
         }
         text.push('\n');
         text.push_str(&line(&COLUMNS.map(|(head, _)| head.to_owned())));
@@ -57,7 +57,7 @@ impl Report {
         }
         text.push_str("(µs: CPU time for a transaction, of the pooler and of the whole machine)\n\n");
         for sentence in words::sentences(self) {
-            text.push_str(&wrap(&sentence, 110));
+            text.push_str(&wrap("• ", &sentence, 110));
         }
         text
     }
@@ -157,16 +157,18 @@ fn line(cells: &[String; 9]) -> String {
     text
 }
 
-/// A sentence as an item of a list, broken into lines of at most `width` characters.
-fn wrap(sentence: &str, width: usize) -> String {
-    let mut text = String::from("• ");
-    let mut column = 0;
+/// A sentence after `lead`, in lines of at most `width` characters; further lines are indented as far as the lead.
+fn wrap(lead: &str, sentence: &str, width: usize) -> String {
+    let indent = lead.chars().count();
+    let mut text = lead.to_owned();
+    let mut column = indent;
     for word in sentence.split(' ') {
         let letters = word.chars().count();
-        if column > 0 && column + 1 + letters > width {
-            text.push_str("\n  ");
-            column = 0;
-        } else if column > 0 {
+        if column > indent && column + 1 + letters > width {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > indent {
             text.push(' ');
             column += 1;
         }
@@ -243,7 +245,7 @@ pub(super) mod tests {
 
     #[test]
     fn long_sentences_are_wrapped_at_words() {
-        assert_eq!(wrap("one two three", 8), "• one two\n  three\n");
-        assert_eq!(wrap("longerthanthat a", 8), "• longerthanthat\n  a\n");
+        assert_eq!(wrap("• ", "one two three", 10), "• one two\n  three\n");
+        assert_eq!(wrap("", "longerthanthat a", 8), "longerthanthat\na\n");
     }
 }

@@ -31,15 +31,16 @@ pub struct Progress {
 #[must_use]
 pub fn summary(stdout: &str) -> Option<Summary> {
     let mut found = Summary::default();
-    let mut has_tps = false;
+    let mut is_whole = false;
     for line in stdout.lines() {
         let number = |name: &str| line.strip_prefix(name).and_then(first_number::<f64>);
         let count = |name: &str| line.strip_prefix(name).and_then(first_number::<u64>);
         if let Some(tps) = number("tps = ") {
             // Up to version 13 there are two such lines; the one without the time for connecting comes last.
             found.tps = tps;
-            has_tps = true;
         } else if let Some(transactions) = count("number of transactions actually processed:") {
+            // The line comes even when there was none, and then no other follows.
+            is_whole = true;
             found.transactions = transactions;
         } else if let Some(transactions) = count("number of failed transactions:") {
             found.failed = transactions;
@@ -49,7 +50,7 @@ pub fn summary(stdout: &str) -> Option<Summary> {
             found.connecting_ms = Some(time);
         }
     }
-    has_tps.then_some(found)
+    is_whole.then_some(found)
 }
 
 /// A line of `-P 1`: `progress: 1.0 s, 2840.9 tps, lat …`.
@@ -145,6 +146,8 @@ tps = 400.5 (excluding connections establishing)
     fn a_run_that_gave_up_has_no_summary() {
         assert_eq!(summary("pgbench (18.6)\n"), None);
         assert_eq!(summary(""), None);
+        let idle = "number of transactions actually processed: 0\nnumber of failed transactions: 0 (NaN%)\n";
+        assert_eq!(summary(idle), Some(Summary::default()));
     }
 
     #[test]
