@@ -61,15 +61,19 @@ impl Logger {
         if !is_said(record.level, self.verbose.load(Ordering::Relaxed)) {
             return;
         }
-        let mut line = telemetry::line(record, wall_us(), std::process::id());
-        line.push('\n');
+        let line = whole_line(record);
         let mut sinks = self.sinks();
         if sinks.to_stderr {
             let _ = io::stderr().write_all(line.as_bytes());
         }
-        if let Some((_, file)) = &mut sinks.file {
-            let _ = file.write_all(line.as_bytes());
-        }
+        sinks.write_to_file(&line);
+    }
+
+    /// Writes one line to standard error too, whatever was said about that.
+    pub(crate) fn insist(&self, record: &Record) {
+        let line = whole_line(record);
+        let _ = io::stderr().write_all(line.as_bytes());
+        self.sinks().write_to_file(&line);
     }
 
     /// Standard error is somebody else's from now on.
@@ -80,6 +84,21 @@ impl Logger {
     fn sinks(&self) -> MutexGuard<'_, Sinks> {
         self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Sinks {
+    fn write_to_file(&mut self, line: &str) {
+        if let Some((_, file)) = &mut self.file {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// The line of now, with its end.
+fn whole_line(record: &Record) -> String {
+    let mut line = telemetry::line(record, wall_us(), std::process::id());
+    line.push('\n');
+    line
 }
 
 /// Microseconds since 1970.

@@ -1,13 +1,57 @@
-//! The `weir` binary: wiring only.
+//! The `weir` binary: wiring only. Options to a booted process, or to the document that was asked for.
 #![forbid(unsafe_code)]
+
+mod boot;
 mod cli;
 mod files;
 mod generate;
 mod life;
 mod logging;
-fn main() {
-    let options = cli::Options::read(std::env::args_os()).unwrap();
-    if let Some(document) = options.generate {
-        print!("{}", generate::generate(document));
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use telemetry::{Level, Record};
+
+use boot::NoBoot;
+use cli::Options;
+use logging::Logger;
+
+fn main() -> ExitCode {
+    match Options::read(std::env::args_os()) {
+        Ok(options) if options.version => {
+            print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
+        }
+        Ok(options) => match options.generate {
+            Some(document) => print(&generate::generate(document)),
+            None => serve(&options),
+        },
+        Err(no) if no.is_help => print(&no.text),
+        Err(no) => {
+            let _ = write!(std::io::stderr(), "{}", no.text);
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// Runs the pooler; what stops it is told on standard error, however quiet it should be.
+fn serve(options: &Options) -> ExitCode {
+    let logger = Arc::new(Logger::new(!options.quiet));
+    match boot::run(options, &logger) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            if let NoBoot::File(findings) = &fault {
+                findings.iter().for_each(|finding| drop(writeln!(std::io::stderr(), "{finding}")));
+            }
+            logger.insist(&Record::new(Level::Fatal, fault.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints; a reader that has gone away is no failure.
+fn print(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }

@@ -1,0 +1,257 @@
+//! From the command line to a running process, in PgBouncer's order: file, user, sockets, background, threads.
+//! Owns what stops a start and in which words. Never runs anything itself once the threads are there.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use std::{io, thread};
+
+use control::{Facts, Input, Signal};
+use driver::process::{self, PidFault, PidFile};
+use driver::signals::{self, Signals};
+use driver::{Engine, ListenFault, Listeners, Plan, StartFault};
+use mail::{Command, ShardId};
+use settings::{Config, Finding, Threads};
+use telemetry::{Level, Record};
+
+use crate::cli::Options;
+use crate::files::Source;
+use crate::life::{Crew, Life};
+use crate::logging::Logger;
+
+/// How long threads may take to end before the process ends without them.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why the process does not start.
+#[derive(Debug)]
+pub(crate) enum NoBoot {
+    /// The file is wrong; each finding has its line.
+    File(Vec<Finding>),
+    /// `--reboot` was asked for.
+    Reboot,
+    /// Nobody should pool as root, and no other user was named.
+    Root,
+    /// The user to become cannot be become.
+    User(String, io::Error),
+    /// The log file cannot be opened.
+    Log(String, io::Error),
+    /// `--daemon` without a pidfile.
+    NoPidFile,
+    /// The pidfile names a living process, or cannot be used.
+    Pid(PidFault),
+    /// A socket cannot be listened on.
+    Listen(ListenFault),
+    /// The threads cannot be started.
+    Start(StartFault),
+    /// The system refused something that it should not.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for NoBoot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoBoot::File(_) => out.write_str("cannot load config file"),
+            NoBoot::Reboot => out.write_str("--reboot is not supported yet: stop the old process first"),
+            NoBoot::Root => out.write_str(
+                "should not run as root: name an unprivileged user, by `user =` in the file or by -u",
+            ),
+            NoBoot::User(name, why) => write!(out, "cannot become user \"{name}\": {why}"),
+            NoBoot::Log(name, why) => write!(out, "cannot open logfile \"{name}\": {why}"),
+            NoBoot::NoPidFile => out.write_str("--daemon needs pidfile to be set"),
+            NoBoot::Pid(fault) => fault.fmt(out),
+            NoBoot::Listen(fault) => fault.fmt(out),
+            NoBoot::Start(fault) => fault.fmt(out),
+            NoBoot::System(what, why) => write!(out, "{what}: {why}"),
+        }
+    }
+}
+
+/// Starts the process and runs it to its end.
+///
+/// # Errors
+/// [`NoBoot`], before any client was let in.
+pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot> {
+    if options.reboot {
+        return Err(NoBoot::Reboot);
+    }
+    let source = Source { file: options.file.clone().unwrap_or_default(), flags: options.flags() };
+    let config = Arc::new(source.load().map_err(NoBoot::File)?);
+    let file_limit = process::raise_file_limit();
+    drop_privileges(&config)?;
+    open_log(&config, logger)?;
+    tell_of_limits(&config, file_limit, logger);
+    let pidfile = config.global.pidfile.as_deref().filter(|path| !path.is_empty());
+    check_pidfile(pidfile, options.daemon)?;
+    let listeners = Listeners::open(&config.global).map_err(NoBoot::Listen)?;
+    if options.daemon {
+        logger.leave_stderr();
+        process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;
+    }
+    let pidfile = pidfile.map(PidFile::create).transpose().map_err(NoBoot::Pid)?;
+    let life = start(config, source, listeners, logger)?;
+    if options.daemon {
+        process::leave_terminal().map_err(|why| NoBoot::System("cannot leave the terminal", why))?;
+    }
+    dismiss(life.run());
+    drop(pidfile);
+    Ok(())
+}
+
+/// From here on the process is whom it was told to be. Files and sockets are made later, so that they are that user's.
+fn drop_privileges(config: &Config) -> Result<(), NoBoot> {
+    if let Some(user) = config.global.user.as_deref().filter(|user| !user.is_empty()) {
+        process::become_user(user).map_err(|why| NoBoot::User(user.to_owned(), why))?;
+    }
+    if process::is_root() { Err(NoBoot::Root) } else { Ok(()) }
+}
+
+fn open_log(config: &Config, logger: &Logger) -> Result<(), NoBoot> {
+    let name = || config.global.logfile.clone().unwrap_or_default();
+    logger.configure(&config.global).map_err(|why| NoBoot::Log(name(), why))?;
+    for finding in &config.warnings {
+        logger.write(&Record::new(Level::Warning, finding.to_string()));
+    }
+    Ok(())
+}
+
+/// Warns where clients could find no descriptor left.
+fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
+    let databases = config.databases.values().chain(&config.fallback);
+    let servers = databases.map(|database| match config.max_db_connections(database) {
+        0 => {
+            u64::from(config.pool_size(database, None)) + u64::from(config.reserve_pool_size(database, None))
+        }
+        limit => limit.into(),
+    });
+    let clients = config.global.max_client_conn.into();
+    if let Some(warning) = process::file_limit_warning(file_limit, clients, servers.sum()) {
+        logger.write(&Record::new(Level::Warning, warning));
+    }
+}
+
+/// Before anything is bound: a second process must not get far enough to disturb the first.
+fn check_pidfile(path: Option<&str>, is_daemon: bool) -> Result<(), NoBoot> {
+    let Some(path) = path else {
+        return if is_daemon { Err(NoBoot::NoPidFile) } else { Ok(()) };
+    };
+    match PidFile::living(Path::new(path)).map_err(NoBoot::Pid)? {
+        Some(process_id) => Err(NoBoot::Pid(PidFault::Alive { path: path.into(), process_id })),
+        None => Ok(()),
+    }
+}
+
+/// Starts all threads; from here on signals are messages.
+fn start(
+    config: Arc<Config>,
+    source: Source,
+    listeners: Listeners,
+    logger: &Arc<Logger>,
+) -> Result<Life<Engine>, NoBoot> {
+    let signals = Signals::block().map_err(|why| NoBoot::System("cannot block signals", why))?;
+    let (sender, inputs) = channel();
+    let shards = match config.global.threads {
+        Threads::Auto => process::processors(),
+        Threads::Count(count) => u16::try_from(count).unwrap_or(u16::MAX),
+    };
+    for name in listeners.names() {
+        logger.write(&Record::new(Level::Log, format!("listening on {name}")));
+    }
+    let plan = Plan {
+        config: Arc::clone(&config),
+        threads: shards,
+        io: config.global.io_driver,
+        listeners,
+        log: writer(logger),
+        reports: reporter(sender.clone()),
+    };
+    let engine = Engine::start(plan).map_err(NoBoot::Start)?;
+    let (io_driver, _) = engine.io_driver_in_use();
+    let tell = move |signal| drop(sender.send(Input::Signal(meaning(signal))));
+    signals.deliver(tell).map_err(|why| NoBoot::System("cannot wait for signals", why))?;
+    let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
+    logger.write(&Record::new(Level::Log, up));
+    let facts = Facts { shards, io_driver };
+    Ok(Life::new(config, facts, engine, Arc::clone(logger), source, inputs))
+}
+
+fn writer(logger: &Arc<Logger>) -> driver::Log {
+    let logger = Arc::clone(logger);
+    Arc::new(move |record| logger.write(&record))
+}
+
+fn reporter(sender: Sender<Input>) -> driver::Reports {
+    Arc::new(move |report| drop(sender.send(Input::Report(report))))
+}
+
+fn meaning(signal: signals::Signal) -> Signal {
+    match signal {
+        signals::Signal::Hup => Signal::Hup,
+        signals::Signal::Int => Signal::Int,
+        signals::Signal::Term => Signal::Term,
+        signals::Signal::Quit => Signal::Quit,
+        signals::Signal::Usr1 => Signal::Usr1,
+        signals::Signal::Usr2 => Signal::Usr2,
+    }
+}
+
+impl Crew for Engine {
+    fn tell(&self, shard: ShardId, command: Command) {
+        self.command(shard, command);
+    }
+
+    fn close_tcp(&self) {
+        self.close_tcp_listeners();
+    }
+}
+
+/// Lets the threads send what they were told last and end; a thread that hangs does not keep the process.
+fn dismiss(engine: Engine) {
+    let (done, is_done) = channel();
+    let farewell = thread::spawn(move || {
+        engine.join();
+        let _ = done.send(());
+    });
+    let _ = is_done.recv_timeout(FAREWELL);
+    drop(farewell);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_background_needs_a_pidfile() {
+        assert!(matches!(check_pidfile(None, true), Err(NoBoot::NoPidFile)));
+        assert!(check_pidfile(None, false).is_ok());
+    }
+
+    #[test]
+    fn a_living_process_keeps_its_pidfile() {
+        let path = std::env::temp_dir().join(format!("weir-boot-{}.pid", std::process::id()));
+        std::fs::write(&path, "1\n").unwrap();
+        let fault = check_pidfile(path.to_str(), false).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(fault.to_string().contains("another instance running?"), "{fault}");
+    }
+
+    #[test]
+    fn a_bad_file_is_told_with_its_lines() {
+        let path = std::env::temp_dir().join(format!("weir-boot-{}.ini", std::process::id()));
+        std::fs::write(&path, "[pgbouncer]\nfrob = 1\n").unwrap();
+        let words = ["weir".into(), path.clone().into_os_string()];
+        let options = Options::read(words).unwrap();
+        let fault = run(&options, &Arc::new(Logger::new(false))).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let NoBoot::File(findings) = fault else { panic!("{fault:?}") };
+        assert_eq!(findings[0].line, 2);
+    }
+
+    #[test]
+    fn taking_over_is_refused_before_anything_is_touched() {
+        let options = Options::read(["weir", "-R", "x.ini"].map(Into::into)).unwrap();
+        assert!(matches!(run(&options, &Arc::new(Logger::new(false))), Err(NoBoot::Reboot)));
+    }
+}
