@@ -1,1 +1,28 @@
-//! (to be written)
+//! What moves bytes: epoll and io_uring behind one boundary, sockets, signals and helper threads.
+//!
+//! The driver starts one thread per shard, tells the shard what happened on its sockets ([`shard::Event`]) and does
+//! what the shard wants done ([`shard::Action`]). It is the only crate with `unsafe`, confined to `sys`, `uring::ring`
+//! and `uring::buffers`. It never looks into the bytes and never decides who may do what.
+
+mod clock;
+mod connect;
+mod core;
+mod directory;
+mod door;
+mod engine;
+mod epoll;
+mod helpers;
+mod listen;
+mod mailbox;
+mod options;
+mod outside;
+mod parcel;
+pub mod process;
+pub mod signals;
+mod sys;
+mod uring;
+
+pub use crate::core::Core;
+pub use directory::OneProcess;
+pub use engine::{Engine, Log, Plan, Reports, Seat, StartFault};
+pub use listen::{ListenFault, Listeners};

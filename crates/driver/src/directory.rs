@@ -1,0 +1,106 @@
+//! Where the shards of this process find what they share.
+//!
+//! Asked once per shard and name, so one lock is enough. Never touched per transaction.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pool::{Both, Directory, Process, Shared};
+
+/// The directory of one process.
+pub struct OneProcess {
+    names: Mutex<Names>,
+    process: Arc<Process>,
+    busy_percent: Vec<AtomicU32>,
+}
+
+#[derive(Default)]
+struct Names {
+    pools: HashMap<(String, String), Arc<Shared>>,
+    databases: HashMap<String, Arc<Both>>,
+    users: HashMap<String, Arc<Both>>,
+    /// How many pools began on each shard.
+    pools_begun: Vec<u32>,
+}
+
+impl OneProcess {
+    /// A directory for so many shards (1..=64).
+    #[must_use]
+    pub fn new(shards: u16) -> OneProcess {
+        let count = usize::from(shards);
+        let names = Names { pools_begun: vec![0; count], ..Names::default() };
+        let busy_percent = (0..count).map(|_| AtomicU32::new(0)).collect();
+        OneProcess { names: Mutex::new(names), process: Arc::default(), busy_percent }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard with the fewest pools; of several the least busy, then the first.
+    fn emptiest(&self, pools_begun: &[u32]) -> u16 {
+        let rank = |shard: &u16| (pools_begun[usize::from(*shard)], self.busy_percent(*shard));
+        (0..self.shards()).min_by_key(rank).unwrap_or(0)
+    }
+}
+
+impl Directory for OneProcess {
+    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+        let names = &mut *self.names();
+        let emptiest = self.emptiest(&names.pools_begun);
+        let entry = names.pools.entry((database.to_owned(), user.to_owned()));
+        Arc::clone(entry.or_insert_with(|| {
+            names.pools_begun[usize::from(emptiest)] += 1;
+            Arc::new(Shared::on(emptiest))
+        }))
+    }
+
+    fn database(&self, name: &str) -> Arc<Both> {
+        Arc::clone(self.names().databases.entry(name.to_owned()).or_default())
+    }
+
+    fn user(&self, name: &str) -> Arc<Both> {
+        Arc::clone(self.names().users.entry(name.to_owned()).or_default())
+    }
+
+    fn process(&self) -> Arc<Process> {
+        Arc::clone(&self.process)
+    }
+
+    fn shards(&self) -> u16 {
+        u16::try_from(self.busy_percent.len()).unwrap_or(u16::MAX)
+    }
+
+    fn busy_percent(&self, shard: u16) -> u32 {
+        self.busy_percent.get(usize::from(shard)).map_or(0, |percent| percent.load(Ordering::Relaxed))
+    }
+
+    fn set_busy_percent(&self, shard: u16, percent: u32) {
+        if let Some(slot) = self.busy_percent.get(usize::from(shard)) {
+            slot.store(percent, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_begin_where_the_fewest_are() {
+        let directory = OneProcess::new(3);
+        directory.set_busy_percent(0, 50);
+        let first = |name| directory.pool(name, "u").shards();
+        assert_eq!([first("a"), first("b"), first("c"), first("d")], [0b010, 0b100, 0b001, 0b010]);
+        assert_eq!(first("a"), 0b010, "a pool stays where it began");
+    }
+
+    #[test]
+    fn everybody_gets_the_same_counts() {
+        let directory = OneProcess::new(1);
+        assert!(directory.user("u").servers.take(1));
+        assert!(!directory.user("u").servers.take(1));
+        assert!(directory.database("u").servers.take(1), "a database is not a user");
+    }
+}

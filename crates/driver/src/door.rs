@@ -1,0 +1,82 @@
+//! Who is let in when file descriptors run out.
+//!
+//! Owns one descriptor in reserve: it is given up to let a client of the unix socket in (an administrator who could
+//! help), and taken back as soon as one is free. Never accepts by itself.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use shard::event::Peer;
+
+use crate::listen::{Kind, Listener};
+
+/// How long accepting rests after descriptors ran out, if no connection closes before.
+pub(crate) const REST_US: u64 = 1_000_000;
+
+/// The reserve of a process.
+pub(crate) struct Door {
+    spare: Mutex<Option<OwnedFd>>,
+}
+
+impl Door {
+    /// Takes a descriptor into reserve.
+    pub(crate) fn new() -> Door {
+        Door { spare: Mutex::new(spare()) }
+    }
+
+    /// Gives the reserve up; true if there was one, so that one more descriptor is free now.
+    pub(crate) fn give_up(&self) -> bool {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    /// Takes a descriptor into reserve again if it can.
+    pub(crate) fn refill(&self) {
+        let mut reserve = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if reserve.is_none() {
+            *reserve = spare();
+        }
+    }
+}
+
+/// The cheapest descriptor there is.
+fn spare() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
+
+/// No descriptor (or memory for one) is left.
+pub(crate) fn is_exhaustion(fault: Errno) -> bool {
+    matches!(fault, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+}
+
+/// Who is at the other end of an accepted socket; None if it has gone already.
+pub(crate) fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<SocketAddr>) -> Option<Peer> {
+    match listener.kind {
+        Kind::Unix { port } => {
+            let credentials = sockopt::socket_peercred(&socket).ok()?;
+            let process_id = u32::try_from(credentials.pid.as_raw_nonzero().get()).unwrap_or(0);
+            Some(Peer::Unix { process_id, user_id: credentials.uid.as_raw(), port })
+        }
+        Kind::Tcp => {
+            let local: SocketAddr = rustix::net::getsockname(&socket).ok()?.try_into().ok()?;
+            Some(Peer::Inet { remote: remote?, local })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_given_up_once() {
+        let door = Door::new();
+        assert!(door.give_up());
+        assert!(!door.give_up());
+        door.refill();
+        assert!(door.give_up());
+    }
+}

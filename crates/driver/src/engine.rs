@@ -1,0 +1,318 @@
+//! The threads of a process: one per shard, started, written to and ended from here.
+//!
+//! Owns the choice of the driver and the falling back. Never touches a connection and never decides what shards do.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::{fmt, io, panic, process};
+
+use auth::{Entropy, MockKey};
+use mail::{Command, Report, ShardId};
+use pool::Directory;
+use settings::{Config, IoDriver};
+use shard::Shard;
+use telemetry::{Level, Record};
+
+use crate::core::Core;
+use crate::directory::OneProcess;
+use crate::door::Door;
+use crate::epoll::EpollLoop;
+use crate::helpers::Helpers;
+use crate::listen::{Kind, Listeners};
+use crate::mailbox::{Letter, Mailbox};
+use crate::outside::Outside;
+use crate::uring::{self, UringLoop};
+
+/// Where log records go; called by every thread.
+pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
+
+/// Where the shards' reports go; called by every shard's thread, so it must not wait.
+pub type Reports = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// What is to be started.
+pub struct Plan {
+    /// The configuration to begin with.
+    pub config: Arc<Config>,
+    /// How many shards, 1..=64.
+    pub threads: u16,
+    /// Which driver is wanted.
+    pub io: IoDriver,
+    /// Bound already, so that a port in use is told before anything runs.
+    pub listeners: Listeners,
+    /// The log.
+    pub log: Log,
+    /// The control thread's ear.
+    pub reports: Reports,
+}
+
+/// What a shard is made of.
+pub struct Seat {
+    /// Its number.
+    pub id: ShardId,
+    /// The configuration to begin with.
+    pub config: Arc<Config>,
+    /// Where it finds what shards share.
+    pub directory: Arc<dyn Directory>,
+}
+
+/// Why the threads could not be started.
+#[derive(Debug)]
+pub enum StartFault {
+    /// `threads` is not in 1..=64.
+    Threads(u16),
+    /// The system refused: what, and its words.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for StartFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartFault::Threads(count) => write!(out, "threads: {count} is not between 1 and 64"),
+            StartFault::System(what, why) => write!(out, "cannot make {what}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StartFault {}
+
+/// The running threads.
+pub struct Engine {
+    mailboxes: Arc<[Mailbox]>,
+    listeners: Listeners,
+    threads: Vec<JoinHandle<()>>,
+    driver: &'static str,
+    fallback: Option<String>,
+}
+
+/// What a loop is, once its thread knows whether it could be made.
+type Verdict = Result<(), String>;
+
+impl Engine {
+    /// Starts the product: shards with the kernel's entropy.
+    ///
+    /// # Errors
+    /// [`StartFault`]; nothing runs then.
+    pub fn start(plan: Plan) -> Result<Engine, StartFault> {
+        let mock = Arc::new(MockKey::new(KernelEntropy::key()));
+        let user_id = rustix::process::geteuid().as_raw();
+        Engine::start_with(plan, move |seat: Seat| {
+            let entropy = Box::new(KernelEntropy);
+            let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
+            shard.trust_unix_user(user_id);
+            shard
+        })
+    }
+
+    /// Starts shards of any making.
+    ///
+    /// # Errors
+    /// [`StartFault`]; nothing runs then.
+    pub fn start_with<C: Core + 'static>(
+        plan: Plan,
+        make: impl Fn(Seat) -> C + Send + Sync + 'static,
+    ) -> Result<Engine, StartFault> {
+        if !(1..=64).contains(&plan.threads) {
+            return Err(StartFault::Threads(plan.threads));
+        }
+        let count = usize::from(plan.threads);
+        let boxes: io::Result<Vec<Mailbox>> = (0..count).map(|_| Mailbox::new()).collect();
+        let mailboxes: Arc<[Mailbox]> = boxes.map_err(|why| StartFault::System("a mailbox", why))?.into();
+        let helpers =
+            Arc::new(Helpers::start(&mailboxes).map_err(|why| StartFault::System("a thread", why))?);
+        let mut crew = Crew { plan, mailboxes, helpers, door: Arc::new(Door::new()), threads: Vec::new() };
+        let (driver, fallback) = crew.launch(make)?;
+        let Crew { plan, mailboxes, threads, .. } = crew;
+        announce(&plan.log, plan.io, driver, fallback.as_deref());
+        Ok(Engine { mailboxes, listeners: plan.listeners, threads, driver, fallback })
+    }
+
+    /// The driver in use, and why it is not io_uring where that was tried.
+    #[must_use]
+    pub fn io_driver_in_use(&self) -> (&'static str, Option<&str>) {
+        (self.driver, self.fallback.as_deref())
+    }
+
+    /// Writes to one shard. A new configuration also reaches the listening sockets.
+    pub fn command(&self, shard: ShardId, command: Command) {
+        if let Command::Configure(config) = &command {
+            self.listeners.configure(&config.global);
+        }
+        if let Some(mailbox) = self.mailboxes.get(usize::from(shard.0)) {
+            mailbox.post(Letter::Command(command));
+        }
+    }
+
+    /// Writes to all shards.
+    pub fn broadcast(&self, command: &Command) {
+        for shard in 0..u16::try_from(self.mailboxes.len()).unwrap_or(u16::MAX) {
+            self.command(ShardId(shard), command.clone());
+        }
+    }
+
+    /// Refuses new TCP connections from now on; the unix socket stays for administrators.
+    pub fn close_tcp_listeners(&self) {
+        self.close(false);
+    }
+
+    /// Refuses all new connections from now on and removes the unix socket.
+    pub fn close_listeners(&self) {
+        self.close(true);
+    }
+
+    fn close(&self, all: bool) {
+        self.listeners.close(all);
+        for mailbox in self.mailboxes.iter() {
+            mailbox.post(Letter::CloseListeners { all });
+        }
+    }
+
+    /// Ends all threads and waits for them. Connections are closed as they are.
+    pub fn join(self) {
+        self.listeners.close(true);
+        for mailbox in self.mailboxes.iter() {
+            mailbox.post(Letter::Stop);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An engine in the making.
+struct Crew {
+    plan: Plan,
+    mailboxes: Arc<[Mailbox]>,
+    helpers: Arc<Helpers>,
+    door: Arc<Door>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts the threads, hears whether each could make its ring, and tells all which driver it is to be.
+    fn launch<C: Core + 'static>(
+        &mut self,
+        make: impl Fn(Seat) -> C + Send + Sync + 'static,
+    ) -> Result<(&'static str, Option<String>), StartFault> {
+        let make = Arc::new(make);
+        let directory: Arc<dyn Directory> = Arc::new(OneProcess::new(self.plan.threads));
+        let (verdicts, heard) = channel();
+        let mut starts: Vec<SyncSender<bool>> = Vec::new();
+        for id in (0..self.plan.threads).map(ShardId) {
+            let seat = Seat { id, config: Arc::clone(&self.plan.config), directory: Arc::clone(&directory) };
+            let (start, started) = sync_channel(1);
+            let (make, outside, verdicts) = (Arc::clone(&make), self.outside(id), verdicts.clone());
+            let try_uring = self.plan.io != IoDriver::Epoll;
+            let work = move || {
+                let ring = try_uring.then(uring::Kernel::new);
+                let _ = verdicts.send(match &ring {
+                    Some(Err(why)) => Err(why.clone()),
+                    _ => Ok(()),
+                });
+                run(started, outside, ring.and_then(Result::ok), || make(seat));
+            };
+            let thread = thread::Builder::new().name(format!("weir-shard-{}", id.0)).spawn(guarded(work));
+            self.threads.push(thread.map_err(|why| StartFault::System("a thread", why))?);
+            starts.push(start);
+        }
+        drop(verdicts);
+        let fallback = heard.iter().filter_map(Verdict::err).next();
+        let by_uring = self.plan.io != IoDriver::Epoll && fallback.is_none();
+        for listener in &self.plan.listeners.all {
+            // A ring waits on a socket only if it would block; readiness needs the contrary.
+            rustix::io::ioctl_fionbio(&listener.socket, !by_uring)
+                .map_err(|why| StartFault::System("a listening socket", why.into()))?;
+        }
+        for start in starts {
+            let _ = start.send(by_uring);
+        }
+        Ok((if by_uring { "io_uring" } else { "epoll" }, fallback))
+    }
+
+    fn outside(&self, id: ShardId) -> Outside {
+        Outside {
+            id,
+            mailboxes: Arc::clone(&self.mailboxes),
+            helpers: Arc::clone(&self.helpers),
+            door: Arc::clone(&self.door),
+            listeners: self.plan.listeners.all.clone(),
+            reports: Arc::clone(&self.plan.reports),
+            log: Arc::clone(&self.plan.log),
+        }
+    }
+}
+
+/// A shard's thread: waits to be told the driver, then loops until it is stopped.
+fn run<C: Core>(
+    started: Receiver<bool>,
+    outside: Outside,
+    ring: Option<uring::Kernel>,
+    make: impl FnOnce() -> C,
+) {
+    // No word means that the engine could not be started: there is nobody to work for.
+    let Ok(by_uring) = started.recv() else { return };
+    let log = Arc::clone(&outside.log);
+    let outcome = match ring.filter(|_| by_uring) {
+        Some(kernel) => UringLoop::new(make(), outside, kernel).run(),
+        None => EpollLoop::new(make(), outside).and_then(EpollLoop::run),
+    };
+    if let Err(why) = outcome {
+        log(Record::new(Level::Fatal, format!("a shard cannot go on: {why}")));
+        process::abort();
+    }
+}
+
+/// Never half a pooler: where panics unwind, a shard's ends the process all the same.
+fn guarded(work: impl FnOnce()) -> impl FnOnce() {
+    move || {
+        if panic::catch_unwind(panic::AssertUnwindSafe(work)).is_err() {
+            process::abort();
+        }
+    }
+}
+
+fn announce(log: &Log, wanted: IoDriver, driver: &'static str, fallback: Option<&str>) {
+    match fallback {
+        Some(why) if wanted == IoDriver::IoUring => {
+            log(Record::new(Level::Warning, format!("io_uring was asked for and does not work here: {why}")));
+            log(Record::new(Level::Log, format!("io driver: {driver} (io_uring: {why})")));
+        }
+        Some(why) => log(Record::new(Level::Log, format!("io driver: {driver} (io_uring: {why})"))),
+        None => log(Record::new(Level::Log, format!("io driver: {driver}"))),
+    }
+}
+
+impl Listeners {
+    /// Whether any of them is TCP.
+    #[must_use]
+    pub fn has_tcp(&self) -> bool {
+        self.all.iter().any(|listener| listener.kind == Kind::Tcp)
+    }
+}
+
+/// The kernel's random bytes.
+#[derive(Clone, Copy, Debug)]
+struct KernelEntropy;
+
+impl KernelEntropy {
+    /// 32 bytes for a key.
+    fn key() -> [u8; 32] {
+        let mut key = [0; 32];
+        KernelEntropy.fill(&mut key);
+        key
+    }
+}
+
+impl Entropy for KernelEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+                Ok(count) => filled += count,
+                Err(rustix::io::Errno::INTR) => {}
+                // A pooler whose nonces can be guessed must not run.
+                Err(_) => process::abort(),
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the readiness loop knows of one connection. An idle one owns no memory beside this struct.
+//!
+//! Never talks to the shard.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+
+use crate::connect::Attempt;
+use crate::mailbox::Ticket;
+use crate::parcel::{Bytes, Parcel};
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody's.
+    #[default]
+    Free,
+    /// A helper is looking its name up.
+    Resolving,
+    /// The socket is on its way.
+    Connecting,
+    /// Bytes flow.
+    Open,
+    /// The socket is gone; the shard has not heard of it yet.
+    Closing,
+}
+
+/// One connection.
+#[derive(Debug, Default)]
+pub(crate) struct Conn {
+    pub(crate) socket: Option<OwnedFd>,
+    /// Counts the occupants of this id.
+    pub(crate) ticket: Ticket,
+    pub(crate) state: State,
+    /// The system said that there is something to read, and nothing since has said the contrary.
+    pub(crate) readable: bool,
+    /// The peer's end or an error was seen: read until the end shows.
+    pub(crate) hung_up: bool,
+    /// The end was read: nothing more will come.
+    pub(crate) ended: bool,
+    /// The shard wants no bytes now.
+    pub(crate) paused: bool,
+    /// The shard was told that the peer's end was seen while it did not read.
+    pub(crate) half_told: bool,
+    /// Waits for its turn to be read.
+    pub(crate) queued: bool,
+    /// The shard was told to stop feeding it.
+    pub(crate) clogged: bool,
+    /// The shard waits to hear that all output has gone.
+    pub(crate) owes_drained: bool,
+    /// A unix socket: its writability is asked for only while output waits, because it would be told after every read
+    /// of the peer.
+    pub(crate) is_unix: bool,
+    /// Output that the socket did not take yet.
+    pub(crate) backlog: Option<Box<Backlog>>,
+    /// Further addresses to try.
+    pub(crate) attempt: Option<Box<Attempt>>,
+}
+
+/// Bytes that wait for writability.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Backlog {
+    /// Bytes to begin with.
+    pub(crate) fn of(bytes: Vec<u8>) -> Box<Backlog> {
+        Box::new(Backlog { bytes, start: 0 })
+    }
+
+    /// What waits.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    /// What waits, to be taken elsewhere.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.start);
+        self.bytes
+    }
+
+    fn append(&mut self, parcel: &Parcel, bytes: Bytes<'_>, mut skip: usize) {
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        for piece in parcel.pieces() {
+            let piece = bytes.of(*piece);
+            let gone = skip.min(piece.len());
+            skip -= gone;
+            self.bytes.extend_from_slice(&piece[gone..]);
+        }
+    }
+}
+
+impl Conn {
+    /// A socket that is ready for bytes.
+    pub(crate) fn open(socket: OwnedFd, ticket: Ticket, is_unix: bool) -> Conn {
+        Conn { socket: Some(socket), ticket, state: State::Open, is_unix, ..Conn::default() }
+    }
+
+    /// It may be read now.
+    pub(crate) fn may_read(&self) -> bool {
+        self.state == State::Open && !self.paused && !self.ended && (self.readable || self.hung_up)
+    }
+
+    /// Reads once, never waits.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        let socket = self.socket.as_ref().ok_or(Errno::BADF)?;
+        recv(socket, into, RecvFlags::DONTWAIT).map(|(count, _)| count)
+    }
+
+    /// Sends a parcel as far as the socket takes it and keeps the rest; true if some had to be kept.
+    pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) -> Result<bool, Errno> {
+        let length = parcel.length();
+        let sent = if self.backlog.is_some() { 0 } else { self.transmit(parcel, bytes)? };
+        if sent < length {
+            self.backlog.get_or_insert_default().append(parcel, bytes, sent);
+        }
+        Ok(sent < length)
+    }
+
+    fn transmit(&self, parcel: &Parcel, bytes: Bytes<'_>) -> Result<usize, Errno> {
+        if let [only] = parcel.pieces() {
+            return self.write(&[IoSlice::new(bytes.of(*only))]);
+        }
+        let count = parcel.pieces().len();
+        self.write(&parcel.slices(bytes)[..count])
+    }
+
+    /// Writes once, never waits; 0 if the socket takes nothing.
+    fn write(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+        let socket = self.socket.as_ref().ok_or(Errno::BADF)?;
+        loop {
+            let outcome = match slices {
+                [only] => send(socket, only, FLAGS),
+                several => sendmsg(socket, several, &mut SendAncillaryBuffer::default(), FLAGS),
+            };
+            match outcome {
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends what waits as far as the socket takes it; true if nothing waits any more.
+    pub(crate) fn flush(&mut self) -> Result<bool, Errno> {
+        while let Some(backlog) = &self.backlog {
+            let sent = self.write(&[IoSlice::new(backlog.waiting())])?;
+            let Some(backlog) = &mut self.backlog else { break };
+            backlog.start += sent;
+            if backlog.waiting().is_empty() {
+                self.backlog = None;
+            } else if sent == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How much waits, in bytes.
+    pub(crate) fn waiting(&self) -> usize {
+        self.backlog.as_ref().map_or(0, |backlog| backlog.waiting().len())
+    }
+
+    /// Last words as far as they go without waiting; then reads away a little of what is unread, because closing over
+    /// unread bytes resets the connection and may cost the peer those last words.
+    pub(crate) fn farewell(&mut self) {
+        const READS: usize = 16;
+        if self.state != State::Open || self.ended {
+            return;
+        }
+        let _ = self.flush();
+        let mut sink = [0; 4096];
+        for _ in 0..READS {
+            if self.receive(&mut sink) != Ok(sink.len()) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Conn>() <= 48, "{}", size_of::<Conn>());
+    }
+}

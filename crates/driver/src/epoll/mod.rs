@@ -1,0 +1,288 @@
+//! One thread's loop by readiness: edge-triggered, registered once, written at once.
+//!
+//! Waits, reads, tells the shard, does what the shard wants. A short read means that the socket is drained, so a
+//! message costs one read and one write.
+
+mod conn;
+mod dial;
+mod intake;
+mod net;
+
+use std::collections::VecDeque;
+use std::io;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use shard::{Action, ConnId, Event};
+
+use crate::clock::Clock;
+use crate::core::Core;
+use crate::epoll::conn::State;
+use crate::epoll::intake::Arrival;
+use crate::epoll::net::{Net, parts, watch_other};
+use crate::mailbox::{Letter, Mover, Ticket};
+use crate::outside::Outside;
+use crate::parcel::{Bytes, Parcel, Piece};
+
+/// One buffer per thread: large enough that a large result costs few calls.
+const SCRATCH: usize = 64 * 1024;
+/// Buffers read from one connection before others get their turn.
+const TURN_READS: usize = 4;
+/// Events taken from the system at once.
+const BATCH: usize = 256;
+/// The number of the mailbox among what is no connection.
+const MAILBOX: u32 = u32::MAX;
+
+/// The loop.
+pub(crate) struct EpollLoop<C> {
+    core: C,
+    net: Net,
+    scratch: Box<[u8]>,
+    clock: Clock,
+    letters: VecDeque<Letter>,
+    stopped: bool,
+}
+
+impl<C: Core> EpollLoop<C> {
+    /// A loop that listens already.
+    pub(crate) fn new(core: C, outside: Outside) -> io::Result<EpollLoop<C>> {
+        let mut net = Net::new(outside)?;
+        watch_other(&net.epoll, net.outside.mailbox().bell(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
+        net.open_gate()?;
+        let scratch = vec![0; SCRATCH].into_boxed_slice();
+        Ok(EpollLoop { core, net, scratch, clock: Clock::new(), letters: VecDeque::new(), stopped: false })
+    }
+
+    /// Loops until it is told to stop.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(BATCH);
+        self.begin_batch();
+        self.core.start(self.net.now);
+        self.obey(&[]);
+        while !self.stopped {
+            let timeout = self.timeout();
+            events.clear();
+            match epoll::wait(&self.net.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(fault) => return Err(fault.into()),
+            }
+            self.begin_batch();
+            for event in &events {
+                self.dispatch(event.data.u64(), event.flags);
+            }
+            self.read_ready();
+            if self.core.deadline().is_some_and(|due| due <= self.net.now.mono_us) {
+                self.deliver(Event::Tick);
+            }
+            self.net.wake_gate();
+        }
+        Ok(())
+    }
+
+    fn begin_batch(&mut self) {
+        let (now, busy) = self.clock.read();
+        self.net.now = now;
+        if let Some(percent) = busy {
+            self.deliver(Event::Busy { percent });
+        }
+    }
+
+    /// How long to sleep at most; None is for ever.
+    fn timeout(&self) -> Option<Timespec> {
+        if !self.net.ready.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let due = [self.core.deadline(), self.net.gate.deadline_us()].into_iter().flatten().min()?;
+        // Rounded up to the milliseconds that the system counts in: early would mean to turn for nothing.
+        let milliseconds = due.saturating_sub(self.net.now.mono_us).div_ceil(1_000).min(3_600_000);
+        let seconds = i64::try_from(milliseconds / 1_000).unwrap_or(0);
+        Some(Timespec {
+            tv_sec: seconds,
+            tv_nsec: i64::try_from(milliseconds % 1_000 * 1_000_000).unwrap_or(0),
+        })
+    }
+
+    fn dispatch(&mut self, data: u64, flags: EventFlags) {
+        let (ConnId(number), ticket) = parts(data);
+        if ticket == Ticket::MAX {
+            return if number == MAILBOX { self.read_mail() } else { self.accept(number) };
+        }
+        let Some(conn) = self.net.meant(data) else { return };
+        let slot = self.net.slot(conn);
+        match slot.state {
+            State::Connecting => {
+                let config = self.core.config();
+                self.net.arrived(conn, config);
+                self.tell_pending();
+            }
+            State::Open => self.wake(conn, flags),
+            _ => {}
+        }
+    }
+
+    /// Something is new on an open connection.
+    fn wake(&mut self, conn: ConnId, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) && self.net.slot(conn).backlog.is_some() {
+            self.net.writable(conn);
+            self.tell_pending();
+        }
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            self.net.saw_end(conn);
+            self.tell_pending();
+        }
+        if flags.contains(EventFlags::IN)
+            && let Some(slot) = self.net.open(conn)
+        {
+            slot.readable = true;
+            self.read(conn);
+        }
+    }
+
+    /// Reads a connection for one turn.
+    fn read(&mut self, conn: ConnId) {
+        for _ in 0..TURN_READS {
+            let Some(slot) = self.net.open(conn).filter(|slot| slot.may_read()) else { return };
+            match slot.receive(&mut self.scratch) {
+                Ok(0) => return self.end(conn),
+                Ok(count) => {
+                    slot.readable = count == self.scratch.len();
+                    let unsent = slot.backlog.is_some();
+                    slot.owes_drained |= unsent;
+                    self.receive(conn, count, unsent);
+                }
+                Err(Errno::AGAIN) => {
+                    (slot.readable, slot.hung_up) = (false, false);
+                    return;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return self.end(conn),
+            }
+        }
+        if self.net.open(conn).is_some_and(|slot| slot.may_read()) {
+            self.net.queue(conn);
+        }
+    }
+
+    fn receive(&mut self, conn: ConnId, count: usize, unsent: bool) {
+        let bytes = &self.scratch[..count];
+        self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
+        obey(&mut self.core, &mut self.net, bytes);
+        self.tell_pending();
+    }
+
+    fn end(&mut self, conn: ConnId) {
+        let slot = self.net.slot(conn);
+        slot.ended = true;
+        self.deliver(Event::HungUp { conn });
+    }
+
+    /// One turn for each that could be read on.
+    fn read_ready(&mut self) {
+        for _ in 0..self.net.ready.len() {
+            let Some(conn) = self.net.ready.pop_front() else { return };
+            self.net.slot(conn).queued = false;
+            self.read(conn);
+        }
+    }
+
+    fn accept(&mut self, number: u32) {
+        for _ in 0..self.net.turn() {
+            match self.net.accept(number) {
+                (Arrival::Client(socket, peer), is_unix) => {
+                    let conn = self.core.vacant();
+                    self.net.seat(conn, socket, is_unix, State::Open);
+                    self.deliver(Event::Accepted { conn, peer });
+                }
+                (Arrival::Gone, _) => {}
+                (Arrival::Nobody, _) => return,
+            }
+        }
+    }
+
+    fn read_mail(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.net.outside.mailbox().collect(&mut letters);
+        for letter in letters.drain(..) {
+            self.open_letter(letter);
+        }
+        self.letters = letters;
+    }
+
+    fn open_letter(&mut self, letter: Letter) {
+        match letter {
+            Letter::Command(command) => self.deliver(Event::Command(command)),
+            Letter::Neighbour(letter) => self.deliver(Event::Neighbour(letter)),
+            Letter::Adopt(mover) => self.adopt(mover),
+            Letter::Derived { conn, ticket, salted_password } => {
+                if self.net.is_current(conn, ticket) {
+                    self.deliver(Event::Derived { conn, salted_password });
+                }
+            }
+            Letter::Resolved { conn, ticket, addresses } => {
+                let config = self.core.config();
+                self.net.resolved(conn, ticket, addresses, config);
+                self.tell_pending();
+            }
+            Letter::CloseListeners { all } => self.net.close_gate(all),
+            Letter::Stop => self.stopped = true,
+        }
+    }
+
+    fn adopt(&mut self, mover: Mover) {
+        let conn = self.core.vacant();
+        let is_unix = crate::connect::ends(&mover.fd).1.is_none();
+        self.net.seat(conn, mover.fd, is_unix, State::Open);
+        self.net.inherit(conn, mover.unsent);
+        self.deliver(Event::Adopted { conn, client: mover.client });
+        if !mover.unread.is_empty() && self.net.open(conn).is_some() {
+            let bytes = &mover.unread[..];
+            self.core.handle(Event::Received { conn, bytes, unsent: false }, self.net.now);
+            self.obey(bytes);
+        }
+    }
+
+    fn deliver(&mut self, event: Event<'static>) {
+        self.core.handle(event, self.net.now);
+        self.obey(&[]);
+    }
+
+    /// Does all that the shard wants after an event, and tells it what came of that.
+    fn obey(&mut self, received: &[u8]) {
+        obey(&mut self.core, &mut self.net, received);
+        self.tell_pending();
+    }
+
+    fn tell_pending(&mut self) {
+        while let Some(event) = self.net.next_pending() {
+            self.core.handle(event, self.net.now);
+            obey(&mut self.core, &mut self.net, &[]);
+        }
+    }
+}
+
+/// Takes all actions; consecutive sends to one connection go out together.
+fn obey<C: Core>(core: &mut C, net: &mut Net, received: &[u8]) {
+    let mut parcel = Parcel::new();
+    while let Some(action) = core.poll() {
+        if let Action::Send { to, source, start, end } = action {
+            let piece = Piece { source, start, end };
+            if !parcel.take(to, piece) {
+                net.send(&parcel, Bytes { received, written: core.written() });
+                parcel.clear();
+                parcel.take(to, piece);
+            }
+            continue;
+        }
+        if !parcel.is_empty() {
+            net.send(&parcel, Bytes { received, written: core.written() });
+            parcel.clear();
+        }
+        let config = core.config();
+        net.act(action, config);
+    }
+    if !parcel.is_empty() {
+        net.send(&parcel, Bytes { received, written: core.written() });
+    }
+}

@@ -1,0 +1,294 @@
+//! The readiness loop's connections, and what shards want done with them.
+//!
+//! Everything but the shard and the receive buffer, so that bytes can be borrowed from those two while it works.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use mail::ShardId;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use settings::Config;
+use shard::{Action, ConnId, Event, Handover, Now};
+use telemetry::Level;
+
+use crate::epoll::conn::{Backlog, Conn, State};
+use crate::epoll::intake::Gate;
+use crate::helpers::Asker;
+use crate::mailbox::{Mover, Ticket};
+use crate::outside::Outside;
+use crate::parcel::{Bytes, Parcel};
+
+/// Output that may wait for one connection before whoever feeds it is told to stop, in bytes.
+const CLOG: usize = 64 * 1024;
+
+const BOTH_WAYS: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(INWARD);
+const INWARD: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// Connections of one thread.
+pub(crate) struct Net {
+    pub(crate) outside: Outside,
+    pub(crate) now: Now,
+    pub(crate) conns: Vec<Conn>,
+    /// Connections that may be read without asking the system first.
+    pub(crate) ready: VecDeque<ConnId>,
+    /// What the shard is still to be told, once the event at hand is dealt with.
+    pub(crate) pending: VecDeque<Event<'static>>,
+    pub(crate) gate: Gate,
+    pub(crate) epoll: OwnedFd,
+}
+
+impl Net {
+    /// No connections yet.
+    pub(crate) fn new(outside: Outside) -> io::Result<Net> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Net {
+            outside,
+            now: Now::default(),
+            conns: Vec::new(),
+            ready: VecDeque::new(),
+            pending: VecDeque::new(),
+            gate: Gate::default(),
+            epoll,
+        })
+    }
+
+    /// The slot of an id.
+    pub(crate) fn slot(&mut self, conn: ConnId) -> &mut Conn {
+        let index = conn.0 as usize;
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, Conn::default);
+        }
+        &mut self.conns[index]
+    }
+
+    /// The open connection of an id.
+    pub(crate) fn open(&mut self, conn: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(conn.0 as usize).filter(|slot| slot.state == State::Open)
+    }
+
+    /// Seats a socket on an id and watches it.
+    pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, is_unix: bool, state: State) {
+        let slot = self.slot(conn);
+        let ticket = slot.ticket.wrapping_add(1);
+        *slot = Conn { state, ..Conn::open(socket, ticket, is_unix) };
+        self.watch(conn);
+    }
+
+    /// Registers a socket, once. A socket that cannot be watched counts as hung up: its next read will tell.
+    pub(crate) fn watch(&mut self, conn: ConnId) {
+        let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(socket) = &slot.socket else { return };
+        let flags = if slot.is_unix { INWARD } else { BOTH_WAYS };
+        if let Err(fault) = epoll::add(&self.epoll, socket, tag(conn, slot.ticket), flags) {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+            self.outside.log(Level::Warning, format!("cannot watch a socket: {fault}"));
+            self.lose(conn);
+        }
+    }
+
+    /// Does one thing; sends are gathered by the caller.
+    pub(crate) fn act(&mut self, action: Action, config: &Config) {
+        match action {
+            Action::Send { .. } => debug_assert!(false, "sends are gathered"),
+            Action::Connect { conn, target } => self.dial(conn, &target, config),
+            Action::Close { conn } => self.close(conn),
+            Action::Pause { conn } => self.pause(conn),
+            Action::Resume { conn } => self.resume(conn),
+            Action::Settle { .. } => {}
+            Action::Move { conn, to, client } => self.hand_over(conn, to, client),
+            Action::Derive { conn, question } => {
+                let asker = self.asker(conn);
+                self.outside.helpers.derive(asker, question);
+            }
+            Action::Tell { to, letter } => self.outside.tell(to, letter),
+            Action::Report(report) => self.outside.report(report),
+            Action::Log(record) => (self.outside.log)(record),
+        }
+    }
+
+    /// Who an answer about this connection is for.
+    pub(crate) fn asker(&mut self, conn: ConnId) -> Asker {
+        Asker { shard: self.outside.id, conn, ticket: self.slot(conn).ticket }
+    }
+
+    /// Sends a parcel, or queues it behind what waits already.
+    pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) {
+        let conn = parcel.to();
+        let Some(slot) = self.open(conn) else { return };
+        let had_backlog = slot.backlog.is_some();
+        match slot.send(parcel, bytes) {
+            Ok(false) => {}
+            Ok(true) => {
+                if !slot.clogged && slot.waiting() > CLOG {
+                    slot.clogged = true;
+                    slot.owes_drained = true;
+                    self.pending.push_back(Event::Clogged { conn });
+                }
+                if !had_backlog {
+                    self.ask_writability(conn, true);
+                }
+            }
+            Err(_) => self.lose(conn),
+        }
+    }
+
+    /// The socket takes bytes again.
+    pub(crate) fn writable(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn).filter(|slot| slot.backlog.is_some()) else { return };
+        match slot.flush() {
+            Ok(false) => {}
+            Ok(true) => {
+                slot.clogged = false;
+                if std::mem::take(&mut slot.owes_drained) {
+                    self.pending.push_back(Event::Drained { conn });
+                }
+                self.ask_writability(conn, false);
+            }
+            Err(_) => self.lose(conn),
+        }
+    }
+
+    /// Only unix sockets are asked anew; all others tell their writability by themselves.
+    fn ask_writability(&mut self, conn: ConnId, wanted: bool) {
+        let slot = &self.conns[conn.0 as usize];
+        if let (true, Some(socket)) = (slot.is_unix, &slot.socket) {
+            let flags = if wanted { BOTH_WAYS } else { INWARD };
+            let _ = epoll::modify(&self.epoll, socket, tag(conn, slot.ticket), flags);
+        }
+    }
+
+    /// Output cannot go any more: what waits is void, and reading will show the end.
+    pub(crate) fn lose(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn) else { return };
+        slot.backlog = None;
+        self.saw_end(conn);
+    }
+
+    /// The peer's end was seen (but not read yet).
+    pub(crate) fn saw_end(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn) else { return };
+        slot.hung_up = true;
+        if !slot.paused {
+            self.queue(conn);
+        } else if !std::mem::replace(&mut slot.half_told, true) {
+            self.pending.push_back(Event::HalfClosed { conn });
+        }
+    }
+
+    /// Gives a connection a turn to be read.
+    pub(crate) fn queue(&mut self, conn: ConnId) {
+        let slot = self.slot(conn);
+        if !std::mem::replace(&mut slot.queued, true) {
+            self.ready.push_back(conn);
+        }
+    }
+
+    fn pause(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn) else { return };
+        slot.paused = true;
+        if slot.hung_up && !slot.ended {
+            self.saw_end(conn);
+        }
+    }
+
+    fn resume(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn) else { return };
+        slot.paused = false;
+        if slot.may_read() {
+            self.queue(conn);
+        }
+    }
+
+    /// Closes a connection in any state; the shard hears of it next.
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        let slot = self.slot(conn);
+        if matches!(slot.state, State::Free | State::Closing) {
+            return;
+        }
+        slot.farewell();
+        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
+        *slot = Conn { state: State::Closing, queued, ticket, ..Conn::default() };
+        self.gate.a_file_is_free();
+        self.pending.push_back(Event::Closed { conn });
+    }
+
+    fn hand_over(&mut self, conn: ConnId, to: ShardId, client: Box<Handover>) {
+        let Some(slot) = self.open(conn) else { return };
+        let unsent = slot.backlog.take().map(|backlog| backlog.into_bytes()).unwrap_or_default();
+        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
+        let left = std::mem::replace(slot, Conn { queued, ticket, ..Conn::default() });
+        if let Some(fd) = left.socket {
+            let _ = epoll::delete(&self.epoll, &fd);
+            self.outside.hand_over(to, Mover { fd, client, unsent, unread: Vec::new() });
+        }
+    }
+
+    /// Output that another shard could not send.
+    pub(crate) fn inherit(&mut self, conn: ConnId, unsent: Vec<u8>) {
+        if !unsent.is_empty() {
+            self.slot(conn).backlog = Some(Backlog::of(unsent));
+            self.ask_writability(conn, true);
+            self.writable(conn);
+        }
+    }
+
+    /// The next thing to tell the shard, if it still concerns a connection that the shard knows.
+    pub(crate) fn next_pending(&mut self) -> Option<Event<'static>> {
+        while let Some(event) = self.pending.pop_front() {
+            match event {
+                Event::Closed { conn } => {
+                    let slot = self.slot(conn);
+                    slot.state = State::Free;
+                    return Some(event);
+                }
+                Event::Clogged { conn } | Event::Drained { conn } | Event::HalfClosed { conn } => {
+                    if self.open(conn).is_some() {
+                        return Some(event);
+                    }
+                }
+                Event::Connected { conn, .. } => {
+                    if self.open(conn).is_some() {
+                        return Some(event);
+                    }
+                }
+                _ => return Some(event),
+            }
+        }
+        None
+    }
+
+    /// The connection that the system means, if it is still that one.
+    pub(crate) fn meant(&self, data: u64) -> Option<ConnId> {
+        let (conn, ticket) = parts(data);
+        self.conns.get(conn.0 as usize).filter(|slot| slot.ticket == ticket).map(|_| conn)
+    }
+
+    /// Whether a name is still wanted, or a key.
+    pub(crate) fn is_current(&self, conn: ConnId, ticket: Ticket) -> bool {
+        self.conns
+            .get(conn.0 as usize)
+            .is_some_and(|slot| slot.ticket == ticket && slot.state != State::Closing)
+    }
+}
+
+/// Registers what is no connection under the numbers above all ids.
+pub(crate) fn watch_other(
+    epoll: &OwnedFd,
+    socket: &OwnedFd,
+    number: u32,
+    flags: EventFlags,
+) -> Result<(), Errno> {
+    epoll::add(epoll, socket, tag(ConnId(number), Ticket::MAX), flags)
+}
+
+fn tag(conn: ConnId, ticket: Ticket) -> EventData {
+    EventData::new_u64(u64::from(ticket) << 32 | u64::from(conn.0))
+}
+
+/// Undoes [`tag`].
+pub(crate) fn parts(data: u64) -> (ConnId, Ticket) {
+    let low = u32::try_from(data & u64::from(u32::MAX)).unwrap_or(0);
+    (ConnId(low), u32::try_from(data >> 32).unwrap_or(0))
+}

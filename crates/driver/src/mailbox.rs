@@ -1,0 +1,102 @@
+//! A shard's mailbox: the only way into its thread besides its sockets.
+//!
+//! Owns the queue and the wake-up (an eventfd, written only when the queue was empty). Never reads a letter.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+
+use mail::{Command, Neighbour};
+use rustix::event::{EventfdFlags, eventfd};
+use shard::{ConnId, Handover};
+
+use crate::connect::Addresses;
+
+/// Which occupant of a [`ConnId`] is meant: ids are used again, tickets (nearly) never.
+pub(crate) type Ticket = u32;
+
+/// What may be written to a shard's thread.
+pub(crate) enum Letter {
+    /// For the shard, from the control thread.
+    Command(Command),
+    /// For the shard, from another one.
+    Neighbour(Neighbour),
+    /// A client that moves here.
+    Adopt(Mover),
+    /// A helper has computed.
+    Derived { conn: ConnId, ticket: Ticket, salted_password: [u8; 32] },
+    /// A helper has looked up.
+    Resolved { conn: ConnId, ticket: Ticket, addresses: Result<Addresses, String> },
+    /// Stop accepting; `all` means the unix socket too.
+    CloseListeners { all: bool },
+    /// Leave the loop.
+    Stop,
+}
+
+/// A socket on its way to another shard.
+pub(crate) struct Mover {
+    pub(crate) fd: OwnedFd,
+    pub(crate) client: Box<Handover>,
+    /// Output that the socket has not taken yet.
+    pub(crate) unsent: Vec<u8>,
+    /// Input that was read already and that the shard has not seen.
+    pub(crate) unread: Vec<u8>,
+}
+
+/// One shard's letters.
+pub(crate) struct Mailbox {
+    letters: Mutex<VecDeque<Letter>>,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub(crate) fn new() -> io::Result<Mailbox> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Mailbox { letters: Mutex::new(VecDeque::new()), bell })
+    }
+
+    /// Adds a letter, and rings if the owner may be asleep.
+    pub(crate) fn post(&self, letter: Letter) {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = letters.is_empty();
+        letters.push_back(letter);
+        drop(letters);
+        if was_empty {
+            // The counter is never read and cannot overflow in any process's life; each write is an edge.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes all letters; `into` should be empty and is used again and again.
+    pub(crate) fn collect(&self, into: &mut VecDeque<Letter>) {
+        std::mem::swap(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner), into);
+    }
+
+    /// Readable (by edges) when letters have come.
+    pub(crate) fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_the_first_letter_rings() {
+        let mailbox = Mailbox::new().unwrap();
+        mailbox.post(Letter::Stop);
+        mailbox.post(Letter::Stop);
+        let mut count = [0; 8];
+        rustix::io::read(mailbox.bell(), &mut count).unwrap();
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        let mut letters = VecDeque::new();
+        mailbox.collect(&mut letters);
+        assert_eq!(letters.len(), 2);
+        mailbox.post(Letter::Stop);
+        assert!(rustix::io::read(mailbox.bell(), &mut count).is_ok());
+    }
+}

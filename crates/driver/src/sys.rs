@@ -1,0 +1,173 @@
+//! System calls that no safe wrapper offers: signals, users and groups, fork, one socket option.
+//!
+//! Every function here is safe to call; the reasons stand at each block.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{io, mem, ptr};
+
+/// TCP_DEFER_ACCEPT, in seconds; 0 turns it off. A refusal only costs a wake-up per connection.
+pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: c_int) {
+    let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
+    // SAFETY: the descriptor is borrowed, the value lives on this stack and its length is given.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            length,
+        );
+    }
+}
+
+/// A user of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) name: CString,
+    pub(crate) user_id: u32,
+    pub(crate) group_id: u32,
+}
+
+/// Room for the strings that getpwnam_r and getgrnam_r return.
+const STRINGS: usize = 16 * 1024;
+
+/// A user by name.
+pub(crate) fn account(name: &str) -> Option<Account> {
+    let name = CString::new(name).ok()?;
+    let mut strings = vec![0; STRINGS];
+    let mut found = ptr::null_mut();
+    // SAFETY: an all-zero passwd is a valid value of that C struct.
+    let mut entry: libc::passwd = unsafe { mem::zeroed() };
+    // SAFETY: all pointers are to live memory of the stated size, and `strings` outlives the use of `entry`.
+    let code = unsafe {
+        libc::getpwnam_r(name.as_ptr(), &raw mut entry, strings.as_mut_ptr(), strings.len(), &raw mut found)
+    };
+    let is_found = code == 0 && !found.is_null();
+    is_found.then_some(Account { name, user_id: entry.pw_uid, group_id: entry.pw_gid })
+}
+
+/// The name of a user.
+pub(crate) fn account_name(user_id: u32) -> Option<String> {
+    let mut strings = vec![0; STRINGS];
+    let mut found = ptr::null_mut();
+    // SAFETY: an all-zero passwd is a valid value of that C struct.
+    let mut entry: libc::passwd = unsafe { mem::zeroed() };
+    // SAFETY: as in `account`.
+    let code = unsafe {
+        libc::getpwuid_r(user_id, &raw mut entry, strings.as_mut_ptr(), strings.len(), &raw mut found)
+    };
+    if code != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: pw_name was set by the call and points into `strings`, which ends in a zero.
+    let name = unsafe { CStr::from_ptr(entry.pw_name) };
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// A group's number by its name.
+pub(crate) fn group_id(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut strings = vec![0; STRINGS];
+    let mut found = ptr::null_mut();
+    // SAFETY: an all-zero group is a valid value of that C struct.
+    let mut entry: libc::group = unsafe { mem::zeroed() };
+    // SAFETY: as in `account`.
+    let code = unsafe {
+        libc::getgrnam_r(name.as_ptr(), &raw mut entry, strings.as_mut_ptr(), strings.len(), &raw mut found)
+    };
+    (code == 0 && !found.is_null()).then_some(entry.gr_gid)
+}
+
+/// Becomes a user for good: its groups, its group, itself, in this order; all threads of the process.
+pub(crate) fn become_account(account: &Account) -> io::Result<()> {
+    // SAFETY: the name is a C string that outlives the call.
+    check(unsafe { libc::initgroups(account.name.as_ptr(), account.group_id) })?;
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::setgid(account.group_id) })?;
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::setuid(account.user_id) })
+}
+
+/// Continues in a child that is nobody's; the parent exits with 0. Only before any thread was started.
+pub(crate) fn leave_parent() -> io::Result<()> {
+    for first in [true, false] {
+        // SAFETY: called while the process has one thread, so that the child finds every lock open.
+        let child = unsafe { libc::fork() };
+        if child < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if child > 0 {
+            // SAFETY: _exit runs nothing of ours; open files belong to the child now.
+            unsafe { libc::_exit(0) };
+        }
+        if first {
+            // SAFETY: no memory is involved.
+            check(unsafe { libc::setsid() })?;
+        }
+    }
+    Ok(())
+}
+
+/// A set of signals.
+pub(crate) struct SignalSet(libc::sigset_t);
+
+impl SignalSet {
+    /// These signals.
+    pub(crate) fn of(signals: &[c_int]) -> SignalSet {
+        // SAFETY: an all-zero sigset_t may be handed to sigemptyset, which makes it valid.
+        let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: `set` is live and ours.
+        unsafe { libc::sigemptyset(&raw mut set) };
+        for signal in signals {
+            // SAFETY: `set` is live and ours; a wrong number only makes the call fail.
+            unsafe { libc::sigaddset(&raw mut set, *signal) };
+        }
+        SignalSet(set)
+    }
+
+    /// Blocks them in the calling thread and in every thread it starts later.
+    pub(crate) fn block(&self) -> io::Result<()> {
+        // SAFETY: the set is valid, and no old mask is asked for.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, ptr::null_mut()) } {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    /// Waits for one of them, which must be blocked.
+    pub(crate) fn wait(&self) -> io::Result<c_int> {
+        let mut signal = 0;
+        // SAFETY: the set and the number are live.
+        match unsafe { libc::sigwait(&raw const self.0, &raw mut signal) } {
+            0 => Ok(signal),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+/// Ignores a signal.
+pub(crate) fn ignore(signal: c_int) {
+    // SAFETY: SIG_IGN runs no handler.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+fn check(code: c_int) -> io::Result<()> {
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_both_ways() {
+        let root = account("root");
+        assert_eq!(root.map(|root| (root.user_id, root.group_id)), Some((0, 0)));
+        assert_eq!(account_name(0).as_deref(), Some("root"));
+        assert_eq!(group_id("root"), Some(0));
+        assert_eq!(account("no such user"), None);
+        assert_eq!(group_id("no such group"), None);
+    }
+}
