@@ -49,10 +49,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// How many clients were served.
-    #[must_use]
+    /// How many clients were served to the end: not refused, and not given up by pgbench after an error.
     pub(super) fn served(&self) -> u32 {
-        self.asked - self.refused
+        let gave_up =
+            self.measured.outcome.complaints.iter().filter(|line| line.contains(" aborted")).count();
+        let gave_up = u32::try_from(gave_up).unwrap_or(u32::MAX);
+        self.asked.saturating_sub(self.refused).saturating_sub(gave_up)
     }
 
     /// As the table names it: `direct`, `test-pool`, `pool of 97`.
@@ -182,6 +184,9 @@ impl<'a> Journey<'a> {
             return Err(LabError::program("pgbench", measured.outcome.complaints.join("\n  ")));
         };
         screen.remark(&format!("{} TPS", figures::whole(tps)));
+        for line in &measured.outcome.complaints {
+            screen.remark(&format!("pgbench: {line}"));
+        }
         Ok(measured)
     }
 

@@ -25,11 +25,16 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
 fn admission(direct: &Run, pooled: &Run) -> String {
     let words = direct.fatal.as_deref().map(|words| format!(" ({words})")).unwrap_or_default();
     let failed = pooled.measured.outcome.summary.as_ref().map_or(0, |summary| summary.failed);
+    let through = match pooled.measured.outcome.complaints.first() {
+        None => format!("all {} served, {failed} transactions failed", pooled.served()),
+        Some(line) => {
+            format!("{} of {} served, {failed} transactions failed; {line}", pooled.served(), pooled.asked)
+        }
+    };
     format!(
-        "150 clients without a pool: {} refused{words}, and pgbench 14 and later stops right there. Through the pool: \
-         all {} served, {failed} transactions failed.",
-        direct.refused,
-        pooled.served(),
+        "{} clients without a pool: {} refused{words}, and pgbench 14 and later stops right there. Through the pool: \
+         {through}.",
+        direct.asked, direct.refused,
     )
 }
 
@@ -101,6 +106,15 @@ mod tests {
         assert!(all.contains("(+33%): the pool wins"), "{all}");
         assert!(all.contains("(±0%): even"), "{all}");
         assert!(!all.contains("Why a pool can lose"), "{all}");
+    }
+
+    #[test]
+    fn errors_through_the_pool_are_not_kept_quiet() {
+        let mut report = sample([1.0; 5]);
+        let complaints = &mut report.runs.many_pooled.measured.outcome.complaints;
+        complaints.push("error: client 7 script 0 aborted in command 5".to_owned());
+        let all = sentences(&report).join("\n");
+        assert!(all.contains("149 of 150 served, 0 transactions failed; error: client 7"), "{all}");
     }
 
     #[test]
