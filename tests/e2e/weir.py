@@ -21,6 +21,7 @@ DEFAULTS = {
     "admin_users": "admin",
     "stats_users": "stats",
     "pool_mode": "transaction",
+    "query_wait_timeout": 30,  # who waits for what never comes fails the test soon, not after PgBouncer's two minutes
 }
 # Users who may log in by the user file; their secrets matter only to tests that set auth_type.
 USERLIST = {name: "" for name in ("alice", "bob", "carol", "logged", "admin", "stats", "nologin")}
@@ -108,6 +109,14 @@ class Weir:
         with open(self.output_path, "ab") as output:
             command = [PROGRAM_COPY.get("path", PROGRAM), *flags, self.ini]
             self.process = host.start(command, as_user, cwd=self.directory, stdout=output, stderr=output)
+
+    def start_with_descriptors(self, limit):
+        """Starts with a hard limit of so many file descriptors, which the pooler cannot raise."""
+        with open(self.output_path, "ab") as output:
+            command = ["prlimit", f"--nofile={limit}:{limit}", PROGRAM_COPY.get("path", PROGRAM), self.ini]
+            self.process = host.start(command, cwd=self.directory, stdout=output, stderr=output)
+        host.eventually(self.is_up, timeout=20)
+        self.check_driver()
 
     def start(self, *flags, as_user=True):
         self.launch(*flags, as_user=as_user)

@@ -1,0 +1,154 @@
+"""Cancel: it reaches the query that is meant, and never another client's."""
+
+import concurrent.futures
+import random
+import threading
+import time
+
+import psycopg
+import pytest
+
+import host
+import wire
+
+
+def cancel(pooler, raw):
+    """The cancel request of this client, on a connection of its own; waits until the pooler has closed it."""
+    with wire.Raw(pooler.port) as request:
+        request.send(wire.cancel(raw.pid, raw.secret))
+        assert request.read_to_end() == []
+
+
+def test_a_cancel_ends_the_query(weir):
+    client = weir().connect()
+    timer = threading.Timer(0.3, client.cancel_safe)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled, match="due to user request"):
+        client.execute("select pg_sleep(30)")
+    timer.join()
+    assert client.execute("select 1").fetchone() == (1,)
+
+
+def test_a_cancel_in_a_transaction(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("begin")
+        raw.send(wire.query("select pg_sleep(30)"))
+        time.sleep(0.2)
+        cancel(pooler, raw)
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+        raw.simple("rollback")
+
+
+def test_a_cancel_of_an_idle_client_does_nothing(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as idle, wire.Raw(pooler.port).login() as busy:
+        idle.simple("select 1")
+        busy.send(wire.query("select pg_sleep(1)"))
+        time.sleep(0.2)
+        cancel(pooler, idle)
+        assert wire.kinds(busy.read_until("Z")) == "TDCZ"
+
+
+def test_a_cancel_of_a_waiting_client_hurts_nobody_who_has_a_server(weir):
+    pooler = weir(default_pool_size=1)
+    holder = pooler.connect()
+    holder.execute("begin")
+    with wire.Raw(pooler.port).login() as waiting:
+        waiting.send(wire.query("select 1"))
+        host.eventually(lambda: pooler.pool()["cl_waiting"] == 1)
+        cancel(pooler, waiting)
+        assert holder.execute("select 1").fetchone() == (1,)
+        holder.execute("commit")
+        # It came too early to meet a query, or took the wait itself: both are a cancel.
+        replies = waiting.read_until("Z")
+        assert wire.kinds(replies) == "TDCZ" or wire.errors(replies)[0][0] == "57014"
+
+
+def test_a_cancel_over_the_unix_socket(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select pg_sleep(30)"))
+        time.sleep(0.2)
+        with wire.Raw(pooler.port, path=pooler.socket_path) as request:
+            request.send(wire.cancel(raw.pid, raw.secret))
+            request.read_to_end()
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+
+
+def test_a_cancel_gets_through_a_full_pool(weir):
+    pooler = weir(default_pool_size=2, max_db_connections=2)
+    clients = [wire.Raw(pooler.port).login() for _ in range(2)]
+    for client in clients:
+        client.send(wire.query("select pg_sleep(30)"))
+    host.eventually(lambda: pooler.pool()["sv_active"] == 2)
+    for client in clients:
+        cancel(pooler, client)
+        assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
+def test_a_wrong_key_does_nothing(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select pg_sleep(1)"))
+        time.sleep(0.2)
+        secret = bytes([raw.secret[0] ^ 1]) + raw.secret[1:]
+        with wire.Raw(pooler.port) as request:
+            request.send(wire.cancel(raw.pid, secret))
+            request.read_to_end()
+        assert wire.kinds(raw.read_until("Z")) == "TDCZ"
+
+
+def test_keys_differ_and_are_not_the_servers(weir, pg):
+    pooler = weir()
+    clients = [wire.Raw(pooler.port).login() for _ in range(50)]
+    assert len({(client.pid, client.secret) for client in clients}) == 50
+    assert len({client.secret for client in clients}) == 50
+
+
+@pytest.mark.since("1.19")
+def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
+    """One half cancels itself all the time, close to the end of its queries; the other half must never notice."""
+    pooler = weir(default_pool_size=10, max_client_conn=1000)
+    over = time.monotonic() + 4
+
+    def victim(seed):
+        dice, cancelled = random.Random(seed), 0
+        with wire.Raw(pooler.port, timeout=20).login() as raw:
+            while time.monotonic() < over:
+                raw.send(wire.query("select pg_sleep(0.01)"))
+                time.sleep(dice.uniform(0, 0.02))
+                cancel(pooler, raw)
+                found = wire.errors(raw.read_until("Z"))
+                assert all(state == "57014" for state, _ in found)
+                cancelled += len(found)
+        return cancelled
+
+    def bystander(number):
+        answers = 0
+        with wire.Raw(pooler.port, timeout=20).login() as raw:
+            while time.monotonic() < over:
+                assert raw.simple(f"select {number} from pg_sleep(0.005)") == [[str(number)]]
+                answers += 1
+        return answers
+
+    with concurrent.futures.ThreadPoolExecutor(150) as workers:
+        victims = [workers.submit(victim, seed) for seed in range(100)]
+        bystanders = [workers.submit(bystander, number) for number in range(50)]
+        assert all(one.result() > 0 for one in bystanders)
+        assert sum(one.result() for one in victims) > 0
+
+
+@pytest.mark.since("1.19")
+def test_a_cancel_whose_server_does_not_answer_ends_after_cancel_wait_timeout(weir):
+    pooler = weir(default_pool_size=1, cancel_wait_timeout=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select pg_sleep(2)"))
+        host.eventually(lambda: pooler.pool()["sv_active"] == 1)
+        requests = [wire.Raw(pooler.port) for _ in range(20)]
+        for request in requests:
+            request.send(wire.cancel(raw.pid, raw.secret))
+        for request in requests:
+            request.read_to_end()
+        raw.read_until("Z")
+    assert pooler.value("select 1") == 1
