@@ -1,1 +1,26 @@
-//! (to be written)
+//! The deterministic simulator: the real shard against a model PostgreSQL, model clients, and a network and a clock
+//! that misbehave, all from one seed. A seed that fails replays the same, byte for byte.
+//!
+//! Never a real clock, socket or thread, save in `record`, which asks a real PostgreSQL what the model is compared with.
+#![forbid(unsafe_code)]
+
+mod client;
+mod clock;
+mod direct;
+mod directory;
+mod invariants;
+mod model;
+mod network;
+mod pooler;
+mod prng;
+mod protocol;
+mod run;
+mod setup;
+mod sql;
+mod swarm;
+mod tap;
+mod trace;
+mod world;
+
+pub use invariants::Violation;
+pub use run::{Report, run, run_direct};

@@ -1,0 +1,80 @@
+//! What a client knows from what it was told: transaction status and parameters.
+
+use std::collections::BTreeMap;
+
+use crate::model::session::Status;
+use crate::sql::{Statement, Tag};
+
+/// A client's knowledge.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Who it is.
+    pub(crate) client: u32,
+    /// The transaction's state after all that was answered.
+    pub(crate) status: Status,
+    /// The parameters it was last told.
+    told: BTreeMap<String, String>,
+    /// Whether the current group has changed parameters, so that rows may be ahead of what was told.
+    pub(crate) unsettled: bool,
+}
+
+impl View {
+    /// Nothing is known yet.
+    pub(crate) fn new(client: u32) -> View {
+        View { client, status: Status::Idle, told: BTreeMap::new(), unsettled: false }
+    }
+
+    /// ParameterStatus came.
+    pub(crate) fn tell(&mut self, name: &[u8], value: &[u8]) {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        self.told.insert(text(name), text(value));
+    }
+
+    /// The value last told.
+    pub(crate) fn told(&self, name: &str) -> &str {
+        self.told.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether a row is the answer to this request and was made in a session with this client's parameters.
+    pub(crate) fn judge_row(&self, statement: &Statement, tag: Tag, value: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(value);
+        if let Statement::Show(name) = statement {
+            let told = self.told(name);
+            let fits = self.unsettled || told.is_empty() || *told == *text;
+            return if fits { Ok(()) } else { Err(format!("SHOW {name} gave `{text}`, told was `{told}`")) };
+        }
+        if Tag::at_start(value) != Some(tag) {
+            return Err(format!("{tag} got the row `{text}`"));
+        }
+        let mut parts = text.split('|').skip(2);
+        for (name, found) in [("application_name", parts.next()), ("TimeZone", parts.next())] {
+            let told = self.told(name);
+            if !self.unsettled && found.is_some_and(|found| found != told) {
+                return Err(format!("{tag} ran with {name} `{}`, told was `{told}`", found.unwrap_or("")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A statement was done.
+    pub(crate) fn advance(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Begin => self.status = Status::Open,
+            Statement::Commit | Statement::Rollback => {
+                self.status = Status::Idle;
+                self.unsettled = true;
+            }
+            Statement::Set(..) | Statement::ResetAll | Statement::DiscardAll => self.unsettled = true,
+            _ => (),
+        }
+    }
+
+    /// A statement failed.
+    pub(crate) fn fail(&mut self) {
+        // What the failed transaction had set is told with the next ReadyForQuery.
+        self.unsettled = true;
+        if self.status == Status::Open {
+            self.status = Status::Failed;
+        }
+    }
+}

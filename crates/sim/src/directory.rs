@@ -1,0 +1,86 @@
+//! What the shards of a simulated process share, in memory. One thread uses it; the locks are there for its trait only.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pool::{Both, Directory, Process, Shared};
+
+/// Names and what is counted under them.
+#[derive(Debug)]
+pub(crate) struct Names {
+    inner: Mutex<Inner>,
+    process: Arc<Process>,
+    shards: u16,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    pools: BTreeMap<(String, String), Arc<Shared>>,
+    databases: BTreeMap<String, Arc<Both>>,
+    users: BTreeMap<String, Arc<Both>>,
+    pools_on: Vec<u32>,
+    busy_percent: Vec<u32>,
+}
+
+impl Names {
+    /// Nothing counted yet.
+    pub(crate) fn new(shards: u16) -> Names {
+        let zeros = vec![0; usize::from(shards)];
+        let inner = Inner { pools_on: zeros.clone(), busy_percent: zeros, ..Inner::default() };
+        Names { inner: Mutex::new(inner), process: Arc::default(), shards }
+    }
+
+    /// Server connections that the shards say they have in a pool.
+    pub(crate) fn servers(&self, database: &str, user: &str) -> u32 {
+        let key = (database.to_owned(), user.to_owned());
+        self.with(|inner| inner.pools.get(&key).map_or(0, |shared| shared.servers.taken()))
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
+        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Directory for Names {
+    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+        self.with(|inner| {
+            let key = (database.to_owned(), user.to_owned());
+            if let Some(shared) = inner.pools.get(&key) {
+                return Arc::clone(shared);
+            }
+            let least = (0..self.shards).min_by_key(|shard| inner.pools_on[usize::from(*shard)]).unwrap_or(0);
+            inner.pools_on[usize::from(least)] += 1;
+            let shared = Arc::new(Shared::on(least));
+            inner.pools.insert(key, Arc::clone(&shared));
+            shared
+        })
+    }
+
+    fn database(&self, name: &str) -> Arc<Both> {
+        self.with(|inner| Arc::clone(inner.databases.entry(name.to_owned()).or_default()))
+    }
+
+    fn user(&self, name: &str) -> Arc<Both> {
+        self.with(|inner| Arc::clone(inner.users.entry(name.to_owned()).or_default()))
+    }
+
+    fn process(&self) -> Arc<Process> {
+        Arc::clone(&self.process)
+    }
+
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    fn busy_percent(&self, shard: u16) -> u32 {
+        self.with(|inner| inner.busy_percent.get(usize::from(shard)).copied().unwrap_or(0))
+    }
+
+    fn set_busy_percent(&self, shard: u16, percent: u32) {
+        self.with(|inner| {
+            if let Some(busy) = inner.busy_percent.get_mut(usize::from(shard)) {
+                *busy = percent;
+            }
+        });
+    }
+}

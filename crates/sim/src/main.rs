@@ -1,0 +1,121 @@
+//! `weir-sim`: runs seeds and says which fail. `weir-sim --help` tells how.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use weir_sim::{Report, run, run_direct};
+
+const HELP: &str = "\
+weir-sim [--seeds N] [--start S] [--seconds T] [--direct]
+weir-sim --seed X [--trace] [--direct]
+
+Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds. One in a hundred is
+run twice, and both runs must be the same. With --seed, runs that one; --trace shows all that happens in it. --direct
+puts a plain relay in the shard's place: what fails then is the simulator's own fault.";
+
+fn main() -> ExitCode {
+    match Order::read(std::env::args().skip(1)) {
+        Ok(order) => order.obey(),
+        Err(text) => {
+            eprintln!("{text}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Debug)]
+struct Order {
+    seeds: u64,
+    start: u64,
+    seconds: Option<u64>,
+    only: Option<u64>,
+    trace: bool,
+    direct: bool,
+}
+
+impl Order {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
+        let mut order = Order { seeds: 2_000, start: 0, seconds: None, only: None, trace: false, direct: false };
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let text = words.next().unwrap_or_default();
+                text.parse::<u64>().map_err(|_| format!("{word} needs a number, not `{text}`"))
+            };
+            match word.as_str() {
+                "--seeds" => order.seeds = number()?,
+                "--start" => order.start = number()?,
+                "--seconds" => order.seconds = Some(number()?),
+                "--seed" => order.only = Some(number()?),
+                "--trace" => order.trace = true,
+                "--direct" => order.direct = true,
+                "--help" | "-h" => return Err(String::new()),
+                other => return Err(format!("{other} is not known")),
+            }
+        }
+        Ok(order)
+    }
+
+    fn obey(&self) -> ExitCode {
+        match self.only {
+            Some(seed) => self.run_one(seed),
+            None => self.run_many(),
+        }
+    }
+
+    fn run(&self, seed: u64, keep_lines: bool) -> Report {
+        if self.direct { run_direct(seed, keep_lines) } else { run(seed, keep_lines) }
+    }
+
+    fn run_one(&self, seed: u64) -> ExitCode {
+        let report = self.run(seed, self.trace);
+        let mut out = std::io::stdout().lock();
+        // Whoever reads only the beginning closes the pipe; that is no failure.
+        let _ = report.lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+        let Report { hash, statements, events, sessions, .. } = report;
+        println!("seed {seed}: hash {hash:016x}, {sessions} sessions, {statements} statements, {events} events");
+        match report.violation {
+            Some(violation) => {
+                println!("seed {seed} failed: {violation}");
+                ExitCode::FAILURE
+            }
+            None => ExitCode::SUCCESS,
+        }
+    }
+
+    fn run_many(&self) -> ExitCode {
+        let (begun, mut passed, mut failed, mut statements) = (Instant::now(), 0_u64, 0_u64, 0_u64);
+        let limit = self.seconds.map(Duration::from_secs);
+        for seed in self.start..self.start + self.seeds {
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                break;
+            }
+            let report = self.run(seed, false);
+            statements += report.statements;
+            match self.fault_of(&report) {
+                Some(text) => {
+                    failed += 1;
+                    let direct = if self.direct { " --direct" } else { "" };
+                    println!("seed {seed} failed: {text}");
+                    println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace{direct}");
+                }
+                None => passed += 1,
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{statements} statements in {seconds:.1} s, {:.0} a second", statements as f64 / seconds);
+        println!("{passed} passed, {failed} failed");
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// What is wrong with a run, if anything; one in a hundred must repeat itself.
+    fn fault_of(&self, report: &Report) -> Option<String> {
+        if let Some(violation) = &report.violation {
+            return Some(violation.to_string());
+        }
+        let again = report.seed.is_multiple_of(100).then(|| self.run(report.seed, false).hash);
+        let differs = again.is_some_and(|hash| hash != report.hash);
+        differs.then(|| "two runs of it differ".to_owned())
+    }
+}

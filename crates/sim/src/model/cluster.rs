@@ -1,0 +1,152 @@
+//! The model server as a whole: who is connected, whether it takes connections, its table, its cancel requests.
+
+use super::backend::{Asked, Backend, Gate};
+use super::ledger::Ledger;
+use super::session::{Progress, Surroundings};
+use crate::network::End;
+use crate::prng::Prng;
+use crate::swarm::Servers;
+
+/// The server.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    /// What was committed.
+    pub(crate) ledger: Ledger,
+    /// What a server must never be sent, and was.
+    pub(crate) strange: Vec<String>,
+    /// Backends that somebody else's doing has woken: drive them.
+    pub(crate) woken: Vec<u32>,
+    backends: Vec<Backend>,
+    servers: Servers,
+    prng: Prng,
+    starting_until_us: u64,
+    refusing_until_us: u64,
+    silent_until_us: u64,
+}
+
+/// How a connection attempt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Somebody listens.
+    Accepted,
+    /// Nobody does.
+    Refused,
+    /// No answer comes.
+    Unanswered,
+}
+
+impl Cluster {
+    /// A server that has been up for a while.
+    pub(crate) fn new(servers: Servers, prng: Prng) -> Cluster {
+        Cluster {
+            ledger: Ledger::default(),
+            strange: Vec::new(),
+            woken: Vec::new(),
+            backends: Vec::new(),
+            servers,
+            prng,
+            starting_until_us: 0,
+            refusing_until_us: 0,
+            silent_until_us: 0,
+        }
+    }
+
+    /// What happens to a connection attempt now.
+    pub(crate) fn attempt(&self, now_us: u64) -> Attempt {
+        if now_us < self.silent_until_us {
+            Attempt::Unanswered
+        } else if now_us < self.refusing_until_us {
+            Attempt::Refused
+        } else {
+            Attempt::Accepted
+        }
+    }
+
+    /// A connection was accepted at this end; returns its number.
+    pub(crate) fn accept(&mut self, end: End) -> u32 {
+        let number = u32::try_from(self.backends.len()).unwrap_or(u32::MAX);
+        let secret = u32::try_from(self.prng.below(1 << 32)).unwrap_or(0);
+        self.backends.push(Backend::new(number, end, secret));
+        number
+    }
+
+    /// A connection.
+    pub(crate) fn backend(&mut self, number: u32) -> &mut Backend {
+        &mut self.backends[number as usize]
+    }
+
+    /// All connections there ever were.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (u32, &Backend)> {
+        (0..).zip(&self.backends)
+    }
+
+    /// A connection goes on by one step.
+    pub(crate) fn step(&mut self, number: u32, now_us: u64) -> Progress {
+        let gate = self.gate(now_us);
+        let Cluster { backends, ledger, strange, servers, prng, .. } = self;
+        let mut near = Surroundings { prng, ledger, servers, strange };
+        let (progress, asked) = backends[number as usize].step(gate, &mut near);
+        if let Progress::Busy(us) = progress {
+            backends[number as usize].busy_until_us = Some(now_us + us);
+        }
+        if let Asked::Cancel { process_id, secret } = asked {
+            let mut hit = backends.iter_mut().filter(|other| other.key == (process_id, secret) && other.is_session());
+            if let Some(other) = hit.next()
+                && other.cancel(&mut near)
+            {
+                self.woken.push(process_id - 10_000);
+            }
+        }
+        progress
+    }
+
+    /// Ends one of the sessions with FATAL 57P01; its number, if there is one.
+    pub(crate) fn terminate_one(&mut self) -> Option<u32> {
+        let open: Vec<u32> = self.sessions().collect();
+        let number = *open.get(self.prng.index(open.len()))?;
+        self.backends[number as usize].terminate("57P01");
+        Some(number)
+    }
+
+    /// One process dies, the others are made to; for a while the server is starting. Returns all that ended.
+    pub(crate) fn crash(&mut self, now_us: u64) -> Vec<u32> {
+        let open: Vec<u32> = self.sessions().collect();
+        let victim = self.prng.index(open.len());
+        for (at, number) in open.iter().enumerate() {
+            let backend = &mut self.backends[*number as usize];
+            if at == victim { backend.kill() } else { backend.terminate("57P02") }
+        }
+        self.starting_until_us = now_us + self.servers.starting_us;
+        open
+    }
+
+    /// Nobody listens for a while.
+    pub(crate) fn refuse_until(&mut self, until_us: u64) {
+        self.refusing_until_us = until_us;
+    }
+
+    /// Connection attempts go unanswered for a while.
+    pub(crate) fn be_silent_until(&mut self, until_us: u64) {
+        self.silent_until_us = until_us;
+    }
+
+    /// The faults are over.
+    pub(crate) fn heal(&mut self, now_us: u64) {
+        self.starting_until_us = self.starting_until_us.min(now_us);
+        self.refusing_until_us = 0;
+        self.silent_until_us = 0;
+        self.servers.max_connections = u32::MAX;
+    }
+
+    fn gate(&self, now_us: u64) -> Gate {
+        if now_us < self.starting_until_us {
+            return Gate::Starting;
+        }
+        let limit = self.servers.max_connections as usize;
+        if limit < 1_000 && self.sessions().count() >= limit { Gate::Full } else { Gate::Open }
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = u32> {
+        self.backends().filter(|(_, backend)| backend.is_session()).map(|(number, _)| number)
+    }
+}

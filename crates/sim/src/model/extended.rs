@@ -1,0 +1,183 @@
+//! The extended protocol's own messages: Parse, Bind, Describe, Execute, Close (protocol chapter, "Extended Query").
+//!
+//! Checks stand in PostgreSQL's order, because a pooler's client is promised PostgreSQL's own error.
+
+use super::reply;
+use super::session::{Progress, Session, Status, Surroundings, Work};
+use super::statement::{IN_FAILED, Running};
+use crate::protocol::{Fields, message};
+use crate::sql::{self, Statement, Tag};
+
+/// A prepared statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    statement: Statement,
+    /// Whose text it is; None for a text that several share.
+    tag: Option<Tag>,
+}
+
+/// A portal.
+#[derive(Debug)]
+pub(crate) struct Portal {
+    pub(super) statement: Statement,
+    pub(super) tag: Option<Tag>,
+    pub(super) parameter: Option<Vec<u8>>,
+    /// Rows that earlier executions have sent.
+    pub(super) sent: u32,
+}
+
+/// Why a message is refused: SQLSTATE, words, whose it was.
+type Refusal = (&'static str, &'static str, Option<Tag>);
+
+const UNREADABLE: Refusal = ("08P01", "invalid message format", None);
+const NO_STATEMENT: Refusal = ("26000", "prepared statement does not exist", None);
+const NO_PORTAL: Refusal = ("34000", "portal does not exist", None);
+
+impl Session {
+    pub(super) fn parse(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        match self.try_parse(body) {
+            Ok(()) => self.say(b'1', near),
+            Err((sqlstate, words, tag)) => self.fail(sqlstate, words, tag, near),
+        }
+    }
+
+    pub(super) fn bind(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        match self.try_bind(body) {
+            Ok(()) => self.say(b'2', near),
+            Err((sqlstate, words, tag)) => self.fail(sqlstate, words, tag, near),
+        }
+    }
+
+    pub(super) fn describe(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        self.chatter(near);
+        if let Err((sqlstate, words, tag)) = self.try_describe(body) {
+            self.fail(sqlstate, words, tag, near);
+        }
+    }
+
+    pub(super) fn execute(&mut self, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+        let mut fields = Fields(body);
+        let (Some(name), Some(limit)) = (fields.text(), fields.long()) else {
+            self.fail(UNREADABLE.0, UNREADABLE.1, None, near);
+            return Progress::Waiting;
+        };
+        let Some(portal) = self.portals.get(name) else {
+            self.fail(NO_PORTAL.0, NO_PORTAL.1, None, near);
+            return Progress::Waiting;
+        };
+        if portal.statement == Statement::Empty {
+            self.say(b'I', near);
+            return Progress::Waiting;
+        }
+        let running = Running::of_portal(name, portal, limit);
+        let tag = running.tag;
+        self.work = Some(Work { rest: [].into(), running: None, simple: false, tag });
+        self.start(running, near)
+    }
+
+    pub(super) fn close(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        if let Some((kind, name)) = kind_and_name(body) {
+            if kind == b'S' {
+                self.statements.remove(name);
+            } else {
+                self.portals.remove(name);
+            }
+        }
+        self.say(b'3', near);
+    }
+
+    fn say(&mut self, kind: u8, near: &mut Surroundings<'_>) {
+        self.chatter(near);
+        reply::bare(&mut self.out, kind);
+    }
+
+    fn try_parse(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        let mut fields = Fields(body);
+        let name = fields.text().ok_or(UNREADABLE)?;
+        let text = fields.text().ok_or(UNREADABLE)?;
+        let tag = Tag::in_comment(text);
+        let mut found = sql::parse(text);
+        if found.len() > 1 {
+            return Err(("42601", "cannot insert multiple commands into a prepared statement", tag));
+        }
+        let statement = found.pop().unwrap_or(Statement::Empty);
+        if statement == Statement::Unknown {
+            return Err(("42601", "syntax error at or near \"SELEC\"", tag));
+        }
+        if self.is_barred(&statement) {
+            return Err(("25P02", IN_FAILED, tag));
+        }
+        if !name.is_empty() && self.statements.contains_key(name) {
+            return Err(("42P05", "prepared statement already exists", tag));
+        }
+        self.statements.insert(name.to_vec(), Prepared { statement, tag });
+        Ok(())
+    }
+
+    fn try_bind(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        let mut fields = Fields(body);
+        let portal = fields.text().ok_or(UNREADABLE)?;
+        let name = fields.text().ok_or(UNREADABLE)?;
+        let formats = fields.short().ok_or(UNREADABLE)?;
+        fields.bytes(usize::from(formats) * 2).ok_or(UNREADABLE)?;
+        let parameters = fields.short().ok_or(UNREADABLE)?;
+        let values: Option<Vec<&[u8]>> = (0..parameters).map(|_| fields.value()).collect();
+        let parameter = values.ok_or(UNREADABLE)?.first().map(|value| value.to_vec());
+        let own = parameter.as_deref().and_then(Tag::at_start);
+        let prepared = self.statements.get(name).ok_or(("26000", NO_STATEMENT.1, own))?.clone();
+        let tag = own.or(prepared.tag);
+        if u16::from(prepared.statement.has_parameter()) != parameters {
+            return Err(("08P01", "bind message supplies another number of parameters", tag));
+        }
+        if self.is_barred(&prepared.statement) {
+            return Err(("25P02", IN_FAILED, tag));
+        }
+        if !portal.is_empty() && self.portals.contains_key(portal) {
+            return Err(("42P03", "cursor already exists", tag));
+        }
+        if prepared.statement == Statement::DivideByZero {
+            return Err(("22012", "division by zero", tag));
+        }
+        let made = Portal { statement: prepared.statement, tag, parameter, sent: 0 };
+        self.portals.insert(portal.to_vec(), made);
+        Ok(())
+    }
+
+    fn try_describe(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        let (kind, name) = kind_and_name(body).ok_or(UNREADABLE)?;
+        let (statement, tag) = if kind == b'S' {
+            let prepared = self.statements.get(name).ok_or(NO_STATEMENT)?;
+            (prepared.statement.clone(), prepared.tag)
+        } else {
+            let portal = self.portals.get(name).ok_or(NO_PORTAL)?;
+            (portal.statement.clone(), portal.tag)
+        };
+        if self.status == Status::Failed && statement.returns_rows() {
+            return Err(("25P02", IN_FAILED, tag));
+        }
+        if kind == b'S' {
+            message(&mut self.out, b't', |body| {
+                let count = u16::from(statement.has_parameter());
+                body.extend_from_slice(&count.to_be_bytes());
+                body.extend_from_slice(&25_u32.to_be_bytes()[..4 * usize::from(count)]);
+            });
+        }
+        if statement.returns_rows() {
+            reply::description(&mut self.out);
+        } else {
+            reply::bare(&mut self.out, b'n');
+        }
+        Ok(())
+    }
+
+    /// Whether a failed transaction refuses it.
+    fn is_barred(&self, statement: &Statement) -> bool {
+        self.status == Status::Failed && !statement.ends_transaction() && *statement != Statement::Empty
+    }
+}
+
+fn kind_and_name(body: &[u8]) -> Option<(u8, &[u8])> {
+    let mut fields = Fields(body);
+    let kind = *fields.bytes(1)?.first()?;
+    Some((kind, fields.text()?))
+}

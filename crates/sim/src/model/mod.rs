@@ -1,0 +1,13 @@
+//! The model PostgreSQL: enough of a server that a pooler can get everything wrong with it, and no more.
+//!
+//! It is exact where poolers err (who is answered what, when a transaction ends, what is skipped until Sync) and says
+//! in every row whose request it answers. Its transcripts are compared with a real server's (`corpus`).
+
+pub(crate) mod backend;
+pub(crate) mod cluster;
+pub(crate) mod extended;
+pub(crate) mod ledger;
+pub(crate) mod parameters;
+pub(crate) mod reply;
+pub(crate) mod session;
+pub(crate) mod statement;

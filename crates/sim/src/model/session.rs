@@ -1,0 +1,299 @@
+//! One logged-in session of the model server: what a message does to it and what it answers.
+//!
+//! Owns transaction state, what is skipped until Sync, and when output is flushed. Statements are run in
+//! `statement.rs`, the extended protocol's own messages are in `extended.rs`. Never knows a connection or a clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::extended::{Portal, Prepared};
+use super::ledger::Ledger;
+use super::parameters::Parameters;
+use super::reply::{self, Sqlstate};
+use super::statement::Running;
+use crate::prng::Prng;
+use crate::protocol::Fields;
+use crate::sql::{self, Statement, Tag};
+use crate::swarm::Servers;
+
+/// What a session needs of the world while it works.
+pub(crate) struct Surroundings<'a> {
+    /// Chance.
+    pub(crate) prng: &'a mut Prng,
+    /// The table.
+    pub(crate) ledger: &'a mut Ledger,
+    /// How servers are.
+    pub(crate) servers: &'a Servers,
+    /// What must never happen and did.
+    pub(crate) strange: &'a mut Vec<String>,
+}
+
+/// What a session does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It waits for a message.
+    Waiting,
+    /// It works for so many microseconds and wants [`Session::work`] then.
+    Busy(u64),
+    /// It wants [`Session::work`] at once.
+    Again,
+    /// It ends.
+    Ended,
+}
+
+/// A transaction's state, as ReadyForQuery tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// `I`.
+    Idle,
+    /// `T`.
+    Open,
+    /// `E`.
+    Failed,
+}
+
+impl Status {
+    /// The byte of ReadyForQuery.
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Status::Idle => b'I',
+            Status::Open => b'T',
+            Status::Failed => b'E',
+        }
+    }
+}
+
+/// What a session is in the middle of.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// Statements that follow; they are a simple query's.
+    pub(super) rest: VecDeque<Statement>,
+    /// The statement under way.
+    pub(super) running: Option<Running>,
+    /// Whether ReadyForQuery follows.
+    pub(super) simple: bool,
+    /// Whose it is.
+    pub(super) tag: Option<Tag>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The server process's number; never used again in a run.
+    pub(super) number: u32,
+    pub(super) status: Status,
+    pub(super) parameters: Parameters,
+    pub(super) statements: BTreeMap<Vec<u8>, Prepared>,
+    pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    /// An extended query failed: everything is ignored until Sync.
+    pub(super) skipping: bool,
+    pub(super) work: Option<Work>,
+    /// Rows of the open transaction.
+    pub(super) pending: Vec<Tag>,
+    /// A cancel came while COPY was waiting for data.
+    pub(super) cancelled: bool,
+    /// Answers; the first `flushed` bytes may be sent.
+    pub(super) out: Vec<u8>,
+    flushed: usize,
+}
+
+impl Session {
+    /// A session that has just logged in.
+    pub(crate) fn new(number: u32, parameters: Parameters) -> Session {
+        Session {
+            number,
+            status: Status::Idle,
+            parameters,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            skipping: false,
+            work: None,
+            pending: Vec::new(),
+            cancelled: false,
+            out: Vec::new(),
+            flushed: 0,
+        }
+    }
+
+    /// Moves what may be sent to the end of `into`.
+    pub(crate) fn take_output(&mut self, into: &mut VecDeque<u8>) {
+        // A backend's own buffer holds 8 KiB; what does not fit goes out unasked.
+        if self.out.len() > 8192 {
+            self.flushed = self.out.len();
+        }
+        into.extend(self.out.drain(..self.flushed));
+        self.flushed = 0;
+    }
+
+    /// A message came; only to be called while the session is [`Progress::Waiting`].
+    pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+        if self.is_copying_in() {
+            return self.copy_message(kind, body, near);
+        }
+        match kind {
+            b'X' => return Progress::Ended,
+            b'S' => self.sync(near),
+            b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'Q' if self.skipping => (),
+            b'Q' => return self.query(body, near),
+            b'P' => self.parse(body, near),
+            b'B' => self.bind(body, near),
+            b'D' => self.describe(body, near),
+            b'E' => return self.execute(body, near),
+            b'C' => self.close(body, near),
+            b'H' => self.flush(),
+            // Copy messages outside COPY are ignored: the COPY may have failed while they were on their way.
+            b'd' | b'c' | b'f' => (),
+            _ => return self.end_fatally("08P01", &format!("invalid frontend message type {kind}")),
+        }
+        Progress::Waiting
+    }
+
+    /// Goes on with a statement after [`Progress::Busy`] or [`Progress::Again`].
+    pub(crate) fn work(&mut self, near: &mut Surroundings<'_>) -> Progress {
+        let Some(work) = &mut self.work else { return Progress::Waiting };
+        if work.running.is_some() {
+            return self.run(near);
+        }
+        let (tag, next) = (work.tag, work.rest.pop_front());
+        match next {
+            Some(statement) => self.start(Running::new(statement, tag), near),
+            None if work.simple => {
+                self.work = None;
+                self.end_implicit(near);
+                self.ready(near);
+                Progress::Waiting
+            }
+            None => {
+                self.work = None;
+                Progress::Waiting
+            }
+        }
+    }
+
+    /// A cancel request reached this session.
+    pub(crate) fn cancel(&mut self, near: &mut Surroundings<'_>) -> bool {
+        if self.is_copying_in() {
+            self.cancelled = true;
+            return false;
+        }
+        // After CommandComplete nothing is left that could be interrupted.
+        let Some(work) = self.work.as_ref().filter(|work| work.running.is_some() || !work.rest.is_empty()) else {
+            return false;
+        };
+        let tag = work.running.as_ref().and_then(|running| running.tag).or(work.tag);
+        self.fail("57014", "canceling statement due to user request", tag, near);
+        true
+    }
+
+    /// The server ends this session with a last word.
+    pub(crate) fn end_fatally(&mut self, sqlstate: Sqlstate, words: &str) -> Progress {
+        reply::report(&mut self.out, b'E', "FATAL", sqlstate, words, None);
+        self.flush();
+        Progress::Ended
+    }
+
+    /// Whether a statement is under way.
+    pub(crate) fn is_working(&self) -> bool {
+        self.work.is_some()
+    }
+
+    pub(super) fn is_copying_in(&self) -> bool {
+        self.work.as_ref().and_then(|work| work.running.as_ref()).is_some_and(Running::is_copying_in)
+    }
+
+    fn query(&mut self, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+        let text = Fields(body).text().unwrap_or(body);
+        let tag = Tag::in_comment(text);
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
+        let rest: VecDeque<Statement> = sql::parse(text).into();
+        let unknown = rest.contains(&Statement::Unknown);
+        if rest.is_empty() {
+            self.chatter(near);
+            reply::bare(&mut self.out, b'I');
+        }
+        self.work = Some(Work { rest, running: None, simple: true, tag });
+        if unknown {
+            self.fail("42601", "syntax error at or near \"SELEC\"", tag, near);
+            return Progress::Waiting;
+        }
+        Progress::Again
+    }
+
+    fn sync(&mut self, near: &mut Surroundings<'_>) {
+        self.skipping = false;
+        self.end_implicit(near);
+        self.ready(near);
+    }
+
+    /// An error: the transaction fails, and the rest of the query or of the pipeline is not done.
+    pub(super) fn fail(&mut self, sqlstate: Sqlstate, words: &str, tag: Option<Tag>, near: &mut Surroundings<'_>) {
+        self.chatter(near);
+        // Errors and notices are flushed at once (`send_message_to_frontend`).
+        reply::report(&mut self.out, b'E', "ERROR", sqlstate, words, tag);
+        self.flush();
+        self.abort();
+        match self.work.take() {
+            Some(Work { simple: true, .. }) => self.ready(near),
+            _ => self.skipping = true,
+        }
+    }
+
+    fn abort(&mut self) {
+        if self.status == Status::Open {
+            self.status = Status::Failed;
+        }
+        self.pending.clear();
+        self.portals.clear();
+        self.parameters.roll_back();
+    }
+
+    /// Ends the transaction: well, or with nothing done.
+    pub(super) fn end_transaction(&mut self, well: bool, near: &mut Surroundings<'_>) {
+        self.status = Status::Idle;
+        near.ledger.transactions += 1;
+        if well {
+            near.ledger.commit(&mut self.pending);
+            self.parameters.commit();
+        }
+        self.abort();
+    }
+
+    /// Statements outside a block commit when their query or their pipeline ends.
+    fn end_implicit(&mut self, near: &mut Surroundings<'_>) {
+        if self.status == Status::Idle {
+            self.end_transaction(true, near);
+        }
+    }
+
+    fn ready(&mut self, near: &mut Surroundings<'_>) {
+        for (name, value) in self.parameters.report() {
+            reply::parameter(&mut self.out, name, &value);
+        }
+        self.chatter(near);
+        reply::ready(&mut self.out, self.status.byte());
+        self.chatter(near);
+        self.flush();
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.flushed = self.out.len();
+    }
+
+    pub(super) fn notice(&mut self, severity: &str, sqlstate: Sqlstate, words: &str, tag: Option<Tag>) {
+        reply::report(&mut self.out, b'N', severity, sqlstate, words, tag);
+        self.flush();
+    }
+
+    /// Servers say things unasked, between any two messages.
+    pub(super) fn chatter(&mut self, near: &mut Surroundings<'_>) {
+        if !near.prng.chance(near.servers.chatter_per_million) {
+            return;
+        }
+        if near.prng.chance(500_000) {
+            self.notice("NOTICE", "00000", "the weather is fine", None);
+        } else {
+            let value = near.prng.pick(&["on", "off"]);
+            reply::parameter(&mut self.out, "in_hot_standby", value);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Statements under way: what each does, in slices, so that a cancel or a full pipe can come in between.
+//!
+//! Never decides whose turn it is: `session.rs` does.
+
+use super::reply;
+use super::session::{Progress, Session, Status, Surroundings};
+use crate::sql::{Statement, Tag, Value};
+
+/// Rows that are sent before the session looks up.
+const SLICE_ROWS: u32 = 64;
+
+/// A statement under way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(super) statement: Statement,
+    /// Whose it is.
+    pub(super) tag: Option<Tag>,
+    /// The value of `$1`.
+    pub(super) parameter: Option<Vec<u8>>,
+    /// Rows already sent in earlier executions of the same portal and in this one.
+    pub(super) sent: u32,
+    /// Rows sent in this execution.
+    counted: u32,
+    /// The most rows for this execution; 0 is no limit.
+    limit: u32,
+    /// The portal it belongs to, if it is the extended protocol's.
+    portal: Option<Vec<u8>>,
+    /// CopyInResponse has gone out.
+    copying: bool,
+}
+
+impl Running {
+    /// A statement of a simple query.
+    pub(super) fn new(statement: Statement, tag: Option<Tag>) -> Running {
+        Running { statement, tag, parameter: None, sent: 0, counted: 0, limit: 0, portal: None, copying: false }
+    }
+
+    /// A portal's statement, of which so many rows were sent before.
+    pub(super) fn of_portal(name: &[u8], portal: &super::extended::Portal, limit: u32) -> Running {
+        Running {
+            parameter: portal.parameter.clone(),
+            sent: portal.sent,
+            limit,
+            portal: Some(name.to_vec()),
+            ..Running::new(portal.statement.clone(), portal.tag)
+        }
+    }
+
+    /// Whether it waits for CopyData.
+    pub(super) fn is_copying_in(&self) -> bool {
+        self.copying
+    }
+
+    fn is_simple(&self) -> bool {
+        self.portal.is_none()
+    }
+}
+
+impl Session {
+    /// Begins a statement: the checks that come before it runs, then the time it takes.
+    pub(super) fn start(&mut self, running: Running, near: &mut Surroundings<'_>) -> Progress {
+        near.ledger.statements += 1;
+        let (statement, tag) = (&running.statement, running.tag);
+        if self.status == Status::Failed && !statement.ends_transaction() {
+            return self.refuse("25P02", IN_FAILED, tag, near);
+        }
+        if *statement == Statement::DivideByZero {
+            return self.refuse("22012", "division by zero", tag, near);
+        }
+        if near.prng.chance(near.servers.chatter_per_million) && tag.is_some() {
+            self.notice("NOTICE", "00000", "at work", tag);
+        }
+        if running.is_simple() && statement.returns_rows() && !matches!(statement, Statement::Show(_)) {
+            reply::description(&mut self.out);
+        }
+        let slept = if let Statement::Sleep(_, us) = statement { *us } else { 0 };
+        let busy = slept + near.prng.below(near.servers.work_us);
+        if let Some(work) = &mut self.work {
+            work.running = Some(running);
+        }
+        if busy == 0 { Progress::Again } else { Progress::Busy(busy) }
+    }
+
+    /// Goes on with the statement under way.
+    pub(super) fn run(&mut self, near: &mut Surroundings<'_>) -> Progress {
+        let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
+            return Progress::Waiting;
+        };
+        match &running.statement {
+            Statement::CopyIn => {
+                running.copying = true;
+                reply::copy_begins(&mut self.out, b'G');
+                self.flush();
+                return Progress::Waiting;
+            }
+            Statement::CopyOut(value, rows) => {
+                let line = format!("{}\n", told(value, running.tag));
+                let rows = *rows;
+                self.copy_out(&line, rows, near);
+                return Progress::Again;
+            }
+            statement if statement.returns_rows() && !matches!(statement, Statement::Show(_)) => {
+                return self.rows(near);
+            }
+            _ => (),
+        }
+        let (statement, tag) = (running.statement.clone(), running.tag);
+        let parameter = running.parameter.clone();
+        self.chatter(near);
+        match self.command(&statement, tag, parameter.as_deref(), near) {
+            Ok(word) => self.done(&word),
+            Err((sqlstate, words)) => self.fail(sqlstate, words, tag, near),
+        }
+        Progress::Again
+    }
+
+    /// A message while COPY FROM STDIN waits for data.
+    pub(super) fn copy_message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+        let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
+            return Progress::Waiting;
+        };
+        let tag = running.tag;
+        if kind == b'X' {
+            return Progress::Ended;
+        }
+        if self.cancelled {
+            self.cancelled = false;
+            self.fail("57014", "canceling statement due to user request", tag, near);
+            return Progress::Waiting;
+        }
+        match kind {
+            b'd' => {
+                for line in body.split_inclusive(|byte| *byte == b'\n') {
+                    running.counted += 1;
+                    if tag.is_some() && Tag::at_start(line) != tag {
+                        near.strange.push(format!("a row for another COPY came into that of {tag:?}"));
+                    }
+                }
+            }
+            b'c' => {
+                self.pending.extend(tag);
+                let word = format!("COPY {}", running.counted);
+                self.done(&word);
+                return Progress::Again;
+            }
+            b'f' => self.fail("57014", "COPY from stdin failed: no more", tag, near),
+            b'H' | b'S' => (),
+            other => {
+                let words = format!("unexpected message type 0x{other:02X} during COPY from stdin");
+                self.fail("08P01", &words, tag, near);
+            }
+        }
+        Progress::Waiting
+    }
+
+    fn refuse(&mut self, sqlstate: &'static str, words: &str, tag: Option<Tag>, near: &mut Surroundings<'_>) -> Progress {
+        self.fail(sqlstate, words, tag, near);
+        Progress::Waiting
+    }
+
+    /// Sends up to [`SLICE_ROWS`] rows.
+    fn rows(&mut self, near: &mut Surroundings<'_>) -> Progress {
+        let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
+            return Progress::Waiting;
+        };
+        let value = match &running.statement {
+            Statement::Select(value, _) | Statement::Sleep(value, _) => match value {
+                Value::Parameter => String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b"")).into_owned(),
+                other => told(other, running.tag),
+            },
+            Statement::SelectNumber(number) => number.to_string(),
+            _ => String::new(),
+        };
+        let (application_name, time_zone) = self.parameters.in_rows();
+        let text = match running.tag {
+            Some(_) => format!("{value}|{}|{application_name}|{time_zone}", self.number),
+            None => value,
+        };
+        for _ in 0..SLICE_ROWS {
+            let exhausted = running.sent == running.statement.rows();
+            let limited = running.limit != 0 && running.counted == running.limit;
+            if limited {
+                self.suspend(near);
+                return Progress::Again;
+            }
+            if exhausted {
+                let word = format!("SELECT {}", running.counted);
+                self.chatter(near);
+                self.done(&word);
+                return Progress::Again;
+            }
+            running.sent += 1;
+            running.counted += 1;
+            reply::row(&mut self.out, text.as_bytes());
+        }
+        Progress::Again
+    }
+
+    fn copy_out(&mut self, line: &str, rows: u32, near: &mut Surroundings<'_>) {
+        reply::copy_begins(&mut self.out, b'H');
+        for _ in 0..rows {
+            crate::protocol::message(&mut self.out, b'd', |body| body.extend_from_slice(line.as_bytes()));
+        }
+        self.chatter(near);
+        reply::bare(&mut self.out, b'c');
+        self.done(&format!("COPY {rows}"));
+    }
+
+    /// PortalSuspended: the rest of the rows waits for the next Execute.
+    fn suspend(&mut self, near: &mut Surroundings<'_>) {
+        self.chatter(near);
+        reply::bare(&mut self.out, b's');
+        let Some(running) = self.work.take().and_then(|work| work.running) else { return };
+        if let Some(portal) = running.portal.as_ref().and_then(|name| self.portals.get_mut(name)) {
+            portal.sent = running.sent;
+        }
+    }
+
+    /// CommandComplete; the statement is over.
+    fn done(&mut self, word: &str) {
+        reply::complete(&mut self.out, word);
+        let Some(work) = &mut self.work else { return };
+        let running = work.running.take();
+        let portal = running.as_ref().and_then(|running| running.portal.as_ref());
+        if let Some(portal) = portal.and_then(|name| self.portals.get_mut(name)) {
+            portal.sent = portal.statement.rows();
+        }
+        if !work.simple {
+            self.work = None;
+        }
+    }
+
+    /// Statements that answer with a tag and no rows (and SHOW). Returns the tag.
+    fn command(
+        &mut self,
+        statement: &Statement,
+        tag: Option<Tag>,
+        parameter: Option<&[u8]>,
+        near: &mut Surroundings<'_>,
+    ) -> Result<String, (&'static str, &'static str)> {
+        const NO_SUCH_PARAMETER: (&str, &str) = ("42704", "unrecognized configuration parameter");
+        let word = match statement {
+            Statement::Begin => self.begin(),
+            Statement::Commit => self.commit(near),
+            Statement::Rollback => self.roll_back(near),
+            Statement::Insert(Value::Null) => return Err(("23502", "null value in column \"tag\"")),
+            Statement::Insert(Value::Parameter) => {
+                self.pending.extend(parameter.and_then(Tag::at_start));
+                "INSERT 0 1"
+            }
+            Statement::Insert(_) => {
+                self.pending.extend(tag);
+                "INSERT 0 1"
+            }
+            Statement::Set(name, value) => {
+                if !self.parameters.set(name, value.as_deref()) {
+                    return Err(NO_SUCH_PARAMETER);
+                }
+                if value.is_some() { "SET" } else { "RESET" }
+            }
+            Statement::ResetAll => {
+                self.parameters.reset_all();
+                "RESET"
+            }
+            Statement::Show(name) => {
+                let Some(value) = self.parameters.value(name) else { return Err(NO_SUCH_PARAMETER) };
+                let simple = self.work.as_ref().is_some_and(|work| work.simple);
+                if simple {
+                    reply::description(&mut self.out);
+                }
+                reply::row(&mut self.out, value.as_bytes());
+                "SHOW"
+            }
+            Statement::DiscardAll => self.discard_all()?,
+            Statement::DeallocateAll => {
+                self.statements.retain(|name, _| name.is_empty());
+                "DEALLOCATE ALL"
+            }
+            Statement::Notice(text) => {
+                self.notice("NOTICE", "00000", text, tag);
+                "DO"
+            }
+            _ => "",
+        };
+        Ok(word.to_owned())
+    }
+
+    fn begin(&mut self) -> &'static str {
+        if self.status == Status::Open {
+            self.warn("25001", "there is already a transaction in progress");
+        }
+        self.status = Status::Open;
+        "BEGIN"
+    }
+
+    fn commit(&mut self, near: &mut Surroundings<'_>) -> &'static str {
+        let well = self.status != Status::Failed;
+        if self.status == Status::Idle {
+            self.warn("25P01", "there is no transaction in progress");
+        }
+        self.end_transaction(well, near);
+        if well { "COMMIT" } else { "ROLLBACK" }
+    }
+
+    fn roll_back(&mut self, near: &mut Surroundings<'_>) -> &'static str {
+        if self.status == Status::Idle {
+            self.warn("25P01", "there is no transaction in progress");
+        }
+        self.end_transaction(false, near);
+        "ROLLBACK"
+    }
+
+    fn discard_all(&mut self) -> Result<&'static str, (&'static str, &'static str)> {
+        if self.status != Status::Idle {
+            return Err(("25001", "DISCARD ALL cannot run inside a transaction block"));
+        }
+        self.parameters.reset_all();
+        self.statements.clear();
+        self.portals.clear();
+        Ok("DISCARD ALL")
+    }
+
+    fn warn(&mut self, sqlstate: &'static str, words: &str) {
+        self.notice("WARNING", sqlstate, words, None);
+    }
+}
+
+/// PostgreSQL's words for anything but the end of a failed transaction.
+pub(super) const IN_FAILED: &str = "current transaction is aborted, commands ignored until end of transaction block";
+
+/// What a value is told as in a row; a tagged statement's own literal is its tag.
+fn told(value: &Value, tag: Option<Tag>) -> String {
+    match (value, tag) {
+        (Value::Literal(text), _) => text.clone(),
+        (_, Some(tag)) => tag.to_string(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,39 @@
+//! What the world drives: the real shard, or a relay that has no pool at all.
+
+use shard::{Action, ConnId, Event, Now, Shard};
+
+/// The shard's own boundary, so that something simpler can stand in its place.
+pub(crate) trait Pooler {
+    /// A free id for a socket that the driver brings.
+    fn vacant(&mut self) -> ConnId;
+    /// Something happened.
+    fn handle(&mut self, event: Event<'_>, now: Now);
+    /// The next thing to do.
+    fn poll(&mut self) -> Option<Action>;
+    /// The bytes that actions point into.
+    fn written(&self) -> &[u8];
+    /// When a tick is due.
+    fn deadline(&self) -> Option<u64>;
+}
+
+impl Pooler for Shard {
+    fn vacant(&mut self) -> ConnId {
+        Shard::vacant(self)
+    }
+
+    fn handle(&mut self, event: Event<'_>, now: Now) {
+        Shard::handle(self, event, now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        Shard::poll(self)
+    }
+
+    fn written(&self) -> &[u8] {
+        Shard::written(self)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        Shard::deadline(self)
+    }
+}

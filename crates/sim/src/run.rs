@@ -1,0 +1,93 @@
+//! From a seed to its outcome.
+
+use std::sync::Arc;
+
+use crate::direct::Direct;
+use crate::directory::Names;
+use crate::invariants::Violation;
+use crate::prng::Prng;
+use crate::setup;
+use crate::swarm::{Fault, Swarm};
+use crate::world::{Outcome, World};
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What was broken, if anything.
+    pub violation: Option<Violation>,
+    /// The hash of all that happened; the same for every run of the seed.
+    pub hash: u64,
+    /// What happened, line by line, if asked for.
+    pub lines: Vec<String>,
+    /// Statements that the model server ran.
+    pub statements: u64,
+    /// Transactions that it ended.
+    pub transactions: u64,
+    /// Events that happened.
+    pub events: u64,
+    /// Client sessions.
+    pub sessions: usize,
+}
+
+/// Runs a seed against the real shard.
+#[must_use]
+pub fn run(seed: u64, keep_lines: bool) -> Report {
+    let prng = Prng::new(seed);
+    let swarm = Swarm::draw(&mut prng.split(10));
+    let names = Arc::new(Names::new(swarm.pooling.shards));
+    let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
+    let shards = setup::shards(&config, &names, &prng);
+    let opening = keep_lines.then(|| format!("{swarm:#?}"));
+    let outcome = World::new(swarm, shards, names, config, &prng, keep_lines).run();
+    report(seed, outcome, opening)
+}
+
+/// Runs a seed with a relay in the shard's place: what is objected to then is the models' own fault.
+#[must_use]
+pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
+    let prng = Prng::new(seed);
+    let mut swarm = Swarm::draw(&mut prng.split(10));
+    // A relay knows no pools, commands, timeouts or bad manners, and a crowd of clients needs a server each.
+    swarm.pooling.shards = 1;
+    swarm.pooling.pool_size = u32::MAX / 2;
+    swarm.pooling.max_db_connections = 0;
+    swarm.pooling.tight_timeouts = false;
+    swarm.crowd.garbage_per_million = 0;
+    let own = [Fault::Pause, Fault::Reconnect, Fault::Resize, Fault::Blackhole];
+    swarm.faults.retain(|(fault, _)| !own.contains(fault));
+    let names = Arc::new(Names::new(1));
+    let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
+    let shards = vec![Direct::new(setup::HOST, setup::PORT)];
+    let opening = keep_lines.then(|| format!("{swarm:#?}"));
+    let outcome = World::new(swarm, shards, names, config, &prng, keep_lines).without_pools().run();
+    report(seed, outcome, opening)
+}
+
+fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
+    let Outcome { violation, hash, mut lines, statements, transactions, events, sessions } = outcome;
+    lines.splice(0..0, opening);
+    Report { seed, violation, hash, lines, statements, transactions, events, sessions }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_models_agree_with_each_other_without_a_pooler() {
+        for seed in 0..300 {
+            let report = run_direct(seed, false);
+            assert_eq!(report.violation, None, "seed {seed}");
+            assert!(report.statements > 0, "seed {seed} did nothing");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_itself() {
+        for seed in 0..10 {
+            assert_eq!(run_direct(seed, false).hash, run_direct(seed, true).hash, "seed {seed}");
+        }
+    }
+}

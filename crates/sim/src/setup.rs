@@ -1,0 +1,93 @@
+//! The configuration and the shards of a seed's pooler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::{Entropy, MockKey};
+use mail::ShardId;
+use pool::Directory;
+use settings::{AuthType, Config, Database, Origin};
+use shard::Shard;
+
+use crate::directory::Names;
+use crate::prng::Prng;
+use crate::swarm::Pooling;
+
+/// Where the model server is.
+pub(crate) const HOST: &str = "10.0.0.1";
+/// Its port.
+pub(crate) const PORT: u16 = 5432;
+
+/// The name of a user.
+pub(crate) fn user(number: u32) -> String {
+    format!("user{number}")
+}
+
+/// The name of a database.
+pub(crate) fn database(number: u32) -> String {
+    format!("shop{number}")
+}
+
+/// The pooler's configuration; timeouts that bite are drawn from `prng`.
+pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
+    let mut config = Config::default();
+    let global = &mut config.global;
+    global.auth_type = AuthType::Trust;
+    global.max_client_conn = 10_000;
+    global.default_pool_size = pooling.pool_size;
+    global.reserve_pool_size = pooling.reserve_pool_size;
+    global.reserve_pool_timeout = Duration::from_millis(50);
+    global.max_db_connections = pooling.max_db_connections;
+    global.pool_mode = pooling.pool_mode;
+    global.max_prepared_statements = pooling.max_prepared_statements;
+    global.server_round_robin = pooling.round_robin;
+    global.server_lifetime = Duration::from_millis(pooling.server_lifetime_ms);
+    global.server_login_retry = Duration::from_millis(500);
+    global.server_connect_timeout = Duration::from_secs(2);
+    global.server_check_query = Some(String::new());
+    global.server_check_delay = if pooling.checks { Duration::ZERO } else { Duration::from_secs(30) };
+    global.query_wait_notify = Duration::ZERO;
+    global.spread_min_servers = 2;
+    if pooling.tight_timeouts {
+        let mut milliseconds = |most| Duration::from_millis(prng.log_between(20, most));
+        global.query_wait_timeout = milliseconds(3_000);
+        global.query_timeout = milliseconds(3_000);
+        global.idle_transaction_timeout = milliseconds(1_000);
+        global.client_idle_timeout = milliseconds(3_000);
+        global.server_idle_timeout = milliseconds(1_000);
+        global.cancel_wait_timeout = milliseconds(1_000);
+    }
+    let secrets = (0..pooling.users).map(|number| (user(number), "secret".to_owned()));
+    config.secrets = Arc::new(secrets.collect());
+    for number in 0..pooling.databases {
+        let origin = Origin { file: Arc::from("sim.ini"), line: number + 1 };
+        let mut entry = Database::new(&database(number), origin);
+        entry.host = vec![HOST.to_owned()];
+        entry.port = PORT;
+        config.databases.insert(entry.name.clone(), Arc::new(entry));
+    }
+    config
+}
+
+/// The shards of a process.
+pub(crate) fn shards(config: &Arc<Config>, names: &Arc<Names>, prng: &Prng) -> Vec<Shard> {
+    let mock = Arc::new(MockKey::new([7; 32]));
+    (0..names.shards())
+        .map(|number| {
+            let entropy = Box::new(Seeded(prng.split(1_000 + u64::from(number))));
+            let directory: Arc<dyn Directory> = Arc::<Names>::clone(names);
+            Shard::new(ShardId(number), Arc::clone(config), directory, entropy, Arc::clone(&mock))
+        })
+        .collect()
+}
+
+/// Entropy that a seed fixes.
+struct Seeded(Prng);
+
+impl Entropy for Seeded {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.0.next().to_le_bytes()[0];
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What one seed's world is like: which faults it has, how often, how small its buffers are.
+//!
+//! Every seed takes a random part of the faults and rates spread by orders of magnitude, so that rare things meet rare
+//! things (swarm testing, Groce et al. 2012). Nothing here acts.
+
+use crate::prng::{MILLION, Prng};
+use settings::PoolMode;
+
+/// What the network does to every connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    /// The least time between a write and its arrival.
+    pub(crate) latency_us: u64,
+    /// Up to so much more.
+    pub(crate) jitter_us: u64,
+    /// How often what was written together arrives apart.
+    pub(crate) split_per_million: u32,
+    /// The longest piece of what arrives apart.
+    pub(crate) piece_most: u64,
+    /// The least a pipe holds.
+    pub(crate) capacity_least: u64,
+    /// The most a pipe holds.
+    pub(crate) capacity_most: u64,
+}
+
+impl Weather {
+    fn draw(prng: &mut Prng) -> Weather {
+        let small = prng.chance(400_000);
+        let capacity_least = if small { prng.log_between(16, 512) } else { 4096 };
+        Weather {
+            latency_us: prng.log_between(5, 500),
+            jitter_us: prng.log_between(1, 2_000),
+            split_per_million: rate(prng, 600_000),
+            piece_most: prng.log_between(1, 512),
+            capacity_least,
+            capacity_most: prng.log_between(capacity_least, 65_536),
+        }
+    }
+
+    /// How long something takes now.
+    pub(crate) fn delay_us(&self, prng: &mut Prng) -> u64 {
+        self.latency_us + prng.below(self.jitter_us)
+    }
+
+    /// What a new pipe holds.
+    pub(crate) fn capacity(&self, prng: &mut Prng) -> usize {
+        usize::try_from(prng.log_between(self.capacity_least, self.capacity_most)).unwrap_or(4096)
+    }
+
+    /// How many of the bytes on their way arrive now; all of them unless they are split.
+    pub(crate) fn piece(&self, coming: usize, prng: &mut Prng) -> usize {
+        if coming > 1 && prng.chance(self.split_per_million) {
+            let most = self.piece_most.min(coming as u64);
+            return usize::try_from(prng.between(1, most)).unwrap_or(1);
+        }
+        coming
+    }
+}
+
+/// What clients are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    /// How many there are at a time.
+    pub(crate) slots: u32,
+    /// Requests until a session ends of itself.
+    pub(crate) requests: u64,
+    /// The longest pause between two turns.
+    pub(crate) think_us: u64,
+    /// The most groups that are sent ahead of their answers.
+    pub(crate) depth_most: u64,
+    /// How often a session dies while it sends, per turn.
+    pub(crate) die_per_million: u32,
+    /// How often a session stops reading for a while, per turn.
+    pub(crate) deaf_per_million: u32,
+    /// How often a session sends nonsense, per turn.
+    pub(crate) garbage_per_million: u32,
+    /// How often a session has its request cancelled, per turn.
+    pub(crate) cancel_per_million: u32,
+    /// How often a statement is one that fails.
+    pub(crate) fail_per_million: u32,
+    /// How often a turn begins a transaction.
+    pub(crate) transaction_per_million: u32,
+    /// How often a statement changes a tracked parameter.
+    pub(crate) set_per_million: u32,
+    /// How often a statement copies.
+    pub(crate) copy_per_million: u32,
+    /// The most rows of a result.
+    pub(crate) rows_most: u64,
+    /// Whether sessions begin with SSLRequest.
+    pub(crate) ask_for_tls: bool,
+}
+
+/// What servers are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    /// The longest that a statement takes.
+    pub(crate) work_us: u64,
+    /// How often a message has a notice or a changed parameter before it.
+    pub(crate) chatter_per_million: u32,
+    /// How many connections a server takes.
+    pub(crate) max_connections: u32,
+    /// How long a restarted server says that it is starting.
+    pub(crate) starting_us: u64,
+}
+
+/// Something that goes wrong every now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A connection between a client and the pooler breaks.
+    CutClient,
+    /// A connection between the pooler and a server breaks.
+    CutServer,
+    /// A server ends one session (57P01).
+    Terminate,
+    /// A server crashes and starts again (57P02, then 57P03).
+    Crash,
+    /// A server refuses connections for a while.
+    Refuse,
+    /// Connection attempts go unanswered for a while.
+    Blackhole,
+    /// Somebody sets the wall clock.
+    WallJump,
+    /// PAUSE and, later, RESUME.
+    Pause,
+    /// RECONNECT.
+    Reconnect,
+    /// RELOAD with another pool size.
+    Resize,
+}
+
+impl Fault {
+    const ALL: [Fault; 10] = [
+        Fault::CutClient,
+        Fault::CutServer,
+        Fault::Terminate,
+        Fault::Crash,
+        Fault::Refuse,
+        Fault::Blackhole,
+        Fault::WallJump,
+        Fault::Pause,
+        Fault::Reconnect,
+        Fault::Resize,
+    ];
+
+    /// Whether clients that do nothing wrong may see errors by it.
+    pub(crate) fn hurts(self) -> bool {
+        !matches!(self, Fault::WallJump | Fault::Pause | Fault::Reconnect | Fault::Resize | Fault::CutClient)
+    }
+}
+
+/// What the pooler is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Pooling {
+    /// Threads.
+    pub(crate) shards: u16,
+    /// Databases, each with a pool per user.
+    pub(crate) databases: u32,
+    /// Users.
+    pub(crate) users: u32,
+    /// Server connections per pool.
+    pub(crate) pool_size: u32,
+    /// Further ones for long waits.
+    pub(crate) reserve_pool_size: u32,
+    /// Server connections per database; 0 is no limit.
+    pub(crate) max_db_connections: u32,
+    /// When servers go back.
+    pub(crate) pool_mode: PoolMode,
+    /// Statements kept per server.
+    pub(crate) max_prepared_statements: u32,
+    /// Whether waits, idleness and ages are limited so much that clients meet the limits.
+    pub(crate) tight_timeouts: bool,
+    /// server_lifetime in milliseconds.
+    pub(crate) server_lifetime_ms: u64,
+    /// Whether `server_check_query` is asked before every use.
+    pub(crate) checks: bool,
+    /// Whether the oldest idle server is taken first.
+    pub(crate) round_robin: bool,
+}
+
+/// How the driver behaves within what its contract allows.
+#[derive(Clone, Debug)]
+pub(crate) struct Driving {
+    /// The most that one read delivers.
+    pub(crate) read_most: u64,
+    /// Unsent bytes from which on the shard is told.
+    pub(crate) clog_bytes: usize,
+    /// How long the system takes to say that it took what was sent; 0: at once.
+    pub(crate) completion_us: u64,
+    /// How often one more buffer comes after Pause.
+    pub(crate) late_read_per_million: u32,
+    /// How late a tick may be.
+    pub(crate) tick_late_us: u64,
+    /// How long a letter to another shard takes.
+    pub(crate) letter_us: u64,
+    /// How busy the shards say that they are, in hundredths.
+    pub(crate) busy_percent: u32,
+}
+
+/// A seed's world.
+#[derive(Clone, Debug)]
+pub(crate) struct Swarm {
+    /// The network.
+    pub(crate) weather: Weather,
+    /// The clients.
+    pub(crate) crowd: Crowd,
+    /// The servers.
+    pub(crate) servers: Servers,
+    /// The pooler's settings.
+    pub(crate) pooling: Pooling,
+    /// The driver.
+    pub(crate) driving: Driving,
+    /// The faults and their mean distance in microseconds.
+    pub(crate) faults: Vec<(Fault, u64)>,
+    /// How long the faults last.
+    pub(crate) chaos_us: u64,
+}
+
+impl Swarm {
+    /// The world of a seed.
+    pub(crate) fn draw(prng: &mut Prng) -> Swarm {
+        let calm = prng.chance(250_000);
+        Swarm {
+            weather: Weather::draw(prng),
+            crowd: crowd(prng),
+            servers: servers(prng),
+            pooling: pooling(prng),
+            driving: driving(prng),
+            faults: if calm { Vec::new() } else { faults(prng) },
+            chaos_us: prng.between(200_000, 2_000_000),
+        }
+    }
+
+    /// Whether a client that does nothing wrong must not see anything go wrong.
+    pub(crate) fn is_fair(&self) -> bool {
+        !self.pooling.tight_timeouts
+            && self.servers.max_connections >= 1_000
+            && !self.faults.iter().any(|(fault, _)| fault.hurts())
+    }
+}
+
+/// Never in half of the worlds, else somewhere between one in a million and `most`.
+fn rate(prng: &mut Prng, most: u64) -> u32 {
+    if prng.chance(MILLION / 2) { 0 } else { u32::try_from(prng.log_between(1_000, most)).unwrap_or(MILLION) }
+}
+
+fn crowd(prng: &mut Prng) -> Crowd {
+    Crowd {
+        slots: u32::try_from(prng.between(2, 10)).unwrap_or(2),
+        requests: prng.log_between(4, 60),
+        think_us: prng.log_between(1, 20_000),
+        depth_most: prng.between(1, 5),
+        die_per_million: rate(prng, 60_000),
+        deaf_per_million: rate(prng, 30_000),
+        garbage_per_million: rate(prng, 10_000),
+        cancel_per_million: rate(prng, 200_000),
+        fail_per_million: rate(prng, 150_000),
+        transaction_per_million: rate(prng, 500_000),
+        set_per_million: rate(prng, 100_000),
+        copy_per_million: rate(prng, 150_000),
+        rows_most: prng.log_between(1, 400),
+        ask_for_tls: prng.chance(300_000),
+    }
+}
+
+fn servers(prng: &mut Prng) -> Servers {
+    let full = prng.chance(100_000);
+    Servers {
+        work_us: prng.log_between(1, 10_000),
+        chatter_per_million: rate(prng, 100_000),
+        max_connections: if full { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 1_000 },
+        starting_us: prng.log_between(1_000, 500_000),
+    }
+}
+
+fn pooling(prng: &mut Prng) -> Pooling {
+    let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
+    let (prepared, session) = (prng.chance(750_000), prng.chance(150_000));
+    Pooling {
+        shards: u16::try_from(prng.between(1, 3)).unwrap_or(1),
+        databases: small(prng, 1, 2),
+        users: small(prng, 1, 2),
+        pool_size: small(prng, 1, 4),
+        reserve_pool_size: if prng.chance(200_000) { small(prng, 1, 2) } else { 0 },
+        max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
+        pool_mode: if session { PoolMode::Session } else { PoolMode::Transaction },
+        max_prepared_statements: if prepared { small(prng, 1, 3) } else { 0 },
+        tight_timeouts: prng.chance(200_000),
+        server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
+        checks: prng.chance(200_000),
+        round_robin: prng.chance(500_000),
+    }
+}
+
+fn driving(prng: &mut Prng) -> Driving {
+    let small = prng.chance(300_000);
+    Driving {
+        read_most: if small { prng.log_between(1, 64) } else { prng.log_between(64, 65_536) },
+        clog_bytes: usize::try_from(prng.log_between(1, 65_536)).unwrap_or(1),
+        completion_us: if prng.chance(500_000) { 0 } else { prng.log_between(1, 300) },
+        late_read_per_million: rate(prng, 800_000),
+        tick_late_us: prng.log_between(1, 10_000),
+        letter_us: prng.log_between(1, 2_000),
+        busy_percent: prng.pick(&[0, 50, 95]),
+    }
+}
+
+fn faults(prng: &mut Prng) -> Vec<(Fault, u64)> {
+    let mut faults = Vec::new();
+    for fault in Fault::ALL {
+        if prng.chance(250_000) {
+            faults.push((fault, prng.log_between(5_000, 1_000_000)));
+        }
+    }
+    faults
+}

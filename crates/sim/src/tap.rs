@@ -1,0 +1,304 @@
+//! Listens on one connection between the pooler and a server, from outside, and tells whose turn it is there.
+//!
+//! It knows clients by the tags in their requests and objects when a server changes hands before it was quiet (I2), or
+//! when bytes of two clients mix. It never sees the pooler's own idea of who is linked to whom.
+
+use std::collections::VecDeque;
+
+use crate::invariants::Referee;
+use crate::protocol::{Fields, Frames, Next};
+use crate::sql::Tag;
+
+const CANCEL: u32 = 80_877_102;
+const SSL: u32 = 80_877_103;
+
+/// What kind of connection it turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Nothing was sent yet.
+    Unknown,
+    /// A session, in this database as this user.
+    Session {
+        /// The database.
+        database: String,
+        /// The user.
+        user: String,
+    },
+    /// A cancel request with this key.
+    Cancel {
+        /// Process id and secret.
+        key: (u32, u32),
+    },
+}
+
+/// A request that ReadyForQuery will answer.
+#[derive(Debug)]
+struct Point {
+    /// Whose; None for the pooler's own and for those that cannot be told.
+    owner: Option<u32>,
+    /// Query rather than Sync.
+    simple: bool,
+}
+
+/// The listener on one connection.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+    /// The session's key, once the server has told it.
+    pub(crate) key: Option<(u32, u32)>,
+    /// One byte, not a frame, answers.
+    asked_for_tls: bool,
+    to_server: Frames,
+    to_pooler: Frames,
+    body: Vec<u8>,
+    points: VecDeque<Point>,
+    /// Whose messages were sent since the last Query or Sync.
+    batch: Option<u32>,
+    /// The client that used the server last.
+    owner: Option<u32>,
+    status: u8,
+    /// Half of something unbelievably long was sent: nothing sensible can follow.
+    spoiled: bool,
+}
+
+impl Tap {
+    /// A connection that has just been made.
+    pub(crate) fn new() -> Tap {
+        Tap {
+            purpose: Purpose::Unknown,
+            key: None,
+            asked_for_tls: false,
+            to_server: Frames::default(),
+            to_pooler: Frames::default(),
+            body: Vec::new(),
+            points: VecDeque::new(),
+            batch: None,
+            owner: None,
+            status: b'I',
+            spoiled: false,
+        }
+    }
+
+    /// The pooler sends bytes. `cancel_under_way` says of a key whether a cancel request for it is not over yet.
+    pub(crate) fn sent(
+        &mut self,
+        bytes: &[u8],
+        referee: &mut Referee,
+        cancel_under_way: impl Fn((u32, u32)) -> bool,
+    ) {
+        self.to_server.push(bytes);
+        let mut body = std::mem::take(&mut self.body);
+        if self.purpose == Purpose::Unknown {
+            while let Next::Frame(_) = self.to_server.next_startup(&mut body) {
+                if Fields(&body).long() != Some(SSL) {
+                    self.purpose = purpose(&body);
+                    break;
+                }
+                self.asked_for_tls = true;
+            }
+        }
+        while self.purpose != Purpose::Unknown && !self.spoiled {
+            match self.to_server.next(&mut body) {
+                Next::Partial => break,
+                Next::Malformed => self.spoiled = true,
+                Next::Frame(kind) => self.take_request(kind, &body, referee, &cancel_under_way),
+            }
+        }
+        self.body = body;
+    }
+
+    /// The pooler has received bytes.
+    pub(crate) fn received(&mut self, bytes: &[u8], referee: &mut Referee) {
+        self.to_pooler.push(bytes);
+        if self.asked_for_tls && self.to_pooler.take_byte().is_some() {
+            self.asked_for_tls = false;
+        }
+        let mut body = std::mem::take(&mut self.body);
+        while let Next::Frame(kind) = self.to_pooler.next(&mut body) {
+            match kind {
+                b'K' => {
+                    let mut fields = Fields(&body);
+                    self.key = fields.long().zip(fields.long());
+                }
+                b'Z' => {
+                    self.status = body.first().copied().unwrap_or(0);
+                    if let Some(owner) = self.points.pop_front().and_then(|point| point.owner) {
+                        referee.server_answered(owner);
+                    }
+                }
+                // A Sync that came with Execute was swallowed by COPY; another will follow the rows.
+                b'G' if self.points.front().is_some_and(|point| !point.simple) => {
+                    self.batch = self.points.pop_front().and_then(|point| point.owner);
+                }
+                _ => (),
+            }
+        }
+        self.body = body;
+    }
+
+    fn take_request(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        referee: &mut Referee,
+        cancel_under_way: &impl Fn((u32, u32)) -> bool,
+    ) {
+        let Some(tag) = tag_of(kind, body) else {
+            let text = format!("a server was sent a torn `{}` after c{:?} had used it", char::from(kind), self.owner);
+            return referee.object("I2", text);
+        };
+        if let Some(Tag { client, .. }) = tag {
+            self.claim(client, kind, referee, cancel_under_way);
+        }
+        match kind {
+            b'Q' => {
+                self.points.push_back(Point { owner: tag.map(|tag| tag.client), simple: true });
+                self.batch = None;
+            }
+            b'S' => {
+                let owner = self.batch.take();
+                self.points.push_back(Point { owner, simple: false });
+            }
+            _ => (),
+        }
+    }
+
+    /// A message of this client's is being sent: if it was another's turn before, the server must have been quiet.
+    fn claim(&mut self, client: u32, kind: u8, referee: &mut Referee, cancel_under_way: &impl Fn((u32, u32)) -> bool) {
+        if kind != b'd'
+            && let Some(other) = self.batch.replace(client).filter(|other| *other != client)
+        {
+            let text = format!("a server got `{}` of c{client} amidst an unfinished request of c{other}", char::from(kind));
+            referee.object("I2", text);
+        }
+        let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
+        let owed = self.points.iter().filter(|point| point.owner == Some(before)).count();
+        if owed > 0 {
+            referee.object("I2", format!("a server went from c{before} to c{client} with {owed} answers owed"));
+        }
+        if self.status != b'I' {
+            let status = char::from(self.status);
+            referee.object("I2", format!("a server went from c{before} to c{client} in status {status}"));
+        }
+        if self.key.is_some_and(cancel_under_way) {
+            referee.object("I5", format!("a server went from c{before} to c{client} with a cancel under way to it"));
+        }
+        if kind == b'd' {
+            referee.object("I2", format!("rows of c{client} were sent to a server that c{before} had used last"));
+        }
+    }
+}
+
+fn purpose(body: &[u8]) -> Purpose {
+    let mut fields = Fields(body);
+    if fields.long() == Some(CANCEL) {
+        let key = fields.long().zip(fields.long()).unwrap_or((0, 0));
+        return Purpose::Cancel { key };
+    }
+    let (mut database, mut user) = (String::new(), String::new());
+    while let (Some(name), Some(value)) = (fields.text().filter(|name| !name.is_empty()), fields.text()) {
+        let value = || String::from_utf8_lossy(value).into_owned();
+        match name {
+            b"user" => user = value(),
+            b"database" => database = value(),
+            _ => (),
+        }
+    }
+    Purpose::Session { database, user }
+}
+
+/// Whose message it is, if it tells; None if it is no whole message of its type, which only a torn one is.
+fn tag_of(kind: u8, body: &[u8]) -> Option<Option<Tag>> {
+    let mut fields = Fields(body);
+    match kind {
+        b'Q' => {
+            let text = fields.text()?;
+            fields.0.is_empty().then(|| Tag::in_comment(text))
+        }
+        b'P' => {
+            fields.text()?;
+            let text = fields.text()?;
+            let types = usize::from(fields.short()?);
+            (fields.0.len() == types * 4).then(|| Tag::in_comment(text))
+        }
+        b'B' => {
+            fields.text()?;
+            fields.text()?;
+            let formats = usize::from(fields.short()?);
+            fields.bytes(formats * 2)?;
+            let count = fields.short()?;
+            let values: Option<Vec<&[u8]>> = (0..count).map(|_| fields.value()).collect();
+            let results = usize::from(fields.short()?);
+            let tag = values?.first().and_then(|value| Tag::at_start(value));
+            (fields.0.len() == results * 2).then_some(tag)
+        }
+        b'd' => Some(Tag::at_start(body)),
+        b'S' | b'H' | b'c' | b'X' => body.is_empty().then_some(None),
+        b'D' | b'C' | b'E' | b'f' | b'p' | b'F' => Some(None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{message, text};
+
+    fn query(client: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        message(&mut out, b'Q', |body| text(body, format!("SELECT 1 /*c{client}.1*/").as_bytes()));
+        out
+    }
+
+    fn ready(status: u8) -> [u8; 6] {
+        [b'Z', 0, 0, 0, 5, status]
+    }
+
+    fn verdict(act: impl FnOnce(&mut Tap, &mut Referee)) -> Option<&'static str> {
+        let (mut tap, mut referee) = (Tap::new(), Referee::default());
+        tap.sent(b"\0\0\0\x09\0\x03\0\0\0", &mut referee, |_| false);
+        tap.received(&ready(b'I'), &mut referee);
+        act(&mut tap, &mut referee);
+        referee.into_verdict().map(|violation| violation.invariant)
+    }
+
+    #[test]
+    fn a_quiet_server_may_change_hands() {
+        let found = verdict(|tap, referee| {
+            tap.sent(&query(1), referee, |_| false);
+            tap.received(&ready(b'I'), referee);
+            tap.sent(&query(2), referee, |_| false);
+        });
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn owed_answers_open_transactions_and_torn_messages_are_seen() {
+        let owed = verdict(|tap, referee| {
+            tap.sent(&query(1), referee, |_| false);
+            tap.sent(&query(2), referee, |_| false);
+        });
+        let open = verdict(|tap, referee| {
+            tap.sent(&query(1), referee, |_| false);
+            tap.received(&ready(b'T'), referee);
+            tap.sent(&query(2), referee, |_| false);
+        });
+        let torn = verdict(|tap, referee| {
+            tap.sent(&query(1)[..12], referee, |_| false);
+            tap.sent(&query(2), referee, |_| false);
+        });
+        assert_eq!([owed, open, torn], [Some("I2"); 3]);
+    }
+
+    #[test]
+    fn a_cancel_under_way_is_seen() {
+        let found = verdict(|tap, referee| {
+            tap.received(b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x09", referee);
+            tap.sent(&query(1), referee, |_| false);
+            tap.received(&ready(b'I'), referee);
+            tap.sent(&query(2), referee, |key| key == (7, 9));
+        });
+        assert_eq!(found, Some("I5"));
+    }
+}

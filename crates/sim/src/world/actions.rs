@@ -1,0 +1,104 @@
+//! Does what a shard wants done.
+
+use mail::{Command, Report};
+use shard::{Action, ConnId, Source};
+
+use super::{Era, Owner, What, World};
+use crate::pooler::Pooler;
+use crate::swarm::Fault;
+
+impl<P: Pooler> World<P> {
+    /// Takes all actions of a shard; `received` is what it was just given.
+    pub(super) fn obey(&mut self, shard: usize, received: &[u8]) {
+        let mut touched: Vec<ConnId> = Vec::new();
+        while let Some(action) = self.shards[shard].pooler.poll() {
+            match action {
+                Action::Send { to, source, start, end } => {
+                    self.obey_send(shard, to, source, start as usize..end as usize, received);
+                    if !touched.contains(&to) {
+                        touched.push(to);
+                    }
+                }
+                other => self.obey_other(shard, other),
+            }
+        }
+        for conn in touched {
+            if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
+                self.flush(spot);
+            }
+        }
+    }
+
+    fn obey_send(&mut self, shard: usize, to: ConnId, source: Source, range: std::ops::Range<usize>, received: &[u8]) {
+        let found = match source {
+            Source::Received => received.get(range),
+            Source::Written => self.shards[shard].pooler.written().get(range),
+        };
+        let Some(bytes) = found.map(<[u8]>::to_vec) else {
+            return self.referee.object("contract", format!("shard {shard} sent bytes that are not there"));
+        };
+        self.send(shard, to, &bytes);
+    }
+
+    fn obey_other(&mut self, shard: usize, action: Action) {
+        if self.trace.keeps_lines() {
+            self.say(format_args!("shard {shard} > {action:?}"));
+        }
+        match action {
+            Action::Send { .. } | Action::Settle { .. } | Action::Log(_) => (),
+            Action::Connect { conn, .. } => {
+                let spot = self.add_socket(shard, conn, None);
+                let attempt = self.cluster.attempt(self.clock.now_us());
+                let delay = self.network.delay_us();
+                if attempt != crate::model::cluster::Attempt::Unanswered {
+                    self.clock.after(delay, What::Connect(spot, attempt));
+                }
+            }
+            Action::Close { conn } => self.close_socket(shard, conn),
+            Action::Pause { conn } => self.set_paused(shard, conn, true),
+            Action::Resume { conn } => self.set_paused(shard, conn, false),
+            Action::Move { conn, to, client } => self.obey_move(shard, conn, usize::from(to.0), client),
+            Action::Derive { conn, question } => {
+                let answer = question.solve();
+                if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
+                    self.clock.after(500, What::Derived(spot, answer));
+                }
+            }
+            Action::Tell { to, letter } => {
+                let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
+                self.clock.after(delay, What::Letter(usize::from(to.0), letter));
+            }
+            Action::Report(report) => self.hear(&report),
+        }
+    }
+
+    fn obey_move(&mut self, shard: usize, conn: ConnId, to: usize, client: Box<shard::Handover>) {
+        let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
+            return self.referee.object("contract", format!("shard {shard} moved {conn:?}, which is nothing"));
+        };
+        self.flush(spot);
+        let Some(socket) = self.shards[shard].sockets[conn.0 as usize].take() else { return };
+        let Some(end) = socket.end.filter(|_| to < self.shards.len()) else {
+            return self.referee.object("contract", format!("shard {shard} moved {conn:?} to nowhere"));
+        };
+        self.set_owner(end, Owner::Nobody);
+        let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
+        self.clock.after(delay, What::Adopt(to, end, client));
+    }
+
+    /// What shards tell the control thread; PAUSE is over when they say so.
+    fn hear(&mut self, report: &Report) {
+        if matches!(report, Report::Done { .. }) && self.era == Era::Chaos && self.paused {
+            let after = self.prng.log_between(100, 100_000);
+            self.clock.after(after, What::Trouble(Fault::Pause, 0));
+        }
+    }
+
+    /// The control thread speaks to every shard.
+    pub(super) fn command(&mut self, command: &Command) {
+        for shard in 0..self.shards.len() {
+            let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
+            self.clock.after(delay, What::Command(shard, command.clone()));
+        }
+    }
+}

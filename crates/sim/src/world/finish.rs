@@ -1,0 +1,83 @@
+//! The end of a run: nobody waits, nothing leaks, the table holds what clients were told.
+
+use super::World;
+use crate::invariants::Violation;
+use crate::pooler::Pooler;
+use crate::tap::Purpose;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What was broken, if anything.
+    pub(crate) violation: Option<Violation>,
+    /// The hash of all that happened.
+    pub(crate) hash: u64,
+    /// The lines of the trace, if they were kept.
+    pub(crate) lines: Vec<String>,
+    /// Statements that the servers ran.
+    pub(crate) statements: u64,
+    /// Transactions that the servers ended.
+    pub(crate) transactions: u64,
+    /// Events that happened.
+    pub(crate) events: u64,
+    /// Client sessions.
+    pub(crate) sessions: usize,
+}
+
+impl<P: Pooler> World<P> {
+    /// After healing every session must have come to its end (I8).
+    pub(super) fn expect_nobody_waiting(&mut self) {
+        let Some(number) = self.slots.iter().flatten().copied().next() else { return };
+        if !self.referee.has_objected() {
+            let words = self.clients[number as usize].wait_in_words();
+            self.referee.object("I8", format!("c{number} waits for ever; {words}"));
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Outcome {
+        if !self.referee.has_objected() {
+            self.expect_nothing_left();
+            self.referee.compare(&self.cluster.ledger);
+        }
+        let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
+        let (events, sessions) = (self.events, self.clients.len());
+        let (violation, trace) = self.verdict();
+        Outcome { violation, hash: trace.hash(), lines: trace.into_lines(), statements, transactions, events, sessions }
+    }
+
+    /// No client, no cancel request; as many servers as are counted.
+    fn expect_nothing_left(&mut self) {
+        let mut servers = std::collections::BTreeMap::new();
+        let mut objections = Vec::new();
+        for socket in self.shards.iter().flat_map(|shard| shard.sockets.iter().flatten()) {
+            match socket.tap.as_ref().map(|tap| &tap.purpose) {
+                Some(Purpose::Session { database, user }) => {
+                    *servers.entry((database.clone(), user.clone())).or_insert(0) += 1;
+                }
+                other => objections.push(format!("{:?} ({other:?}) was left open", socket.spot)),
+            }
+        }
+        for text in objections {
+            self.referee.object("I8", text);
+        }
+        for database in (0..self.swarm.pooling.databases).map(crate::setup::database) {
+            for user in (0..self.swarm.pooling.users).map(crate::setup::user) {
+                let open = servers.get(&(database.clone(), user.clone())).copied().unwrap_or(0);
+                let counted = self.counted(&database, &user);
+                if self.counts_servers() && open != counted {
+                    let text = format!("{counted} servers are counted for {user} on {database}, {open} are open");
+                    self.referee.object("I7", text);
+                }
+            }
+        }
+        let clients = self.clients_counted();
+        if clients != 0 {
+            self.referee.object("I7", format!("{clients} clients are counted and there are none"));
+        }
+    }
+
+    /// Whether anybody counts: a relay does not.
+    fn counts_servers(&self) -> bool {
+        self.pools
+    }
+}

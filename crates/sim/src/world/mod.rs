@@ -1,0 +1,386 @@
+//! One seed's world: shards, clients, servers and the network between them, moved on event by event.
+//!
+//! Three phases: chaos while the faults last, then healing, in which every session must come to its end, then probes,
+//! in which everything must work. Nothing here knows a real clock, a socket or a thread.
+
+mod actions;
+mod finish;
+mod people;
+mod servers;
+mod sockets;
+mod trouble;
+
+use std::sync::Arc;
+
+use mail::{Command, Neighbour};
+use pool::Directory;
+use settings::Config;
+use shard::{ConnId, Event, Handover, Now};
+
+use crate::client::session::Client;
+use crate::clock::{Clock, SECOND_US};
+use crate::directory::Names;
+use crate::invariants::{Referee, Violation};
+use crate::model::cluster::{Attempt, Cluster};
+use crate::network::{End, Network, Notice, Wake};
+use crate::pooler::Pooler;
+use crate::prng::Prng;
+use crate::swarm::{Fault, Swarm};
+use crate::trace::{Readable, Trace};
+use sockets::Socket;
+
+pub(crate) use finish::Outcome;
+
+/// What the clock may bring.
+#[derive(Debug)]
+pub(super) enum What {
+    /// The network.
+    Net(Wake),
+    /// A connection between a client and the pooler reaches the acceptor.
+    Accept(End),
+    /// There may be something to read on a pooler's socket.
+    Readable(Spot),
+    /// The system took what was sent.
+    Completed(Spot),
+    /// A pooler's socket is clogged, or no longer.
+    Clogged(Spot),
+    /// See above.
+    Drained(Spot),
+    /// Its socket is gone.
+    Closed(Spot),
+    /// A connection attempt ends.
+    Connect(Spot, Attempt),
+    /// Slow arithmetic is done.
+    Derived(Spot, [u8; 32]),
+    /// A shard asked to be woken.
+    Tick(usize),
+    /// A letter to a shard.
+    Letter(usize, Neighbour),
+    /// A client moves to a shard.
+    Adopt(usize, End, Box<Handover>),
+    /// The control thread speaks to a shard.
+    Command(usize, Command),
+    /// A shard's thread tells how busy it is.
+    Busy(usize),
+    /// A client may act.
+    ClientWake(u32),
+    /// A slot gets its next session.
+    Session(u32),
+    /// A server process goes on.
+    BackendWake(u32),
+    /// Something goes wrong.
+    Trouble(Fault, u64),
+    /// The faults are over.
+    Heal,
+}
+
+impl From<Wake> for What {
+    fn from(wake: Wake) -> What {
+        What::Net(wake)
+    }
+}
+
+/// A pooler's socket; the serial number tells it from others that had the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    shard: usize,
+    conn: ConnId,
+    serial: u64,
+}
+
+/// Who is at an end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Pooler(Spot),
+    Client(u32),
+    Canceller,
+    Backend(u32),
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    /// Faults happen.
+    Chaos,
+    /// No new faults and no new sessions.
+    Healing,
+    /// Everything must work.
+    Probing,
+}
+
+struct ShardBox<P> {
+    pooler: P,
+    sockets: Vec<Option<Socket>>,
+    tick_at_us: Option<u64>,
+    late_ticks: u32,
+}
+
+/// A world.
+pub(crate) struct World<P> {
+    swarm: Swarm,
+    clock: Clock<What>,
+    network: Network,
+    owners: Vec<[Owner; 2]>,
+    shards: Vec<ShardBox<P>>,
+    clients: Vec<Client>,
+    /// The network end of each client.
+    client_ends: Vec<Option<End>>,
+    /// The session that each slot has now.
+    slots: Vec<Option<u32>>,
+    cluster: Cluster,
+    names: Arc<Names>,
+    config: Arc<Config>,
+    referee: Referee,
+    trace: Trace,
+    prng: Prng,
+    era: Era,
+    cancels: Vec<sockets::CancelUnderWay>,
+    serial: u64,
+    events: u64,
+    paused: bool,
+    /// Whether there are pools to be counted.
+    pools: bool,
+}
+
+/// More events than this mean that nothing comes to an end.
+const EVENTS_MOST: u64 = 4_000_000;
+/// How long healing may take: longer than the longest timeout that is configured.
+const HEALING_US: u64 = 400 * SECOND_US;
+/// How long the pooler has to find its servers again before clients may complain.
+const GRACE_US: u64 = 5 * SECOND_US;
+
+impl<P: Pooler> World<P> {
+    /// A world around these shards.
+    pub(crate) fn new(
+        swarm: Swarm,
+        shards: Vec<P>,
+        names: Arc<Names>,
+        config: Arc<Config>,
+        prng: &Prng,
+        keep_lines: bool,
+    ) -> World<P> {
+        let clock = Clock::new();
+        let shards = shards.into_iter().map(|pooler| ShardBox {
+            pooler,
+            sockets: Vec::new(),
+            tick_at_us: None,
+            late_ticks: 0,
+        });
+        let mut world = World {
+            network: Network::new(swarm.weather.clone(), prng.split(1)),
+            cluster: Cluster::new(swarm.servers.clone(), prng.split(2)),
+            prng: prng.split(3),
+            slots: vec![None; swarm.crowd.slots as usize],
+            swarm,
+            clock,
+            owners: Vec::new(),
+            shards: shards.collect(),
+            clients: Vec::new(),
+            client_ends: Vec::new(),
+            names,
+            config,
+            referee: Referee::default(),
+            trace: Trace::new(keep_lines),
+            era: Era::Chaos,
+            cancels: Vec::new(),
+            serial: 0,
+            events: 0,
+            paused: false,
+            pools: true,
+        };
+        world.prepare();
+        world
+    }
+
+    /// The same, around something that has no pools.
+    pub(crate) fn without_pools(mut self) -> World<P> {
+        self.pools = false;
+        self
+    }
+
+    /// Lives through the whole run and tells what came of it.
+    pub(crate) fn run(mut self) -> Outcome {
+        let chaos_until = self.clock.now_us() + self.swarm.chaos_us;
+        self.clock.at(chaos_until, What::Heal);
+        self.live_until(chaos_until + HEALING_US, |world| {
+            world.era == Era::Healing && world.slots.iter().all(Option::is_none)
+        });
+        self.expect_nobody_waiting();
+        self.live_until(self.clock.now_us() + GRACE_US, |_| false);
+        self.begin_probing();
+        self.live_until(self.clock.now_us() + HEALING_US, |world| world.slots.iter().all(Option::is_none));
+        self.expect_nobody_waiting();
+        self.live_until(self.clock.now_us() + GRACE_US, |_| false);
+        self.finish()
+    }
+
+    fn prepare(&mut self) {
+        for slot in 0..self.swarm.crowd.slots {
+            let delay = self.prng.below(self.swarm.crowd.think_us.max(1_000));
+            self.clock.after(delay, What::Session(slot));
+        }
+        for (fault, mean_us) in self.swarm.faults.clone() {
+            let first = self.prng.below(mean_us * 2);
+            self.clock.after(first, What::Trouble(fault, mean_us));
+        }
+        for shard in 0..self.shards.len() {
+            self.clock.after(SECOND_US / 10, What::Busy(shard));
+        }
+    }
+
+    fn live_until(&mut self, until_us: u64, mut enough: impl FnMut(&World<P>) -> bool) {
+        while !self.referee.has_objected() && !enough(self) {
+            let Some(what) = self.clock.next(until_us) else {
+                self.clock.pass_to(until_us);
+                return;
+            };
+            self.events += 1;
+            self.trace.number(self.clock.now_us());
+            if self.events > EVENTS_MOST {
+                return self.referee.object("I8", "the world never comes to rest");
+            }
+            self.happen(what);
+        }
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Net(wake) => {
+                if let Some(notice) = self.network.wake(wake, &mut self.clock) {
+                    self.notice(notice);
+                }
+            }
+            What::Accept(end) => self.accept(end),
+            What::Readable(spot) => self.read_socket(spot),
+            What::Completed(spot) => self.completed(spot),
+            What::Clogged(spot) => self.tell(spot, Event::Clogged { conn: spot.conn }),
+            What::Drained(spot) => self.tell(spot, Event::Drained { conn: spot.conn }),
+            What::Closed(spot) => self.closed(spot),
+            What::Connect(spot, attempt) => self.connect_ends(spot, attempt),
+            What::Derived(spot, salted_password) => {
+                self.tell(spot, Event::Derived { conn: spot.conn, salted_password });
+            }
+            What::Tick(shard) => self.tick(shard),
+            What::Letter(shard, letter) => self.deliver(shard, Event::Neighbour(letter)),
+            What::Adopt(shard, end, client) => self.adopt(shard, end, client),
+            What::Command(shard, command) => self.deliver(shard, Event::Command(command)),
+            What::Busy(shard) => self.be_busy(shard),
+            What::ClientWake(number) => self.wake_client(number),
+            What::Session(slot) => self.begin_session(slot),
+            What::BackendWake(number) => self.drive_backend(number),
+            What::Trouble(fault, mean_us) => self.trouble(fault, mean_us),
+            What::Heal => self.heal(),
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (end, writable) = match notice {
+            Notice::Readable(end) => (end, false),
+            Notice::Writable(end) => (end, true),
+        };
+        match self.owner(end) {
+            Owner::Nobody => (),
+            Owner::Pooler(spot) if writable => self.flush(spot),
+            Owner::Pooler(spot) => self.read_socket(spot),
+            Owner::Client(number) if writable => self.client_writes(number),
+            Owner::Client(number) => self.client_reads(number),
+            Owner::Canceller => self.canceller_looks(end),
+            Owner::Backend(number) => self.drive_backend(number),
+        }
+    }
+
+    fn owner(&self, end: End) -> Owner {
+        self.owners[end.link.0 as usize][usize::from(end.opener)]
+    }
+
+    fn set_owner(&mut self, end: End, owner: Owner) {
+        let at = end.link.0 as usize;
+        if self.owners.len() <= at {
+            self.owners.resize(at + 1, [Owner::Nobody; 2]);
+        }
+        self.owners[at][usize::from(end.opener)] = owner;
+    }
+
+    fn now(&self) -> Now {
+        Now { mono_us: self.clock.now_us(), wall_us: self.clock.wall_us() }
+    }
+
+    /// Hands a shard an event and does all that it wants done.
+    fn deliver(&mut self, shard: usize, event: Event<'_>) {
+        if self.trace.keeps_lines() {
+            match &event {
+                Event::Received { conn, bytes, unsent } => {
+                    let shown = Readable(bytes);
+                    self.say(format_args!("shard {shard} < {conn:?} Received unsent={unsent} {shown}"));
+                }
+                other => self.say(format_args!("shard {shard} < {other:?}")),
+            }
+        }
+        let now = self.now();
+        let received = if let Event::Received { bytes, .. } = &event { *bytes } else { &[] };
+        self.shards[shard].pooler.handle(event, now);
+        self.obey(shard, received);
+        self.plan_tick(shard);
+    }
+
+    fn say(&mut self, text: std::fmt::Arguments<'_>) {
+        let now_us = self.clock.now_us();
+        self.trace.line(now_us, text);
+    }
+
+    fn plan_tick(&mut self, shard: usize) {
+        let now_us = self.clock.now_us();
+        let place = &mut self.shards[shard];
+        let Some(deadline) = place.pooler.deadline() else { return };
+        if place.tick_at_us.is_some_and(|planned| planned <= deadline) {
+            return;
+        }
+        // A timer never fires at once, and rarely exactly then; being a little early is allowed, too.
+        let at_us = deadline.max(now_us + 1) + self.prng.below(self.swarm.driving.tick_late_us);
+        place.tick_at_us = Some(at_us);
+        self.clock.at(at_us, What::Tick(shard));
+    }
+
+    fn tick(&mut self, shard: usize) {
+        let now_us = self.clock.now_us();
+        if self.shards[shard].tick_at_us != Some(now_us) {
+            return;
+        }
+        self.shards[shard].tick_at_us = None;
+        self.deliver(shard, Event::Tick);
+        let place = &mut self.shards[shard];
+        let overdue = place.pooler.deadline().is_some_and(|deadline| deadline <= now_us);
+        place.late_ticks = if overdue { place.late_ticks + 1 } else { 0 };
+        if place.late_ticks > 10_000 {
+            self.referee.object("I16", format!("shard {shard} asks to be woken at once, for ever"));
+        }
+    }
+
+    fn be_busy(&mut self, shard: usize) {
+        let percent = if self.era == Era::Chaos { self.swarm.driving.busy_percent } else { 0 };
+        self.deliver(shard, Event::Busy { percent });
+        self.clock.after(SECOND_US, What::Busy(shard));
+    }
+}
+
+impl<P> World<P> {
+    /// Whether a client that does nothing wrong may complain of anything that goes wrong.
+    fn is_fair(&self) -> bool {
+        self.era == Era::Probing || self.swarm.is_fair()
+    }
+
+    /// Server connections that the shards have counted in a pool.
+    fn counted(&self, database: &str, user: &str) -> u32 {
+        self.names.servers(database, user)
+    }
+
+    fn clients_counted(&self) -> u32 {
+        self.names.process().clients.taken()
+    }
+
+    /// The end of the run, early or not.
+    fn verdict(self) -> (Option<Violation>, Trace) {
+        (self.referee.into_verdict(), self.trace)
+    }
+}

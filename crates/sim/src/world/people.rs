@@ -1,0 +1,226 @@
+//! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
+
+use super::{Era, Owner, What, World};
+use crate::client::session::{Client, Phase, Scene};
+use crate::network::{End, Ending};
+use crate::pooler::Pooler;
+use crate::protocol::untyped;
+use crate::setup;
+use crate::swarm::Crowd;
+use settings::PoolMode;
+
+/// What a client may do once the faults are over: nothing bad, and not for long.
+const PROBE_REQUESTS: u64 = 3;
+
+impl<P: Pooler> World<P> {
+    /// Runs something of a client with the world around it.
+    fn with_client(&mut self, number: u32, act: impl FnOnce(&mut Client, &mut Scene<'_>)) {
+        let fair = self.is_fair();
+        let pooling = &self.swarm.pooling;
+        let mut scene = Scene {
+            prng: &mut self.prng,
+            referee: &mut self.referee,
+            crowd: &self.swarm.crowd,
+            now_us: self.clock.now_us(),
+            fair,
+            named: pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
+            chaos: self.era == Era::Chaos,
+        };
+        act(&mut self.clients[number as usize], &mut scene);
+    }
+
+    /// A slot gets a session.
+    pub(super) fn begin_session(&mut self, slot: u32) {
+        if self.era == Era::Healing || self.slots[slot as usize].is_some() {
+            return;
+        }
+        let number = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+        let pooling = &self.swarm.pooling;
+        let database = setup::database(slot % pooling.databases);
+        let user = setup::user((slot / pooling.databases) % pooling.users);
+        let probing = self.era == Era::Probing;
+        let fair = self.is_fair();
+        let mut scene = Scene {
+            prng: &mut self.prng,
+            referee: &mut self.referee,
+            crowd: &self.swarm.crowd,
+            now_us: self.clock.now_us(),
+            fair,
+            named: false,
+            chaos: !probing,
+        };
+        let mut client = Client::new(number, &user, &database, &mut scene);
+        if probing {
+            client.budget = PROBE_REQUESTS;
+        }
+        let end = self.network.open();
+        self.set_owner(end, Owner::Client(number));
+        self.set_owner(end.peer(), Owner::Nobody);
+        self.clients.push(client);
+        self.client_ends.push(Some(end));
+        self.slots[slot as usize] = Some(number);
+        let delay = self.network.delay_us();
+        self.clock.after(delay, What::Accept(end.peer()));
+        self.after_client(number);
+    }
+
+    /// Wakes a client then, unless it is woken earlier anyway.
+    fn plan_client(&mut self, number: u32, at_us: u64) {
+        let client = &mut self.clients[number as usize];
+        if client.wakes_at_us.is_none_or(|planned| at_us < planned) {
+            client.wakes_at_us = Some(at_us);
+            self.clock.at(at_us, What::ClientWake(number));
+        }
+    }
+
+    /// The time that a client was to be woken at has come.
+    pub(super) fn wake_client(&mut self, number: u32) {
+        let client = &mut self.clients[number as usize];
+        if client.wakes_at_us.is_some_and(|planned| planned <= self.clock.now_us()) {
+            client.wakes_at_us = None;
+            self.client_acts(number);
+        }
+    }
+
+    pub(super) fn client_reads(&mut self, number: u32) {
+        let Some(end) = self.client_ends[number as usize] else { return };
+        let now_us = self.clock.now_us();
+        let deaf_until = self.clients[number as usize].deaf_until_us;
+        if now_us < deaf_until {
+            // It is woken when it listens again.
+            return self.plan_client(number, deaf_until);
+        }
+        let mut bytes = Vec::new();
+        self.network.read(end, usize::MAX, &mut bytes, &mut self.clock);
+        self.trace.bytes(&bytes);
+        let hung_up = self.network.exhausted(end);
+        self.with_client(number, |client, scene| {
+            client.receive(&bytes, scene);
+            if hung_up {
+                client.hung_up(scene);
+            }
+        });
+        if hung_up {
+            self.close_client(number, Ending::Finish);
+        }
+        self.client_acts(number);
+    }
+
+    /// A client does something of its own accord, if it wants to.
+    pub(super) fn client_acts(&mut self, number: u32) {
+        let Some(end) = self.client_ends[number as usize] else { return };
+        let deaf = self.clock.now_us() < self.clients[number as usize].deaf_until_us;
+        if !deaf && (self.network.readable(end) > 0 || self.network.exhausted(end)) {
+            return self.client_reads(number);
+        }
+        self.with_client(number, Client::act);
+        self.after_client(number);
+    }
+
+    /// Writes what a client wants to send and does what it wants done.
+    fn after_client(&mut self, number: u32) {
+        self.client_writes(number);
+        let client = &mut self.clients[number as usize];
+        if std::mem::take(&mut client.wants_cancel)
+            && let Some(key) = client.key
+        {
+            client.cancels += 1;
+            self.send_cancel(key);
+        }
+        let client = &mut self.clients[number as usize];
+        if let Some(ending) = client.wants_close.take() {
+            return self.close_client(number, ending);
+        }
+        if client.phase == Phase::Open && !client.is_waiting() || client.gives_up() {
+            let at_us = client.acts_next_us(self.clock.now_us());
+            self.plan_client(number, at_us);
+        }
+    }
+
+    pub(super) fn client_writes(&mut self, number: u32) {
+        let Some(end) = self.client_ends[number as usize] else { return };
+        let client = &mut self.clients[number as usize];
+        if client.output.is_empty() {
+            return;
+        }
+        let most = client.doom.map_or(usize::MAX, |(left, _)| left).min(client.output.len());
+        let bytes = &client.output.make_contiguous()[..most];
+        let written = self.network.write(end, bytes, &mut self.clock);
+        client.output.drain(..written);
+        if let Some((left, ending)) = &mut client.doom {
+            *left -= written;
+            if *left == 0 {
+                let ending = *ending;
+                self.with_client(number, |client, scene| client.leave(scene));
+                self.close_client(number, ending);
+            }
+        }
+    }
+
+    /// Closes a client's side; its slot is free.
+    pub(super) fn close_client(&mut self, number: u32, ending: Ending) {
+        let Some(end) = self.client_ends[number as usize].take() else { return };
+        // What it has said is sent, as far as there is room.
+        let client = &mut self.clients[number as usize];
+        if client.doom.is_none() && ending == Ending::Finish {
+            let rest = client.output.make_contiguous();
+            self.network.write(end, rest, &mut self.clock);
+        }
+        self.network.close(end, ending, &mut self.clock);
+        self.set_owner(end, Owner::Nobody);
+        let Some(slot) = self.slots.iter().position(|session| *session == Some(number)) else { return };
+        self.slots[slot] = None;
+        if self.era == Era::Chaos {
+            let delay = self.prng.log_between(10, 50_000);
+            self.clock.after(delay, What::Session(u32::try_from(slot).unwrap_or(0)));
+        }
+    }
+
+    fn send_cancel(&mut self, key: (u32, u32)) {
+        let end = self.network.open();
+        self.set_owner(end, Owner::Canceller);
+        self.set_owner(end.peer(), Owner::Nobody);
+        let mut out = Vec::new();
+        untyped(&mut out, |body| {
+            for number in [80_877_102, key.0, key.1] {
+                body.extend_from_slice(&number.to_be_bytes());
+            }
+        });
+        // The smallest pipe holds it whole.
+        self.network.write(end, &out, &mut self.clock);
+        let delay = self.network.delay_us();
+        self.clock.after(delay, What::Accept(end.peer()));
+    }
+
+    pub(super) fn canceller_looks(&mut self, end: End) {
+        if self.network.readable(end) > 0 {
+            self.referee.object("I1", "a cancel request was answered");
+        }
+        if self.network.exhausted(end) {
+            self.network.close(end, Ending::Finish, &mut self.clock);
+            self.set_owner(end, Owner::Nobody);
+        }
+    }
+
+    /// The faults are over: sessions come to an end, one after another.
+    pub(super) fn calm_clients(&mut self) {
+        for client in &mut self.clients {
+            client.budget = client.budget.min(2);
+        }
+    }
+
+    pub(super) fn begin_probing(&mut self) {
+        self.era = Era::Probing;
+        self.swarm.crowd = Crowd {
+            cancel_per_million: 0,
+            garbage_per_million: 0,
+            die_per_million: 0,
+            deaf_per_million: 0,
+            think_us: 1_000,
+            ..self.swarm.crowd.clone()
+        };
+        for slot in 0..self.swarm.crowd.slots {
+            self.clock.after(u64::from(slot), What::Session(slot));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The pooler's sockets, as a driver would keep them: reading, pausing, queues of unsent bytes, closing.
+//!
+//! Promises what `shard::Event` promises and nothing more; where the contract leaves a choice, the seed makes it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use shard::{ConnId, ConnectFault, Event, Handover, Peer};
+
+use super::{Owner, Spot, What, World};
+use crate::model::cluster::Attempt;
+use crate::network::{End, Ending};
+use crate::pooler::Pooler;
+use crate::setup::PORT;
+use crate::tap::{Purpose, Tap};
+use crate::trace::Readable;
+
+/// A pooler's socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) spot: Spot,
+    /// Its end of the network; None while it is being connected.
+    pub(super) end: Option<End>,
+    /// The listener, on connections to servers.
+    pub(super) tap: Option<Box<Tap>>,
+    /// The pooler was told that it is connected, or that it will never be.
+    pub(super) paused: bool,
+    /// One more buffer comes in spite of Pause.
+    late_read: bool,
+    unsent: VecDeque<u8>,
+    /// The system has not yet said that it took what was sent.
+    completing: bool,
+    clogged: bool,
+    owes_drained: bool,
+    half_closed_told: bool,
+    pub(super) hung_up_told: bool,
+    /// The shard has asked for Close: nothing but Closed follows.
+    pub(super) closing: bool,
+    /// A Readable is in the clock.
+    pub(super) reading: bool,
+}
+
+/// A cancel request that the pooler has sent to a server.
+#[derive(Debug)]
+pub(super) struct CancelUnderWay {
+    pub(super) key: (u32, u32),
+    pub(super) spot: Spot,
+    pub(super) end: End,
+}
+
+impl Socket {
+    pub(super) fn new(spot: Spot, end: Option<End>) -> Socket {
+        Socket {
+            spot,
+            end,
+            tap: None,
+            paused: false,
+            late_read: false,
+            unsent: VecDeque::new(),
+            completing: false,
+            clogged: false,
+            owes_drained: false,
+            half_closed_told: false,
+            hung_up_told: false,
+            closing: false,
+            reading: false,
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.completing || !self.unsent.is_empty()
+    }
+}
+
+impl<P: Pooler> World<P> {
+    pub(super) fn socket(&mut self, spot: Spot) -> Option<&mut Socket> {
+        let socket = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize)?.as_mut()?;
+        (socket.spot.serial == spot.serial).then_some(socket)
+    }
+
+    pub(super) fn socket_at(&mut self, shard: usize, conn: ConnId) -> Option<&mut Socket> {
+        self.shards[shard].sockets.get_mut(conn.0 as usize)?.as_mut()
+    }
+
+    /// A new socket under an id that must be free.
+    pub(super) fn add_socket(&mut self, shard: usize, conn: ConnId, end: Option<End>) -> Spot {
+        self.serial += 1;
+        let spot = Spot { shard, conn, serial: self.serial };
+        let sockets = &mut self.shards[shard].sockets;
+        let at = conn.0 as usize;
+        if sockets.len() <= at {
+            sockets.resize_with(at + 1, || None);
+        }
+        if sockets[at].is_some() {
+            self.referee.object("contract", format!("shard {shard} used {conn:?} before it was closed"));
+        }
+        self.shards[shard].sockets[at] = Some(Socket::new(spot, end));
+        if let Some(end) = end {
+            self.set_owner(end, Owner::Pooler(spot));
+        }
+        spot
+    }
+
+    pub(super) fn accept(&mut self, end: End) {
+        let shard = self.prng.index(self.shards.len());
+        let conn = self.shards[shard].pooler.vacant();
+        let spot = self.add_socket(shard, conn, Some(end));
+        let low = u8::try_from(end.link.0 % 250).unwrap_or(0) + 1;
+        let address = |last: u8, port: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, last)), port);
+        let port = 20_000 + u16::try_from(end.link.0 % 30_000).unwrap_or(0);
+        let peer = Peer::Inet { remote: address(low, port), local: address(254, 6432) };
+        self.deliver(shard, Event::Accepted { conn, peer });
+        self.wake_reader(spot);
+    }
+
+    pub(super) fn adopt(&mut self, shard: usize, end: End, client: Box<Handover>) {
+        let conn = self.shards[shard].pooler.vacant();
+        let spot = self.add_socket(shard, conn, Some(end));
+        self.deliver(shard, Event::Adopted { conn, client });
+        self.wake_reader(spot);
+    }
+
+    pub(super) fn connect_ends(&mut self, spot: Spot, attempt: Attempt) {
+        if self.socket(spot).is_none_or(|socket| socket.closing) {
+            return;
+        }
+        if attempt == Attempt::Accepted {
+            let near = self.network.open();
+            let number = self.cluster.accept(near.peer());
+            self.set_owner(near, Owner::Pooler(spot));
+            self.set_owner(near.peer(), Owner::Backend(number));
+            if let Some(socket) = self.socket(spot) {
+                socket.end = Some(near);
+                socket.tap = Some(Box::new(Tap::new()));
+            }
+            let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
+            let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
+            self.tell(spot, Event::Connected { conn: spot.conn, remote: Some(remote), local: Some(local) });
+        } else {
+            let fault = ConnectFault::Refused("connection refused".to_owned());
+            self.tell(spot, Event::ConnectFailed { conn: spot.conn, fault });
+            self.vanish(spot);
+            self.clock.after(0, What::Closed(spot));
+        }
+    }
+
+    /// An event for a socket that may be gone by now.
+    pub(super) fn tell(&mut self, spot: Spot, event: Event<'_>) {
+        let Some(socket) = self.socket(spot) else { return };
+        if socket.closing {
+            return;
+        }
+        match event {
+            Event::Clogged { .. } if !socket.clogged => return,
+            Event::Drained { .. } => {
+                if socket.has_unsent() || !socket.owes_drained {
+                    return;
+                }
+                socket.owes_drained = false;
+                socket.clogged = false;
+            }
+            _ => (),
+        }
+        self.deliver(spot.shard, event);
+    }
+
+    /// Plans a look at a socket, if none is planned.
+    pub(super) fn wake_reader(&mut self, spot: Spot) {
+        if let Some(socket) = self.socket(spot)
+            && !socket.reading
+        {
+            socket.reading = true;
+            self.clock.after(0, What::Readable(spot));
+        }
+    }
+
+    /// Delivers at most one buffer, or the ending.
+    pub(super) fn read_socket(&mut self, spot: Spot) {
+        let most = self.prng.between(1, self.swarm.driving.read_most).max(self.swarm.driving.read_most / 2);
+        let Some(socket) = self.socket(spot) else { return };
+        socket.reading = false;
+        let Some(end) = socket.end.filter(|_| !socket.closing && !socket.hung_up_told) else { return };
+        let paused = socket.paused && !std::mem::take(&mut socket.late_read);
+        if paused {
+            if self.network.ended(end) && self.socket(spot).is_some_and(|socket| !std::mem::replace(&mut socket.half_closed_told, true)) {
+                self.deliver(spot.shard, Event::HalfClosed { conn: spot.conn });
+            }
+            return;
+        }
+        if self.network.readable(end) == 0 {
+            if self.network.exhausted(end)
+                && let Some(socket) = self.socket(spot)
+            {
+                socket.hung_up_told = true;
+                self.deliver(spot.shard, Event::HungUp { conn: spot.conn });
+            }
+            return;
+        }
+        let mut bytes = Vec::new();
+        self.network.read(end, usize::try_from(most).unwrap_or(1), &mut bytes, &mut self.clock);
+        self.trace.bytes(&bytes);
+        let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
+        if let Some(tap) = &mut socket.tap {
+            tap.received(&bytes, &mut self.referee);
+        }
+        let unsent = socket.has_unsent();
+        socket.owes_drained |= unsent;
+        self.deliver(spot.shard, Event::Received { conn: spot.conn, bytes: &bytes, unsent });
+        if self.network.readable(end) > 0 || self.network.ended(end) {
+            self.wake_reader(spot);
+        }
+    }
+
+    /// Queues bytes that the shard sends.
+    pub(super) fn send(&mut self, shard: usize, to: ConnId, bytes: &[u8]) {
+        if self.trace.keeps_lines() {
+            self.say(format_args!("shard {shard} > {to:?} {}", Readable(bytes)));
+        }
+        self.trace.bytes(bytes);
+        let Some(Some(socket)) = self.shards[shard].sockets.get_mut(to.0 as usize) else {
+            return self.referee.object("contract", format!("shard {shard} sent to {to:?}, which is nothing"));
+        };
+        if socket.closing || socket.end.is_none() {
+            return self.referee.object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
+        }
+        socket.unsent.extend(bytes);
+        let spot = socket.spot;
+        let Some(mut tap) = socket.tap.take() else { return };
+        let was_unknown = tap.purpose == Purpose::Unknown;
+        let cancels = std::mem::take(&mut self.cancels);
+        let mut referee = std::mem::take(&mut self.referee);
+        tap.sent(bytes, &mut referee, |key| cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel)));
+        self.referee = referee;
+        self.cancels = cancels;
+        if was_unknown && tap.purpose != Purpose::Unknown {
+            self.learn_purpose(spot, &tap.purpose);
+        }
+        if let Some(socket) = self.socket(spot) {
+            socket.tap = Some(tap);
+        }
+    }
+
+    /// Writes what the network takes and tells the shard what it must know.
+    pub(super) fn flush(&mut self, spot: Spot) {
+        let (clog_bytes, completion_us) = (self.swarm.driving.clog_bytes, self.swarm.driving.completion_us);
+        let Some(Some(socket)) = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize) else { return };
+        if socket.spot != spot || socket.closing {
+            return;
+        }
+        let Some(end) = socket.end else { return };
+        let before = socket.unsent.len();
+        if before > 0 {
+            let taken = self.network.write(end, socket.unsent.make_contiguous(), &mut self.clock);
+            socket.unsent.drain(..taken);
+            if taken > 0 && completion_us > 0 && !socket.completing {
+                socket.completing = true;
+                self.clock.after(1 + self.prng.below(completion_us), What::Completed(spot));
+            }
+        }
+        if socket.unsent.len() > clog_bytes && !socket.clogged {
+            socket.clogged = true;
+            socket.owes_drained = true;
+            self.clock.after(0, What::Clogged(spot));
+        }
+        if socket.owes_drained && !socket.has_unsent() {
+            self.clock.after(0, What::Drained(spot));
+        }
+    }
+
+    pub(super) fn completed(&mut self, spot: Spot) {
+        let Some(socket) = self.socket(spot) else { return };
+        socket.completing = false;
+        self.flush(spot);
+    }
+
+    /// Action::Close.
+    pub(super) fn close_socket(&mut self, shard: usize, conn: ConnId) {
+        let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
+            return self.referee.object("contract", format!("shard {shard} closed {conn:?}, which is nothing"));
+        };
+        self.flush(spot);
+        let Some(socket) = self.socket(spot).filter(|socket| !socket.closing) else {
+            return self.referee.object("contract", format!("shard {shard} closed {conn:?} twice"));
+        };
+        let end = socket.end;
+        if let Some(end) = end {
+            // A kernel answers with a reset if something was left unread.
+            let unread = self.network.readable(end) > 0 && self.prng.chance(300_000);
+            let ending = if unread { Ending::Reset } else { Ending::Finish };
+            self.network.close(end, ending, &mut self.clock);
+        }
+        self.vanish(spot);
+        let delay = self.prng.below(50);
+        self.clock.after(delay, What::Closed(spot));
+    }
+
+    /// The socket is no more, though its id is not free yet.
+    fn vanish(&mut self, spot: Spot) {
+        if let Some(socket) = self.socket(spot) {
+            socket.closing = true;
+            if let Some(end) = socket.end {
+                self.set_owner(end, Owner::Nobody);
+            }
+        }
+    }
+
+    pub(super) fn closed(&mut self, spot: Spot) {
+        if self.socket(spot).is_some() {
+            self.shards[spot.shard].sockets[spot.conn.0 as usize] = None;
+            self.deliver(spot.shard, Event::Closed { conn: spot.conn });
+        }
+    }
+
+    pub(super) fn set_paused(&mut self, shard: usize, conn: ConnId, paused: bool) {
+        let late = paused && self.prng.chance(self.swarm.driving.late_read_per_million);
+        let Some(socket) = self.socket_at(shard, conn) else {
+            return self.referee.object("contract", format!("shard {shard} paused or resumed {conn:?}, which is nothing"));
+        };
+        let changed = std::mem::replace(&mut socket.paused, paused) != paused;
+        if !changed {
+            return;
+        }
+        socket.late_read = late;
+        let spot = socket.spot;
+        self.wake_reader(spot);
+    }
+
+    /// What a connection to a server is for has become known: count it (I7), or watch it (I5).
+    fn learn_purpose(&mut self, spot: Spot, purpose: &Purpose) {
+        match purpose {
+            Purpose::Unknown => (),
+            Purpose::Cancel { key } => {
+                if let Some(end) = self.socket(spot).and_then(|socket| socket.end) {
+                    self.cancels.push(CancelUnderWay { key: *key, spot, end });
+                }
+            }
+            Purpose::Session { database, user } => {
+                let (mut of_pool, mut of_database) = (1, 1);
+                for tap in self.open_taps() {
+                    if let Purpose::Session { database: other, user: other_user } = &tap.purpose
+                        && other == database
+                    {
+                        of_database += 1;
+                        of_pool += u32::from(other_user == user);
+                    }
+                }
+                let pooling = &self.swarm.pooling;
+                let limit = pooling.pool_size + pooling.reserve_pool_size;
+                if of_pool > limit {
+                    let text = format!("{of_pool} servers are open for {user} on {database}, {limit} are allowed");
+                    self.referee.object("I7", text);
+                }
+                if pooling.max_db_connections > 0 && of_database > pooling.max_db_connections {
+                    let limit = pooling.max_db_connections;
+                    let text = format!("{of_database} servers are open on {database}, {limit} are allowed");
+                    self.referee.object("I7", text);
+                }
+            }
+        }
+    }
+
+    fn open_taps(&self) -> impl Iterator<Item = &Tap> {
+        let sockets = self.shards.iter().flat_map(|shard| shard.sockets.iter().flatten());
+        sockets.filter(|socket| !socket.closing).filter_map(|socket| socket.tap.as_deref())
+    }
+
+    /// Whether a cancel request may still hit something, as far as the pooler can know.
+    fn is_under_way(&self, cancel: &CancelUnderWay) -> bool {
+        let socket = self.shards[cancel.spot.shard].sockets.get(cancel.spot.conn.0 as usize);
+        let open = socket.and_then(Option::as_ref).filter(|socket| socket.spot == cancel.spot && !socket.closing);
+        match open {
+            Some(socket) => !socket.hung_up_told,
+            // The pooler has let go of it: what counts is whether a server still gets to see it.
+            None => self.network.in_flight(cancel.end.peer()) > 0,
+        }
+    }
+}
