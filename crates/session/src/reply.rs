@@ -44,6 +44,8 @@ pub struct Context<'a> {
     pub names: Option<&'a mut ClientStatements>,
     /// Where an error answer to a query of Weir's own is kept: the body of its ErrorResponse.
     pub own_error: &'a mut Option<Vec<u8>>,
+    /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
+    pub audience: bool,
 }
 
 impl Conversation {
@@ -176,7 +178,12 @@ impl Step<'_, '_> {
 
     /// Notices and notifications come at any time; those of Weir's own queries are nobody's business.
     fn for_client_only(&mut self) -> Verdict {
-        if self.server.owes.front() == Some(Owed::Own) { self.swallow_body() } else { Verdict::Pass }
+        if self.is_private() { self.swallow_body() } else { Verdict::Pass }
+    }
+
+    /// What comes now is not for a client: it answers Weir's own query, or nobody listens.
+    fn is_private(&self) -> bool {
+        !self.context.audience || self.server.owes.front() == Some(Owed::Own)
     }
 
     /// Swallowing needs the whole frame; Weir's own queries have small answers.
@@ -321,6 +328,10 @@ impl Step<'_, '_> {
             }
             return verdict;
         }
+        if !self.context.audience {
+            self.replied.fatal = true; // Nobody asked anything: the server takes its leave.
+            return self.swallow_body();
+        }
         // FATAL ends the connection: the client must not be told a second time.
         match whole {
             None if header.frame_bytes as usize <= HELD_BYTES => return Verdict::Hold,
@@ -364,7 +375,7 @@ impl Step<'_, '_> {
             self.replied.parameters_changed = true;
         }
         // While the server is made like its client, the client is told nothing: it has these values.
-        if self.server.owes.front() == Some(Owed::Own) { Verdict::Swallow } else { Verdict::Pass }
+        if self.is_private() { Verdict::Swallow } else { Verdict::Pass }
     }
 
     /// Says what stands at the head of the queue and is Weir's to say.

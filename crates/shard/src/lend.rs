@@ -107,7 +107,7 @@ impl State {
     pub(crate) fn give_back(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
-            return self.cancel_may_be_over(server_conn);
+            return self.may_be_settled(server_conn);
         };
         if !server.talk.is_quiet() || server.unsent {
             return;
@@ -135,7 +135,7 @@ impl State {
     pub(crate) fn unlink(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         if server.client().is_some() {
-            server.phase = server::Phase::BeingCancelled;
+            server.phase = server::Phase::Unsettled;
         }
         self.resume_server(server_conn);
     }
@@ -148,7 +148,7 @@ impl State {
             return self.close_server(server_conn, "unclean server");
         }
         server.request_us = now_us;
-        server.phase = server::Phase::BeingCancelled;
+        server.phase = server::Phase::Unsettled;
         #[cfg(not(weir_bug = "stray_reply_after_cancel"))]
         if server.cancels > 0 {
             return;
@@ -156,11 +156,12 @@ impl State {
         self.freed.push(server_conn);
     }
 
-    /// A cancel request of this server has ended.
-    pub(crate) fn cancel_may_be_over(&mut self, server_conn: ConnId) {
+    /// A cancel request of an unlinked server has ended, or its half notice is whole.
+    pub(crate) fn may_be_settled(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        let over = matches!(server.phase, server::Phase::BeingCancelled) && server.cancels == 0;
-        if over && !self.freed.contains(&server_conn) {
+        let unsettled = matches!(server.phase, server::Phase::Unsettled);
+        let settled = unsettled && server.cancels == 0 && server.talk.is_quiet() && !server.unsent;
+        if settled && !self.freed.contains(&server_conn) {
             self.freed.push(server_conn);
         }
     }
@@ -169,7 +170,7 @@ impl State {
     pub(crate) fn deal_with_freed(&mut self) {
         while let Some(server_conn) = self.freed.pop() {
             let Some(server) = self.server(server_conn) else { continue };
-            if !matches!(server.phase, server::Phase::BeingCancelled) {
+            if !matches!(server.phase, server::Phase::Unsettled) {
                 continue;
             }
             let part = server.pool;
@@ -194,6 +195,11 @@ impl State {
 
     /// A check or a reset went well, or a login.
     pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        if !server.talk.is_quiet() || server.unsent {
+            server.phase = server::Phase::Unsettled; // Half a notice has come behind the answer.
+            return;
+        }
         match self.reason_to_close(server_conn) {
             Some(reason) => self.close_server(server_conn, reason),
             None => self.serve_next(server_conn),

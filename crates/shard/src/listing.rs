@@ -253,7 +253,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         server::Phase::Errand(_) => &mut row.server_tested,
         server::Phase::Idle if used => &mut row.server_used,
         server::Phase::Idle => &mut row.server_idle,
-        server::Phase::BeingCancelled => &mut row.server_being_cancelled,
+        server::Phase::Unsettled => &mut row.server_being_cancelled,
         server::Phase::Leaving { .. } | server::Phase::Closing => return,
     };
     *counter += 1;

@@ -93,6 +93,19 @@ impl Output for Sides<'_> {
     }
 }
 
+/// Nobody listens: a step without a client passes nothing on.
+pub(crate) struct Nobody;
+
+impl Output for Nobody {
+    fn forward(&mut self, _: &[u8], _: usize, _: usize) {
+        debug_assert!(false, "passed on to nobody");
+    }
+
+    fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+
+    fn to_server(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

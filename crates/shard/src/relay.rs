@@ -8,7 +8,7 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::client;
-use crate::outbox::Sides;
+use crate::outbox::{Nobody, Sides};
 use crate::server::{self, Errand};
 use crate::state::{Conn, State};
 use crate::{Action, ConnId};
@@ -165,7 +165,7 @@ impl State {
             server::Phase::Linked(client) => self.answer(conn, Some(client), bytes),
             server::Phase::Errand(_) => self.answer(conn, None, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
-            server::Phase::Idle | server::Phase::BeingCancelled => self.idle_server_speaks(conn, bytes),
+            server::Phase::Idle | server::Phase::Unsettled => self.idle_server_speaks(conn, bytes),
             server::Phase::Connecting | server::Phase::Leaving { .. } | server::Phase::Closing => {}
         }
     }
@@ -202,6 +202,7 @@ impl State {
             tracked: &self.tracked,
             names: client.request.statements.as_deref_mut(),
             own_error: &mut server.own_error,
+            audience: true,
         };
         let mut sides = Sides {
             outbox: &mut self.outbox,
@@ -234,21 +235,9 @@ impl State {
             tracked: &self.tracked,
             names: None,
             own_error: &mut server.own_error,
+            audience: false,
         };
-        // Nothing is forwarded: everything owed is Weir's own. A notice in between is dropped with the connection id.
-        let mut sides = Sides {
-            outbox: &mut self.outbox,
-            received: bytes,
-            forward_to: server_conn,
-            client: server_conn,
-            server: server_conn,
-            forwarded: 0,
-        };
-        let mut replied = server.talk.step(&mut context, bytes, &mut sides);
-        if sides.forwarded > 0 {
-            replied.fault = Some(session::ServerFault::Malformed);
-        }
-        replied
+        server.talk.step(&mut context, bytes, &mut Nobody)
     }
 
     /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
@@ -286,12 +275,22 @@ impl State {
         self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
     }
 
-    /// A server that nobody talks to says something: parameters and notices are taken in, anything else ends it.
+    /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
+    /// middle of a frame it is not lent.
     fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
         let replied = self.step_errand(conn, bytes);
         let Some(server) = self.server(conn) else { return };
-        if replied.fault.is_some() || !server.talk.is_quiet() {
+        let (quiet, part) = (server.talk.is_quiet(), server.pool);
+        let parked = matches!(server.phase, server::Phase::Idle);
+        if replied.fault.is_some() || replied.fatal {
             self.close_server(conn, "unexpected bytes from an idle server");
+        } else if parked && !quiet {
+            server.phase = server::Phase::Unsettled;
+            if let Some(part) = self.parts.get_mut(part) {
+                part.pool.unpark(conn.0);
+            }
+        } else if !parked {
+            self.may_be_settled(conn);
         }
     }
 

@@ -20,8 +20,8 @@ pub(crate) enum Phase {
     Errand(Errand),
     /// On the pool's idle list.
     Idle,
-    /// Quiet and unlinked, but a cancel request may still be on its way to it.
-    BeingCancelled,
+    /// Unlinked, and not to be lent yet: a cancel request may still be on its way to it, or half a notice has come.
+    Unsettled,
     /// Said goodbye; its end of file is awaited, so that the server has really let go before the permit is free.
     Leaving { since_us: u64 },
     /// Its socket is being closed.
@@ -82,7 +82,7 @@ impl Server {
 
     /// It is logged in, and nobody has decided to close it.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Linked(_) | Phase::Errand(_) | Phase::Idle | Phase::BeingCancelled)
+        matches!(self.phase, Phase::Linked(_) | Phase::Errand(_) | Phase::Idle | Phase::Unsettled)
     }
 
     /// PgBouncer's word for its state in SHOW SERVERS.
@@ -93,7 +93,7 @@ impl Server {
             Phase::Errand(_) => "tested",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",
-            Phase::BeingCancelled => "being_canceled",
+            Phase::Unsettled => "being_canceled",
             Phase::Leaving { .. } | Phase::Closing => "closing",
         }
     }

@@ -160,7 +160,7 @@ impl State {
         }
         server.key.clone_from(&hello.key);
         server.talk = Conversation::new(part.fresh.clone());
-        server.phase = Phase::BeingCancelled;
+        server.phase = Phase::Unsettled;
         server.request_us = now.mono_us;
         part.hello = Some(Box::new(hello));
         part.pool.logged_in(true, now.mono_us);

@@ -257,3 +257,47 @@ fn session_mode_keeps_the_server_and_cleans_it_afterwards() {
     world.answer(server, Status::Idle);
     assert_eq!(world.tags(server), "Q", "clean: the second's query");
 }
+
+#[test]
+fn what_a_server_says_unasked_is_no_answer_wherever_it_is_cut() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    for cut in 1..notice.len() {
+        let mut world = World::new("default_pool_size = 1");
+        let client = world.client(&[("application_name", "a")]);
+        let server = world.server();
+        world.query(client, "select 1");
+        let set = message(|out| {
+            encode::command_complete(out, "SET");
+            encode::parameter_status(out, b"application_name", b"a");
+            encode::ready(out, Status::Idle);
+        });
+        world.sent.clear();
+        world.receive(server, &[&set[..], &notice[..cut]].concat());
+        assert_eq!(world.tags(server), "Q", "cut at {cut}");
+        world.receive(server, &notice[cut..]);
+        world.answer(server, Status::Idle);
+        assert_eq!(world.tags(client), "NCZ", "cut at {cut}");
+        // Now the server is idle, and speaks again: it is not lent in the middle of that.
+        world.receive(server, &notice[..cut]);
+        world.query(client, "select 2");
+        assert_eq!(world.tags(server), "", "cut at {cut}");
+        world.receive(server, &notice[cut..]);
+        assert_eq!(world.tags(server), "Q", "cut at {cut}");
+        assert!(world.closed.is_empty());
+    }
+}
+
+#[test]
+fn an_idle_server_that_takes_its_leave_is_never_lent_again() {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.tags(client);
+    let fatal = message(|out| encode::error(out, "FATAL", "57P01", "terminating connection"));
+    world.receive(server, &fatal);
+    world.event(Event::HungUp { conn: server });
+    world.query(client, "select 1");
+    let fresh = world.server();
+    world.answer(fresh, Status::Idle);
+    assert_eq!(world.tags(client), "CZ", "the client noticed nothing");
+}
