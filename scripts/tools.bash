@@ -1,4 +1,4 @@
-# Sourced by scripts/demo and scripts/bench: brings what a build and a private PostgreSQL need and this machine
+# Sourced by scripts/demo, bench and prepare-tests: brings what a build and a private PostgreSQL need and this machine
 # lacks (Debian, Ubuntu), one message for each step, and nothing where all is there.
 # shellcheck shell=bash
 

@@ -1,6 +1,7 @@
 """tokio-postgres through the pooler. The scenarios are Rust, in tests/tokio-postgres; here they are built and given a pooler."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -15,6 +16,8 @@ SCENARIOS = ["prepared", "pipelined", "many_clients", "transactions", "portals",
 
 @pytest.fixture(scope="session")
 def program():
+    if shutil.which("cargo") is None:
+        pytest.skip("no cargo on this machine to build the client with")
     target = host.REPOSITORY / os.environ.get("CARGO_TARGET_DIR", "target") / "tokio-postgres"
     build = ["cargo", "build", "--quiet", "--locked", "--manifest-path", PACKAGE / "Cargo.toml", "--target-dir", target]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
