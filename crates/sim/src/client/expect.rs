@@ -103,7 +103,9 @@ impl Step {
 
     /// A message came (no error, nothing asynchronous): what it means, or why it is wrong.
     pub(crate) fn accept(&mut self, kind: u8, body: &[u8], view: &View) -> Result<Verdict, String> {
-        if let Some(sqlstate) = self.refusal(view.status) {
+        // PgBouncer, too, answers the Parse of a statement that its server has already, whatever the transaction's state.
+        let known = self.kind == Kind::Parse && self.name.is_some() && kind == b'1';
+        if let Some(sqlstate) = self.refusal(view.status).filter(|sqlstate| *sqlstate != "25P02" || !known) {
             return Err(self.wrong(kind, &format!("an error {sqlstate}")));
         }
         match self.kind {

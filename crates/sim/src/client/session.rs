@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::expect::{Group, Step, Verdict};
+use super::expect::{Group, Kind, Step, Verdict};
 use super::view::View;
 use crate::invariants::{Claim, Referee};
 use crate::model::session::Status;
@@ -292,10 +292,13 @@ impl Client {
             return self.object("I1", format!("got the error {sqlstate} {readable} and waits for nothing"), scene);
         };
         let expected = step.refusal(self.view.status) == Some(sqlstate.as_str());
+        // A server gets its Parse from the pooler with the Bind; in a failed transaction it refuses the Parse, and
+        // what was sent behind it meets no statement.
+        let lost = sqlstate == "26000" && step.kind == Kind::Bind && self.view.status == Status::Failed;
         let cancelled = sqlstate == "57014" && step.is_cancellable() && self.cancels > 0;
         let asked = sqlstate == "57014" && step.statement == Statement::CopyIn && step.copied == u32::MAX;
         let own = Tag::in_brackets(words).is_none_or(|tag| step.is_of(tag));
-        if !own || !(expected || cancelled || asked) {
+        if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
             return self.object(invariant, format!("{step} got the error {sqlstate} {readable}"), scene);

@@ -65,8 +65,8 @@ impl<P: Pooler> World<P> {
                 }
             }
             Action::Tell { to, letter } => {
-                let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
-                self.clock.after(delay, What::Letter(usize::from(to.0), letter));
+                let at_us = self.post(shard, usize::from(to.0));
+                self.clock.at(at_us, What::Letter(usize::from(to.0), letter));
             }
             Action::Report(report) => self.hear(&report),
         }
@@ -82,8 +82,16 @@ impl<P: Pooler> World<P> {
             return self.referee.object("contract", format!("shard {shard} moved {conn:?} to nowhere"));
         };
         self.set_owner(end, Owner::Nobody);
+        let at_us = self.post(shard, to);
+        self.clock.at(at_us, What::Adopt(to, end, client));
+    }
+
+    /// When something posted now arrives; letters between the same two never overtake each other.
+    fn post(&mut self, from: usize, to: usize) -> u64 {
         let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
-        self.clock.after(delay, What::Adopt(to, end, client));
+        let last = self.posted.entry((from, to)).or_insert(0);
+        *last = (self.clock.now_us() + delay).max(*last);
+        *last
     }
 
     /// What shards tell the control thread; PAUSE is over when they say so.
@@ -97,8 +105,8 @@ impl<P: Pooler> World<P> {
     /// The control thread speaks to every shard.
     pub(super) fn command(&mut self, command: &Command) {
         for shard in 0..self.shards.len() {
-            let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
-            self.clock.after(delay, What::Command(shard, command.clone()));
+            let at_us = self.post(usize::MAX, shard);
+            self.clock.at(at_us, What::Command(shard, command.clone()));
         }
     }
 }

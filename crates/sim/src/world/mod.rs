@@ -10,6 +10,7 @@ mod servers;
 mod sockets;
 mod trouble;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mail::{Command, Neighbour};
@@ -136,6 +137,8 @@ pub(crate) struct World<P> {
     prng: Prng,
     era: Era,
     cancels: Vec<sockets::CancelUnderWay>,
+    /// When the last letter between two threads arrives; `usize::MAX` is the control thread.
+    posted: BTreeMap<(usize, usize), u64>,
     serial: u64,
     events: u64,
     paused: bool,
@@ -184,6 +187,7 @@ impl<P: Pooler> World<P> {
             trace: Trace::new(keep_lines),
             era: Era::Chaos,
             cancels: Vec::new(),
+            posted: BTreeMap::new(),
             serial: 0,
             events: 0,
             paused: false,

@@ -220,7 +220,7 @@ impl<P: Pooler> World<P> {
             ..self.swarm.crowd.clone()
         };
         for slot in 0..self.swarm.crowd.slots {
-            self.clock.after(u64::from(slot), What::Session(slot));
+            self.begin_session(slot);
         }
     }
 }
