@@ -15,6 +15,9 @@ use crate::error::{LabError, Result};
 /// The largest message that is waited for: a row of the console is far smaller.
 const LIMIT_BYTES: u32 = 1 << 20;
 
+/// How long a login may take.
+const LOGIN_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long an answer may take; a CHECKPOINT of the lab's data is the slowest.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -28,9 +31,21 @@ pub struct Client {
     frames: Option<Frames>,
 }
 
-trait Stream: Read + Write {}
-impl Stream for TcpStream {}
-impl Stream for UnixStream {}
+trait Stream: Read + Write {
+    fn set_patience(&self, time: Duration) -> std::io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_patience(&self, time: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_patience(&self, time: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
 
 impl Client {
     /// Logs in over TCP to a port of this machine.
@@ -41,7 +56,6 @@ impl Client {
         let doing = || LabError::system(format!("connecting to 127.0.0.1 port {port}"));
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(doing())?;
         stream.set_nodelay(true).map_err(doing())?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
         Self::log_in(Box::new(stream), user, database)
     }
 
@@ -53,7 +67,6 @@ impl Client {
         let path = directory.join(format!(".s.PGSQL.{port}"));
         let doing = || LabError::system(format!("connecting to {}", path.display()));
         let stream = UnixStream::connect(&path).map_err(doing())?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
         Self::log_in(Box::new(stream), user, database)
     }
 
@@ -81,6 +94,10 @@ impl Client {
     }
 
     fn log_in(stream: Box<dyn Stream>, user: &str, database: &str) -> Result<Self> {
+        let patience = |stream: &dyn Stream, time| {
+            stream.set_patience(time).map_err(LabError::system("setting how long an answer may take"))
+        };
+        patience(stream.as_ref(), LOGIN_PATIENCE)?;
         let mut client = Self { stream, frames: None };
         let mut out = Vec::new();
         let parameters: [(&[u8], &[u8]); 3] = [
@@ -95,6 +112,7 @@ impl Client {
             match tag {
                 tag::backend::READY => {
                     client.frames = None;
+                    patience(client.stream.as_ref(), PATIENCE)?;
                     return Ok(client);
                 }
                 tag::backend::ERROR => return Err(LabError::Peer(words(&body))),
