@@ -11,7 +11,7 @@ use std::{io, thread};
 use control::{Facts, Input, Signal};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
-use driver::{Engine, ListenFault, Listeners, Plan, StartFault};
+use driver::{Engine, ListenFault, Listeners, Plan, ReceiveBuffers, StartFault};
 use mail::{Command, ShardId};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
@@ -162,6 +162,7 @@ fn start(
         config: Arc::clone(&config),
         threads: shards,
         io: config.global.io_driver,
+        receive_buffers: ReceiveBuffers::default(),
         listeners,
         log: writer(logger),
         reports: reporter(sender.clone()),
