@@ -51,3 +51,17 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound_and_its_defaults_are_the_issues() {
+        Arguments::command().debug_assert();
+        let Ok(arguments) = Arguments::try_parse_from(["weir-bench", "demo"]) else { panic!("no defaults") };
+        let Program::Demo(options) = arguments.program else { panic!("not the demo") };
+        assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, 20, false));
+    }
+}

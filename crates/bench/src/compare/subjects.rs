@@ -105,16 +105,14 @@ impl Contender {
         Ok(contender)
     }
 
-    /// Its name and what it says it is.
+    /// Its name and what it says it is; a driver that is not the one its file asks for is pointed out.
     pub(super) fn described(&self) -> (String, String) {
-        let version = self.pooler.as_ref().map_or_else(
-            || "no pooler".to_owned(),
-            |pooler| {
-                let driver = pooler.io_driver().map(|name| format!(", io_driver {name}")).unwrap_or_default();
-                format!("{}{driver}", pooler.version())
-            },
-        );
-        (self.name.clone(), version)
+        let Some(pooler) = &self.pooler else { return (self.name.clone(), "no pooler".to_owned()) };
+        let driver = pooler.io_driver().map_or_else(String::new, |driver| {
+            let warning = if self.name.ends_with(driver) { "" } else { ", NOT the one its file asks for" };
+            format!(", io_driver {driver}{warning}")
+        });
+        (self.name.clone(), format!("{}{driver}", pooler.version()))
     }
 }
 
