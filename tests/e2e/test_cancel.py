@@ -109,15 +109,15 @@ def test_keys_differ_and_are_not_the_servers(weir, pg):
 @pytest.mark.since("1.19")
 def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
     """One half cancels itself all the time, close to the end of its queries; the other half must never notice."""
-    pooler = weir(default_pool_size=10, max_client_conn=1000)
+    pooler = weir(default_pool_size=25, max_client_conn=1000)
     over = time.monotonic() + 4
 
     def victim(seed):
         dice, cancelled = random.Random(seed), 0
         with wire.Raw(pooler.port, timeout=20).login() as raw:
             while time.monotonic() < over:
-                raw.send(wire.query("select pg_sleep(0.01)"))
-                time.sleep(dice.uniform(0, 0.02))
+                raw.send(wire.query("select pg_sleep(0.03)"))
+                time.sleep(dice.uniform(0, 0.25))  # before its turn, during the query, after its end
                 cancel(pooler, raw)
                 found = wire.errors(raw.read_until("Z"))
                 assert all(state == "57014" for state, _ in found)
@@ -134,7 +134,7 @@ def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
 
     with concurrent.futures.ThreadPoolExecutor(150) as workers:
         victims = [workers.submit(victim, seed) for seed in range(100)]
-        bystanders = [workers.submit(bystander, number) for number in range(50)]
+        bystanders = [workers.submit(bystander, number) for number in range(30)]
         assert all(one.result() > 0 for one in bystanders)
         assert sum(one.result() for one in victims) > 0
 

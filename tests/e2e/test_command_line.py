@@ -150,10 +150,9 @@ def test_root_is_refused(weir):
     assert not pooler.pidfile.exists()
 
 
+@pytest.mark.needs_root
 @pytest.mark.parametrize("where", ["flag", "setting"])
 def test_user_drops_root(weir, where):
-    if not host.USER:
-        pytest.skip("needs root")
     pooler = weir.prepared(**({"user": host.USER_NAME} if where == "setting" else {}))
     flags = ["-u", host.USER_NAME] if where == "flag" else []
     pooler.start(*flags, as_user=False)

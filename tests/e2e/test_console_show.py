@@ -258,9 +258,8 @@ def test_the_owner_needs_no_password_on_the_unix_socket(weir):
     assert over_tcp.returncode != 0
 
 
+@pytest.mark.needs_root  # two users
 def test_another_uid_is_not_the_owner(weir):
-    if not host.USER:
-        pytest.skip("needs two users: run as root")
     pooler = weir(auth_type="scram-sha-256", admin_users="", userlist={})
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(host=str(pooler.directory), port=pooler.port, dbname="pgbouncer", user="pgbouncer", password="x")
