@@ -40,6 +40,17 @@ struct Point {
     simple: bool,
 }
 
+/// How quiet a server is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    /// Answers owed to the client that used it last.
+    owed: usize,
+    /// Transaction status as last told.
+    status: u8,
+    /// A cancel request is under way to it.
+    cancel: bool,
+}
+
 /// The listener on one connection.
 #[derive(Debug)]
 pub(crate) struct Tap {
@@ -58,6 +69,10 @@ pub(crate) struct Tap {
     /// The client that used the server last.
     owner: Option<u32>,
     status: u8,
+    /// The server takes rows and ignores Sync.
+    copying: bool,
+    /// How quiet the server was when the message under way began.
+    began: Moment,
     /// Half of something unbelievably long was sent: nothing sensible can follow.
     spoiled: bool,
 }
@@ -76,6 +91,8 @@ impl Tap {
             batch: None,
             owner: None,
             status: b'I',
+            copying: false,
+            began: Moment::default(),
             spoiled: false,
         }
     }
@@ -87,6 +104,9 @@ impl Tap {
         referee: &mut Referee,
         cancel_under_way: impl Fn((u32, u32)) -> bool,
     ) {
+        if self.to_server.is_empty() {
+            self.began = self.moment(&cancel_under_way);
+        }
         self.to_server.push(bytes);
         let mut body = std::mem::take(&mut self.body);
         if self.purpose == Purpose::Unknown {
@@ -102,7 +122,10 @@ impl Tap {
             match self.to_server.next(&mut body) {
                 Next::Partial => break,
                 Next::Malformed => self.spoiled = true,
-                Next::Frame(kind) => self.take_request(kind, &body, referee, &cancel_under_way),
+                Next::Frame(kind) => {
+                    self.take_request(kind, &body, referee);
+                    self.began = self.moment(&cancel_under_way);
+                }
             }
         }
         self.body = body;
@@ -128,35 +151,39 @@ impl Tap {
                     }
                 }
                 // A Sync that came with Execute was swallowed by COPY; another will follow the rows.
-                b'G' if self.points.front().is_some_and(|point| !point.simple) => {
-                    self.batch = self.points.pop_front().and_then(|point| point.owner);
+                b'G' => {
+                    self.copying = true;
+                    if self.points.front().is_some_and(|point| !point.simple) {
+                        self.batch = self.points.pop_front().and_then(|point| point.owner);
+                    }
                 }
+                b'C' | b'E' => self.copying = false,
                 _ => (),
             }
         }
         self.body = body;
     }
 
-    fn take_request(
-        &mut self,
-        kind: u8,
-        body: &[u8],
-        referee: &mut Referee,
-        cancel_under_way: &impl Fn((u32, u32)) -> bool,
-    ) {
+    fn moment(&self, cancel_under_way: &impl Fn((u32, u32)) -> bool) -> Moment {
+        let owed = self.points.iter().filter(|point| point.owner.is_some() && point.owner == self.owner).count();
+        Moment { owed, status: self.status, cancel: self.key.is_some_and(cancel_under_way) }
+    }
+
+    fn take_request(&mut self, kind: u8, body: &[u8], referee: &mut Referee) {
         let Some(tag) = tag_of(kind, body) else {
             let text = format!("a server was sent a torn `{}` after c{:?} had used it", char::from(kind), self.owner);
             return referee.object("I2", text);
         };
         if let Some(Tag { client, .. }) = tag {
-            self.claim(client, kind, referee, cancel_under_way);
+            self.claim(client, kind, referee);
         }
         match kind {
             b'Q' => {
                 self.points.push_back(Point { owner: tag.map(|tag| tag.client), simple: true });
                 self.batch = None;
             }
-            b'S' => {
+            b'c' | b'f' => self.copying = false,
+            b'S' if !self.copying => {
                 let owner = self.batch.take();
                 self.points.push_back(Point { owner, simple: false });
             }
@@ -165,7 +192,7 @@ impl Tap {
     }
 
     /// A message of this client's is being sent: if it was another's turn before, the server must have been quiet.
-    fn claim(&mut self, client: u32, kind: u8, referee: &mut Referee, cancel_under_way: &impl Fn((u32, u32)) -> bool) {
+    fn claim(&mut self, client: u32, kind: u8, referee: &mut Referee) {
         if kind != b'd'
             && let Some(other) = self.batch.replace(client).filter(|other| *other != client)
         {
@@ -173,15 +200,15 @@ impl Tap {
             referee.object("I2", text);
         }
         let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
-        let owed = self.points.iter().filter(|point| point.owner == Some(before)).count();
+        let Moment { owed, status, cancel } = self.began;
         if owed > 0 {
             referee.object("I2", format!("a server went from c{before} to c{client} with {owed} answers owed"));
         }
-        if self.status != b'I' {
-            let status = char::from(self.status);
+        if status != b'I' {
+            let status = char::from(status);
             referee.object("I2", format!("a server went from c{before} to c{client} in status {status}"));
         }
-        if self.key.is_some_and(cancel_under_way) {
+        if cancel {
             referee.object("I5", format!("a server went from c{before} to c{client} with a cancel under way to it"));
         }
         if kind == b'd' {

@@ -383,6 +383,9 @@ impl Client {
 
     /// Answers CopyInResponse: so many rows, or (`u32::MAX`) CopyFail.
     fn send_rows(&mut self, tag: Tag, copied: u32) {
+        if self.gives_up() {
+            return;
+        }
         let simple = self.groups.front().is_some_and(|group| group.steps.front().is_some_and(Step::is_simple));
         self.send(|out| {
             if copied == u32::MAX {
@@ -401,6 +404,9 @@ impl Client {
     }
 
     pub(super) fn send_sync(&mut self) {
+        if self.gives_up() {
+            return;
+        }
         self.send(|out| message(out, b'S', |_| ()));
         if let Some(group) = self.groups.front_mut() {
             group.synced = true;

@@ -45,6 +45,7 @@ impl<P: Pooler> World<P> {
                 self.clock.set_wall_by(hours * 3_600_000_000);
             }
             Fault::Pause if self.paused => self.resume(),
+            Fault::Pause if mean_us == 0 => (),
             Fault::Pause => {
                 self.paused = true;
                 self.command(&Command::Pause { request: RequestId(1), database: None });
