@@ -12,8 +12,21 @@ pub(crate) struct Generated {
     cargo: &'static [&'static str],
 }
 
-/// Add a row when a generator appears (the man page and the sample file are the first candidates).
-const GENERATED: &[Generated] = &[];
+const GENERATED: &[Generated] = &[
+    Generated {
+        file: "packaging/weir.1",
+        cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "man"],
+    },
+    Generated {
+        file: "packaging/weir.ini",
+        cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "ini"],
+    },
+];
+
+/// Whether a file is made by a generator: its form is the generator's matter.
+pub(super) fn is_generated(file: &str) -> bool {
+    GENERATED.iter().any(|row| row.file == file)
+}
 
 /// Findings for every generated file that is not fresh.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

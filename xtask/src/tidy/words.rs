@@ -1,8 +1,9 @@
-//! What no tracked text file may hold: unfinished-work marks, spaces at a line's end, paths of one
-//! person's machine, and hosts of package registries (the lock file names its own).
+//! What no tracked text file may hold: unfinished-work marks, spaces at a line's end (a generator may leave
+//! some), paths of one person's machine, and hosts of package registries (the lock file names its own).
 
 use crate::finding::Finding;
 use crate::source::has_word;
+use crate::tidy::generated::is_generated;
 
 /// Split, so that this file passes its own rule.
 const MARKS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("tod", "o!")];
@@ -30,7 +31,7 @@ pub(crate) fn check(file: &str, text: &str) -> Vec<Finding> {
         for mark in MARKS.iter().filter(|mark| has_word(line, mark)) {
             found(format!("`{mark}`: finish it, or open an issue"));
         }
-        if line.ends_with([' ', '\t']) {
+        if line.ends_with([' ', '\t']) && !is_generated(file) {
             found("space at the end of the line".to_owned());
         }
         for path in PATHS.iter().filter(|path| has_absolute(line, path)) {
