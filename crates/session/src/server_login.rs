@@ -30,8 +30,8 @@ pub enum Progress {
     Send(Vec<u8>),
     /// A derivation; [`ServerLogin::answer`] continues.
     Ask(auth::Question),
-    /// The server is ready; this is what it said.
-    Ready(Box<Hello>),
+    /// The server is ready; this is what it said, and the bytes that came behind (half a notice, say).
+    Ready(Box<Hello>, Vec<u8>),
     /// The server refused: the body of its ErrorResponse.
     Refused(Vec<u8>),
     /// Weir cannot prove itself, or the server could not.
@@ -161,7 +161,8 @@ impl ServerLogin {
 
     fn ready(&mut self) -> Progress {
         let Some(sql) = self.connect_query.take() else {
-            return Progress::Ready(Box::new(std::mem::take(&mut self.hello)));
+            let behind = self.frames.unread().to_vec();
+            return Progress::Ready(Box::new(std::mem::take(&mut self.hello)), behind);
         };
         let mut bytes = Vec::new();
         encode::query(&mut bytes, sql.as_bytes());

@@ -195,8 +195,10 @@ impl State {
 
     /// A check or a reset went well, or a login.
     pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
         if !server.talk.is_quiet() || server.unsent {
+            server.request_us = now_us;
             server.phase = server::Phase::Unsettled; // Half a notice has come behind the answer.
             return;
         }

@@ -279,6 +279,7 @@ impl State {
     /// middle of a frame it is not lent.
     fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
         let replied = self.step_errand(conn, bytes);
+        let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
         let (quiet, part) = (server.talk.is_quiet(), server.pool);
         let parked = matches!(server.phase, server::Phase::Idle);
@@ -286,6 +287,7 @@ impl State {
             self.close_server(conn, "unexpected bytes from an idle server");
         } else if parked && !quiet {
             server.phase = server::Phase::Unsettled;
+            server.request_us = now_us;
             if let Some(part) = self.parts.get_mut(part) {
                 part.pool.unpark(conn.0);
             }

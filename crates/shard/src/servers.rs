@@ -136,7 +136,7 @@ impl State {
         match progress {
             Progress::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
             Progress::Ask(question) => self.act(Action::Derive { conn, question }),
-            Progress::Ready(hello) => self.server_ready(conn, *hello),
+            Progress::Ready(hello, behind) => self.server_ready(conn, *hello, &behind),
             Progress::Refused(body) => self.server_refused(conn, &body),
             Progress::Auth(fault) => {
                 let text = fault.message().to_owned();
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// The first ReadyForQuery: clients can be greeted, and this server can be lent.
-    fn server_ready(&mut self, conn: ConnId, hello: Hello) {
+    fn server_ready(&mut self, conn: ConnId, hello: Hello, behind: &[u8]) {
         let now = self.now;
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(server.pool) else { return };
@@ -166,6 +166,9 @@ impl State {
         part.pool.logged_in(true, now.mono_us);
         let part_index = server.pool;
         self.greet_all(part_index);
+        if !behind.is_empty() {
+            self.server_received(conn, behind, false);
+        }
         // A fresh server needs no reset.
         self.errand_over(conn);
         self.open_if_wanted(part_index);
@@ -286,8 +289,16 @@ impl State {
         let connect_timeout_us = micros(global.server_connect_timeout);
         let Some(server) = self.server(conn) else { return };
         let age_us = now_us.saturating_sub(server.since_us);
+        let (cancels, unsettled_us) = (server.cancels, now_us.saturating_sub(server.request_us));
         match server.phase {
             Phase::Leaving { since_us } if now_us.saturating_sub(since_us) >= GOODBYE_US => self.let_go(conn),
+            // It stopped in the middle of a notice: nobody will ever get it.
+            Phase::Unsettled
+                if cancels == 0 && connect_timeout_us > 0 && unsettled_us >= connect_timeout_us =>
+            {
+                self.close_server(conn, "unclean server");
+                self.let_go(conn);
+            }
             Phase::Connecting | Phase::Login(_) if connect_timeout_us > 0 && age_us >= connect_timeout_us => {
                 self.close_server(conn, "connect timeout");
                 self.let_go(conn);

@@ -301,3 +301,33 @@ fn an_idle_server_that_takes_its_leave_is_never_lent_again() {
     world.answer(fresh, Status::Idle);
     assert_eq!(world.tags(client), "CZ", "the client noticed nothing");
 }
+
+#[test]
+fn what_comes_behind_a_login_is_not_lost() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    for cut in 1..notice.len() {
+        let mut world = World::new("");
+        let client = world.client(&[]);
+        let server = world.server_with(&notice[..cut]);
+        world.query(client, "select 1");
+        world.sent.clear();
+        world.receive(server, &notice[cut..]);
+        assert_eq!(world.tags(server), "Q", "cut at {cut}");
+        world.answer(server, Status::Idle);
+        assert_eq!(world.tags(client), "CZ", "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_server_that_stops_in_the_middle_of_a_notice_gives_its_permit_back() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server_with(&notice[..3]);
+    world.query(client, "select 1");
+    world.pass(16_000);
+    assert!(world.closed.contains(&server));
+    world.pass(400);
+    let fresh = world.server();
+    assert!(world.tags(fresh).ends_with('Q'));
+}

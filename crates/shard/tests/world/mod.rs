@@ -167,6 +167,11 @@ impl World {
 
     /// Lets the next server connection succeed and log in.
     pub fn server(&mut self) -> ConnId {
+        self.server_with(&[])
+    }
+
+    /// The same, with these bytes right behind the login.
+    pub fn server_with(&mut self, behind: &[u8]) -> ConnId {
         let conn = self.connecting.remove(0);
         self.event(Event::Connected {
             conn,
@@ -181,6 +186,7 @@ impl World {
         encode::parameter_status(&mut hello, b"DateStyle", b"ISO, MDY");
         encode::key_data(&mut hello, 77, &[1, 2, 3, 4]);
         encode::ready(&mut hello, Status::Idle);
+        hello.extend_from_slice(behind);
         self.receive(conn, &hello);
         conn
     }
