@@ -6,6 +6,7 @@ MANDIR   = $(DESTDIR)$(PREFIX)/share/man/man1
 ETCDIR   = $(DESTDIR)/etc/weir
 UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
 USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
+BUILT    = $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS   ?= 3000
 
 .DEFAULT_GOAL := help
@@ -37,8 +38,8 @@ lint: ## what `make test` checks before it runs anything
 
 # Run `make build` as yourself first: installing as root then needs no compiler.
 install: ## binary, man page, sample configuration and systemd unit (PREFIX, DESTDIR)
-	@test -x target/release/weir || $(MAKE) build
-	install -Dm755 target/release/weir $(BINDIR)/weir
+	@test -x $(BUILT)/weir || $(MAKE) build
+	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
 	install -Dm644 packaging/weir.1 $(MANDIR)/weir.1
 	install -Dm640 packaging/weir.ini $(ETCDIR)/weir.ini.sample
 	@# A configuration that is there already is the administrator's.

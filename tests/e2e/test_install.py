@@ -1,0 +1,42 @@
+"""make install: what lands where, and that it never writes over a configuration that is somebody's."""
+
+import subprocess
+
+import pytest
+
+import conftest
+import host
+
+pytestmark = pytest.mark.weir_only
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """`make install` into a directory; the program must have been built, as the other tests need it too."""
+    assert not conftest.PGBOUNCER
+
+    def install():
+        command = ["make", "-s", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr"]
+        subprocess.run(command, cwd=host.REPOSITORY, check=True, capture_output=True, text=True)
+        return tmp_path
+
+    return install
+
+
+def test_everything_has_its_place(installed):
+    root = installed()
+    assert subprocess.run([root / "usr/bin/weir", "-V"], check=True, capture_output=True).stdout.startswith(b"PgBouncer")
+    assert ".TH WEIR 1" in (root / "usr/share/man/man1/weir.1").read_text().replace('"', "")
+    unit = (root / "usr/lib/systemd/system/weir.service").read_text()
+    assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "@BINDIR@" not in unit
+    assert (root / "usr/lib/sysusers.d/weir.conf").exists()
+    # It may hold passwords.
+    assert (root / "etc/weir/weir.ini").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_configuration_is_kept(installed):
+    ini = installed() / "etc/weir/weir.ini"
+    ini.write_text("mine")
+    installed()
+    assert ini.read_text() == "mine"
+    assert (ini.parent / "weir.ini.sample").read_text() != "mine"
