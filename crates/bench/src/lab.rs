@@ -97,6 +97,7 @@ impl Lab {
         raise_open_files();
         let identity = Identity::choose()?;
         let programs = Programs::find(setup.pg_bin.as_deref())?;
+        let machine = Machine::look(programs.version());
         let needed_bytes = u64::from(setup.scale) * BYTES_PER_SCALE + BYTES_BESIDE;
         let place = Workplace::create(None, setup.purpose, needed_bytes, &identity)?;
         let programs = programs.reachable(&place)?;
@@ -109,7 +110,6 @@ impl Lab {
             setup.max_connections,
             identity.name
         ));
-        let machine = Machine::look(programs.version());
         let pgbench = Pgbench::of(&programs);
         let lab = Self { machine, pgbench, interrupt: interrupt.clone(), cluster, place };
         lab.fill(setup.scale, screen)?;

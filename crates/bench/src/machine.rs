@@ -4,8 +4,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+/// The part of the cores that other programs may take before figures are doubtful.
+const BUSY_SHARE: f64 = 0.5;
+
 /// The machine of a report.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
@@ -19,6 +22,8 @@ pub struct Machine {
     pub system: String,
     /// `postgres --version`.
     pub postgres: String,
+    /// The load average of the last minute, at the time of the look.
+    pub load: f64,
 }
 
 impl Machine {
@@ -35,15 +40,24 @@ impl Machine {
             kernel: named((!kernel.is_empty()).then_some(kernel)),
             system: named(value_after(&read("/etc/os-release"), "PRETTY_NAME", '=')),
             postgres: postgres.to_owned(),
+            load: first_number(&read("/proc/loadavg")),
         }
     }
 
-    /// One line, as a report's head has it.
+    /// One line, as a report's head has it; on a machine that was busy before, with a warning.
     #[must_use]
     pub fn sentence(&self) -> String {
         let gigabytes = (self.memory_mib + 512) / 1024;
+        let busy = if self.load > self.cores as f64 * BUSY_SHARE {
+            format!(
+                " (busy with other things: load {:.1} before the runs, so do not trust these figures)",
+                self.load
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{} × {}, {gigabytes} GB, Linux {}, {}, {}",
+            "{} × {}, {gigabytes} GB, Linux {}, {}, {}{busy}",
             self.cores, self.processor, self.kernel, self.system, self.postgres
         )
     }
@@ -53,7 +67,7 @@ impl Machine {
     pub fn json(&self) -> Value {
         json!({
             "processor": self.processor, "cores": self.cores, "memory_mib": self.memory_mib,
-            "kernel": self.kernel, "system": self.system, "postgres": self.postgres,
+            "kernel": self.kernel, "system": self.system, "postgres": self.postgres, "load_before": self.load,
         })
     }
 }
@@ -64,6 +78,10 @@ fn value_after(text: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
+fn first_number(text: &str) -> f64 {
+    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 fn memory_mib(meminfo: &str) -> u64 {
     let total = value_after(meminfo, "MemTotal", ':').unwrap_or_default();
     total.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_default() / 1024
@@ -72,6 +90,14 @@ fn memory_mib(meminfo: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_machine_is_said_to_be_busy() {
+        let quiet = Machine { cores: 2, load: 0.9, ..Machine::default() };
+        assert!(!quiet.sentence().contains("busy"));
+        let busy = Machine { load: first_number("21.45 11.01 7.51 1/2 3"), ..quiet };
+        assert!(busy.sentence().contains("load 21.4"), "{}", busy.sentence());
+    }
 
     #[test]
     fn names_are_found_between_their_separators() {
