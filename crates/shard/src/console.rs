@@ -42,12 +42,14 @@ impl State {
             encode::key_data(out, process_id, &secret.to_be_bytes());
             encode::ready(out, Status::Idle);
         });
+        self.console.client_login_count += 1;
         self.act(Action::Settle { conn });
         self.console_goes_on(conn);
     }
 
     /// Bytes of a console client.
     pub(crate) fn console_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.console.bytes_received += bytes.len() as u64;
         let Some(client) = self.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > 2 * STATEMENT_BYTES as usize {
@@ -112,8 +114,14 @@ impl State {
         if client.id != reply.client_id {
             return;
         }
+        let asked_us = client.request_us;
         if reply.last {
             client.phase = Phase::Console { right, asked: false };
+            let took_us = self.now.mono_us.saturating_sub(asked_us);
+            self.console.query_count += 1;
+            self.console.xact_count += 1;
+            self.console.query_time += took_us;
+            self.console.xact_time += took_us;
         }
         self.outbox.write(conn, |out| {
             for part in &reply.parts {

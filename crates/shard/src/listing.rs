@@ -12,6 +12,7 @@ use session::parameters::APPLICATION_NAME;
 
 use crate::client::{self, Client};
 use crate::lend::micros;
+use crate::login::CONSOLE;
 use crate::server::{self, Errand, Server};
 use crate::state::{Conn, Part, State};
 use crate::{ConnId, Peer};
@@ -64,8 +65,7 @@ impl State {
             id: client.id,
             shard: self.id.0,
             user: client.login_user.to_string(),
-            database: part
-                .map_or_else(|| crate::login::CONSOLE.to_owned(), |part| part.database_name.to_string()),
+            database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
             state: client.state(),
             address,
             port,
@@ -151,6 +151,7 @@ impl State {
     fn pool_rows(&self) -> Vec<PoolRow> {
         let mut rows: BTreeMap<usize, PoolRow> =
             self.parts.iter().map(|(index, part)| (index, self.empty_pool_row(part))).collect();
+        rows.insert(usize::MAX, self.console_row()); // No client has a pool of this number but the console's.
         for (_, conn) in &self.conns {
             match conn {
                 Conn::Client(client) => {
@@ -175,6 +176,16 @@ impl State {
             }
         }
         rows.into_values().collect()
+    }
+
+    fn console_row(&self) -> PoolRow {
+        PoolRow {
+            database: CONSOLE.to_owned(),
+            user: CONSOLE.to_owned(),
+            mode: Some(settings::PoolMode::Statement),
+            counters: self.console,
+            ..PoolRow::default()
+        }
     }
 
     fn empty_pool_row(&self, part: &Part) -> PoolRow {

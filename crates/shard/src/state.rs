@@ -99,6 +99,8 @@ pub(crate) struct State {
     pub(crate) busy_seconds: u32,
     pub(crate) next_tick_us: Option<u64>,
     pub(crate) nobody: Arc<str>,
+    /// The console counts like a pool.
+    pub(crate) console: Counters,
 }
 
 impl State {
@@ -135,6 +137,7 @@ impl State {
             busy_seconds: 0,
             next_tick_us: None,
             nobody: Arc::from("(nouser)"),
+            console: Counters::default(),
             config,
         }
     }
