@@ -12,8 +12,9 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt,
 };
 use settings::Global;
-use shard::ConnectFault;
+use shard::{ConnectFault, Target};
 
+use crate::helpers::Helpers;
 use crate::options;
 
 /// What a name stands for, and with which address to begin this time.
@@ -34,60 +35,92 @@ pub(crate) struct Attempt {
     fault: Errno,
 }
 
-/// A socket on its way.
-pub(crate) enum Begun {
-    /// It is connected already.
-    Connected(OwnedFd),
-    /// It will be writable when the outcome is known.
-    Underway(OwnedFd),
+/// What a loop does next to open a server connection.
+pub(crate) enum Step {
+    /// It is connected already: TCP or (true) unix.
+    Connected(OwnedFd, bool),
+    /// It will be writable when the outcome is known; then [`Attempt::arrived`].
+    Underway(OwnedFd, Box<Attempt>),
+    /// Have the name looked up; then [`Attempt::resolved`].
+    Ask(Box<Attempt>),
+    /// There is no way.
+    Failed(ConnectFault),
+}
+
+/// The first step to a server.
+pub(crate) fn dial(target: &Target, helpers: &Helpers, global: &Global) -> Step {
+    match target {
+        Target::Unix { path } => match unix(path) {
+            Ok(socket) => Step::Connected(socket, true),
+            Err(fault) => Step::Failed(fault),
+        },
+        Target::Inet { host, port } => match Attempt::literal(host, *port) {
+            Some(attempt) => attempt.next(global),
+            None => match helpers.remembered(host) {
+                Some(answer) => Attempt::new(Addresses::none(), *port).resolved(answer, global),
+                None => Step::Ask(Box::new(Attempt::new(Addresses::none(), *port))),
+            },
+        },
+    }
+}
+
+impl Addresses {
+    /// Not known yet.
+    fn none() -> Addresses {
+        Addresses { list: Arc::new([]), turn: 0 }
+    }
 }
 
 impl Attempt {
-    /// Tries for the addresses of a name.
-    pub(crate) fn new(addresses: Addresses, port: u16) -> Attempt {
+    fn new(addresses: Addresses, port: u16) -> Attempt {
         Attempt { addresses, tried: 0, port, fault: Errno::ADDRNOTAVAIL }
     }
 
     /// Tries for an address literal; None if it is a name.
-    pub(crate) fn literal(host: &str, port: u16) -> Option<Attempt> {
+    fn literal(host: &str, port: u16) -> Option<Attempt> {
         let address: IpAddr = host.parse().ok()?;
         Some(Attempt::new(Addresses { list: Arc::new([SocketAddr::new(address, port)]), turn: 0 }, port))
     }
 
-    /// The same tries, now that the name is known.
-    pub(crate) fn with(self, addresses: Addresses) -> Attempt {
-        Attempt { addresses, ..self }
+    /// The name was looked up.
+    pub(crate) fn resolved(self, answer: Result<Addresses, String>, global: &Global) -> Step {
+        match answer {
+            Ok(addresses) => Attempt { addresses, ..self }.next(global),
+            Err(why) => Step::Failed(ConnectFault::Lookup(why)),
+        }
     }
 
-    /// Begins with the next address that lets itself be begun with; the last fault if none is left.
-    pub(crate) fn next(&mut self, global: &Global) -> Result<Begun, ConnectFault> {
+    /// The address at hand failed.
+    pub(crate) fn failed(self, fault: Errno, global: &Global) -> Step {
+        Attempt { fault, ..self }.next(global)
+    }
+
+    /// Begins with the next address that lets itself be begun with.
+    fn next(mut self, global: &Global) -> Step {
         while self.tried < self.addresses.list.len() {
-            let index = (self.addresses.turn + self.tried) % self.addresses.list.len();
+            let index = self.addresses.turn.wrapping_add(self.tried) % self.addresses.list.len();
             self.tried += 1;
             let mut address = self.addresses.list[index];
             address.set_port(self.port);
             match begin(address, global) {
-                Ok(begun) => return Ok(begun),
+                Ok((socket, true)) => return Step::Connected(socket, false),
+                Ok((socket, false)) => return Step::Underway(socket, Box::new(self)),
                 Err(fault) => self.fault = fault,
             }
         }
-        Err(refused(self.fault))
-    }
-
-    /// Remembers why the address at hand failed.
-    pub(crate) fn failed(&mut self, fault: Errno) {
-        self.fault = fault;
+        Step::Failed(refused(self.fault))
     }
 }
 
-fn begin(address: SocketAddr, global: &Global) -> Result<Begun, Errno> {
+/// Begins to connect; true if that is done already.
+fn begin(address: SocketAddr, global: &Global) -> Result<(OwnedFd, bool), Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     options::apply(&socket, global);
     match connect(&socket, &address) {
-        Ok(()) => Ok(Begun::Connected(socket)),
-        Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun::Underway(socket)),
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok((socket, false)),
         Err(fault) => Err(fault),
     }
 }
@@ -125,7 +158,7 @@ pub(crate) fn ends(socket: impl AsFd) -> (Option<SocketAddr>, Option<SocketAddr>
 }
 
 /// The fault of a system's refusal, in its own words.
-pub(crate) fn refused(fault: Errno) -> ConnectFault {
+fn refused(fault: Errno) -> ConnectFault {
     ConnectFault::Refused(text(fault))
 }
 
@@ -143,11 +176,16 @@ mod tests {
     #[test]
     fn every_address_is_tried_once_in_turn() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (dead, live): (SocketAddr, SocketAddr) =
-            ("[::ffff:0.0.0.1]:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let dead: SocketAddr = "[ff02::1]:0".parse().unwrap();
+        let live: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let addresses = Addresses { list: Arc::new([live, dead]), turn: 1 };
-        let mut attempt = Attempt::new(addresses, listener.local_addr().unwrap().port());
-        assert!(attempt.next(&Global::default()).is_ok());
+        let attempt = Attempt::new(addresses, listener.local_addr().unwrap().port());
+        let Step::Underway(_socket, attempt) = attempt.next(&Global::default()) else { panic!("not begun") };
+        assert_eq!(attempt.tried, 2, "the first could not even be begun with");
+        let Step::Failed(fault) = attempt.failed(Errno::CONNREFUSED, &Global::default()) else {
+            panic!("a third?")
+        };
+        assert_eq!(fault, ConnectFault::Refused("Connection refused".to_owned()));
     }
 
     #[test]

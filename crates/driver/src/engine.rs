@@ -22,7 +22,7 @@ use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
 use crate::mailbox::{Letter, Mailbox};
 use crate::outside::Outside;
-use crate::uring::{self, UringLoop};
+use crate::uring::{self, ReceiveBuffers, UringLoop};
 
 /// Where log records go; called by every thread.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub threads: u16,
     /// Which driver is wanted.
     pub io: IoDriver,
+    /// Receive buffers of io_uring, per shard.
+    pub receive_buffers: ReceiveBuffers,
     /// Bound already, so that a port in use is told before anything runs.
     pub listeners: Listeners,
     /// The log.
@@ -203,8 +205,9 @@ impl Crew {
             let (start, started) = sync_channel(1);
             let (make, outside, verdicts) = (Arc::clone(&make), self.outside(id), verdicts.clone());
             let try_uring = self.plan.io != IoDriver::Epoll;
+            let receive_buffers = self.plan.receive_buffers;
             let work = move || {
-                let ring = try_uring.then(uring::Kernel::new);
+                let ring = try_uring.then(|| uring::Kernel::new(receive_buffers));
                 let _ = verdicts.send(match &ring {
                     Some(Err(why)) => Err(why.clone()),
                     _ => Ok(()),
@@ -215,14 +218,8 @@ impl Crew {
             self.threads.push(thread.map_err(|why| StartFault::System("a thread", why))?);
             starts.push(start);
         }
-        drop(verdicts);
-        let fallback = heard.iter().filter_map(Verdict::err).next();
+        let fallback = heard.iter().take(usize::from(self.plan.threads)).filter_map(Verdict::err).next();
         let by_uring = self.plan.io != IoDriver::Epoll && fallback.is_none();
-        for listener in &self.plan.listeners.all {
-            // A ring waits on a socket only if it would block; readiness needs the contrary.
-            rustix::io::ioctl_fionbio(&listener.socket, !by_uring)
-                .map_err(|why| StartFault::System("a listening socket", why.into()))?;
-        }
         for start in starts {
             let _ = start.send(by_uring);
         }

@@ -19,6 +19,9 @@ use settings::Global;
 use crate::connect::{text, unix, unix_address};
 use crate::{options, sys};
 
+/// A thread that was woken may find that another one was quicker: it must not wait then.
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
 /// What a listening socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -155,7 +158,7 @@ fn addresses(entry: &str, port: u16) -> Result<Vec<SocketAddr>, ListenFault> {
 
 fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+    let socket = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if global.so_reuseport {
         sockopt::set_socket_reuseport(&socket, true)?;
@@ -177,8 +180,7 @@ fn unix_listener(directory: &str, global: &Global) -> Result<Listener, ListenFau
     let port = global.listen_port;
     let path = format!("{directory}/.s.PGSQL.{port}");
     let refused = |fault| ListenFault::Refused(format!("unix:{path}"), text(fault));
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(refused)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(refused)?;
     let address = unix_address(&path).map_err(refused)?;
     match bind(&socket, &address) {
         Err(Errno::ADDRINUSE) => {

@@ -9,6 +9,7 @@ use telemetry::{Level, Record};
 
 use crate::door::Door;
 use crate::engine::{Log, Reports};
+use crate::gate::Gate;
 use crate::helpers::Helpers;
 use crate::listen::Listener;
 use crate::mailbox::{Letter, Mailbox, Mover};
@@ -28,6 +29,11 @@ impl Outside {
     /// This shard's own mailbox.
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailboxes[usize::from(self.id.0)]
+    }
+
+    /// The listening sockets, taken once.
+    pub(crate) fn gate(&mut self) -> Gate {
+        Gate::new(std::mem::take(&mut self.listeners), Arc::clone(&self.door), Arc::clone(&self.log))
     }
 
     /// Writes to another shard.

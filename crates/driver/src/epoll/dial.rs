@@ -1,11 +1,9 @@
-//! Connecting to servers by readiness.
-//!
-//! Never decides when to try again: every address of a name is tried once, then the shard hears why it failed.
+//! Connecting to servers by readiness: the steps of [`crate::connect`], taken.
 
 use settings::Config;
-use shard::{ConnId, ConnectFault, Event, Target};
+use shard::{ConnId, Event, Target};
 
-use crate::connect::{self, Addresses, Attempt, Begun};
+use crate::connect::{self, Addresses, Step};
 use crate::epoll::conn::{Conn, State};
 use crate::epoll::net::Net;
 use crate::mailbox::Ticket;
@@ -15,33 +13,14 @@ impl Net {
     pub(crate) fn dial(&mut self, conn: ConnId, target: &Target, config: &Config) {
         let slot = self.slot(conn);
         debug_assert_eq!(slot.state, State::Free, "the id is taken");
-        *slot = Conn { state: State::Resolving, ticket: slot.ticket.wrapping_add(1), ..Conn::default() };
-        match target {
-            Target::Unix { path } => match connect::unix(path) {
-                Ok(socket) => {
-                    self.seat(conn, socket, true, State::Open);
-                    self.pending.push_back(Event::Connected { conn, remote: None, local: None });
-                }
-                Err(fault) => self.give_up(conn, fault),
-            },
-            Target::Inet { host, port } => match Attempt::literal(host, *port) {
-                Some(attempt) => self.try_next(conn, attempt, config),
-                None => self.ask_name(conn, host, *port, config),
-            },
+        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
+        *slot = Conn { state: State::Resolving, queued, ticket, ..Conn::default() };
+        let step = connect::dial(target, &self.outside.helpers, &config.global);
+        if let (Step::Ask(_), Target::Inet { host, .. }) = (&step, target) {
+            let asker = self.asker(conn);
+            self.outside.helpers.resolve(asker, host);
         }
-    }
-
-    fn ask_name(&mut self, conn: ConnId, host: &str, port: u16, config: &Config) {
-        match self.outside.helpers.remembered(host) {
-            Some(Ok(addresses)) => self.try_next(conn, Attempt::new(addresses, port), config),
-            Some(Err(why)) => self.give_up(conn, ConnectFault::Lookup(why)),
-            None => {
-                let unknown = Addresses { list: [].into(), turn: 0 };
-                self.slot(conn).attempt = Some(Box::new(Attempt::new(unknown, port)));
-                let asker = self.asker(conn);
-                self.outside.helpers.resolve(asker, host);
-            }
-        }
+        self.take_step(conn, step);
     }
 
     /// A helper has looked up a name.
@@ -49,30 +28,13 @@ impl Net {
         &mut self,
         conn: ConnId,
         ticket: Ticket,
-        addresses: Result<Addresses, String>,
+        answer: Result<Addresses, String>,
         config: &Config,
     ) {
-        if !self.is_current(conn, ticket) {
-            return;
-        }
-        let Some(attempt) = self.slot(conn).attempt.take() else { return };
-        match addresses {
-            Ok(addresses) => self.try_next(conn, attempt.with(addresses), config),
-            Err(why) => self.give_up(conn, ConnectFault::Lookup(why)),
-        }
-    }
-
-    fn try_next(&mut self, conn: ConnId, mut attempt: Attempt, config: &Config) {
-        match attempt.next(&config.global) {
-            Ok(Begun::Connected(socket)) => {
-                self.seat(conn, socket, false, State::Open);
-                self.connected(conn);
-            }
-            Ok(Begun::Underway(socket)) => {
-                self.seat(conn, socket, false, State::Connecting);
-                self.slot(conn).attempt = Some(Box::new(attempt));
-            }
-            Err(fault) => self.give_up(conn, fault),
+        if self.is_current(conn, ticket)
+            && let Some(attempt) = self.slot(conn).attempt.take()
+        {
+            self.take_step(conn, attempt.resolved(answer, &config.global));
         }
     }
 
@@ -80,18 +42,35 @@ impl Net {
     pub(crate) fn arrived(&mut self, conn: ConnId, config: &Config) {
         let slot = self.slot(conn);
         let Some(socket) = &slot.socket else { return };
-        match connect::outcome(socket) {
-            Ok(()) => {
+        let attempt = slot.attempt.take();
+        match (connect::outcome(socket), attempt) {
+            (Ok(()), _) => {
                 slot.state = State::Open;
-                slot.attempt = None;
                 self.connected(conn);
             }
-            Err(fault) => {
+            (Err(fault), Some(attempt)) => {
                 slot.socket = None;
-                if let Some(mut attempt) = slot.attempt.take() {
-                    attempt.failed(fault);
-                    self.try_next(conn, *attempt, config);
-                }
+                self.take_step(conn, attempt.failed(fault, &config.global));
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    fn take_step(&mut self, conn: ConnId, step: Step) {
+        match step {
+            Step::Connected(socket, is_unix) => {
+                self.seat(conn, socket, is_unix, State::Open);
+                self.connected(conn);
+            }
+            Step::Underway(socket, attempt) => {
+                self.seat(conn, socket, false, State::Connecting);
+                self.slot(conn).attempt = Some(attempt);
+            }
+            Step::Ask(attempt) => self.slot(conn).attempt = Some(attempt),
+            Step::Failed(fault) => {
+                self.slot(conn).state = State::Closing;
+                self.pending.push_back(Event::ConnectFailed { conn, fault });
+                self.pending.push_back(Event::Closed { conn });
             }
         }
     }
@@ -100,11 +79,5 @@ impl Net {
         let Some(socket) = &self.slot(conn).socket else { return };
         let (remote, local) = connect::ends(socket);
         self.pending.push_back(Event::Connected { conn, remote, local });
-    }
-
-    fn give_up(&mut self, conn: ConnId, fault: ConnectFault) {
-        self.slot(conn).state = State::Closing;
-        self.pending.push_back(Event::ConnectFailed { conn, fault });
-        self.pending.push_back(Event::Closed { conn });
     }
 }

@@ -5,7 +5,6 @@
 
 mod conn;
 mod dial;
-mod intake;
 mod net;
 
 use std::collections::VecDeque;
@@ -20,8 +19,8 @@ use shard::{Action, ConnId, Event};
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::epoll::conn::State;
-use crate::epoll::intake::Arrival;
 use crate::epoll::net::{Net, parts, watch_other};
+use crate::gate::{Arrival, TURN_ACCEPTS};
 use crate::mailbox::{Letter, Mover, Ticket};
 use crate::outside::Outside;
 use crate::parcel::{Bytes, Parcel, Piece};
@@ -48,9 +47,11 @@ pub(crate) struct EpollLoop<C> {
 impl<C: Core> EpollLoop<C> {
     /// A loop that listens already.
     pub(crate) fn new(core: C, outside: Outside) -> io::Result<EpollLoop<C>> {
-        let mut net = Net::new(outside)?;
+        let net = Net::new(outside)?;
         watch_other(&net.epoll, net.outside.mailbox().bell(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
-        net.open_gate()?;
+        for (number, _) in net.gate.sockets() {
+            net.watch_gate(number);
+        }
         let scratch = vec![0; SCRATCH].into_boxed_slice();
         Ok(EpollLoop { core, net, scratch, clock: Clock::new(), letters: VecDeque::new(), stopped: false })
     }
@@ -76,7 +77,9 @@ impl<C: Core> EpollLoop<C> {
             if self.core.deadline().is_some_and(|due| due <= self.net.now.mono_us) {
                 self.deliver(Event::Tick);
             }
-            self.net.wake_gate();
+            for number in self.net.gate.wake(self.net.now) {
+                self.net.watch_gate(number);
+            }
         }
         Ok(())
     }
@@ -188,15 +191,21 @@ impl<C: Core> EpollLoop<C> {
     }
 
     fn accept(&mut self, number: u32) {
-        for _ in 0..self.net.turn() {
-            match self.net.accept(number) {
-                (Arrival::Client(socket, peer), is_unix) => {
+        for _ in 0..TURN_ACCEPTS {
+            match self.net.gate.accept(number, self.net.now) {
+                Arrival::Client(socket, peer, is_unix) => {
                     let conn = self.core.vacant();
                     self.net.seat(conn, socket, is_unix, State::Open);
                     self.deliver(Event::Accepted { conn, peer });
                 }
-                (Arrival::Gone, _) => {}
-                (Arrival::Nobody, _) => return,
+                Arrival::Again => {}
+                Arrival::Nobody => return,
+                Arrival::Rest => {
+                    if let Some(socket) = self.net.gate.socket(number) {
+                        self.net.leave_gate(socket);
+                    }
+                    return;
+                }
             }
         }
     }
@@ -225,7 +234,11 @@ impl<C: Core> EpollLoop<C> {
                 self.net.resolved(conn, ticket, addresses, config);
                 self.tell_pending();
             }
-            Letter::CloseListeners { all } => self.net.close_gate(all),
+            Letter::CloseListeners { all } => {
+                for (_, listener) in self.net.gate.close(all) {
+                    self.net.leave_gate(&listener.socket);
+                }
+            }
             Letter::Stop => self.stopped = true,
         }
     }

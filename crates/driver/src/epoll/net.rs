@@ -14,7 +14,7 @@ use shard::{Action, ConnId, Event, Handover, Now};
 use telemetry::Level;
 
 use crate::epoll::conn::{Backlog, Conn, State};
-use crate::epoll::intake::Gate;
+use crate::gate::Gate;
 use crate::helpers::Asker;
 use crate::mailbox::{Mover, Ticket};
 use crate::outside::Outside;
@@ -41,15 +41,16 @@ pub(crate) struct Net {
 
 impl Net {
     /// No connections yet.
-    pub(crate) fn new(outside: Outside) -> io::Result<Net> {
+    pub(crate) fn new(mut outside: Outside) -> io::Result<Net> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let gate = outside.gate();
         Ok(Net {
             outside,
             now: Now::default(),
             conns: Vec::new(),
             ready: VecDeque::new(),
             pending: VecDeque::new(),
-            gate: Gate::default(),
+            gate,
             epoll,
         })
     }
@@ -86,6 +87,18 @@ impl Net {
             self.outside.log(Level::Warning, format!("cannot watch a socket: {fault}"));
             self.lose(conn);
         }
+    }
+
+    /// Waits for clients of a listening socket; of several threads one is woken.
+    pub(crate) fn watch_gate(&self, number: u32) {
+        if let Some(socket) = self.gate.socket(number) {
+            let _ = watch_other(&self.epoll, socket, number, EventFlags::IN | EventFlags::EXCLUSIVE);
+        }
+    }
+
+    /// Waits for them no more.
+    pub(crate) fn leave_gate(&self, socket: &OwnedFd) {
+        let _ = epoll::delete(&self.epoll, socket);
     }
 
     /// Does one thing; sends are gathered by the caller.

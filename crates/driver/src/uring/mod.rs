@@ -1,32 +1,364 @@
-//! One thread's loop by completion. Not here yet: the engine falls back to readiness and says so.
+//! One thread's loop by completion: the kernel is entered once for a whole batch of connections.
+//!
+//! Answers are taken, the shard is told, what it wants is noted and asked of the kernel in one go. Received buffers
+//! are forwarded without a copy.
 
+mod buffers;
+mod conn;
+mod dial;
+mod kernel;
+mod leave;
+mod net;
+mod outbox;
+mod ring;
+
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd;
 
+use rustix::io::Errno;
+use shard::{ConnId, Event};
+
+use crate::clock::Clock;
 use crate::core::Core;
+use crate::gate::{Arrival, TURN_ACCEPTS};
+use crate::mailbox::{Letter, Mover};
 use crate::outside::Outside;
+use crate::uring::buffers::Buffer;
+use crate::uring::conn::{Receive, State};
+use crate::uring::net::{Net, Origin};
+use crate::uring::ring::{Completion, Op, Tag};
 
-/// The ring of one thread.
-pub(crate) struct Kernel;
-
-impl Kernel {
-    /// A ring of the calling thread, or why there is none.
-    pub(crate) fn new() -> Result<Kernel, String> {
-        Err("not built".to_owned())
-    }
-}
+pub use crate::uring::buffers::ReceiveBuffers;
+pub(crate) use crate::uring::kernel::Kernel;
 
 /// The loop.
-pub(crate) struct UringLoop<C>(C);
+pub(crate) struct UringLoop<C> {
+    core: C,
+    net: Net,
+    clock: Clock,
+    letters: VecDeque<Letter>,
+    stopped: bool,
+}
 
 impl<C: Core> UringLoop<C> {
     /// A loop that listens already.
-    pub(crate) fn new(core: C, _outside: Outside, _kernel: Kernel) -> UringLoop<C> {
-        UringLoop(core)
+    pub(crate) fn new(core: C, outside: Outside, kernel: Kernel) -> UringLoop<C> {
+        let net = Net::new(outside, kernel);
+        let mut this = UringLoop { core, net, clock: Clock::new(), letters: VecDeque::new(), stopped: false };
+        let numbers: Vec<u32> = this.net.gate.sockets().map(|(number, _)| number).collect();
+        for number in numbers {
+            this.watch_gate(number);
+        }
+        this.watch_bell();
+        this
     }
 
     /// Loops until it is told to stop.
-    pub(crate) fn run(self) -> io::Result<()> {
-        let _ = self.0;
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut answers = Vec::new();
+        self.begin_batch();
+        self.core.start(self.net.now);
+        self.obey(Origin::Nothing);
+        while !self.stopped {
+            self.net.attend_all();
+            self.net.ring.turn(self.sleep_us(), &mut answers)?;
+            self.begin_batch();
+            for answer in &answers {
+                self.take(*answer);
+            }
+            self.read_ready();
+            if self.core.deadline().is_some_and(|due| due <= self.net.now.mono_us) {
+                self.deliver(Event::Tick);
+            }
+            for number in self.net.gate.wake(self.net.now) {
+                self.watch_gate(number);
+            }
+            self.net.feed_starved();
+        }
         Ok(())
+    }
+
+    fn begin_batch(&mut self) {
+        let (now, busy) = self.clock.read();
+        self.net.now = now;
+        if let Some(percent) = busy {
+            self.deliver(Event::Busy { percent });
+        }
+    }
+
+    /// How long to sleep at most; None is for ever.
+    fn sleep_us(&self) -> Option<u64> {
+        if !self.net.ready.is_empty() {
+            return Some(0);
+        }
+        let due = [self.core.deadline(), self.net.gate.deadline_us()].into_iter().flatten().min()?;
+        // At least a little, lest a deadline that is nearly there turns the loop for nothing.
+        Some(due.saturating_sub(self.net.now.mono_us).clamp(100, 3_600_000_000))
+    }
+
+    fn take(&mut self, answer: Completion) {
+        let Tag { op, ticket, number } = answer.tag;
+        match op {
+            Op::Gate => return self.accept(number),
+            Op::Bell => {
+                if !answer.more {
+                    self.watch_bell();
+                }
+                return self.read_mail();
+            }
+            Op::Receive | Op::Send | Op::Watch | Op::Cancel => {}
+        }
+        let conn = ConnId(number);
+        let slot = self.net.slot(conn);
+        if slot.ticket != ticket || slot.requests == 0 {
+            return self.net.answer_leaving(answer);
+        }
+        if !answer.more {
+            slot.requests -= 1;
+        }
+        match op {
+            Op::Receive => self.received(conn, answer),
+            Op::Send => self.sent(conn, answer.result),
+            Op::Watch => self.watched(conn),
+            _ => {}
+        }
+        if self.net.slot(conn).state == State::Closing {
+            self.net.finish(conn);
+            self.tell_pending();
+        }
+    }
+
+    fn received(&mut self, conn: ConnId, answer: Completion) {
+        let buffer = answer.buffer.map(|id| self.net.buffers.take(id));
+        let slot = &mut self.net.conns[conn.0 as usize];
+        if !answer.more {
+            slot.receive = Receive::Idle;
+        }
+        let length = answer.result.unwrap_or(0) as usize;
+        match (buffer, answer.result) {
+            (Some(buffer), _) if slot.state != State::Open || length == 0 => {
+                self.net.buffers.release(buffer);
+                if length == 0 {
+                    self.end(conn);
+                }
+            }
+            (Some(buffer), _) if slot.paused || slot.inbox.is_some() => {
+                slot.keep(buffer, length);
+                self.net.stop_receiving(conn);
+            }
+            (Some(buffer), _) => self.tell_received(conn, buffer, length),
+            (None, Err(Errno::NOBUFS)) if slot.state == State::Open => {
+                slot.starved = true;
+                self.net.starved.push(conn);
+                self.net.buffers.ran_out();
+            }
+            (None, Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN)) => {}
+            (None, _) => self.end(conn),
+        }
+        if !answer.more {
+            self.net.touch(conn);
+        }
+    }
+
+    fn tell_received(&mut self, conn: ConnId, buffer: Buffer, length: usize) {
+        let slot = &mut self.net.conns[conn.0 as usize];
+        let unsent = slot.queued > 0;
+        slot.owes_drained |= unsent;
+        let bytes = self.net.buffers.bytes(&buffer, length);
+        self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
+        obey(&mut self.core, &mut self.net, Origin::Buffer(&buffer));
+        self.net.buffers.release(buffer);
+        self.tell_pending();
+    }
+
+    /// The peer sends no more.
+    fn end(&mut self, conn: ConnId) {
+        let Some(slot) = self.net.open(conn).filter(|slot| !slot.ended) else { return };
+        slot.ended = true;
+        if slot.may_receive() && slot.inbox.is_none() {
+            return self.deliver(Event::HungUp { conn });
+        }
+        slot.end_waits = true;
+        self.half_closed(conn);
+    }
+
+    /// Tells once that the end was seen while the shard did not read.
+    fn half_closed(&mut self, conn: ConnId) {
+        let Some(slot) = self.net.open(conn).filter(|slot| slot.paused) else { return };
+        if !std::mem::replace(&mut slot.half_told, true) {
+            self.deliver(Event::HalfClosed { conn });
+        }
+    }
+
+    fn watched(&mut self, conn: ConnId) {
+        let slot = self.net.slot(conn);
+        slot.watched = false;
+        match slot.state {
+            State::Connecting => {
+                let config = self.core.config();
+                self.net.arrived(conn, config);
+                self.tell_pending();
+            }
+            State::Open => self.half_closed(conn),
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, conn: ConnId, result: Result<u32, Errno>) {
+        let slot = &mut self.net.conns[conn.0 as usize];
+        let Some(flight) = slot.flight.take() else { return };
+        let mut outbox = self.net.ring.land(flight);
+        let gone = result.unwrap_or(0);
+        outbox.advance(&mut self.net.buffers, gone as usize);
+        slot.queued = slot.queued.saturating_sub(gone);
+        let later = slot.out.take();
+        if let Some(mut later) = later {
+            outbox.append(&mut later);
+            self.net.recycle(later);
+        }
+        let slot = &mut self.net.conns[conn.0 as usize];
+        if matches!(result, Err(fault) if !matches!(fault, Errno::CANCELED | Errno::INTR | Errno::AGAIN)) {
+            // The end shows on the receiving side; what is left is void.
+            outbox.clear(&mut self.net.buffers);
+            (slot.lost, slot.queued) = (true, 0);
+        }
+        if !outbox.is_empty() {
+            slot.out = Some(outbox);
+            self.net.touch(conn);
+            return;
+        }
+        slot.clogged = false;
+        let owed = std::mem::take(&mut slot.owes_drained);
+        self.net.recycle(outbox);
+        if owed && self.net.open(conn).is_some() {
+            self.deliver(Event::Drained { conn });
+        }
+    }
+
+    /// Tells what was kept while the shard did not read.
+    fn read_ready(&mut self) {
+        for _ in 0..self.net.ready.len() {
+            let Some(conn) = self.net.ready.pop_front() else { return };
+            self.read_on(conn);
+        }
+    }
+
+    fn read_on(&mut self, conn: ConnId) {
+        while let Some(slot) = self.net.open(conn).filter(|slot| slot.may_receive()) {
+            let Some((buffer, length)) = slot.inbox.as_mut().and_then(|inbox| inbox.pop_front()) else {
+                slot.inbox = None;
+                if std::mem::take(&mut slot.end_waits) {
+                    return self.deliver(Event::HungUp { conn });
+                }
+                return self.net.touch(conn);
+            };
+            if slot.inbox.as_ref().is_some_and(|inbox| inbox.is_empty()) {
+                slot.inbox = None;
+            }
+            self.tell_received(conn, buffer, length);
+        }
+    }
+
+    fn watch_gate(&mut self, number: u32) {
+        const STATES: i32 = libc::POLLIN as i32 | libc::EPOLLEXCLUSIVE;
+        let tag = Tag { op: Op::Gate, ticket: 0, number };
+        if let Some(socket) = self.net.gate.socket(number) {
+            self.net.ring.watch(tag, socket.as_fd(), STATES, false);
+        }
+    }
+
+    fn watch_bell(&mut self) {
+        let tag = Tag { op: Op::Bell, ticket: 0, number: 0 };
+        let bell = self.net.outside.mailbox().bell();
+        self.net.ring.watch(tag, bell.as_fd(), i32::from(libc::POLLIN), true);
+    }
+
+    fn accept(&mut self, number: u32) {
+        for _ in 0..TURN_ACCEPTS {
+            match self.net.gate.accept(number, self.net.now) {
+                Arrival::Client(socket, peer, _) => {
+                    let conn = self.core.vacant();
+                    self.net.renew(conn, State::Open);
+                    self.net.seat(conn, socket, false);
+                    self.deliver(Event::Accepted { conn, peer });
+                }
+                Arrival::Again => {}
+                Arrival::Nobody => break,
+                Arrival::Rest => return,
+            }
+        }
+        self.watch_gate(number);
+    }
+
+    fn read_mail(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.net.outside.mailbox().collect(&mut letters);
+        for letter in letters.drain(..) {
+            self.open_letter(letter);
+        }
+        self.letters = letters;
+    }
+
+    fn open_letter(&mut self, letter: Letter) {
+        match letter {
+            Letter::Command(command) => self.deliver(Event::Command(command)),
+            Letter::Neighbour(letter) => self.deliver(Event::Neighbour(letter)),
+            Letter::Adopt(mover) => self.adopt(mover),
+            Letter::Derived { conn, ticket, salted_password } => {
+                if self.net.is_current(conn, ticket) {
+                    self.deliver(Event::Derived { conn, salted_password });
+                }
+            }
+            Letter::Resolved { conn, ticket, addresses } => {
+                let config = self.core.config();
+                self.net.resolved(conn, ticket, addresses, config);
+                self.tell_pending();
+            }
+            // Shutting a socket down ends the watch on it, and the next accept finds it closed.
+            Letter::CloseListeners { all } => drop(self.net.gate.close(all)),
+            Letter::Stop => self.stopped = true,
+        }
+    }
+
+    fn adopt(&mut self, mover: Mover) {
+        let conn = self.core.vacant();
+        let slot = self.net.renew(conn, State::Open);
+        if !mover.unsent.is_empty() {
+            slot.queued = u32::try_from(mover.unsent.len()).unwrap_or(u32::MAX);
+            slot.out.get_or_insert_default().copy(&mover.unsent);
+        }
+        self.net.seat(conn, mover.fd, false);
+        self.deliver(Event::Adopted { conn, client: mover.client });
+        if !mover.unread.is_empty() && self.net.open(conn).is_some() {
+            let bytes = &mover.unread[..];
+            self.core.handle(Event::Received { conn, bytes, unsent: false }, self.net.now);
+            self.obey(Origin::Owned(bytes));
+        }
+    }
+
+    fn deliver(&mut self, event: Event<'static>) {
+        self.core.handle(event, self.net.now);
+        self.obey(Origin::Nothing);
+    }
+
+    /// Does all that the shard wants after an event, and tells it what came of that.
+    fn obey(&mut self, origin: Origin<'_>) {
+        obey(&mut self.core, &mut self.net, origin);
+        self.tell_pending();
+    }
+
+    fn tell_pending(&mut self) {
+        while let Some(event) = self.net.next_pending() {
+            self.core.handle(event, self.net.now);
+            obey(&mut self.core, &mut self.net, Origin::Nothing);
+        }
+    }
+}
+
+/// Takes all actions.
+fn obey<C: Core>(core: &mut C, net: &mut Net, origin: Origin<'_>) {
+    while let Some(action) = core.poll() {
+        net.act(action, origin, core.written(), core.config());
     }
 }

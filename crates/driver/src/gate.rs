@@ -1,0 +1,185 @@
+//! Accepting, for both loops: who is let in, and when accepting rests.
+//!
+//! Out of descriptors, accepting rests for a while instead of spinning, and the reserve lets an administrator in.
+//! Never waits: the loops say when somebody may be there.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use shard::Now;
+use shard::event::Peer;
+use telemetry::{Level, Record};
+
+use crate::connect::text;
+use crate::door::{self, Door, REST_US};
+use crate::engine::Log;
+use crate::listen::{Kind, Listener};
+
+/// Accepted per wake, so that one thread does not take all and connections are not forgotten over newcomers.
+pub(crate) const TURN_ACCEPTS: usize = 8;
+/// Running out of descriptors is told at most once in this time.
+const TELL_US: u64 = 60_000_000;
+
+/// The listening sockets as one thread sees them.
+pub(crate) struct Gate {
+    watched: Vec<Watched>,
+    door: Arc<Door>,
+    log: Log,
+    /// Some rest until then.
+    resting_until_us: Option<u64>,
+    told_until_us: u64,
+}
+
+struct Watched {
+    /// None after it was closed.
+    listener: Option<Arc<Listener>>,
+    resting: bool,
+}
+
+/// What came of an attempt to accept.
+pub(crate) enum Arrival {
+    /// Somebody came; true on a unix socket.
+    Client(OwnedFd, Peer, bool),
+    /// Somebody left before he could be welcomed, or the reserve was given up: try again.
+    Again,
+    /// Nobody is there (any more).
+    Nobody,
+    /// Stop watching: until [`Gate::wake`] names it again, or for good.
+    Rest,
+}
+
+impl Gate {
+    /// A gate of these listening sockets; nothing is watched yet.
+    pub(crate) fn new(listeners: Vec<Arc<Listener>>, door: Arc<Door>, log: Log) -> Gate {
+        let watched =
+            listeners.into_iter().map(|listener| Watched { listener: Some(listener), resting: false });
+        Gate { watched: watched.collect(), door, log, resting_until_us: None, told_until_us: 0 }
+    }
+
+    /// The numbers and sockets of all that are not closed.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, &OwnedFd)> {
+        (0..).zip(&self.watched).filter_map(|(number, one)| Some((number, &one.listener.as_ref()?.socket)))
+    }
+
+    /// The socket of a number, if it is not closed.
+    pub(crate) fn socket(&self, number: u32) -> Option<&OwnedFd> {
+        Some(&self.watched.get(number as usize)?.listener.as_ref()?.socket)
+    }
+
+    /// Closes TCP, or `all`; the numbers that are to be watched no more, with the sockets that go.
+    pub(crate) fn close(&mut self, all: bool) -> Vec<(u32, Arc<Listener>)> {
+        let wanted = |listener: &mut Arc<Listener>| all || listener.kind == Kind::Tcp;
+        let gone = (0..).zip(&mut self.watched);
+        gone.filter_map(|(number, one)| Some((number, one.listener.take_if(wanted)?))).collect()
+    }
+
+    /// A descriptor was closed: whoever rests may try again.
+    pub(crate) fn a_file_is_free(&mut self) {
+        if self.resting_until_us.is_some() {
+            self.resting_until_us = Some(0);
+        }
+    }
+
+    /// When to look again, if something rests.
+    pub(crate) fn deadline_us(&self) -> Option<u64> {
+        self.resting_until_us
+    }
+
+    /// Accepts one.
+    pub(crate) fn accept(&mut self, number: u32, now: Now) -> Arrival {
+        let Some(one) = self.watched.get_mut(number as usize) else { return Arrival::Rest };
+        let Some(listener) = one.listener.clone() else { return Arrival::Rest };
+        match acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC) {
+            Ok((socket, remote)) => {
+                let remote = remote.and_then(|any| any.try_into().ok());
+                match door::peer_of(&socket, &listener, remote) {
+                    Some(peer) => Arrival::Client(socket, peer, listener.kind != Kind::Tcp),
+                    None => Arrival::Again,
+                }
+            }
+            Err(Errno::INTR | Errno::CONNABORTED) => Arrival::Again,
+            Err(Errno::AGAIN) => Arrival::Nobody,
+            Err(fault) if door::is_exhaustion(fault) => {
+                self.exhausted(number as usize, &listener, fault, now)
+            }
+            // It was shut down: nobody will come.
+            Err(_) => Arrival::Rest,
+        }
+    }
+
+    fn exhausted(&mut self, index: usize, listener: &Listener, fault: Errno, now: Now) -> Arrival {
+        if now.mono_us >= self.told_until_us {
+            self.told_until_us = now.mono_us + TELL_US;
+            (self.log)(Record::new(Level::Warning, format!("accept() failed: {}", text(fault))));
+        }
+        self.resting_until_us = Some(now.mono_us + REST_US);
+        if listener.kind != Kind::Tcp && self.door.give_up() {
+            return Arrival::Again;
+        }
+        self.watched[index].resting = true;
+        Arrival::Rest
+    }
+
+    /// The numbers to be watched again, if rest is over.
+    pub(crate) fn wake(&mut self, now: Now) -> Vec<u32> {
+        if self.resting_until_us.is_none_or(|until| until > now.mono_us) {
+            return Vec::new();
+        }
+        self.resting_until_us = None;
+        self.door.refill();
+        let rested = |(number, one): (u32, &mut Watched)| std::mem::take(&mut one.resting).then_some(number);
+        (0..).zip(&mut self.watched).filter_map(rested).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::listen::Listeners;
+    use settings::Global;
+    use std::net::TcpStream;
+
+    fn gate() -> (Gate, std::net::SocketAddr) {
+        let mut global = Global::default();
+        (global.listen_addr, global.listen_port) = (vec!["127.0.0.1".to_owned()], 0);
+        (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
+        let listeners = Listeners::open(&global).unwrap();
+        let address = listeners.tcp_address().unwrap();
+        (Gate::new(listeners.all, Arc::new(Door::new()), Arc::new(|_| {})), address)
+    }
+
+    #[test]
+    fn clients_come_with_both_addresses() {
+        let (mut gate, address) = gate();
+        assert!(matches!(gate.accept(0, Now::default()), Arrival::Nobody));
+        let client = TcpStream::connect(address).unwrap();
+        let Arrival::Client(_, Peer::Inet { remote, local }, false) = gate.accept(0, Now::default()) else {
+            panic!("nobody came");
+        };
+        assert_eq!((remote, local), (client.local_addr().unwrap(), address));
+    }
+
+    #[test]
+    fn a_tcp_listener_without_descriptors_rests_until_one_is_free() {
+        let (mut gate, _) = gate();
+        let listener = gate.watched[0].listener.clone().unwrap();
+        let now = Now { mono_us: 5, wall_us: 0 };
+        assert!(matches!(gate.exhausted(0, &listener, Errno::MFILE, now), Arrival::Rest));
+        assert_eq!(gate.deadline_us(), Some(5 + REST_US));
+        assert!(gate.wake(now).is_empty());
+        gate.a_file_is_free();
+        assert_eq!(gate.wake(now), [0]);
+        assert!(gate.wake(now).is_empty());
+    }
+
+    #[test]
+    fn what_was_closed_is_watched_no_more() {
+        let (mut gate, _) = gate();
+        assert_eq!(gate.close(false).len(), 1);
+        assert!(gate.close(true).is_empty());
+        assert!(matches!(gate.accept(0, Now::default()), Arrival::Rest));
+    }
+}

@@ -1,0 +1,195 @@
+//! Receive buffers that the kernel chooses from (a provided-buffer ring), and who still reads them.
+//!
+//! A buffer goes back to the kernel when the last [`Buffer`] that stands for it was released. The memory is reserved
+//! whole and touched piece by piece: when slow clients hold many buffers, further ones are handed out, so that they
+//! stop nobody else; when those come back, their memory goes back to the system. Never looks into the bytes.
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::{io, slice};
+
+use io_uring::IoUring;
+use io_uring::types::BufRingEntry;
+
+/// The only group of buffers of a ring.
+pub(crate) const GROUP: u16 = 0;
+
+/// How many buffers there are, and how large.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveBuffers {
+    /// One buffer, in bytes.
+    pub size: usize,
+    /// Handed out at first; as many stay with the kernel while it has the choice.
+    pub first: u16,
+    /// Handed out at most, a power of two.
+    pub most: u16,
+}
+
+impl Default for ReceiveBuffers {
+    fn default() -> ReceiveBuffers {
+        ReceiveBuffers { size: 16 * 1024, first: 256, most: 8192 }
+    }
+}
+
+/// Stands for one holder of one buffer. To be released, never dropped: a dropped one keeps its buffer for ever.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Buffer(u16);
+
+/// All buffers of one ring.
+pub(crate) struct Buffers {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    size: usize,
+    most: u16,
+    tail: u16,
+    /// Holders of each buffer.
+    holds: Vec<u16>,
+    /// Buffers that the kernel was never given, or not again.
+    reserve: Vec<u16>,
+    /// Buffers that are the kernel's or held.
+    handed_out: u16,
+    held: u16,
+    /// So many should be the kernel's.
+    target: u16,
+}
+
+impl Buffers {
+    /// Reserves memory and registers it with the ring.
+    pub(crate) fn new(ring: &IoUring, plan: ReceiveBuffers) -> io::Result<Buffers> {
+        let most = plan.most.next_power_of_two();
+        let entries = reserve(usize::from(most) * size_of::<BufRingEntry>())?.cast::<BufRingEntry>();
+        let memory = reserve(usize::from(most) * plan.size)?;
+        // SAFETY: the entries are page-aligned, long enough for `most`, zeroed and never unmapped.
+        unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, most, GROUP, 0) }?;
+        let mut buffers = Buffers {
+            entries,
+            memory,
+            size: plan.size,
+            most,
+            tail: 0,
+            holds: vec![0; usize::from(most)],
+            reserve: (0..most).rev().collect(),
+            handed_out: 0,
+            held: 0,
+            target: plan.first.clamp(1, most),
+        };
+        buffers.hand_out(buffers.target);
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    /// How long each is, in bytes.
+    pub(crate) fn size(&self) -> u32 {
+        u32::try_from(self.size).unwrap_or(u32::MAX)
+    }
+
+    /// The kernel has filled a buffer; the caller is its first holder.
+    pub(crate) fn take(&mut self, id: u16) -> Buffer {
+        debug_assert_eq!(self.holds[usize::from(id)], 0, "the kernel filled a held buffer");
+        self.holds[usize::from(id)] = 1;
+        self.held += 1;
+        Buffer(id)
+    }
+
+    /// One more holder.
+    pub(crate) fn hold(&mut self, buffer: &Buffer) -> Buffer {
+        self.holds[usize::from(buffer.0)] += 1;
+        Buffer(buffer.0)
+    }
+
+    /// One holder less.
+    pub(crate) fn release(&mut self, buffer: Buffer) {
+        let id = buffer.0;
+        let holds = &mut self.holds[usize::from(id)];
+        *holds -= 1;
+        if *holds > 0 {
+            return;
+        }
+        self.held -= 1;
+        if self.free() > self.target.saturating_mul(2) {
+            self.retire(id);
+        } else {
+            self.give(id);
+        }
+    }
+
+    /// The first bytes of a buffer.
+    pub(crate) fn bytes(&self, buffer: &Buffer, length: usize) -> &[u8] {
+        let length = length.min(self.size);
+        // SAFETY: the buffer is held, so the kernel does not write to it; its memory is mapped, initialised (zeroed
+        // by mmap, then written by the kernel) and `size` long. The slice lives no longer than the borrow of `self`,
+        // and releasing takes `&mut self`.
+        unsafe { slice::from_raw_parts(self.address(buffer), length) }
+    }
+
+    /// Where a held buffer begins.
+    pub(crate) fn address(&self, buffer: &Buffer) -> *const u8 {
+        debug_assert!(self.holds[usize::from(buffer.0)] > 0);
+        self.at(buffer.0)
+    }
+
+    fn at(&self, id: u16) -> *mut u8 {
+        // SAFETY: ids are below `most`, so this stays within the reserved memory.
+        unsafe { self.memory.add(usize::from(id) * self.size) }
+    }
+
+    /// The kernel had none for somebody: it gets more from now on, if there are more.
+    pub(crate) fn ran_out(&mut self) {
+        const BURST: u16 = 2048;
+        self.target = self.target.saturating_mul(2).min(BURST).min(self.most).max(self.target);
+        let free = self.free();
+        self.hand_out(self.target.saturating_sub(free));
+    }
+
+    /// Makes what was given back known to the kernel, and adds to it while much is held.
+    pub(crate) fn publish(&mut self) {
+        if self.free() < self.target / 4 {
+            self.hand_out(self.target / 2);
+        }
+        // SAFETY: the entries are the registered ring, whose first entry carries the tail; the kernel reads it with
+        // acquire.
+        let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    /// How many the kernel can choose from.
+    pub(crate) fn free(&self) -> u16 {
+        self.handed_out - self.held
+    }
+
+    fn hand_out(&mut self, count: u16) {
+        for _ in 0..count {
+            let Some(id) = self.reserve.pop() else { return };
+            self.handed_out += 1;
+            self.give(id);
+        }
+    }
+
+    fn give(&mut self, id: u16) {
+        let (address, length) = (self.at(id) as u64, self.size());
+        // SAFETY: the index is masked to the ring's length; the kernel does not read this entry before `publish`.
+        let entry = unsafe { &mut *self.entries.add(usize::from(self.tail & (self.most - 1))) };
+        entry.set_addr(address);
+        entry.set_len(length);
+        entry.set_bid(id);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Takes a buffer out of circulation and its memory back to the system.
+    fn retire(&mut self, id: u16) {
+        self.handed_out -= 1;
+        self.reserve.push(id);
+        // SAFETY: nobody holds the buffer and the kernel does not have it; its pages read as zeros afterwards.
+        unsafe { libc::madvise(self.at(id).cast(), self.size, libc::MADV_DONTNEED) };
+    }
+}
+
+/// Maps memory that costs nothing until it is touched. It is never unmapped: the kernel may still write to it for a
+/// moment after a ring is closed, and rings live as long as the process.
+fn reserve(length: usize) -> io::Result<*mut u8> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new anonymous mapping wherever the kernel likes; nothing of ours is touched.
+    let memory = unsafe { libc::mmap(ptr::null_mut(), length, access, kind | libc::MAP_NORESERVE, -1, 0) };
+    if memory == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(memory.cast()) }
+}

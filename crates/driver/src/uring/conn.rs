@@ -1,0 +1,149 @@
+//! What the completion loop knows of one connection. An idle one owns no memory beside this struct.
+//!
+//! Never talks to the shard.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+
+use crate::connect::Attempt;
+use crate::mailbox::Ticket;
+use crate::uring::buffers::{Buffer, Buffers};
+use crate::uring::outbox::Outbox;
+use crate::uring::ring::Flight;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody's.
+    #[default]
+    Free,
+    /// A helper is looking its name up.
+    Resolving,
+    /// The socket is on its way.
+    Connecting,
+    /// Bytes flow.
+    Open,
+    /// It is to be closed when the kernel has let go of it.
+    Closing,
+    /// The socket is gone; the shard has not heard of it yet.
+    Closed,
+}
+
+/// What is asked of the kernel about input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Receive {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// A receive.
+    Armed,
+    /// The end of a receive that was armed.
+    Cancelling,
+}
+
+/// One connection.
+#[derive(Debug, Default)]
+pub(crate) struct Conn {
+    pub(crate) socket: Option<OwnedFd>,
+    /// Counts the occupants of this id (28 bits).
+    pub(crate) ticket: Ticket,
+    pub(crate) state: State,
+    pub(crate) receive: Receive,
+    /// It stays on this shard: receive without being asked each time.
+    pub(crate) settled: bool,
+    /// A watch for the peer's end (or for the outcome of connecting) is armed.
+    pub(crate) watched: bool,
+    /// The end was received: nothing more will come.
+    pub(crate) ended: bool,
+    /// The shard was not told of the end yet.
+    pub(crate) end_waits: bool,
+    /// The socket refused output: what is left is void.
+    pub(crate) lost: bool,
+    /// The shard wants no bytes now.
+    pub(crate) paused: bool,
+    /// The shard was told that the peer's end was seen while it did not read.
+    pub(crate) half_told: bool,
+    /// The shard was told to stop feeding it.
+    pub(crate) clogged: bool,
+    /// The shard waits to hear that all output has gone.
+    pub(crate) owes_drained: bool,
+    /// Stands in the list of those to be attended to after the batch.
+    pub(crate) dirty: bool,
+    /// There were no buffers for it.
+    pub(crate) starved: bool,
+    /// Requests that the kernel has not answered for the last time.
+    pub(crate) requests: u16,
+    /// Output that is queued, in flight or not, in bytes.
+    pub(crate) queued: u32,
+    /// A send that the kernel works on.
+    pub(crate) flight: Option<Flight>,
+    /// Output behind that.
+    pub(crate) out: Option<Box<Outbox>>,
+    /// Input that arrived while the shard did not want it: buffers with their lengths.
+    pub(crate) inbox: Option<Box<VecDeque<(Buffer, usize)>>>,
+    /// Further addresses to try.
+    pub(crate) attempt: Option<Box<Attempt>>,
+}
+
+impl Conn {
+    /// It may be given bytes now.
+    pub(crate) fn may_receive(&self) -> bool {
+        self.state == State::Open && !self.paused
+    }
+
+    /// Keeps input for later.
+    pub(crate) fn keep(&mut self, buffer: Buffer, length: usize) {
+        self.inbox.get_or_insert_default().push_back((buffer, length));
+    }
+
+    /// Gives all buffers back.
+    pub(crate) fn empty(&mut self, buffers: &mut Buffers) {
+        for (buffer, _) in self.inbox.take().into_iter().flat_map(|inbox| *inbox) {
+            buffers.release(buffer);
+        }
+        if let Some(mut out) = self.out.take() {
+            out.clear(buffers);
+        }
+    }
+
+    /// Sends what is queued as far as the socket takes it without waiting. Only while no send is in flight.
+    pub(crate) fn say(&mut self, buffers: &mut Buffers) {
+        const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+        debug_assert!(self.flight.is_none());
+        let (Some(socket), Some(out)) = (&self.socket, &mut self.out) else { return };
+        while !out.is_empty() {
+            let (slices, count) = out.slices(buffers);
+            match sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), FLAGS) {
+                Ok(sent) => out.advance(buffers, sent),
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads away a little of what is unread, because closing over unread bytes resets the connection and may cost
+    /// the peer the last words to it.
+    pub(crate) fn drain_input(&self) {
+        const READS: usize = 16;
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.ended) else { return };
+        let mut sink = [0; 4096];
+        for _ in 0..READS {
+            if !recv(socket, &mut sink, RecvFlags::DONTWAIT).is_ok_and(|(count, _)| count == sink.len()) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Conn>() <= 72, "{}", size_of::<Conn>());
+    }
+}

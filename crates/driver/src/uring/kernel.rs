@@ -1,0 +1,88 @@
+//! Whether io_uring works here, found out by doing what the loop will do.
+//!
+//! Containers forbid it, old kernels lack parts of it: each refusal becomes a reason in plain words.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::system::uname;
+
+use crate::uring::buffers::{Buffers, ReceiveBuffers};
+use crate::uring::ring::{Completion, Op, Ring, Tag, socket_pair};
+
+/// The oldest kernel with everything that the loop needs.
+const OLDEST: (u32, u32) = (6, 1);
+
+/// A ring and its receive buffers, tried out.
+pub(crate) struct Kernel {
+    pub(crate) ring: Ring,
+    pub(crate) buffers: Buffers,
+}
+
+impl Kernel {
+    /// A ring of the calling thread, or why there is none.
+    pub(crate) fn new(plan: ReceiveBuffers) -> Result<Kernel, String> {
+        let release = uname().release().to_string_lossy().into_owned();
+        if version(&release).is_some_and(|version| version < OLDEST) {
+            return Err(format!("kernel {release} is older than {}.{}", OLDEST.0, OLDEST.1));
+        }
+        let ring = Ring::new().map_err(|fault| reason("no ring", &fault))?;
+        let buffers =
+            Buffers::new(ring.kernel(), plan).map_err(|fault| reason("no provided buffers", &fault))?;
+        let mut kernel = Kernel { ring, buffers };
+        kernel.try_out().map_err(|fault| reason("multishot receive does not work", &fault))?;
+        Ok(kernel)
+    }
+
+    /// Receives one byte by a multishot receive, then sees its end.
+    fn try_out(&mut self) -> io::Result<()> {
+        let (near, far) = socket_pair()?;
+        let tag = Tag { op: Op::Receive, ticket: 0, number: 0 };
+        self.ring.receive_on(tag, near.as_fd());
+        rustix::io::write(&far, b"x")?;
+        let first = self.answer()?;
+        let Some(id) = first.buffer.filter(|_| first.result == Ok(1) && first.more) else {
+            return Err(first.result.err().unwrap_or(Errno::NOSYS).into());
+        };
+        let buffer = self.buffers.take(id);
+        self.buffers.release(buffer);
+        self.buffers.publish();
+        drop(far);
+        let last = self.answer()?;
+        if last.more { Err(Errno::NOSYS.into()) } else { Ok(()) }
+    }
+
+    fn answer(&mut self) -> io::Result<Completion> {
+        const PATIENCE_US: u64 = 1_000_000;
+        let mut answers = Vec::new();
+        self.ring.turn(Some(PATIENCE_US), &mut answers)?;
+        answers.pop().ok_or_else(|| Errno::TIMEDOUT.into())
+    }
+}
+
+fn reason(what: &str, fault: &io::Error) -> String {
+    match Errno::from_io_error(fault) {
+        Some(errno) => format!("{what}: {}", crate::connect::text(errno)),
+        None => format!("{what}: {fault}"),
+    }
+}
+
+/// Major and minor of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|character: char| !character.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read() {
+        assert_eq!(version("6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!(version("5.15.167.4-microsoft"), Some((5, 15)));
+        assert_eq!(version("nonsense"), None);
+        assert!((5, 15) < OLDEST && (6, 18) >= OLDEST);
+    }
+}

@@ -1,0 +1,90 @@
+//! Clients on their way to another shard while the kernel still works on them.
+//!
+//! Normally nothing is in flight when a client moves. Where something is, its id is free at once all the same: the
+//! connection waits here until the kernel has let go of it, and takes along what has come and what has not gone.
+
+use mail::ShardId;
+use shard::{ConnId, Handover};
+
+use crate::mailbox::Mover;
+use crate::uring::conn::{Conn, Receive};
+use crate::uring::net::Net;
+use crate::uring::ring::{Completion, Op};
+
+/// A client that waits to leave.
+pub(crate) struct Leaving {
+    conn: ConnId,
+    slot: Conn,
+    to: ShardId,
+    client: Box<Handover>,
+    unread: Vec<u8>,
+}
+
+impl Net {
+    /// Takes a client's socket off this shard.
+    pub(crate) fn leave(&mut self, conn: ConnId, to: ShardId, client: Box<Handover>) {
+        if self.open(conn).is_none() {
+            return;
+        }
+        self.cancel_all(conn);
+        let slot = &mut self.conns[conn.0 as usize];
+        let stays = Conn { dirty: slot.dirty, ticket: slot.ticket, ..Conn::default() };
+        let mut slot = std::mem::replace(slot, stays);
+        let mut unread = Vec::new();
+        for (buffer, length) in slot.inbox.take().into_iter().flat_map(|inbox| *inbox) {
+            unread.extend_from_slice(self.buffers.bytes(&buffer, length));
+            self.buffers.release(buffer);
+        }
+        let leaving = Leaving { conn, slot, to, client, unread };
+        if leaving.slot.requests == 0 {
+            self.depart(leaving);
+        } else {
+            self.leaving.push(leaving);
+        }
+    }
+
+    /// An answer that concerns nobody who is seated here.
+    pub(crate) fn answer_leaving(&mut self, answer: Completion) {
+        let meant = |one: &Leaving| (one.conn.0, one.slot.ticket) == (answer.tag.number, answer.tag.ticket);
+        let Some(index) = self.leaving.iter().position(meant) else {
+            debug_assert!(answer.buffer.is_none(), "bytes for nobody");
+            return;
+        };
+        let one = &mut self.leaving[index];
+        if !answer.more {
+            one.slot.requests -= 1;
+        }
+        if let Some(id) = answer.buffer {
+            let buffer = self.buffers.take(id);
+            one.unread.extend_from_slice(self.buffers.bytes(&buffer, answer.result.unwrap_or(0) as usize));
+            self.buffers.release(buffer);
+        }
+        match answer.tag.op {
+            Op::Send => {
+                if let Some(flight) = one.slot.flight.take() {
+                    let mut outbox = self.ring.land(flight);
+                    outbox.advance(&mut self.buffers, answer.result.unwrap_or(0) as usize);
+                    if let Some(later) = &mut one.slot.out {
+                        outbox.append(later);
+                    }
+                    one.slot.out = Some(outbox);
+                }
+            }
+            Op::Receive if !answer.more => one.slot.receive = Receive::Idle,
+            _ => {}
+        }
+        if one.slot.requests == 0 {
+            let one = self.leaving.swap_remove(index);
+            self.depart(one);
+        }
+    }
+
+    fn depart(&mut self, mut leaving: Leaving) {
+        leaving.slot.say(&mut self.buffers);
+        let unsent = leaving.slot.out.take().map(|out| out.into_bytes(&mut self.buffers)).unwrap_or_default();
+        if let Some(fd) = leaving.slot.socket {
+            let Leaving { to, client, unread, .. } = leaving;
+            self.outside.hand_over(to, Mover { fd, client, unsent, unread });
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The completion loop's connections, and what shards want done with them.
+//!
+//! Everything but the shard, so that it can work while the shard lends its written bytes. What an event leads to is
+//! noted; requests to the kernel are made once for the whole batch ([`Net::attend_all`]).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::ioctl_fionbio;
+use settings::Config;
+use shard::{Action, ConnId, Event, Now, Source};
+
+use crate::gate::Gate;
+use crate::helpers::Asker;
+use crate::mailbox::Ticket;
+use crate::outside::Outside;
+use crate::uring::buffers::{Buffer, Buffers};
+use crate::uring::conn::{Conn, Receive, State};
+use crate::uring::kernel::Kernel;
+use crate::uring::leave::Leaving;
+use crate::uring::outbox::Outbox;
+use crate::uring::ring::{Op, Ring, TICKETS, Tag};
+
+/// Output that may be queued for one connection before whoever feeds it is told to stop, in bytes. More than by
+/// readiness, because nothing goes to the kernel before the batch is over.
+const CLOG: u32 = 256 * 1024;
+/// Empty outboxes kept for reuse.
+const SPARES: usize = 256;
+
+/// Where received bytes lie while an event is handled.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// The event brought none.
+    Nothing,
+    /// A receive buffer.
+    Buffer(&'a Buffer),
+    /// Memory of the loop's own.
+    Owned(&'a [u8]),
+}
+
+/// Connections of one thread.
+pub(crate) struct Net {
+    pub(crate) outside: Outside,
+    pub(crate) now: Now,
+    pub(crate) ring: Ring,
+    pub(crate) buffers: Buffers,
+    pub(crate) conns: Vec<Conn>,
+    /// Connections that want something of the kernel after this batch.
+    dirty: Vec<ConnId>,
+    /// Connections with input that was kept and may be told now.
+    pub(crate) ready: VecDeque<ConnId>,
+    /// Connections for which there was no buffer.
+    pub(crate) starved: Vec<ConnId>,
+    /// What the shard is still to be told, once the event at hand is dealt with.
+    pub(crate) pending: VecDeque<Event<'static>>,
+    pub(crate) leaving: Vec<Leaving>,
+    pub(crate) gate: Gate,
+    spares: Vec<Box<Outbox>>,
+}
+
+impl Net {
+    /// No connections yet.
+    pub(crate) fn new(mut outside: Outside, kernel: Kernel) -> Net {
+        let gate = outside.gate();
+        Net {
+            outside,
+            now: Now::default(),
+            ring: kernel.ring,
+            buffers: kernel.buffers,
+            conns: Vec::new(),
+            dirty: Vec::new(),
+            ready: VecDeque::new(),
+            starved: Vec::new(),
+            pending: VecDeque::new(),
+            leaving: Vec::new(),
+            gate,
+            spares: Vec::new(),
+        }
+    }
+
+    /// The slot of an id.
+    pub(crate) fn slot(&mut self, conn: ConnId) -> &mut Conn {
+        let index = conn.0 as usize;
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, Conn::default);
+        }
+        &mut self.conns[index]
+    }
+
+    /// The open connection of an id.
+    pub(crate) fn open(&mut self, conn: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(conn.0 as usize).filter(|slot| slot.state == State::Open)
+    }
+
+    /// Begins with a new occupant of an id.
+    pub(crate) fn renew(&mut self, conn: ConnId, state: State) -> &mut Conn {
+        let slot = self.slot(conn);
+        debug_assert!(matches!(slot.state, State::Free), "the id is taken");
+        let (dirty, ticket) = (slot.dirty, slot.ticket.wrapping_add(1) & TICKETS);
+        *slot = Conn { state, dirty, ticket, ..Conn::default() };
+        slot
+    }
+
+    /// Seats an open socket. A ring waits only on sockets that would block.
+    pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, settled: bool) {
+        let _ = ioctl_fionbio(&socket, false);
+        let slot = self.slot(conn);
+        slot.state = State::Open;
+        slot.settled = settled;
+        slot.socket = Some(socket);
+        self.touch(conn);
+    }
+
+    /// Does one thing.
+    pub(crate) fn act(&mut self, action: Action, origin: Origin<'_>, written: &[u8], config: &Config) {
+        match action {
+            Action::Send { to, source, start, end } => self.queue(to, (source, start, end), origin, written),
+            Action::Connect { conn, target } => self.dial(conn, &target, config),
+            Action::Close { conn } => self.close(conn),
+            Action::Pause { conn } => self.pause(conn),
+            Action::Resume { conn } => self.resume(conn),
+            Action::Settle { conn } => self.slot(conn).settled = true,
+            Action::Move { conn, to, client } => self.leave(conn, to, client),
+            Action::Derive { conn, question } => {
+                let asker = self.asker(conn);
+                self.outside.helpers.derive(asker, question);
+            }
+            Action::Tell { to, letter } => self.outside.tell(to, letter),
+            Action::Report(report) => self.outside.report(report),
+            Action::Log(record) => (self.outside.log)(record),
+        }
+    }
+
+    /// Who an answer about this connection is for.
+    pub(crate) fn asker(&mut self, conn: ConnId) -> Asker {
+        Asker { shard: self.outside.id, conn, ticket: self.slot(conn).ticket }
+    }
+
+    /// Whether an answer is still wanted.
+    pub(crate) fn is_current(&self, conn: ConnId, ticket: Ticket) -> bool {
+        let wanted = |slot: &&Conn| !matches!(slot.state, State::Free | State::Closing | State::Closed);
+        self.conns.get(conn.0 as usize).filter(wanted).is_some_and(|slot| slot.ticket == ticket)
+    }
+
+    /// Notes that a connection may want something of the kernel.
+    pub(crate) fn touch(&mut self, conn: ConnId) {
+        let slot = &mut self.conns[conn.0 as usize];
+        if !std::mem::replace(&mut slot.dirty, true) {
+            self.dirty.push(conn);
+        }
+    }
+
+    fn queue(&mut self, to: ConnId, piece: (Source, u32, u32), origin: Origin<'_>, written: &[u8]) {
+        let (source, start, end) = piece;
+        let Some(slot) = self.conns.get_mut(to.0 as usize) else { return };
+        if slot.state != State::Open || slot.lost {
+            return;
+        }
+        let spares = &mut self.spares;
+        let out = slot.out.get_or_insert_with(|| spares.pop().unwrap_or_default());
+        match (source, origin) {
+            (Source::Received, Origin::Buffer(buffer)) => out.share(&mut self.buffers, buffer, start, end),
+            (Source::Received, Origin::Owned(bytes)) => out.copy(range(bytes, start, end)),
+            (Source::Received, Origin::Nothing) => debug_assert!(false, "nothing was received"),
+            (Source::Written, _) => out.copy(range(written, start, end)),
+        }
+        slot.queued = slot.queued.saturating_add(end.saturating_sub(start));
+        if slot.queued > CLOG && !slot.clogged {
+            slot.clogged = true;
+            slot.owes_drained = true;
+            self.pending.push_back(Event::Clogged { conn: to });
+        }
+        self.touch(to);
+    }
+
+    fn pause(&mut self, conn: ConnId) {
+        if let Some(slot) = self.open(conn) {
+            slot.paused = true;
+            self.touch(conn);
+        }
+    }
+
+    fn resume(&mut self, conn: ConnId) {
+        let Some(slot) = self.open(conn) else { return };
+        slot.paused = false;
+        if slot.inbox.is_some() || slot.end_waits {
+            self.ready.push_back(conn);
+        } else {
+            self.touch(conn);
+        }
+    }
+
+    /// Makes the requests that the batch has led to.
+    pub(crate) fn attend_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for conn in dirty.drain(..) {
+            self.conns[conn.0 as usize].dirty = false;
+            self.attend(conn);
+        }
+        self.dirty = dirty;
+        self.buffers.publish();
+    }
+
+    fn attend(&mut self, conn: ConnId) {
+        let slot = &mut self.conns[conn.0 as usize];
+        if slot.state != State::Open {
+            return;
+        }
+        let Some(socket) = &slot.socket else { return };
+        let tag = |op| Tag { op, ticket: slot.ticket, number: conn.0 };
+        if slot.flight.is_none()
+            && let Some(out) = slot.out.take()
+        {
+            slot.flight = Some(self.ring.send(tag(Op::Send), socket.as_fd(), out, &self.buffers));
+            slot.requests += 1;
+        }
+        if slot.receive != Receive::Idle || slot.ended || slot.starved {
+            return;
+        }
+        if !slot.paused && slot.inbox.is_none() {
+            if slot.settled {
+                self.ring.receive_on(tag(Op::Receive), socket.as_fd());
+            } else {
+                self.ring.receive_once(tag(Op::Receive), socket.as_fd(), self.buffers.size());
+            }
+            slot.receive = Receive::Armed;
+            slot.requests += 1;
+        } else if slot.paused && !slot.watched && !slot.half_told {
+            // Nothing else would show that a client which waits has gone.
+            self.ring.watch(tag(Op::Watch), socket.as_fd(), i32::from(libc::POLLRDHUP), false);
+            slot.watched = true;
+            slot.requests += 1;
+        }
+    }
+
+    /// Stops receiving: bytes have arrived that nobody wants now.
+    pub(crate) fn stop_receiving(&mut self, conn: ConnId) {
+        let slot = &mut self.conns[conn.0 as usize];
+        if slot.receive == Receive::Armed {
+            slot.receive = Receive::Cancelling;
+            slot.requests += 1;
+            self.ring.cancel(Tag { op: Op::Receive, ticket: slot.ticket, number: conn.0 });
+        }
+    }
+
+    /// Lets the connections that found no buffer try again, if there are any now.
+    pub(crate) fn feed_starved(&mut self) {
+        if self.starved.is_empty() || self.buffers.free() == 0 {
+            return;
+        }
+        for conn in std::mem::take(&mut self.starved) {
+            self.conns[conn.0 as usize].starved = false;
+            self.touch(conn);
+        }
+    }
+
+    /// Keeps an empty outbox for the next output.
+    pub(crate) fn recycle(&mut self, outbox: Box<Outbox>) {
+        debug_assert!(outbox.is_empty());
+        if self.spares.len() < SPARES {
+            self.spares.push(outbox);
+        }
+    }
+
+    /// Closes a connection in any state; the shard hears of it when the kernel has let go of it.
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        let slot = self.slot(conn);
+        if matches!(slot.state, State::Free | State::Closing | State::Closed) {
+            return;
+        }
+        let was_open = slot.state == State::Open;
+        slot.state = State::Closing;
+        slot.attempt = None;
+        if was_open && slot.flight.is_none() {
+            self.conns[conn.0 as usize].say(&mut self.buffers);
+        }
+        self.cancel_all(conn);
+        self.finish(conn);
+    }
+
+    /// Ends everything that the kernel still does for a connection.
+    pub(crate) fn cancel_all(&mut self, conn: ConnId) {
+        self.stop_receiving(conn);
+        let slot = &mut self.conns[conn.0 as usize];
+        let armed = [(slot.flight.is_some(), Op::Send), (slot.watched, Op::Watch)];
+        for (_, op) in armed.into_iter().filter(|(is_armed, _)| *is_armed) {
+            slot.requests += 1;
+            self.ring.cancel(Tag { op, ticket: slot.ticket, number: conn.0 });
+        }
+    }
+
+    /// Closes the socket if it is to be closed and the kernel has let go of it.
+    pub(crate) fn finish(&mut self, conn: ConnId) {
+        let slot = &mut self.conns[conn.0 as usize];
+        if slot.state != State::Closing || slot.requests > 0 {
+            return;
+        }
+        if !slot.lost {
+            slot.say(&mut self.buffers);
+            slot.drain_input();
+        }
+        slot.empty(&mut self.buffers);
+        slot.socket = None;
+        slot.state = State::Closed;
+        self.gate.a_file_is_free();
+        self.pending.push_back(Event::Closed { conn });
+    }
+
+    /// The next thing to tell the shard, if it still concerns a connection that the shard knows.
+    pub(crate) fn next_pending(&mut self) -> Option<Event<'static>> {
+        while let Some(event) = self.pending.pop_front() {
+            match event {
+                Event::Closed { conn } => {
+                    self.slot(conn).state = State::Free;
+                    return Some(event);
+                }
+                Event::Clogged { conn }
+                | Event::Drained { conn }
+                | Event::HalfClosed { conn }
+                | Event::Connected { conn, .. } => {
+                    if self.open(conn).is_some() {
+                        return Some(event);
+                    }
+                }
+                _ => return Some(event),
+            }
+        }
+        None
+    }
+}
+
+/// A range of bytes; one outside is a bug of the shard and empty.
+fn range(bytes: &[u8], start: u32, end: u32) -> &[u8] {
+    let range = bytes.get(start as usize..end as usize);
+    debug_assert!(range.is_some(), "{start}..{end} of {}", bytes.len());
+    range.unwrap_or_default()
+}

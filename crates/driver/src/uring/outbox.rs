@@ -1,0 +1,136 @@
+//! Output of one connection on its way to the kernel: ranges of received buffers, and bytes of the shard's own.
+//!
+//! Owns the order. An outbox that is in flight is owned by the ring, so nothing of it can move or go.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::uring::buffers::{Buffer, Buffers};
+
+/// Own bytes are kept for the next outbox up to this capacity.
+const SPARE: usize = 16 * 1024;
+
+/// Most pieces of one send.
+pub(crate) const PIECES: usize = 16;
+
+/// A piece of output.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// A range of a receive buffer, forwarded without a copy.
+    Shared { buffer: Buffer, start: u32, end: u32 },
+    /// Copied bytes from `start`.
+    Owned { bytes: Vec<u8>, start: usize },
+}
+
+impl Piece {
+    /// The bytes that are still to go.
+    pub(crate) fn bytes<'a>(&'a self, buffers: &'a Buffers) -> &'a [u8] {
+        match self {
+            Piece::Shared { buffer, start, end } => {
+                buffers.bytes(buffer, *end as usize).get(*start as usize..).unwrap_or_default()
+            }
+            Piece::Owned { bytes, start } => bytes.get(*start..).unwrap_or_default(),
+        }
+    }
+}
+
+/// Pieces in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pieces: VecDeque<Piece>,
+    /// Memory of own bytes that have gone.
+    spare: Vec<u8>,
+}
+
+impl Outbox {
+    /// Adds a range of a received buffer.
+    pub(crate) fn share(&mut self, buffers: &mut Buffers, from: &Buffer, begin: u32, until: u32) {
+        if let Some(Piece::Shared { buffer, end, .. }) = self.pieces.back_mut()
+            && buffer == from
+            && *end == begin
+        {
+            *end = until;
+            return;
+        }
+        let buffer = buffers.hold(from);
+        self.pieces.push_back(Piece::Shared { buffer, start: begin, end: until });
+    }
+
+    /// Adds a copy.
+    pub(crate) fn copy(&mut self, more: &[u8]) {
+        if let Some(Piece::Owned { bytes, .. }) = self.pieces.back_mut() {
+            bytes.extend_from_slice(more);
+            return;
+        }
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.extend_from_slice(more);
+        self.pieces.push_back(Piece::Owned { bytes, start: 0 });
+    }
+
+    /// Nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// What goes with the next send.
+    pub(crate) fn front(&self) -> impl ExactSizeIterator<Item = &Piece> {
+        self.pieces.iter().take(PIECES)
+    }
+
+    /// The same for a system call; the number says how many count.
+    pub(crate) fn slices<'a>(&'a self, buffers: &'a Buffers) -> ([IoSlice<'a>; PIECES], usize) {
+        let slice = |index: usize| self.pieces.get(index).map_or(&[][..], |piece| piece.bytes(buffers));
+        (std::array::from_fn(|index| IoSlice::new(slice(index))), self.front().len())
+    }
+
+    /// So many bytes have gone.
+    pub(crate) fn advance(&mut self, buffers: &mut Buffers, mut gone: usize) {
+        while let Some(piece) = self.pieces.front_mut() {
+            let left = piece.bytes(buffers).len();
+            if gone < left {
+                match piece {
+                    Piece::Shared { start, .. } => *start += u32::try_from(gone).unwrap_or(0),
+                    Piece::Owned { start, .. } => *start += gone,
+                }
+                return;
+            }
+            gone -= left;
+            if let Some(piece) = self.pieces.pop_front() {
+                self.let_go(buffers, piece);
+            }
+        }
+    }
+
+    /// Puts later output behind this; `later` is empty then.
+    pub(crate) fn append(&mut self, later: &mut Outbox) {
+        self.pieces.append(&mut later.pieces);
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
+        while let Some(piece) = self.pieces.pop_front() {
+            self.let_go(buffers, piece);
+        }
+    }
+
+    /// Takes everything as copied bytes.
+    pub(crate) fn into_bytes(mut self, buffers: &mut Buffers) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.pieces.pop_front() {
+            all.extend_from_slice(piece.bytes(buffers));
+            self.let_go(buffers, piece);
+        }
+        all
+    }
+
+    fn let_go(&mut self, buffers: &mut Buffers, piece: Piece) {
+        match piece {
+            Piece::Shared { buffer, .. } => buffers.release(buffer),
+            Piece::Owned { mut bytes, .. } if self.spare.capacity() == 0 && bytes.capacity() <= SPARE => {
+                bytes.clear();
+                self.spare = bytes;
+            }
+            Piece::Owned { .. } => {}
+        }
+    }
+}
