@@ -6,6 +6,7 @@
 
 mod client;
 mod clock;
+mod corpus;
 mod direct;
 mod directory;
 mod invariants;
@@ -14,6 +15,7 @@ mod network;
 mod pooler;
 mod prng;
 mod protocol;
+mod record;
 mod run;
 mod setup;
 mod sql;
@@ -23,4 +25,5 @@ mod trace;
 mod world;
 
 pub use invariants::Violation;
+pub use record::record;
 pub use run::{Report, run, run_direct};

@@ -1,18 +1,22 @@
 //! `weir-sim`: runs seeds and says which fail. `weir-sim --help` tells how.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Report, run, run_direct};
+use weir_sim::{Report, record, run, run_direct};
 
 const HELP: &str = "\
-weir-sim [--seeds N] [--start S] [--seconds T] [--direct]
+weir-sim [--seeds N] [--start S] [--seconds T] [--first] [--direct]
 weir-sim --seed X [--trace] [--direct]
+weir-sim record --postgres HOST:PORT --corpus DIRECTORY
 
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds. One in a hundred is
-run twice, and both runs must be the same. With --seed, runs that one; --trace shows all that happens in it. --direct
-puts a plain relay in the shard's place: what fails then is the simulator's own fault.";
+run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
+puts a plain relay in the shard's place: what fails then is the simulator's own fault.
+
+record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus.";
 
 fn main() -> ExitCode {
     match Order::read(std::env::args().skip(1)) {
@@ -25,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 /// What was asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Order {
     seeds: u64,
     start: u64,
@@ -33,11 +37,14 @@ struct Order {
     only: Option<u64>,
     trace: bool,
     direct: bool,
+    first: bool,
+    postgres: Option<String>,
+    corpus: PathBuf,
 }
 
 impl Order {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
-        let mut order = Order { seeds: 2_000, start: 0, seconds: None, only: None, trace: false, direct: false };
+        let mut order = Order { seeds: 2_000, ..Order::default() };
         while let Some(word) = words.next() {
             let mut number = || {
                 let text = words.next().unwrap_or_default();
@@ -50,6 +57,10 @@ impl Order {
                 "--seed" => order.only = Some(number()?),
                 "--trace" => order.trace = true,
                 "--direct" => order.direct = true,
+                "record" => (),
+                "--postgres" => order.postgres = words.next(),
+                "--corpus" => order.corpus = words.next().unwrap_or_default().into(),
+                "--first" => order.first = true,
                 "--help" | "-h" => return Err(String::new()),
                 other => return Err(format!("{other} is not known")),
             }
@@ -58,9 +69,23 @@ impl Order {
     }
 
     fn obey(&self) -> ExitCode {
-        match self.only {
-            Some(seed) => self.run_one(seed),
-            None => self.run_many(),
+        match (&self.postgres, self.only) {
+            (Some(address), _) => self.record(address),
+            (None, Some(seed)) => self.run_one(seed),
+            (None, None) => self.run_many(),
+        }
+    }
+
+    fn record(&self, address: &str) -> ExitCode {
+        match record(address, &self.corpus) {
+            Ok(files) => {
+                println!("{files} files recorded");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
         }
     }
 
@@ -88,7 +113,7 @@ impl Order {
         let (begun, mut passed, mut failed, mut statements) = (Instant::now(), 0_u64, 0_u64, 0_u64);
         let limit = self.seconds.map(Duration::from_secs);
         for seed in self.start..self.start + self.seeds {
-            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) || (self.first && failed > 0) {
                 break;
             }
             let report = self.run(seed, false);

@@ -122,12 +122,6 @@ impl Network {
         room
     }
 
-    /// The most that this end could write now.
-    pub(crate) fn room(&mut self, from: End) -> usize {
-        let pipe = self.pipe(from.peer());
-        if pipe.reader_gone { usize::MAX } else { pipe.capacity.saturating_sub(pipe.bytes.len()) }
-    }
-
     /// Moves up to `most` readable bytes into `into`, which is cleared first.
     pub(crate) fn read<T: From<Wake>>(&mut self, at: End, most: usize, into: &mut Vec<u8>, clock: &mut Clock<T>) {
         into.clear();

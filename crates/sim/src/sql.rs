@@ -79,8 +79,10 @@ pub(crate) enum Statement {
     Commit,
     /// `ROLLBACK`.
     Rollback,
-    /// `SET name = 'value'`; without a value: `SET name TO DEFAULT` and `RESET name`.
+    /// `SET name = 'value'`; without a value: `SET name TO DEFAULT`.
     Set(String, Option<String>),
+    /// `RESET name`.
+    Reset(String),
     /// `RESET ALL`.
     ResetAll,
     /// `SHOW name`.
@@ -117,7 +119,8 @@ impl fmt::Display for Statement {
             Statement::Commit => formatter.write_str("COMMIT"),
             Statement::Rollback => formatter.write_str("ROLLBACK"),
             Statement::Set(name, Some(value)) => write!(formatter, "SET {name} = '{value}'"),
-            Statement::Set(name, None) => write!(formatter, "RESET {name}"),
+            Statement::Set(name, None) => write!(formatter, "SET {name} TO DEFAULT"),
+            Statement::Reset(name) => write!(formatter, "RESET {name}"),
             Statement::ResetAll => formatter.write_str("RESET ALL"),
             Statement::Show(name) => write!(formatter, "SHOW {name}"),
             Statement::Select(value, 1) => write!(formatter, "SELECT {value}"),
@@ -152,7 +155,7 @@ impl Statement {
             "ROLLBACK" => Some(Statement::Rollback),
             "SET" => parse_set(rest),
             "RESET" if rest.eq_ignore_ascii_case("all") => Some(Statement::ResetAll),
-            "RESET" => Some(Statement::Set(rest.trim_matches('"').to_owned(), None)),
+            "RESET" => Some(Statement::Reset(rest.trim_matches('"').to_owned())),
             "SHOW" => Some(Statement::Show(rest.trim_matches('"').to_owned())),
             "SELECT" => parse_select(rest),
             "INSERT" => parse_insert(rest),
@@ -303,6 +306,7 @@ mod tests {
             Statement::Rollback,
             Statement::Set("TimeZone".to_owned(), Some("Asia/Tokyo".to_owned())),
             Statement::Set("TimeZone".to_owned(), None),
+            Statement::Reset("TimeZone".to_owned()),
             Statement::ResetAll,
             Statement::Show("DateStyle".to_owned()),
             Statement::Select(literal(), 1),

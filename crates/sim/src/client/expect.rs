@@ -79,7 +79,9 @@ impl Step {
     /// The SQLSTATE that this step must be refused with, given the transaction's state.
     pub(crate) fn refusal(&self, status: Status) -> Option<&'static str> {
         let statement = &self.statement;
-        let barred = status == Status::Failed && !statement.ends_transaction() && *statement != Statement::Empty;
+        // PostgreSQL lets Parse and Query of nothing through, but not Bind.
+        let nothing = *statement == Statement::Empty && self.kind != Kind::Bind;
+        let barred = status == Status::Failed && !statement.ends_transaction() && !nothing;
         match self.kind {
             Kind::Query | Kind::Parse if *statement == Statement::Unknown => Some("42601"),
             Kind::Close => None,
@@ -174,8 +176,8 @@ impl Step {
             Statement::Commit if status == Status::Failed => "ROLLBACK".to_owned(),
             Statement::Commit => "COMMIT".to_owned(),
             Statement::Rollback => "ROLLBACK".to_owned(),
-            Statement::Set(_, Some(_)) => "SET".to_owned(),
-            Statement::Set(_, None) | Statement::ResetAll => "RESET".to_owned(),
+            Statement::Set(..) => "SET".to_owned(),
+            Statement::Reset(_) | Statement::ResetAll => "RESET".to_owned(),
             Statement::Show(_) => "SHOW".to_owned(),
             Statement::Insert(_) => "INSERT 0 1".to_owned(),
             Statement::CopyIn => format!("COPY {}", self.copied),

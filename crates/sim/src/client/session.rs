@@ -134,7 +134,7 @@ impl Client {
             requests: 0,
             planned_open: false,
             groups: VecDeque::new(),
-            view: View::new(number),
+            view: View::new(),
             prepared: BTreeMap::new(),
             described: None,
             gives_up_at_us: None,

@@ -8,8 +8,6 @@ use crate::sql::{Statement, Tag};
 /// A client's knowledge.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// Who it is.
-    pub(crate) client: u32,
     /// The transaction's state after all that was answered.
     pub(crate) status: Status,
     /// The parameters it was last told.
@@ -20,8 +18,8 @@ pub(crate) struct View {
 
 impl View {
     /// Nothing is known yet.
-    pub(crate) fn new(client: u32) -> View {
-        View { client, status: Status::Idle, told: BTreeMap::new(), unsettled: false }
+    pub(crate) fn new() -> View {
+        View { status: Status::Idle, told: BTreeMap::new(), unsettled: false }
     }
 
     /// ParameterStatus came.
@@ -64,7 +62,7 @@ impl View {
                 self.status = Status::Idle;
                 self.unsettled = true;
             }
-            Statement::Set(..) | Statement::ResetAll | Statement::DiscardAll => self.unsettled = true,
+            Statement::Set(..) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => self.unsettled = true,
             _ => (),
         }
     }

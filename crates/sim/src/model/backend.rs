@@ -87,12 +87,6 @@ impl Backend {
         self.ended
     }
 
-    /// Whether it is quiet: no input, no work, nothing unsent.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let working = self.session.as_ref().is_some_and(|session| session.is_working());
-        self.busy_until_us.is_none() && !working && self.frames.is_empty() && self.output.is_empty()
-    }
-
     /// Goes on by one step: work, or one frame.
     pub(crate) fn step(&mut self, gate: Gate, near: &mut Surroundings<'_>) -> (Progress, Asked) {
         let mut body = Vec::new();

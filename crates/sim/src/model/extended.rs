@@ -104,7 +104,7 @@ impl Session {
         if statement == Statement::Unknown {
             return Err(("42601", "syntax error at or near \"SELEC\"", tag));
         }
-        if self.is_barred(&statement) {
+        if self.is_barred(&statement) && statement != Statement::Empty {
             return Err(("25P02", IN_FAILED, tag));
         }
         if !name.is_empty() && self.statements.contains_key(name) {
@@ -170,9 +170,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a failed transaction refuses it.
+    /// Whether a failed transaction refuses it (Parse of nothing is let through, Bind of nothing is not).
     fn is_barred(&self, statement: &Statement) -> bool {
-        self.status == Status::Failed && !statement.ends_transaction() && *statement != Statement::Empty
+        self.status == Status::Failed && !statement.ends_transaction()
     }
 }
 

@@ -147,7 +147,9 @@ impl Session {
             b'H' | b'S' => (),
             other => {
                 let words = format!("unexpected message type 0x{other:02X} during COPY from stdin");
-                self.fail("08P01", &words, tag, near);
+                reply::report(&mut self.out, b'E', "ERROR", "08P01", &words, tag);
+                let words = "terminating connection because protocol synchronization was lost";
+                return self.end_fatally("08P01", words);
             }
         }
         Progress::Waiting
@@ -256,7 +258,13 @@ impl Session {
                 if !self.parameters.set(name, value.as_deref()) {
                     return Err(NO_SUCH_PARAMETER);
                 }
-                if value.is_some() { "SET" } else { "RESET" }
+                "SET"
+            }
+            Statement::Reset(name) => {
+                if !self.parameters.set(name, None) {
+                    return Err(NO_SUCH_PARAMETER);
+                }
+                "RESET"
             }
             Statement::ResetAll => {
                 self.parameters.reset_all();
