@@ -91,6 +91,8 @@ def test_verbose_says_more(weir):
     plain, verbose = weir(), weir("-v", "-v")
     plain.value("select 1")
     verbose.value("select 1")
+    for pooler in (plain, verbose):
+        pooler.wait_log("closing because: client close request")
     assert len(verbose.log_text()) > len(plain.log_text())
 
 

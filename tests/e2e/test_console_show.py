@@ -62,6 +62,7 @@ VIEWS = {
     "DNS_HOSTS": "hostname ttl:int addrs",
     "DNS_ZONES": "zonename serial:int count:int",
 }
+LATER_VIEWS = ("SOCKETS", "MEM", "DNS_HOSTS", "DNS_ZONES")
 # pg_type OIDs: text; int4 or int8; int8 or numeric (PgBouncer's sums of counters are numeric).
 TYPES = {"text": {25}, "int": {20, 23}, "number": {20, 1700}}
 # PgBouncer gives these columns only from some version on; an older one is asked for the rest.
@@ -76,7 +77,7 @@ def expected(view):
 
 
 @pytest.mark.since("1.24")
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", [pytest.param(view, marks=pytest.mark.later) if view in LATER_VIEWS else view for view in VIEWS])
 def test_columns_and_types(weir, view):
     pooler = weir()
     pooler.value("select 1")
@@ -220,7 +221,7 @@ def test_state(weir):
 def test_help_is_a_notice(weir):
     client = weir().connect("pgbouncer", "admin")
     heard = []
-    client.add_notice_handler(lambda diagnostics: heard.append(diagnostics.message_detail))
+    client.add_notice_handler(lambda diagnostics: heard.append(f"{diagnostics.message_primary}{diagnostics.message_detail}"))
     client.execute("SHOW HELP")
     assert all(word in heard[0] for word in ("SHOW", "POOLS", "RELOAD", "PAUSE", "SHUTDOWN", "KILL"))
 

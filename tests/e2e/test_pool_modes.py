@@ -175,8 +175,8 @@ def fill(pooler, count):
 def test_round_robin_uses_every_server(weir):
     pooler = weir(server_round_robin=1, default_pool_size=4)
     fill(pooler, 4)
-    client = pooler.connect()
-    assert len({server_of(client) for _ in range(8)}) == 4
+    # Each a new client: one that comes again soon may get its last server again.
+    assert len({server_of(pooler.connect()) for _ in range(8)}) == 4
 
 
 def test_otherwise_few_servers_do_the_work(weir):

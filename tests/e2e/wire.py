@@ -153,6 +153,15 @@ class Raw:
             except Closed:
                 return messages
 
+    def read_everything(self):
+        """All bytes until the other side closes."""
+        data = b""
+        while True:
+            try:
+                data += self.read_bytes(1)
+            except Closed:
+                return data
+
     def is_silent(self, seconds):
         """Nothing arrives, not even the end."""
         before = self.socket.gettimeout()
