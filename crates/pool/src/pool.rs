@@ -145,6 +145,7 @@ impl Pool {
             return None;
         }
         if let Some(server) = used_last
+            && !self.limits.round_robin
             && let Some(place) = self.idle.iter().rposition(|idle| idle.server == server)
             && now_us.saturating_sub(self.idle[place].since_us) < WARM_US
         {

@@ -43,8 +43,6 @@ impl ClientFault {
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            ClientFault::NoSuchStatement => sqlstate::UNDEFINED_PREPARED,
-            ClientFault::StatementExists(_) => sqlstate::DUPLICATE_PREPARED,
             ClientFault::StatementTooLarge => sqlstate::PROGRAM_LIMIT,
             ClientFault::NoUser => sqlstate::INVALID_AUTHORIZATION,
             ClientFault::Replication => sqlstate::FEATURE_NOT_SUPPORTED,

@@ -30,7 +30,9 @@ pub struct Replied {
     pub fatal: bool,
     /// Tracked parameters changed.
     pub parameters_changed: bool,
-    /// A process-wide parameter that clients are greeted with changed.
+    /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
+    pub block_refused: bool,
+    /// The server broke the protocol; nothing after that was passed on.
     pub fault: Option<ServerFault>,
 }
 
@@ -46,6 +48,8 @@ pub struct Context<'a> {
     pub own_error: &'a mut Option<Vec<u8>>,
     /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub audience: bool,
+    /// Statement pooling: a ReadyForQuery inside a transaction block ends it all.
+    pub refuses_blocks: bool,
 }
 
 impl Conversation {
@@ -86,6 +90,8 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
+    /// This and what follows is not for the client.
+    Stop,
     Fault(ServerFault),
 }
 
@@ -99,7 +105,7 @@ impl Step<'_, '_> {
             let rest = &self.input[self.at..];
             let header = match frame::header(rest) {
                 Ok(Some(header)) => header,
-                Ok(None) => return,
+                Ok(None) => return self.judge_tag(rest),
                 Err(_) => return self.fail(ServerFault::FrameLength),
             };
             match self.frame(header, rest) {
@@ -112,12 +118,22 @@ impl Step<'_, '_> {
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
                 }
-                Verdict::Hold => return,
+                Verdict::Hold | Verdict::Stop => return,
                 Verdict::Fault(fault) => return self.fail(fault),
             }
             if self.server.remain == 0 {
                 self.say_what_is_due(out);
             }
+        }
+    }
+
+    /// Less than a header is here; that its first byte is no tag can be said already.
+    fn judge_tag(&mut self, rest: &[u8]) {
+        let Some(first) = rest.first().copied() else { return };
+        let unasked = matches!(first, tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS | tag::ERROR);
+        let expected = self.context.audience || !self.server.owes.is_empty();
+        if !(wire::tag::is_backend(first) && (expected || unasked)) {
+            self.fail(ServerFault::UnexpectedTag(first));
         }
     }
 
@@ -313,6 +329,10 @@ impl Step<'_, '_> {
         if answered == Owed::Own {
             self.replied.own_ready = Some(self.context.own_error.is_none());
             return Verdict::Swallow;
+        }
+        if self.context.refuses_blocks && status != Status::Idle {
+            self.replied.block_refused = true;
+            return Verdict::Stop;
         }
         self.replied.ready += 1;
         self.replied.idle += u32::from(status == Status::Idle);

@@ -62,6 +62,7 @@ impl State {
             return None;
         };
         client.server_used_last = Some(server_conn.0);
+        server.lent = true;
         server.request_us = now_us;
         server.query_us = now_us;
         server.transaction_us = now_us;

@@ -26,6 +26,9 @@ pub(crate) const CONSOLE: &str = "pgbouncer";
 /// A password message may carry a token of 64 KiB.
 const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
 
+/// Peers whose garbage is remembered for a second.
+const GARBAGE_PEERS: usize = 1024;
+
 /// What a startup packet is told in the log when it is none.
 const NO_PACKET: &str = "bad packet header";
 
@@ -61,7 +64,26 @@ impl State {
                 self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
             }
             StartupFault::Version(version) => self.unsupported_version(conn, version),
-            StartupFault::Length(_) | StartupFault::CancelLength => self.client_leaves(conn, NO_PACKET),
+            StartupFault::Length(_) | StartupFault::CancelLength => self.garbage(conn),
+        }
+    }
+
+    /// What came is no startup packet: closed without a word, and with one line a second for each peer.
+    fn garbage(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let address = match client.peer {
+            Peer::Inet { remote, .. } => Some(remote.ip()),
+            Peer::Unix { .. } => None,
+        };
+        let second = self.now.mono_us / 1_000_000;
+        if self.garbage_seen.len() >= GARBAGE_PEERS {
+            self.garbage_seen.clear();
+        }
+        if self.garbage_seen.insert(address, second) == Some(second) {
+            self.forget_client(conn);
+            self.act(Action::Close { conn });
+        } else {
+            self.client_leaves(conn, NO_PACKET);
         }
     }
 
@@ -94,12 +116,12 @@ impl State {
             return self
                 .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
         }
+        self.outbox.write(conn, |out| out.push(b'N'));
         if !rest.is_empty() {
             let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
             let text = format!("received unencrypted data after {what} request");
-            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, &text);
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, &text);
         }
-        self.outbox.write(conn, |out| out.push(b'N'));
     }
 
     /// A startup packet that is served: limits, then proof.
@@ -111,10 +133,7 @@ impl State {
         if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
-        if self.config.global.log_connections {
-            let (database, user) = (&greeting.database, &greeting.user);
-            self.log_client(conn, Level::Log, &format!("login attempt: db={database} user={user} tls=no"));
-        }
+        self.log_attempt(conn, &greeting);
         match right {
             Some(None) => self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed"),
             Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
@@ -123,6 +142,18 @@ impl State {
             }
             right => self.prove(conn, greeting, right.flatten()),
         }
+    }
+
+    fn log_attempt(&mut self, conn: ConnId, greeting: &Greeting) {
+        if !self.config.global.log_connections {
+            return;
+        }
+        let Some(client) = self.client(conn) else { return };
+        let (id, peer) = (client.id, crate::words::peer(client.peer));
+        let (database, user) = (&greeting.database, &greeting.user);
+        let text =
+            format!("C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls=no");
+        self.log(Level::Log, text);
     }
 
     fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {

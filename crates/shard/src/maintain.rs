@@ -122,11 +122,11 @@ impl State {
                 } else if idle_in_block
                     && passed(now_us, query_us, micros(self.config.idle_transaction_timeout(user)))
                 {
-                    ("idle transaction timeout", sqlstate::IDLE_IN_TRANSACTION_TIMEOUT)
+                    ("idle transaction timeout", sqlstate::ADMIN_SHUTDOWN)
                 } else if open
                     && passed(now_us, transaction_us, micros(self.config.transaction_timeout(user)))
                 {
-                    ("transaction timeout", sqlstate::TRANSACTION_TIMEOUT)
+                    ("transaction timeout", sqlstate::ADMIN_SHUTDOWN)
                 } else {
                     return;
                 };

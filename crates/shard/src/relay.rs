@@ -183,6 +183,9 @@ impl State {
         if replied.own_ready.is_some() {
             return self.errand_done(server_conn);
         }
+        if let (true, Some(client_conn)) = (replied.block_refused, client_conn) {
+            return self.refuse_block(server_conn, client_conn);
+        }
         if let (true, Some(client_conn)) = (replied.ready > 0, client_conn) {
             self.requests_answered(server_conn, client_conn, replied);
         }
@@ -197,12 +200,15 @@ impl State {
         else {
             return Replied::default();
         };
+        let mode = self.parts.get(server.pool).map(|part| part.pool.limits.mode);
+        let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let mut context = Context {
             registry: &mut self.registry,
             tracked: &self.tracked,
             names: client.request.statements.as_deref_mut(),
             own_error: &mut server.own_error,
             audience: true,
+            refuses_blocks,
         };
         let mut sides = Sides {
             outbox: &mut self.outbox,
@@ -236,6 +242,7 @@ impl State {
             names: None,
             own_error: &mut server.own_error,
             audience: false,
+            refuses_blocks: false,
         };
         server.talk.step(&mut context, bytes, &mut Nobody)
     }
@@ -246,7 +253,7 @@ impl State {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return };
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
-        let (in_block, busy) = (server.talk.in_block(), server.talk.is_busy());
+        let busy = server.talk.is_busy();
         server.query_us = now_us;
         if replied.idle > 0 {
             server.transaction_us = now_us;
@@ -261,9 +268,6 @@ impl State {
             part.counters.xact_count += u64::from(replied.idle);
             if replied.idle > 0 {
                 part.counters.xact_time += now_us.saturating_sub(transaction_us);
-            }
-            if in_block && part.pool.limits.mode == settings::PoolMode::Statement {
-                return self.refuse_block(server_conn, client_conn);
             }
         }
         self.give_back(server_conn);

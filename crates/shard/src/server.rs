@@ -57,6 +57,8 @@ pub(crate) struct Server {
     pub(crate) clogged: bool,
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u16,
+    /// A client has had it.
+    pub(crate) lent: bool,
     /// Close it as soon as it is free.
     pub(crate) close_when_free: Option<&'static str>,
     pub(crate) since_us: u64,

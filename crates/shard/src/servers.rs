@@ -58,6 +58,7 @@ impl State {
             paused: false,
             clogged: false,
             cancels: 0,
+            lent: false,
             close_when_free: None,
             since_us: now.mono_us,
             since_wall_us: now.wall_us,
@@ -162,9 +163,11 @@ impl State {
         server.talk = Conversation::new(part.fresh.clone());
         server.phase = Phase::Unsettled;
         server.request_us = now.mono_us;
+        let backend = hello.key.as_ref().map_or(0, |key| key.0);
         part.hello = Some(Box::new(hello));
         part.pool.logged_in(true, now.mono_us);
         let part_index = server.pool;
+        self.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
         self.greet_all(part_index);
         if !behind.is_empty() {
             self.server_received(conn, behind, false);
@@ -316,7 +319,7 @@ impl State {
         }
         let lifetime_us = micros(self.config.server_lifetime(&part.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
-        if age_us >= lifetime_us && (lifetime_us > 0 || server.request_us > server.since_us) {
+        if age_us >= lifetime_us && (lifetime_us > 0 || server.lent) {
             return Some("server lifetime over");
         }
         if part.pool.is_oversized() && part.pool.queue.is_empty() {

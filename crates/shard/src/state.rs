@@ -99,6 +99,8 @@ pub(crate) struct State {
     pub(crate) busy_seconds: u32,
     pub(crate) next_tick_us: Option<u64>,
     pub(crate) nobody: Arc<str>,
+    /// When each peer last sent something that is no startup packet, in seconds.
+    pub(crate) garbage_seen: BTreeMap<Option<std::net::IpAddr>, u64>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
 }
@@ -137,6 +139,7 @@ impl State {
             busy_seconds: 0,
             next_tick_us: None,
             nobody: Arc::from("(nouser)"),
+            garbage_seen: BTreeMap::new(),
             console: Counters::default(),
             config,
         }
