@@ -179,6 +179,7 @@ impl Step<'_, '_> {
                     self.skip_body();
                 }
                 Verdict::Dropped(bytes) => {
+                    self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
                     self.at += bytes;
                     self.start = self.at;
                     self.request.remain =

@@ -319,7 +319,9 @@ impl State {
         }
         let lifetime_us = micros(self.config.server_lifetime(&part.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
-        if age_us >= lifetime_us && (lifetime_us > 0 || server.lent) {
+        // One that nobody has had yet serves whoever waits for it, however short its life.
+        let may_go = server.lent || lifetime_us > 0 && part.pool.queue.is_empty();
+        if age_us >= lifetime_us && may_go {
             return Some("server lifetime over");
         }
         if part.pool.is_oversized() && part.pool.queue.is_empty() {

@@ -331,3 +331,14 @@ fn a_server_that_stops_in_the_middle_of_a_notice_gives_its_permit_back() {
     let fresh = world.server();
     assert!(world.tags(fresh).ends_with('Q'));
 }
+
+#[test]
+fn a_lifetime_shorter_than_a_login_still_serves_once() {
+    let mut world = World::new("server_lifetime = 0.001\ndefault_pool_size = 1");
+    let client = world.client(&[]);
+    world.query(client, "select 1");
+    world.now.mono_us += 10_000;
+    let server = world.server();
+    assert!(!world.closed.contains(&server));
+    assert!(world.tags(server).contains('Q') || !world.sent.contains_key(&client));
+}

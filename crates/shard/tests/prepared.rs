@@ -316,3 +316,20 @@ fn an_extended_batch_without_its_sync_keeps_the_server() {
     world.receive(one, &bind_execute(b""));
     assert_eq!((world.tags(a), world.tags(b)), ("BES".to_owned(), String::new()));
 }
+
+#[test]
+fn a_frame_under_way_is_passed_on_to_its_end_even_when_what_follows_is_skipped() {
+    let execute = message(|out| encode::execute(out, b"", 0));
+    let tail = message(|out| {
+        encode::close(out, b'S', b"named");
+        encode::sync(out);
+    });
+    for cut in 1..execute.len() {
+        let (mut world, [one, _], [a, _]) = two_and_two("");
+        let head = message(|out| encode::parse(out, b"", b"selec", &[]));
+        world.receive(one, &[&head[..], &execute[..cut]].concat());
+        world.receive(a, &message(|out| encode::error(out, "ERROR", "42601", "syntax error")));
+        world.receive(one, &[&execute[cut..], &tail[..]].concat());
+        assert_eq!(world.tags(a), "PES", "cut at {cut}");
+    }
+}
