@@ -71,7 +71,9 @@ pub(crate) struct Tap {
     status: u8,
     /// The server takes rows and ignores Sync.
     copying: bool,
-    /// How quiet the server was when the message under way began.
+    /// Messages were sent that a Sync must end.
+    amidst: bool,
+    /// How quiet the server was when what is being sent began.
     began: Moment,
     /// Half of something unbelievably long was sent: nothing sensible can follow.
     spoiled: bool,
@@ -92,6 +94,7 @@ impl Tap {
             owner: None,
             status: b'I',
             copying: false,
+            amidst: false,
             began: Moment::default(),
             spoiled: false,
         }
@@ -104,7 +107,7 @@ impl Tap {
         referee: &mut Referee,
         cancel_under_way: impl Fn((u32, u32)) -> bool,
     ) {
-        if self.to_server.is_empty() {
+        if self.to_server.is_empty() && !self.amidst {
             self.began = self.moment(&cancel_under_way);
         }
         self.to_server.push(bytes);
@@ -124,7 +127,15 @@ impl Tap {
                 Next::Malformed => self.spoiled = true,
                 Next::Frame(kind) => {
                     self.take_request(kind, &body, referee);
-                    self.began = self.moment(&cancel_under_way);
+                    // What belongs together begins anew behind each Query and Sync.
+                    match kind {
+                        b'Q' | b'S' => self.amidst = false,
+                        b'P' | b'B' | b'D' | b'E' | b'C' => self.amidst = true,
+                        _ => (),
+                    }
+                    if !self.amidst {
+                        self.began = self.moment(&cancel_under_way);
+                    }
                 }
             }
         }

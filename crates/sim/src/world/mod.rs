@@ -150,6 +150,8 @@ pub(crate) struct World<P> {
 const EVENTS_MOST: u64 = 4_000_000;
 /// How long healing may take: longer than the longest timeout that is configured.
 const HEALING_US: u64 = 400 * SECOND_US;
+/// How long what nobody waits for may linger, such as cancel requests: longer than cancel_wait_timeout.
+const REST_US: u64 = 15 * SECOND_US;
 /// How long the pooler has to find its servers again before clients may complain.
 const GRACE_US: u64 = 5 * SECOND_US;
 
@@ -215,7 +217,7 @@ impl<P: Pooler> World<P> {
         self.begin_probing();
         self.live_until(self.clock.now_us() + HEALING_US, |world| world.slots.iter().all(Option::is_none));
         self.expect_nobody_waiting();
-        self.live_until(self.clock.now_us() + GRACE_US, |_| false);
+        self.live_until(self.clock.now_us() + REST_US, |_| false);
         self.finish()
     }
 
