@@ -10,7 +10,7 @@ use wire::encode;
 
 use crate::client;
 use crate::server::{self, Errand};
-use crate::state::{Conn, State};
+use crate::state::{Conn, State, linked};
 use crate::{Action, ConnId};
 
 impl State {
@@ -54,11 +54,7 @@ impl State {
     #[inline]
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
         let now_us = self.now.mono_us;
-        let (Some(Conn::Client(client)), Some(Conn::Server(server))) = self
-            .conns
-            .get2_mut(client_conn.0 as usize, server_conn.0 as usize)
-            .map_or((None, None), |(a, b)| (Some(a), Some(b)))
-        else {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return None;
         };
         client.server_used_last = Some(server_conn.0);

@@ -10,7 +10,7 @@ use wire::sqlstate;
 use crate::client;
 use crate::outbox::{Nobody, Sides};
 use crate::server::{self, Errand};
-use crate::state::{Conn, State};
+use crate::state::{Conn, State, linked};
 use crate::{Action, ConnId};
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
@@ -114,11 +114,7 @@ impl State {
         let global = &self.config.global;
         let (statements_max, frame_bytes_max) =
             (global.max_prepared_statements as usize, global.max_packet_size);
-        let (Some(Conn::Client(client)), Some(Conn::Server(server))) = self
-            .conns
-            .get2_mut(client_conn.0 as usize, server_conn.0 as usize)
-            .map_or((None, None), |(a, b)| (Some(a), Some(b)))
-        else {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return;
         };
         let was_busy = server.talk.is_busy();
@@ -193,11 +189,7 @@ impl State {
 
     #[inline]
     fn step_to_client(&mut self, server_conn: ConnId, client_conn: ConnId, bytes: &[u8]) -> Replied {
-        let (Some(Conn::Client(client)), Some(Conn::Server(server))) = self
-            .conns
-            .get2_mut(client_conn.0 as usize, server_conn.0 as usize)
-            .map_or((None, None), |(a, b)| (Some(a), Some(b)))
-        else {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return Replied::default();
         };
         let mode = self.parts.get(server.pool).map(|part| part.pool.limits.mode);

@@ -162,10 +162,7 @@ impl State {
     /// A client and a server at once.
     #[inline]
     pub(crate) fn link(&mut self, client: ConnId, server: ConnId) -> Option<(&mut Client, &mut Server)> {
-        match self.conns.get2_mut(client.0 as usize, server.0 as usize) {
-            Some((Conn::Client(client), Conn::Server(server))) => Some((client, server)),
-            _ => None,
-        }
+        linked(&mut self.conns, client, server)
     }
 
     pub(crate) fn reserve(&mut self) -> ConnId {
@@ -192,5 +189,18 @@ impl State {
             .filter(|(_, conn)| matches(conn))
             .map(|(index, _)| ConnId(u32::try_from(index).unwrap_or(u32::MAX)))
             .collect()
+    }
+}
+
+/// A client and a server at once, while the rest of the state is borrowed elsewhere.
+#[inline]
+pub(crate) fn linked(
+    conns: &mut Slab<Conn>,
+    client: ConnId,
+    server: ConnId,
+) -> Option<(&mut Client, &mut Server)> {
+    match conns.get2_mut(client.0 as usize, server.0 as usize) {
+        Some((Conn::Client(client), Conn::Server(server))) => Some((client, server)),
+        _ => None,
     }
 }
