@@ -54,9 +54,7 @@ impl State {
     #[inline]
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
         let now_us = self.now.mono_us;
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
-            return None;
-        };
+        let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
         client.server_used_last = Some(server_conn.0);
         server.lent = true;
         server.request_us = now_us;
