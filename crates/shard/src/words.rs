@@ -7,6 +7,7 @@ use settings::Database;
 use telemetry::{Level, Record};
 
 use crate::client::Phase;
+use crate::login::CONSOLE;
 use crate::server::Server;
 use crate::state::{Conn, State};
 use crate::{Action, ConnId, Peer};
@@ -37,10 +38,11 @@ impl State {
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let mut line = format!("C-0x{:x}: ", client.id);
-        let database = match self.parts.get(client.pool) {
-            Some(part) => &*part.database_name,
-            None if matches!(client.phase, Phase::Console { .. }) => "pgbouncer",
-            None => "(nodb)",
+        let database = match (self.parts.get(client.pool), &client.phase) {
+            (Some(part), _) => &*part.database_name,
+            (None, Phase::Console { .. }) => CONSOLE,
+            (None, Phase::Login(login)) => &login.greeting.database,
+            (None, _) => "(nodb)",
         };
         let _ = write!(line, "{database}/{}@{} {text}", client.login_user, peer(client.peer));
         self.act(Action::Log(Record::new(level, line)));
