@@ -91,7 +91,10 @@ impl Referee {
                 Claim::Unknown => times <= 1,
             };
             if !fits {
-                self.object("I6", format!("{tag} was applied {times} times and its client was told {claim:?}"));
+                self.object(
+                    "I6",
+                    format!("{tag} was applied {times} times and its client was told {claim:?}"),
+                );
             }
         }
         self.claims = claims;

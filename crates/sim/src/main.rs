@@ -1,4 +1,6 @@
 //! `weir-sim`: runs seeds and says which fail. `weir-sim --help` tells how.
+//! Owns the command line and the real clock; never anything that a seed decides.
+#![forbid(unsafe_code)]
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -99,7 +101,9 @@ impl Order {
         // Whoever reads only the beginning closes the pipe; that is no failure.
         let _ = report.lines.iter().try_for_each(|line| writeln!(out, "{line}"));
         let Report { hash, statements, events, sessions, .. } = report;
-        println!("seed {seed}: hash {hash:016x}, {sessions} sessions, {statements} statements, {events} events");
+        println!(
+            "seed {seed}: hash {hash:016x}, {sessions} sessions, {statements} statements, {events} events"
+        );
         match report.violation {
             Some(violation) => {
                 println!("seed {seed} failed: {violation}");

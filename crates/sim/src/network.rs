@@ -123,7 +123,13 @@ impl Network {
     }
 
     /// Moves up to `most` readable bytes into `into`, which is cleared first.
-    pub(crate) fn read<T: From<Wake>>(&mut self, at: End, most: usize, into: &mut Vec<u8>, clock: &mut Clock<T>) {
+    pub(crate) fn read<T: From<Wake>>(
+        &mut self,
+        at: End,
+        most: usize,
+        into: &mut Vec<u8>,
+        clock: &mut Clock<T>,
+    ) {
         into.clear();
         let pipe = self.pipe(at);
         let count = pipe.arrived.min(most);

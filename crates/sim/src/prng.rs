@@ -14,7 +14,7 @@ pub(crate) struct Prng {
 impl Prng {
     /// The stream of a seed.
     pub(crate) fn new(seed: u64) -> Prng {
-        Prng { state: mix(seed ^ 0x5eed_0f_7e57) }
+        Prng { state: mix(seed ^ 0x5eed) }
     }
 
     /// A stream of its own, named by a number; the same name and parent give the same stream.

@@ -77,7 +77,9 @@ impl Conversation {
                     return Ok(lines);
                 }
                 Ok(count) => self.frames.push(&chunk[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(lines),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Ok(lines);
+                }
                 Err(error) => return Err(error),
             }
             while let Next::Frame(kind) = self.frames.next(&mut body) {

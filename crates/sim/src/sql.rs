@@ -124,8 +124,12 @@ impl fmt::Display for Statement {
             Statement::ResetAll => formatter.write_str("RESET ALL"),
             Statement::Show(name) => write!(formatter, "SHOW {name}"),
             Statement::Select(value, 1) => write!(formatter, "SELECT {value}"),
-            Statement::Select(value, rows) => write!(formatter, "SELECT {value} FROM generate_series(1,{rows})"),
-            Statement::Sleep(value, us) => write!(formatter, "SELECT {value} FROM pg_sleep({})", *us as f64 / 1e6),
+            Statement::Select(value, rows) => {
+                write!(formatter, "SELECT {value} FROM generate_series(1,{rows})")
+            }
+            Statement::Sleep(value, us) => {
+                write!(formatter, "SELECT {value} FROM pg_sleep({})", *us as f64 / 1e6)
+            }
             Statement::DivideByZero => formatter.write_str("SELECT 1/0"),
             Statement::SelectNumber(number) => write!(formatter, "SELECT {number}"),
             Statement::Insert(value) => write!(formatter, "INSERT INTO ledger VALUES ({value})"),
@@ -232,7 +236,10 @@ fn parse_set(rest: &str) -> Option<Statement> {
     let name_end = rest.find(|letter: char| letter == '=' || letter.is_ascii_whitespace())?;
     let name = rest[..name_end].trim_matches('"').to_owned();
     let value = rest[name_end..].trim_start();
-    let value = value.strip_prefix('=').or_else(|| value.strip_prefix("TO ")).or_else(|| value.strip_prefix("to "))?;
+    let value = value
+        .strip_prefix('=')
+        .or_else(|| value.strip_prefix("TO "))
+        .or_else(|| value.strip_prefix("to "))?;
     let value = value.trim();
     if value.eq_ignore_ascii_case("default") {
         return Some(Statement::Set(name, None));
@@ -254,8 +261,8 @@ fn parse_select(rest: &str) -> Option<Statement> {
         return Some(Statement::Select(value, 1));
     }
     if let Some(seconds) = from.strip_prefix("pg_sleep(").and_then(|rest| rest.strip_suffix(')')) {
-        let seconds: f64 = seconds.parse().ok()?;
-        return Some(Statement::Sleep(value, (seconds * 1e6) as u64));
+        let span = std::time::Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+        return Some(Statement::Sleep(value, u64::try_from(span.as_micros()).ok()?));
     }
     Some(Statement::Select(value, series(from)?))
 }
@@ -339,8 +346,12 @@ mod tests {
     #[test]
     fn settings_are_read_in_every_spelling() {
         let expected = Statement::Set("application_name".to_owned(), Some("it's".to_owned()));
-        for text in ["SET application_name='it''s'", "SET application_name TO 'it''s'", "SET SESSION application_name = 'it''s'"] {
-            assert_eq!(parse(text.as_bytes()), [expected.clone()], "{text}");
+        for text in [
+            "SET application_name='it''s'",
+            "SET application_name TO 'it''s'",
+            "SET SESSION application_name = 'it''s'",
+        ] {
+            assert_eq!(parse(text.as_bytes()), std::slice::from_ref(&expected), "{text}");
         }
     }
 

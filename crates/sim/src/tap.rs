@@ -176,13 +176,18 @@ impl Tap {
     }
 
     fn moment(&self, cancel_under_way: &impl Fn((u32, u32)) -> bool) -> Moment {
-        let owed = self.points.iter().filter(|point| point.owner.is_some() && point.owner == self.owner).count();
+        let owed =
+            self.points.iter().filter(|point| point.owner.is_some() && point.owner == self.owner).count();
         Moment { owed, status: self.status, cancel: self.key.is_some_and(cancel_under_way) }
     }
 
     fn take_request(&mut self, kind: u8, body: &[u8], referee: &mut Referee) {
         let Some(tag) = tag_of(kind, body) else {
-            let text = format!("a server was sent a torn `{}` after c{:?} had used it", char::from(kind), self.owner);
+            let text = format!(
+                "a server was sent a torn `{}` after c{:?} had used it",
+                char::from(kind),
+                self.owner
+            );
             return referee.object("I2", text);
         };
         if let Some(Tag { client, .. }) = tag {
@@ -207,23 +212,33 @@ impl Tap {
         if kind != b'd'
             && let Some(other) = self.batch.replace(client).filter(|other| *other != client)
         {
-            let text = format!("a server got `{}` of c{client} amidst an unfinished request of c{other}", char::from(kind));
+            let text = format!(
+                "a server got `{}` of c{client} amidst an unfinished request of c{other}",
+                char::from(kind)
+            );
             referee.object("I2", text);
         }
         let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
         let Moment { owed, status, cancel } = self.began;
         if owed > 0 {
-            referee.object("I2", format!("a server went from c{before} to c{client} with {owed} answers owed"));
+            referee
+                .object("I2", format!("a server went from c{before} to c{client} with {owed} answers owed"));
         }
         if status != b'I' {
             let status = char::from(status);
             referee.object("I2", format!("a server went from c{before} to c{client} in status {status}"));
         }
         if cancel {
-            referee.object("I5", format!("a server went from c{before} to c{client} with a cancel under way to it"));
+            referee.object(
+                "I5",
+                format!("a server went from c{before} to c{client} with a cancel under way to it"),
+            );
         }
         if kind == b'd' {
-            referee.object("I2", format!("rows of c{client} were sent to a server that c{before} had used last"));
+            referee.object(
+                "I2",
+                format!("rows of c{client} were sent to a server that c{before} had used last"),
+            );
         }
     }
 }

@@ -143,7 +143,11 @@ impl Step {
             }
             b'd' if copies_out && self.begun => {
                 self.rows += 1;
-                if Tag::at_start(body) == Some(self.tag) { Ok(Verdict::More) } else { Err(self.wrong(kind, "its own row")) }
+                if Tag::at_start(body) == Some(self.tag) {
+                    Ok(Verdict::More)
+                } else {
+                    Err(self.wrong(kind, "its own row"))
+                }
             }
             b'c' if copies_out && self.rows == self.statement.rows() => Ok(Verdict::More),
             b'D' if self.statement.returns_rows() => {
@@ -151,9 +155,15 @@ impl Step {
                 let mut fields = Fields(body);
                 fields.short();
                 view.judge_row(&self.statement, self.tag, fields.value().unwrap_or(b""))?;
-                if self.rows > self.due() { Err(format!("{} got more than {} rows", self.tag, self.due())) } else { Ok(Verdict::More) }
+                if self.rows > self.due() {
+                    Err(format!("{} got more than {} rows", self.tag, self.due()))
+                } else {
+                    Ok(Verdict::More)
+                }
             }
-            b's' if self.kind == Kind::Execute && self.limit != 0 && self.rows == self.limit => Ok(Verdict::Done),
+            b's' if self.kind == Kind::Execute && self.limit != 0 && self.rows == self.limit => {
+                Ok(Verdict::Done)
+            }
             b'C' => {
                 let word = self.word(view.status);
                 let found = Fields(body).text().unwrap_or(b"");
@@ -190,7 +200,11 @@ impl Step {
     }
 
     fn only(&self, found: u8, wanted: u8) -> Result<Verdict, String> {
-        if found == wanted { Ok(Verdict::Done) } else { Err(self.wrong(found, &format!("`{}`", char::from(wanted)))) }
+        if found == wanted {
+            Ok(Verdict::Done)
+        } else {
+            Err(self.wrong(found, &format!("`{}`", char::from(wanted))))
+        }
     }
 
     fn wrong(&self, found: u8, wanted: &str) -> String {

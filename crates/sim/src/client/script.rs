@@ -64,13 +64,16 @@ impl Client {
             self.waiting_since_us = Some(scene.now_us);
         }
         self.talk_nonsense(scene);
-        self.wants_cancel |= self.key.is_some() && scene.chaos && scene.prng.chance(scene.crowd.cancel_per_million);
+        self.wants_cancel |=
+            self.key.is_some() && scene.chaos && scene.prng.chance(scene.crowd.cancel_per_million);
     }
 
     /// One group; false if nothing may be sent behind it before it is answered.
     fn compose(&mut self, scene: &mut Scene<'_>) -> bool {
         let style = match self.style {
-            Style::Mixed => scene.prng.pick(&[Style::Simple, Style::Extended, Style::Named, Style::Describer]),
+            Style::Mixed => {
+                scene.prng.pick(&[Style::Simple, Style::Extended, Style::Named, Style::Describer])
+            }
             style => style,
         };
         match style {
@@ -297,9 +300,14 @@ impl Client {
         if prng.chance(crowd.set_per_million) {
             return self.choose_setting(scene);
         }
-        let rows = |prng: &mut crate::prng::Prng| u32::try_from(prng.log_between(1, crowd.rows_most)).unwrap_or(1);
+        let rows =
+            |prng: &mut crate::prng::Prng| u32::try_from(prng.log_between(1, crowd.rows_most)).unwrap_or(1);
         if prng.chance(crowd.copy_per_million) {
-            return if prng.chance(500_000) { Statement::CopyIn } else { Statement::CopyOut(own(), rows(prng).max(2)) };
+            return if prng.chance(500_000) {
+                Statement::CopyIn
+            } else {
+                Statement::CopyOut(own(), rows(prng).max(2))
+            };
         }
         match prng.below(100) {
             0..40 => Statement::Select(value(), 1),
@@ -432,7 +440,11 @@ fn write_execute(out: &mut Vec<u8>, limit: u32) {
 
 /// Rows for a COPY; `u32::MAX` is CopyFail.
 fn rows_to_copy(scene: &mut Scene<'_>) -> u32 {
-    if scene.prng.chance(150_000) { u32::MAX } else { u32::try_from(scene.prng.log_between(1, 40)).unwrap_or(1) }
+    if scene.prng.chance(150_000) {
+        u32::MAX
+    } else {
+        u32::try_from(scene.prng.log_between(1, 40)).unwrap_or(1)
+    }
 }
 
 /// Whether the client has to hear an answer before it may send more.

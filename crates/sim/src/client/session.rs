@@ -213,7 +213,10 @@ impl Client {
         let step = self.groups.front().and_then(|group| group.steps.front());
         let groups = self.groups.len();
         match step {
-            Some(step) => format!("{:?}: {} ({:?} of `{}`), {groups} groups", self.phase, step.tag, step.kind, step.statement),
+            Some(step) => format!(
+                "{:?}: {} ({:?} of `{}`), {groups} groups",
+                self.phase, step.tag, step.kind, step.statement
+            ),
             None => format!("{:?}: {groups} groups", self.phase),
         }
     }
@@ -233,7 +236,8 @@ impl Client {
         self.send(|out| {
             untyped(out, |body| {
                 body.extend_from_slice(&196_608_u32.to_be_bytes());
-                let mut pairs = vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
+                let mut pairs =
+                    vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
                 if says_zone {
                     pairs.push(("TimeZone", zone));
                 }
@@ -289,7 +293,11 @@ impl Client {
             return self.leave(scene);
         }
         let Some(step) = self.oldest() else {
-            return self.object("I1", format!("got the error {sqlstate} {readable} and waits for nothing"), scene);
+            return self.object(
+                "I1",
+                format!("got the error {sqlstate} {readable} and waits for nothing"),
+                scene,
+            );
         };
         let expected = step.refusal(self.view.status) == Some(sqlstate.as_str());
         // A server gets its Parse from the pooler with the Bind; in a failed transaction it refuses the Parse, and
@@ -330,7 +338,8 @@ impl Client {
             scene.referee.client_was_answered(self.number);
         }
         if status != self.view.status.byte() {
-            let text = format!("was told status {}, which should be {:?}", char::from(status), self.view.status);
+            let text =
+                format!("was told status {}, which should be {:?}", char::from(status), self.view.status);
             return self.object("I1", text, scene);
         }
         if self.view.status == Status::Idle {
@@ -347,11 +356,16 @@ impl Client {
 
     fn take_answer(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
         let Some(step) = self.groups.front_mut().and_then(|group| group.steps.front_mut()) else {
-            return self.object("I1", format!("got `{}` and waits for no such thing", char::from(kind)), scene);
+            return self.object(
+                "I1",
+                format!("got `{}` and waits for no such thing", char::from(kind)),
+                scene,
+            );
         };
         match step.accept(kind, body, &self.view) {
             Err(text) => {
-                let invariant = if text.contains(" ran with ") || text.contains("SHOW ") { "I4" } else { "I1" };
+                let invariant =
+                    if text.contains(" ran with ") || text.contains("SHOW ") { "I4" } else { "I1" };
                 self.object(invariant, text, scene);
             }
             Ok(Verdict::More) => (),
@@ -386,7 +400,8 @@ impl Client {
         if self.gives_up() {
             return;
         }
-        let simple = self.groups.front().is_some_and(|group| group.steps.front().is_some_and(Step::is_simple));
+        let simple =
+            self.groups.front().is_some_and(|group| group.steps.front().is_some_and(Step::is_simple));
         self.send(|out| {
             if copied == u32::MAX {
                 message(out, b'f', |body| text(body, b"no more"));

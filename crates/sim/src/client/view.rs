@@ -62,7 +62,9 @@ impl View {
                 self.status = Status::Idle;
                 self.unsettled = true;
             }
-            Statement::Set(..) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => self.unsettled = true,
+            Statement::Set(..) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => {
+                self.unsettled = true
+            }
             _ => (),
         }
     }

@@ -216,7 +216,9 @@ fn asked_parameters(mut fields: Fields<'_>) -> Option<Parameters> {
 fn greeting(session: &mut Session, key: (u32, u32)) {
     let mut out = Vec::new();
     message(&mut out, b'R', |body| body.extend_from_slice(&[0; 4]));
-    for (name, value) in [("server_version", "15.14"), ("server_encoding", "UTF8"), ("integer_datetimes", "on")] {
+    for (name, value) in
+        [("server_version", "15.14"), ("server_encoding", "UTF8"), ("integer_datetimes", "on")]
+    {
         reply::parameter(&mut out, name, value);
     }
     for (name, value) in session.parameters.greeting() {

@@ -90,7 +90,8 @@ impl Cluster {
             backends[number as usize].busy_until_us = Some(now_us + us);
         }
         if let Asked::Cancel { process_id, secret } = asked {
-            let mut hit = backends.iter_mut().filter(|other| other.key == (process_id, secret) && other.is_session());
+            let mut hit =
+                backends.iter_mut().filter(|other| other.key == (process_id, secret) && other.is_session());
             if let Some(other) = hit.next()
                 && other.cancel(&mut near)
             {

@@ -94,10 +94,11 @@ impl Parameters {
         // A transaction that is still open may roll back later.
         self.changed = self.saved.is_some();
         let mut news = Vec::new();
-        for at in 0..REPORTED {
-            if self.values[at] != self.reported[at] {
-                self.reported[at].clone_from(&self.values[at]);
-                news.push((NAMES[at], self.values[at].clone()));
+        for ((name, value), reported) in NAMES.iter().zip(&self.values).zip(&mut self.reported).take(REPORTED)
+        {
+            if value != reported {
+                reported.clone_from(value);
+                news.push((*name, value.clone()));
             }
         }
         news

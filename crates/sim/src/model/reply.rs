@@ -7,7 +7,14 @@ use crate::sql::Tag;
 pub(crate) type Sqlstate = &'static str;
 
 /// An ErrorResponse (`E`) or NoticeResponse (`N`). With a tag, the text says whose request it was.
-pub(crate) fn report(out: &mut Vec<u8>, kind: u8, severity: &str, sqlstate: &str, words: &str, tag: Option<Tag>) {
+pub(crate) fn report(
+    out: &mut Vec<u8>,
+    kind: u8,
+    severity: &str,
+    sqlstate: &str,
+    words: &str,
+    tag: Option<Tag>,
+) {
     message(out, kind, |body| {
         for (field, value) in [(b'S', severity), (b'V', severity), (b'C', sqlstate)] {
             body.push(field);

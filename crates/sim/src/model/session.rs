@@ -176,7 +176,8 @@ impl Session {
             return false;
         }
         // After CommandComplete nothing is left that could be interrupted.
-        let Some(work) = self.work.as_ref().filter(|work| work.running.is_some() || !work.rest.is_empty()) else {
+        let Some(work) = self.work.as_ref().filter(|work| work.running.is_some() || !work.rest.is_empty())
+        else {
             return false;
         };
         let tag = work.running.as_ref().and_then(|running| running.tag).or(work.tag);
@@ -226,7 +227,13 @@ impl Session {
     }
 
     /// An error: the transaction fails, and the rest of the query or of the pipeline is not done.
-    pub(super) fn fail(&mut self, sqlstate: Sqlstate, words: &str, tag: Option<Tag>, near: &mut Surroundings<'_>) {
+    pub(super) fn fail(
+        &mut self,
+        sqlstate: Sqlstate,
+        words: &str,
+        tag: Option<Tag>,
+        near: &mut Surroundings<'_>,
+    ) {
         self.chatter(near);
         // Errors and notices are flushed at once (`send_message_to_frontend`).
         reply::report(&mut self.out, b'E', "ERROR", sqlstate, words, tag);

@@ -32,7 +32,16 @@ pub(crate) struct Running {
 impl Running {
     /// A statement of a simple query.
     pub(super) fn new(statement: Statement, tag: Option<Tag>) -> Running {
-        Running { statement, tag, parameter: None, sent: 0, counted: 0, limit: 0, portal: None, copying: false }
+        Running {
+            statement,
+            tag,
+            parameter: None,
+            sent: 0,
+            counted: 0,
+            limit: 0,
+            portal: None,
+            copying: false,
+        }
     }
 
     /// A portal's statement, of which so many rows were sent before.
@@ -155,7 +164,13 @@ impl Session {
         Progress::Waiting
     }
 
-    fn refuse(&mut self, sqlstate: &'static str, words: &str, tag: Option<Tag>, near: &mut Surroundings<'_>) -> Progress {
+    fn refuse(
+        &mut self,
+        sqlstate: &'static str,
+        words: &str,
+        tag: Option<Tag>,
+        near: &mut Surroundings<'_>,
+    ) -> Progress {
         self.fail(sqlstate, words, tag, near);
         Progress::Waiting
     }
@@ -167,7 +182,9 @@ impl Session {
         };
         let value = match &running.statement {
             Statement::Select(value, _) | Statement::Sleep(value, _) => match value {
-                Value::Parameter => String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b"")).into_owned(),
+                Value::Parameter => {
+                    String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b"")).into_owned()
+                }
                 other => told(other, running.tag),
             },
             Statement::SelectNumber(number) => number.to_string(),
@@ -334,7 +351,8 @@ impl Session {
 }
 
 /// PostgreSQL's words for anything but the end of a failed transaction.
-pub(super) const IN_FAILED: &str = "current transaction is aborted, commands ignored until end of transaction block";
+pub(super) const IN_FAILED: &str =
+    "current transaction is aborted, commands ignored until end of transaction block";
 
 /// What a value is told as in a row; a tagged statement's own literal is its tag.
 fn told(value: &Value, tag: Option<Tag>) -> String {

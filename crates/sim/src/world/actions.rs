@@ -29,7 +29,14 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    fn obey_send(&mut self, shard: usize, to: ConnId, source: Source, range: std::ops::Range<usize>, received: &[u8]) {
+    fn obey_send(
+        &mut self,
+        shard: usize,
+        to: ConnId,
+        source: Source,
+        range: std::ops::Range<usize>,
+        received: &[u8],
+    ) {
         let found = match source {
             Source::Received => received.get(range),
             Source::Written => self.shards[shard].pooler.written().get(range),
@@ -74,7 +81,9 @@ impl<P: Pooler> World<P> {
 
     fn obey_move(&mut self, shard: usize, conn: ConnId, to: usize, client: Box<shard::Handover>) {
         let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
-            return self.referee.object("contract", format!("shard {shard} moved {conn:?}, which is nothing"));
+            return self
+                .referee
+                .object("contract", format!("shard {shard} moved {conn:?}, which is nothing"));
         };
         self.flush(spot);
         let Some(socket) = self.shards[shard].sockets[conn.0 as usize].take() else { return };

@@ -42,7 +42,15 @@ impl<P: Pooler> World<P> {
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
         let (events, sessions) = (self.events, self.clients.len());
         let (violation, trace) = self.verdict();
-        Outcome { violation, hash: trace.hash(), lines: trace.into_lines(), statements, transactions, events, sessions }
+        Outcome {
+            violation,
+            hash: trace.hash(),
+            lines: trace.into_lines(),
+            statements,
+            transactions,
+            events,
+            sessions,
+        }
     }
 
     /// No client, no cancel request; as many servers as are counted.
@@ -65,7 +73,8 @@ impl<P: Pooler> World<P> {
                 let open = servers.get(&(database.clone(), user.clone())).copied().unwrap_or(0);
                 let counted = self.counted(&database, &user);
                 if self.counts_servers() && open != counted {
-                    let text = format!("{counted} servers are counted for {user} on {database}, {open} are open");
+                    let text =
+                        format!("{counted} servers are counted for {user} on {database}, {open} are open");
                     self.referee.object("I7", text);
                 }
             }

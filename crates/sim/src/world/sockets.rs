@@ -182,7 +182,11 @@ impl<P: Pooler> World<P> {
         let Some(end) = socket.end.filter(|_| !socket.closing && !socket.hung_up_told) else { return };
         let paused = socket.paused && !std::mem::take(&mut socket.late_read);
         if paused {
-            if self.network.ended(end) && self.socket(spot).is_some_and(|socket| !std::mem::replace(&mut socket.half_closed_told, true)) {
+            if self.network.ended(end)
+                && self
+                    .socket(spot)
+                    .is_some_and(|socket| !std::mem::replace(&mut socket.half_closed_told, true))
+            {
                 self.deliver(spot.shard, Event::HalfClosed { conn: spot.conn });
             }
             return;
@@ -218,10 +222,14 @@ impl<P: Pooler> World<P> {
         }
         self.trace.bytes(bytes);
         let Some(Some(socket)) = self.shards[shard].sockets.get_mut(to.0 as usize) else {
-            return self.referee.object("contract", format!("shard {shard} sent to {to:?}, which is nothing"));
+            return self
+                .referee
+                .object("contract", format!("shard {shard} sent to {to:?}, which is nothing"));
         };
         if socket.closing || socket.end.is_none() {
-            return self.referee.object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
+            return self
+                .referee
+                .object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
         }
         socket.unsent.extend(bytes);
         let spot = socket.spot;
@@ -229,7 +237,9 @@ impl<P: Pooler> World<P> {
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
         let mut referee = std::mem::take(&mut self.referee);
-        tap.sent(bytes, &mut referee, |key| cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel)));
+        tap.sent(bytes, &mut referee, |key| {
+            cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel))
+        });
         self.referee = referee;
         self.cancels = cancels;
         if was_unknown && tap.purpose != Purpose::Unknown {
@@ -243,7 +253,9 @@ impl<P: Pooler> World<P> {
     /// Writes what the network takes and tells the shard what it must know.
     pub(super) fn flush(&mut self, spot: Spot) {
         let (clog_bytes, completion_us) = (self.swarm.driving.clog_bytes, self.swarm.driving.completion_us);
-        let Some(Some(socket)) = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize) else { return };
+        let Some(Some(socket)) = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize) else {
+            return;
+        };
         if socket.spot != spot || socket.closing {
             return;
         }
@@ -276,7 +288,9 @@ impl<P: Pooler> World<P> {
     /// Action::Close.
     pub(super) fn close_socket(&mut self, shard: usize, conn: ConnId) {
         let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
-            return self.referee.object("contract", format!("shard {shard} closed {conn:?}, which is nothing"));
+            return self
+                .referee
+                .object("contract", format!("shard {shard} closed {conn:?}, which is nothing"));
         };
         self.flush(spot);
         let Some(socket) = self.socket(spot).filter(|socket| !socket.closing) else {
@@ -314,7 +328,9 @@ impl<P: Pooler> World<P> {
     pub(super) fn set_paused(&mut self, shard: usize, conn: ConnId, paused: bool) {
         let late = paused && self.prng.chance(self.swarm.driving.late_read_per_million);
         let Some(socket) = self.socket_at(shard, conn) else {
-            return self.referee.object("contract", format!("shard {shard} paused or resumed {conn:?}, which is nothing"));
+            return self
+                .referee
+                .object("contract", format!("shard {shard} paused or resumed {conn:?}, which is nothing"));
         };
         let changed = std::mem::replace(&mut socket.paused, paused) != paused;
         if !changed {
@@ -347,7 +363,8 @@ impl<P: Pooler> World<P> {
                 let pooling = &self.swarm.pooling;
                 let limit = pooling.pool_size + pooling.reserve_pool_size;
                 if of_pool > limit {
-                    let text = format!("{of_pool} servers are open for {user} on {database}, {limit} are allowed");
+                    let text =
+                        format!("{of_pool} servers are open for {user} on {database}, {limit} are allowed");
                     self.referee.object("I7", text);
                 }
                 if pooling.max_db_connections > 0 && of_database > pooling.max_db_connections {
@@ -367,7 +384,8 @@ impl<P: Pooler> World<P> {
     /// Whether a cancel request may still hit something, as far as the pooler can know.
     fn is_under_way(&self, cancel: &CancelUnderWay) -> bool {
         let socket = self.shards[cancel.spot.shard].sockets.get(cancel.spot.conn.0 as usize);
-        let open = socket.and_then(Option::as_ref).filter(|socket| socket.spot == cancel.spot && !socket.closing);
+        let open =
+            socket.and_then(Option::as_ref).filter(|socket| socket.spot == cancel.spot && !socket.closing);
         match open {
             Some(socket) => !socket.hung_up_told,
             // The pooler has let go of it: what counts is whether a server still gets to see it.
