@@ -220,6 +220,7 @@ impl Control {
     /// RELOAD or SIGHUP.
     pub(crate) fn ask_for_reload(&mut self, asker: Option<Asker>) {
         self.loading.push_back(asker);
+        self.push(Output::ReopenLog); // A rotated log file is let go of with either.
         self.push(Output::Load);
     }
 }

@@ -27,7 +27,6 @@ impl Control {
         match signal {
             Signal::Hup => {
                 self.log("got SIGHUP, re-reading config");
-                self.push(Output::ReopenLog);
                 self.ask_for_reload(None);
             }
             Signal::Int => self.end_by("SIGINT", ShutdownMode::WaitForServers),
