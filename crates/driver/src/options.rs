@@ -43,7 +43,7 @@ fn keepalive(socket: impl AsFd, global: &Global) {
 
 /// What only a listening socket has: TCP_DEFER_ACCEPT. Its seconds bound how long a silent client stays unseen.
 pub(crate) fn apply_to_listener(socket: impl AsFd, global: &Global) {
-    const DEFER_SECONDS: i32 = 45;
+    const DEFER_SECONDS: i32 = 1;
     apply(socket.as_fd(), global);
     sys::set_defer_accept(socket.as_fd(), if global.tcp_defer_accept { DEFER_SECONDS } else { 0 });
 }
