@@ -342,3 +342,16 @@ fn a_lifetime_shorter_than_a_login_still_serves_once() {
     assert!(!world.closed.contains(&server));
     assert!(world.tags(server).contains('Q') || !world.sent.contains_key(&client));
 }
+
+#[test]
+fn a_server_that_does_not_take_parameters_is_given_up() {
+    let mut world = World::new("default_pool_size = 1\nserver_connect_timeout = 2");
+    let client = world.client(&[("application_name", "a")]);
+    let server = world.server();
+    world.query(client, "select 1");
+    assert!(world.text(server).contains("SET application_name"));
+    world.pass(1_500);
+    assert!(world.closed.is_empty());
+    world.pass(800);
+    assert!(world.closed.contains(&server) && world.closed.contains(&client));
+}
