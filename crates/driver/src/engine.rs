@@ -96,6 +96,7 @@ impl Engine {
     /// # Errors
     /// [`StartFault`]; nothing runs then.
     pub fn start(plan: Plan) -> Result<Engine, StartFault> {
+        log_panics(Arc::clone(&plan.log));
         let mock = Arc::new(MockKey::new(KernelEntropy::key()));
         let user_id = rustix::process::geteuid().as_raw();
         Engine::start_with(plan, move |seat: Seat| {
@@ -257,6 +258,17 @@ fn run<C: Core>(
         log(Record::new(Level::Fatal, format!("a shard cannot go on: {why}")));
         process::abort();
     }
+}
+
+/// A panic's place and words go to the log before the process ends.
+fn log_panics(log: Log) {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("a thread").to_owned();
+        log(Record::new(Level::Fatal, format!("bug in {name}: {panic}")));
+        before(panic);
+    }));
 }
 
 /// Never half a pooler: where panics unwind, a shard's ends the process all the same.

@@ -1,5 +1,5 @@
 //! Both loops against scripted shards on real sockets: the same tests, the same outcomes.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod support;
 

@@ -193,3 +193,41 @@ fn reserve(length: usize) -> io::Result<*mut u8> {
     let memory = unsafe { libc::mmap(ptr::null_mut(), length, access, kind | libc::MAP_NORESERVE, -1, 0) };
     if memory == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(memory.cast()) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn buffers(first: u16, most: u16) -> Buffers {
+        Buffers::new(&IoUring::new(8).unwrap(), ReceiveBuffers { size: 4096, first, most }).unwrap()
+    }
+
+    #[test]
+    fn a_buffer_goes_back_with_its_last_holder() {
+        let mut buffers = buffers(8, 8);
+        let first = buffers.take(7);
+        let second = buffers.hold(&first);
+        assert_eq!(buffers.bytes(&first, 10), [0; 10]);
+        buffers.release(first);
+        assert_eq!(buffers.free(), 7);
+        buffers.release(second);
+        assert_eq!(buffers.free(), 8);
+    }
+
+    #[test]
+    fn held_buffers_are_made_good_for_and_come_back_out_of_use() {
+        let mut buffers = buffers(8, 64);
+        let held: Vec<Buffer> = (0..7).map(|id| buffers.take(id)).collect();
+        assert_eq!(buffers.free(), 1);
+        buffers.publish();
+        assert_eq!(buffers.free(), 5, "half of the target was added");
+        buffers.ran_out();
+        assert_eq!(buffers.free(), 16, "the target has doubled");
+        for buffer in held {
+            buffers.release(buffer);
+        }
+        assert!(buffers.free() <= 32, "what is too much is retired");
+        assert_eq!(usize::from(buffers.handed_out) + buffers.reserve.len(), 64, "none was lost");
+    }
+}

@@ -44,6 +44,10 @@ pub(crate) enum Receive {
     Cancelling,
 }
 
+/// Buffers that are kept, with their lengths. Its own type so that an idle connection has only a pointer's room for it.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox(VecDeque<(Buffer, usize)>);
+
 /// One connection.
 #[derive(Debug, Default)]
 pub(crate) struct Conn {
@@ -82,8 +86,8 @@ pub(crate) struct Conn {
     pub(crate) flight: Option<Flight>,
     /// Output behind that.
     pub(crate) out: Option<Box<Outbox>>,
-    /// Input that arrived while the shard did not want it: buffers with their lengths.
-    pub(crate) inbox: Option<Box<VecDeque<(Buffer, usize)>>>,
+    /// Input that arrived while the shard did not want it.
+    pub(crate) inbox: Option<Box<Inbox>>,
     /// Further addresses to try.
     pub(crate) attempt: Option<Box<Attempt>>,
 }
@@ -96,12 +100,21 @@ impl Conn {
 
     /// Keeps input for later.
     pub(crate) fn keep(&mut self, buffer: Buffer, length: usize) {
-        self.inbox.get_or_insert_default().push_back((buffer, length));
+        self.inbox.get_or_insert_default().0.push_back((buffer, length));
+    }
+
+    /// The first of what was kept; without any, there is no inbox afterwards.
+    pub(crate) fn kept(&mut self) -> Option<(Buffer, usize)> {
+        let first = self.inbox.as_mut()?.0.pop_front();
+        if self.inbox.as_ref().is_some_and(|inbox| inbox.0.is_empty()) {
+            self.inbox = None;
+        }
+        first
     }
 
     /// Gives all buffers back.
     pub(crate) fn empty(&mut self, buffers: &mut Buffers) {
-        for (buffer, _) in self.inbox.take().into_iter().flat_map(|inbox| *inbox) {
+        while let Some((buffer, _)) = self.kept() {
             buffers.release(buffer);
         }
         if let Some(mut out) = self.out.take() {

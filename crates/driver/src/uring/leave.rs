@@ -31,7 +31,7 @@ impl Net {
         let stays = Conn { dirty: slot.dirty, ticket: slot.ticket, ..Conn::default() };
         let mut slot = std::mem::replace(slot, stays);
         let mut unread = Vec::new();
-        for (buffer, length) in slot.inbox.take().into_iter().flat_map(|inbox| *inbox) {
+        while let Some((buffer, length)) = slot.kept() {
             unread.extend_from_slice(self.buffers.bytes(&buffer, length));
             self.buffers.release(buffer);
         }

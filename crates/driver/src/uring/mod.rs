@@ -246,16 +246,12 @@ impl<C: Core> UringLoop<C> {
 
     fn read_on(&mut self, conn: ConnId) {
         while let Some(slot) = self.net.open(conn).filter(|slot| slot.may_receive()) {
-            let Some((buffer, length)) = slot.inbox.as_mut().and_then(|inbox| inbox.pop_front()) else {
-                slot.inbox = None;
+            let Some((buffer, length)) = slot.kept() else {
                 if std::mem::take(&mut slot.end_waits) {
                     return self.deliver(Event::HungUp { conn });
                 }
                 return self.net.touch(conn);
             };
-            if slot.inbox.as_ref().is_some_and(|inbox| inbox.is_empty()) {
-                slot.inbox = None;
-            }
             self.tell_received(conn, buffer, length);
         }
     }

@@ -55,6 +55,7 @@ pub(crate) struct Net {
     pub(crate) pending: VecDeque<Event<'static>>,
     pub(crate) leaving: Vec<Leaving>,
     pub(crate) gate: Gate,
+    #[allow(clippy::vec_box)] // they come and go as boxes
     spares: Vec<Box<Outbox>>,
 }
 

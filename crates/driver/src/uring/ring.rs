@@ -92,6 +92,7 @@ pub(crate) struct Ring {
     /// Free positions of `flights`.
     landed: Vec<u32>,
     /// Memory of earlier flights, to be used again.
+    #[allow(clippy::vec_box)] // they must not move while the kernel knows their address
     hangar: Vec<Box<Sending>>,
     /// Requests for which the submission queue had no room.
     waiting: VecDeque<squeue::Entry>,
