@@ -29,6 +29,17 @@ pub(crate) enum Kind {
     Close,
 }
 
+/// What a client sends into COPY FROM STDIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filling {
+    /// So many rows.
+    Rows(u32),
+    /// So many rows, of which the middle one is refused: what follows comes too late.
+    BadRow(u32),
+    /// CopyFail.
+    Failure,
+}
+
 /// The answer to one message.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
@@ -46,8 +57,8 @@ pub(crate) struct Step {
     pub(crate) limit: u32,
     /// Rows that earlier executions of the portal have taken.
     pub(crate) taken: u32,
-    /// Rows that the client will send into COPY.
-    pub(crate) copied: u32,
+    /// What the client will send into COPY.
+    pub(crate) filling: Filling,
     pub(super) begun: bool,
     pub(super) rows: u32,
 }
@@ -67,8 +78,8 @@ impl Step {
     /// A step without the rarer details.
     pub(crate) fn new(kind: Kind, statement: Statement, tag: Tag) -> Step {
         let prepared_by = tag;
-        let (name, limit, taken, copied, begun, rows) = (None, 0, 0, 0, false, 0);
-        Step { kind, statement, tag, prepared_by, name, limit, taken, copied, begun, rows }
+        let (name, limit, taken, filling, begun, rows) = (None, 0, 0, Filling::Rows(0), false, 0);
+        Step { kind, statement, tag, prepared_by, name, limit, taken, filling, begun, rows }
     }
 
     /// Whether something with this tag may concern this step.
@@ -190,7 +201,10 @@ impl Step {
             Statement::Reset(_) | Statement::ResetAll => "RESET".to_owned(),
             Statement::Show(_) => "SHOW".to_owned(),
             Statement::Insert(_) => "INSERT 0 1".to_owned(),
-            Statement::CopyIn => format!("COPY {}", self.copied),
+            Statement::CopyIn => match self.filling {
+                Filling::Rows(rows) => format!("COPY {rows}"),
+                Filling::BadRow(_) | Filling::Failure => "an error".to_owned(),
+            },
             Statement::CopyOut(_, rows) => format!("COPY {rows}"),
             Statement::DiscardAll => "DISCARD ALL".to_owned(),
             Statement::DeallocateAll => "DEALLOCATE ALL".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! Chooses and writes; never judges an answer.
 
-use super::expect::{Group, Kind, Step};
+use super::expect::{Filling, Group, Kind, Step};
 use super::session::{Client, Phase, Scene, Style};
 use crate::network::Ending;
 use crate::protocol::{message, text};
@@ -101,7 +101,7 @@ impl Client {
             words.push(statement.to_string());
             self.plan(&statement, &mut group);
             let mut step = Step::new(Kind::Query, statement, tag);
-            step.copied = rows_to_copy(scene);
+            step.filling = choose_filling(scene);
             group.steps.push_back(step);
         }
         let words = format!("{} /*{tag}*/", words.join("; "));
@@ -253,17 +253,18 @@ impl Client {
                 write_execute(out, 0);
             }
         });
-        let mut push = |kind, limit, taken, copied| {
+        let mut push = |kind, limit, taken, filling| {
             let step = Step::new(kind, statement.clone(), tag);
-            group.steps.push_back(Step { prepared_by, limit, taken, copied, ..step });
+            group.steps.push_back(Step { prepared_by, limit, taken, filling, ..step });
         };
-        push(Kind::Bind, 0, 0, 0);
+        let none = Filling::Rows(0);
+        push(Kind::Bind, 0, 0, none);
         if describes {
-            push(Kind::DescribePortal, 0, 0, 0);
+            push(Kind::DescribePortal, 0, 0, none);
         }
-        push(Kind::Execute, limit, 0, rows_to_copy(scene));
+        push(Kind::Execute, limit, 0, choose_filling(scene));
         if limit != 0 {
-            push(Kind::Execute, 0, limit, 0);
+            push(Kind::Execute, 0, limit, none);
         }
     }
 
@@ -438,12 +439,13 @@ fn write_execute(out: &mut Vec<u8>, limit: u32) {
     });
 }
 
-/// Rows for a COPY; `u32::MAX` is CopyFail.
-fn rows_to_copy(scene: &mut Scene<'_>) -> u32 {
-    if scene.prng.chance(150_000) {
-        u32::MAX
-    } else {
-        u32::try_from(scene.prng.log_between(1, 40)).unwrap_or(1)
+/// What to send into a COPY.
+fn choose_filling(scene: &mut Scene<'_>) -> Filling {
+    let rows = u32::try_from(scene.prng.log_between(1, 40)).unwrap_or(1);
+    match scene.prng.below(10) {
+        0..7 => Filling::Rows(rows),
+        7..9 => Filling::BadRow(rows),
+        _ => Filling::Failure,
     }
 }
 

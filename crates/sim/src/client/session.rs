@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::expect::{Group, Kind, Step, Verdict};
+use super::expect::{Filling, Group, Kind, Step, Verdict};
 use super::view::View;
 use crate::invariants::{Claim, Referee};
 use crate::model::session::Status;
@@ -105,6 +105,8 @@ pub(crate) struct Client {
     pub(super) described: Option<(Statement, Tag)>,
     /// It has sent nonsense and waits for the consequences until then.
     pub(super) gives_up_at_us: Option<u64>,
+    /// A failed transaction has refused something of the pipeline under way.
+    was_refused: bool,
     /// Rows of the open transaction.
     rows: Vec<Tag>,
     frames: Frames,
@@ -138,6 +140,7 @@ impl Client {
             prepared: BTreeMap::new(),
             described: None,
             gives_up_at_us: None,
+            was_refused: false,
             rows: Vec::new(),
             frames: Frames::default(),
         };
@@ -302,15 +305,22 @@ impl Client {
         let expected = step.refusal(self.view.status) == Some(sqlstate.as_str());
         // A server gets its Parse from the pooler with the Bind; in a failed transaction it refuses the Parse, and
         // what was sent behind it meets no statement.
-        let lost = sqlstate == "26000" && step.kind == Kind::Bind && self.view.status == Status::Failed;
+        let refused = self.view.status == Status::Failed || self.was_refused;
+        let lost = sqlstate == "26000" && step.kind == Kind::Bind && refused;
         let cancelled = sqlstate == "57014" && step.is_cancellable() && self.cancels > 0;
-        let asked = sqlstate == "57014" && step.statement == Statement::CopyIn && step.copied == u32::MAX;
+        let asked = step.statement == Statement::CopyIn
+            && match step.filling {
+                Filling::Rows(_) => false,
+                Filling::BadRow(_) => sqlstate == "23502",
+                Filling::Failure => sqlstate == "57014",
+            };
         let own = Tag::in_brackets(words).is_none_or(|tag| step.is_of(tag));
         if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
             return self.object(invariant, format!("{step} got the error {sqlstate} {readable}"), scene);
         }
+        self.was_refused |= sqlstate == "25P02";
         self.view.fail();
         self.claim_rows(Claim::NotApplied, scene);
         let Some(group) = self.groups.front_mut() else { return };
@@ -349,6 +359,7 @@ impl Client {
         self.groups.pop_front();
         self.waiting_since_us = (!self.groups.is_empty()).then_some(scene.now_us);
         if self.groups.is_empty() {
+            self.was_refused = false;
             self.planned_open = self.view.status != Status::Idle;
             self.thinks_until_us = scene.now_us + scene.prng.below(scene.crowd.think_us);
         }
@@ -370,8 +381,8 @@ impl Client {
             }
             Ok(Verdict::More) => (),
             Ok(Verdict::WantsRows) => {
-                let (tag, copied) = (step.tag, step.copied);
-                self.send_rows(tag, copied);
+                let (tag, filling) = (step.tag, step.filling);
+                self.send_rows(tag, filling);
             }
             Ok(Verdict::Done) => self.finish_step(scene),
         }
@@ -395,22 +406,24 @@ impl Client {
         self.view.advance(&step.statement);
     }
 
-    /// Answers CopyInResponse: so many rows, or (`u32::MAX`) CopyFail.
-    fn send_rows(&mut self, tag: Tag, copied: u32) {
+    /// Answers CopyInResponse.
+    fn send_rows(&mut self, tag: Tag, filling: Filling) {
         if self.gives_up() {
             return;
         }
         let simple =
             self.groups.front().is_some_and(|group| group.steps.front().is_some_and(Step::is_simple));
         self.send(|out| {
-            if copied == u32::MAX {
-                message(out, b'f', |body| text(body, b"no more"));
-            } else {
-                for _ in 0..copied {
-                    message(out, b'd', |body| body.extend_from_slice(format!("{tag}\n").as_bytes()));
-                }
-                message(out, b'c', |_| ());
+            let (rows, bad) = match filling {
+                Filling::Failure => return message(out, b'f', |body| text(body, b"no more")),
+                Filling::Rows(rows) => (rows, None),
+                Filling::BadRow(rows) => (rows, Some(rows / 2)),
+            };
+            for row in 0..rows {
+                let line = if bad == Some(row) { "\\N\n".to_owned() } else { format!("{tag}\n") };
+                message(out, b'd', |body| body.extend_from_slice(line.as_bytes()));
             }
+            message(out, b'c', |_| ());
         });
         // The server ignored the Sync that may have been sent with Execute, as libpq does; it needs another.
         if !simple {

@@ -140,6 +140,10 @@ impl Session {
         match kind {
             b'd' => {
                 for line in body.split_inclusive(|byte| *byte == b'\n') {
+                    if line == b"\\N\n" {
+                        self.fail("23502", "null value in column \"tag\"", tag, near);
+                        return Progress::Waiting;
+                    }
                     running.counted += 1;
                     if tag.is_some() && Tag::at_start(line) != tag {
                         near.strange.push(format!("a row for another COPY came into that of {tag:?}"));

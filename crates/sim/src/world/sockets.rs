@@ -12,7 +12,7 @@ use crate::model::cluster::Attempt;
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
 use crate::setup::PORT;
-use crate::tap::{Purpose, Tap};
+use crate::tap::{Cancels, Purpose, Tap};
 use crate::trace::Readable;
 
 /// A pooler's socket.
@@ -237,9 +237,11 @@ impl<P: Pooler> World<P> {
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
         let mut referee = std::mem::take(&mut self.referee);
-        tap.sent(bytes, &mut referee, |key| {
-            cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel))
-        });
+        let known = Cancels {
+            under_way: &|key| cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel)),
+            asked_by: &|client| self.clients.get(client as usize).is_some_and(|client| client.cancels > 0),
+        };
+        tap.sent(bytes, &mut referee, &known);
         self.referee = referee;
         self.cancels = cancels;
         if was_unknown && tap.purpose != Purpose::Unknown {
