@@ -8,35 +8,15 @@ use subtle::ConstantTimeEq;
 use telemetry::Level;
 use wire::encode;
 
+use crate::canceller::{AskedBy, Canceller};
 use crate::client;
-use crate::lend::micros;
 use crate::state::{Conn, State};
+use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
 /// A cancel key's process id holds the shard in its upper bits, and the client's place below.
 const SHARD_SHIFT: u32 = 24;
 const PLACE_MASK: u32 = (1 << SHARD_SHIFT) - 1;
-
-/// A connection that carries one cancel request to a server.
-pub(crate) struct Canceller {
-    pub(crate) part: usize,
-    /// The server whose query is to be cancelled.
-    pub(crate) server: ConnId,
-    /// Process id and secret of its backend.
-    pub(crate) key: (u32, Vec<u8>),
-    /// Who asked, to be let go when it is over: a connection here, or one on another shard.
-    pub(crate) asked_by: AskedBy,
-    pub(crate) since_us: u64,
-    /// Its turn has come.
-    pub(crate) sent: bool,
-}
-
-/// Who waits for the end of a cancel.
-#[derive(Clone, Copy)]
-pub(crate) enum AskedBy {
-    Here(ConnId),
-    Neighbour(ShardId, u32, u64),
-}
 
 impl State {
     /// The public half of a client's cancel key.

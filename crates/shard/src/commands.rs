@@ -8,7 +8,7 @@ use mail::{Command, Neighbour, Report, RequestId, ShutdownMode};
 use settings::Config;
 use wire::sqlstate;
 
-use crate::cancel::AskedBy;
+use crate::canceller::AskedBy;
 use crate::client;
 use crate::parts::limits;
 use crate::state::{Conn, Pending, PendingKind, State};

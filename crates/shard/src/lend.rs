@@ -11,6 +11,7 @@ use wire::encode;
 use crate::client;
 use crate::server::{self, Errand};
 use crate::state::{Conn, State, linked};
+use crate::time::micros;
 use crate::{Action, ConnId};
 
 impl State {
@@ -333,9 +334,4 @@ impl State {
         }
         self.client_leaves(conn, text);
     }
-}
-
-/// Microseconds of a setting.
-pub(crate) fn micros(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -9,6 +9,7 @@ pub mod action;
 pub mod event;
 
 mod cancel;
+mod canceller;
 mod client;
 mod commands;
 mod console;
@@ -24,6 +25,7 @@ mod server;
 mod servers;
 mod spread;
 mod state;
+mod time;
 mod words;
 
 pub use action::{Action, Source, Target};

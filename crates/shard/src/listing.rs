@@ -11,10 +11,10 @@ use mail::{
 use session::parameters::APPLICATION_NAME;
 
 use crate::client::{self, Client};
-use crate::lend::micros;
-use crate::login::CONSOLE;
 use crate::server::{self, Errand, Server};
 use crate::state::{Conn, Part, State};
+use crate::time::micros;
+use crate::words::CONSOLE;
 use crate::{ConnId, Peer};
 
 impl State {

@@ -18,10 +18,8 @@ use wire::{encode, sqlstate, startup};
 
 use crate::client::{Client, Login, Phase};
 use crate::state::{Conn, State};
+use crate::words::CONSOLE;
 use crate::{Action, ConnId, Handover, Peer};
-
-/// The console's database and its user over the unix socket.
-pub(crate) const CONSOLE: &str = "pgbouncer";
 
 /// A password message may carry a token of 64 KiB.
 const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;

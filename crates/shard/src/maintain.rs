@@ -7,9 +7,9 @@ use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client;
-use crate::lend::micros;
 use crate::server;
 use crate::state::{Conn, State};
+use crate::time::micros;
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;

@@ -7,8 +7,8 @@ use session::Parameters;
 use settings::{Config, Database};
 use telemetry::Counters;
 
-use crate::lend::micros;
 use crate::state::{Part, State};
+use crate::time::micros;
 
 impl State {
     /// The part of this pool, made if it is new here.

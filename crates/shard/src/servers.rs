@@ -11,9 +11,9 @@ use settings::LoadBalance;
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
-use crate::lend::micros;
 use crate::server::{Phase, Server};
 use crate::state::{Conn, Part, State};
+use crate::time::micros;
 use crate::{Action, ConnId, ConnectFault, Target};
 
 /// Where PostgreSQL puts its socket when nothing else is said.

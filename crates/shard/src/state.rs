@@ -13,7 +13,7 @@ use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Level, Record};
 
-use crate::cancel::Canceller;
+use crate::canceller::Canceller;
 use crate::client::Client;
 use crate::outbox::Outbox;
 use crate::server::Server;

@@ -7,10 +7,12 @@ use settings::Database;
 use telemetry::{Level, Record};
 
 use crate::client::Phase;
-use crate::login::CONSOLE;
 use crate::server::Server;
 use crate::state::{Conn, State};
 use crate::{Action, ConnId, Peer};
+
+/// The console's database and its user over the unix socket.
+pub(crate) const CONSOLE: &str = "pgbouncer";
 
 /// `127.0.0.1:5`, `[::1]:5` or `unix(123):6432`.
 pub(crate) fn peer(peer: Peer) -> String {

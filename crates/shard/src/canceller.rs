@@ -1,0 +1,28 @@
+//! A connection that carries one cancel request to a server, as its shard knows it.
+//!
+//! Data only; what happens to it is told in `cancel`.
+
+use mail::ShardId;
+
+use crate::ConnId;
+
+/// A connection that carries one cancel request to a server.
+pub(crate) struct Canceller {
+    pub(crate) part: usize,
+    /// The server whose query is to be cancelled.
+    pub(crate) server: ConnId,
+    /// Process id and secret of its backend.
+    pub(crate) key: (u32, Vec<u8>),
+    /// Who asked, to be let go when it is over: a connection here, or one on another shard.
+    pub(crate) asked_by: AskedBy,
+    pub(crate) since_us: u64,
+    /// Its turn has come.
+    pub(crate) sent: bool,
+}
+
+/// Who waits for the end of a cancel.
+#[derive(Clone, Copy)]
+pub(crate) enum AskedBy {
+    Here(ConnId),
+    Neighbour(ShardId, u32, u64),
+}
