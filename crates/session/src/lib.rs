@@ -11,6 +11,7 @@ pub mod options;
 pub mod owed;
 pub mod parameters;
 pub mod prepared;
+pub mod probe;
 pub mod reply;
 pub mod request;
 pub mod server_login;

@@ -278,8 +278,9 @@ impl Step<'_, '_> {
                 Found::More => Verdict::Hold,
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
             },
+            // Describe and Close are a name and nothing else: judged when they are whole.
+            _ if !complete => Verdict::Hold,
             tag => match frontend::target(body) {
-                Found::Yes((b'S', name)) if !name.is_empty() && !complete => Verdict::Hold,
                 Found::Yes((b'S', name)) if !name.is_empty() => self.target(header, name, out),
                 Found::Yes(_) => self.pass(plain(tag)),
                 Found::More => Verdict::Hold,

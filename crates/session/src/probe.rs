@@ -1,0 +1,188 @@
+//! What must hold for any bytes: a request and its cut halves are the same request, and so is a reply; `options` never
+//! panics. Tests run these over mutated seeds, fuzzers over whatever they find.
+
+use wire::encode;
+
+use crate::{
+    ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Rules, Tracked,
+    options,
+};
+
+/// What went to each side.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Heap {
+    passed: Vec<u8>,
+    client: Vec<u8>,
+}
+
+impl Output for Heap {
+    fn forward(&mut self, input: &[u8], start: usize, end: usize) {
+        self.passed.extend_from_slice(&input[start..end]);
+    }
+
+    fn to_client(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.client);
+    }
+
+    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.passed);
+    }
+}
+
+/// Any bytes of a client, whole and cut at every place of the first hundred: the same goes to the server.
+pub fn request(bytes: &[u8]) {
+    let whole = heard(&[bytes]);
+    for cut in 0..bytes.len().min(100) {
+        let (head, tail) = bytes.split_at(cut);
+        assert_eq!(heard(&[head, tail]), whole, "cut at {cut}");
+    }
+}
+
+/// Feeds a client's bytes to a fresh pair, as a shard does.
+fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
+    let tracked = Tracked::new([]);
+    let mut server = Conversation::new(Parameters::unknown(&tracked));
+    let (mut request, mut registry, mut heap) = (Request::default(), Registry::default(), Heap::default());
+    for piece in pieces {
+        let mut input = std::mem::take(&mut request.held);
+        input.extend_from_slice(piece);
+        let mut rules = Rules {
+            registry: &mut registry,
+            statements_max: 2,
+            frame_bytes_max: 1 << 20,
+            parsed: 0,
+            parsed_on_server: 0,
+            bound: 0,
+        };
+        let heard = request.step(&mut server, &mut rules, &input, &mut heap);
+        if heard != Heard::All {
+            return (heap, Some(heard));
+        }
+    }
+    (heap, None)
+}
+
+/// Any bytes of a server that owes answers to a pipeline, whole and cut: the same goes to the client, the same faults.
+pub fn reply(bytes: &[u8]) {
+    let whole = replied(&[bytes]);
+    for cut in 0..bytes.len().min(100) {
+        let (head, tail) = bytes.split_at(cut);
+        let parts = replied(&[head, tail]);
+        assert_eq!(parts.1, whole.1, "cut at {cut}");
+        if !whole.1 {
+            assert_eq!(parts.0, whole.0, "cut at {cut}");
+        }
+    }
+}
+
+/// True if the server was found at fault.
+fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
+    let tracked = Tracked::new([]);
+    let mut server = Conversation::new(Parameters::unknown(&tracked));
+    let (mut request, mut registry) = (Request::default(), Registry::default());
+    let mut rules = Rules {
+        registry: &mut registry,
+        statements_max: 2,
+        frame_bytes_max: 1 << 20,
+        parsed: 0,
+        parsed_on_server: 0,
+        bound: 0,
+    };
+    request.step(&mut server, &mut rules, &pipeline(), &mut Heap::default());
+    let (mut heap, mut own_error) = (Heap::default(), None);
+    for piece in pieces {
+        let mut context = Context {
+            registry: &mut registry,
+            tracked: &tracked,
+            names: request.statements.as_deref_mut().map(|names: &mut ClientStatements| names),
+            own_error: &mut own_error,
+            audience: true,
+            refuses_blocks: false,
+        };
+        if server.step(&mut context, piece, &mut heap).fault.is_some() {
+            return (heap, true);
+        }
+    }
+    (heap, false)
+}
+
+/// One of everything that is answered.
+fn pipeline() -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::parse(&mut out, b"s", b"select 1", &[]);
+    encode::bind_simple(&mut out, b"", b"s", &[]);
+    encode::describe(&mut out, b'P', b"");
+    encode::execute(&mut out, b"", 0);
+    encode::close(&mut out, b'S', b"s");
+    encode::sync(&mut out);
+    encode::query(&mut out, b"select 2");
+    out
+}
+
+/// Any text as `options`.
+pub fn startup_options(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = options::settings(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::backend::Status;
+
+    use super::*;
+
+    /// The answers to [`pipeline`].
+    fn answers() -> Vec<u8> {
+        let mut out = Vec::new();
+        encode::parse_complete(&mut out);
+        encode::bind_complete(&mut out);
+        encode::no_data(&mut out);
+        encode::command_complete(&mut out, "SELECT 1");
+        encode::notice(&mut out, "NOTICE", "00000", "x");
+        encode::ready(&mut out, Status::Idle);
+        encode::error(&mut out, "ERROR", "42601", "no");
+        encode::ready(&mut out, Status::Idle);
+        out
+    }
+
+    /// A repeatable stream of numbers.
+    fn next(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        usize::try_from(*state >> 33).unwrap_or(0)
+    }
+
+    fn mutations(seed: &[u8], times: usize, probe: fn(&[u8])) {
+        let mut state = 0x9e37_79b9_7f4a_7c15;
+        probe(seed);
+        for _ in 0..times {
+            let mut bytes = seed.to_vec();
+            for _ in 0..=next(&mut state) % 3 {
+                let place = next(&mut state) % bytes.len();
+                match next(&mut state) % 3 {
+                    0 => bytes[place] = u8::try_from(next(&mut state) % 256).unwrap_or(0),
+                    1 => bytes.truncate(place.max(1)),
+                    _ => bytes.insert(place, b"SQPBDECXZ\0"[next(&mut state) % 10]),
+                }
+            }
+            probe(&bytes);
+        }
+    }
+
+    #[test]
+    fn requests_are_the_same_however_they_are_cut() {
+        mutations(&pipeline(), 2_000, request);
+    }
+
+    #[test]
+    fn replies_are_the_same_however_they_are_cut() {
+        mutations(&answers(), 2_000, reply);
+    }
+
+    #[test]
+    fn no_options_panic() {
+        mutations(br"-c a=1 --b=2 -cc=\ 3", 5_000, startup_options);
+    }
+}

@@ -1,0 +1,4 @@
+//! `auth::probe::client_messages` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| auth::probe::client_messages(bytes));

@@ -1,0 +1,4 @@
+//! `console::probe` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| console::probe(bytes));

@@ -1,0 +1,4 @@
+//! `session::probe::startup_options` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| session::probe::startup_options(bytes));
