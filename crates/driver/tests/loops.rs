@@ -14,7 +14,7 @@ use std::{fs, thread};
 use settings::IoDriver;
 use shard::Target;
 use shard::event::Peer;
-use support::{Dice, Setup, Stage, read, serve, wait_for};
+use support::{Dice, Setup, Stage, own_address, read, serve, wait_for};
 use weir_driver::ReceiveBuffers;
 
 /// Each test once per driver.
@@ -125,6 +125,8 @@ fn a_slow_reader_stops_its_feeder_and_loses_nothing(io: IoDriver) {
         while count.load(Ordering::SeqCst) < LENGTH && stream.write_all(&block).is_ok() {
             count.fetch_add(block.len(), Ordering::SeqCst);
         }
+        // Hanging up now would let the shard close over what the client has not taken yet.
+        let _ = stream.read(&mut [0; 1]);
     });
     let stage = Setup::relay(io, source).start();
     let mut client = stage.connect();
@@ -235,7 +237,7 @@ fn last_words_arrive(io: IoDriver) {
 }
 
 fn a_refused_connection_is_told(io: IoDriver) {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = TcpListener::bind((own_address(), 0)).unwrap().local_addr().unwrap();
     let stage = Setup::relay(io, nobody).start();
     assert_eq!(stage.connect().read(&mut [0; 10]).unwrap(), 0);
     stage.all_closed(2);
@@ -243,11 +245,15 @@ fn a_refused_connection_is_told(io: IoDriver) {
 }
 
 fn a_name_is_looked_up(io: IoDriver) {
-    let echo = serve(|mut stream| {
-        let mut from = stream.try_clone().unwrap();
-        let _ = std::io::copy(&mut from, &mut stream);
+    let echo = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = echo.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut stream in echo.incoming().flatten().take(3) {
+            let mut from = stream.try_clone().unwrap();
+            let _ = std::io::copy(&mut from, &mut stream);
+        }
     });
-    let target = |host: &str| Some(Target::Inet { host: host.into(), port: echo.port() });
+    let target = |host: &str| Some(Target::Inet { host: host.into(), port });
     let stage = Setup { target: target("localhost"), ..Setup::new(io) }.start();
     for _ in 0..3 {
         let mut client = stage.connect();

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -230,7 +230,7 @@ pub struct Setup {
 impl Setup {
     pub fn new(io: IoDriver) -> Setup {
         let mut config = Config::default();
-        config.global.listen_addr = vec!["127.0.0.1".to_owned()];
+        config.global.listen_addr = vec![own_address().to_string()];
         config.global.listen_port = 0;
         config.global.unix_socket_dir = None;
         config.global.tcp_defer_accept = false;
@@ -317,9 +317,21 @@ pub fn read(stream: &mut impl Read, count: usize) -> Vec<u8> {
     bytes
 }
 
+/// A loopback address that no other test uses: a port that one test has given up is not another one's by chance.
+pub fn own_address() -> Ipv4Addr {
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    let number = TAKEN.fetch_add(1, Ordering::SeqCst) as u8;
+    Ipv4Addr::new(
+        127,
+        1 + (std::process::id() / 250 % 250) as u8,
+        1 + (std::process::id() % 250) as u8,
+        number,
+    )
+}
+
 /// A server that runs `serve` for each connection on a thread of its own.
 pub fn serve(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((own_address(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
