@@ -61,6 +61,9 @@ pub enum Wants {
     Server,
     /// More bytes before it can be said.
     More,
+    /// Nothing: this many bytes are a whole frame that PostgreSQL ignores outside a COPY, or a Flush of nothing. A
+    /// server lent for it would have no reply to end it with.
+    Nothing(usize),
     /// To leave.
     Leave,
     /// Something that no client may ask.
@@ -76,6 +79,11 @@ pub fn wants(bytes: &[u8], frame_bytes_max: u32) -> Wants {
         Ok(Some(header)) => match header.tag {
             tag::TERMINATE => Wants::Leave,
             tag::PASSWORD => Wants::Fault(ClientFault::PasswordAfterLogin),
+            tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH
+                if bytes.len() >= header.frame_bytes as usize =>
+            {
+                Wants::Nothing(header.frame_bytes as usize)
+            }
             known if wire::tag::is_frontend(known) => Wants::Server,
             other => Wants::Fault(ClientFault::UnknownTag(other)),
         },

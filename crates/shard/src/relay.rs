@@ -57,6 +57,10 @@ impl State {
                 None => self.hold(conn, bytes),
             },
             Wants::More => self.hold(conn, bytes),
+            Wants::Nothing(ignored) => {
+                self.hold(conn, &bytes[ignored..]);
+                self.idle_client_holds(conn);
+            }
             Wants::Leave => self.client_leaves(conn, "client close request"),
             Wants::Fault(fault) => self.client_fault(conn, &fault),
         }
@@ -66,13 +70,16 @@ impl State {
     pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
+        while let Wants::Nothing(ignored) = wants(&client.request.held, frame_bytes_max) {
+            client.request.held.drain(..ignored);
+        }
         match wants(&client.request.held, frame_bytes_max) {
             Wants::Server => {
                 if let Some(server) = self.borrow_server(conn) {
                     self.ask_held(conn, server);
                 }
             }
-            Wants::More => {}
+            Wants::More | Wants::Nothing(_) => {}
             Wants::Leave => self.client_leaves(conn, "client close request"),
             Wants::Fault(fault) => self.client_fault(conn, &fault),
         }

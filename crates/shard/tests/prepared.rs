@@ -333,3 +333,16 @@ fn a_frame_under_way_is_passed_on_to_its_end_even_when_what_follows_is_skipped()
         assert_eq!(world.tags(a), "PES", "cut at {cut}");
     }
 }
+
+#[test]
+fn what_comes_late_for_a_copy_takes_no_server() {
+    let (mut world, [one, _], [a, b]) = two_and_two("");
+    let late = message(|out| {
+        encode::copy_data(out, b"1\n");
+        encode::copy_done(out);
+    });
+    world.receive(one, &late);
+    assert_eq!((world.tags(a), world.tags(b)), (String::new(), String::new()));
+    world.receive(one, &[late, message(|out| encode::query(out, b"select 1"))].concat());
+    assert_eq!(world.tags(a) + &world.tags(b), "Q");
+}
