@@ -72,6 +72,10 @@ pub(crate) struct Crowd {
     pub(crate) die_per_million: u32,
     /// How often a session stops reading for a while, per turn.
     pub(crate) deaf_per_million: u32,
+    /// How often a session that holds nothing goes idle for longer than anybody may wait, per turn.
+    pub(crate) siesta_per_million: u32,
+    /// How often a session writes slowly, in pieces, per session.
+    pub(crate) slow_per_million: u32,
     /// How often a session sends nonsense, per turn.
     pub(crate) garbage_per_million: u32,
     /// How often a session has its request cancelled, per turn.
@@ -251,6 +255,8 @@ fn crowd(prng: &mut Prng) -> Crowd {
         depth_most: prng.between(1, 5),
         die_per_million: rate(prng, 60_000),
         deaf_per_million: rate(prng, 30_000),
+        siesta_per_million: rate(prng, 20_000),
+        slow_per_million: rate(prng, 500_000),
         garbage_per_million: rate(prng, 10_000),
         cancel_per_million: rate(prng, 200_000),
         fail_per_million: rate(prng, 150_000),

@@ -441,7 +441,7 @@ fn write_execute(out: &mut Vec<u8>, limit: u32) {
 
 /// What to send into a COPY.
 fn choose_filling(scene: &mut Scene<'_>) -> Filling {
-    let rows = u32::try_from(scene.prng.log_between(1, 40)).unwrap_or(1);
+    let rows = u32::try_from(scene.prng.log_between(1, 200)).unwrap_or(1);
     match scene.prng.below(10) {
         0..7 => Filling::Rows(rows),
         7..9 => Filling::BadRow(rows),

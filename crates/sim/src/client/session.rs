@@ -14,6 +14,9 @@ use crate::protocol::{Fields, Frames, Next, error_field, message, text, untyped}
 use crate::sql::{Statement, Tag};
 use crate::swarm::Crowd;
 
+/// How long a client may be idle: longer than anybody may have to wait for a server.
+const SIESTA_US: u64 = 150 * crate::clock::SECOND_US;
+
 /// What a client needs of the world while it acts.
 pub(crate) struct Scene<'a> {
     /// Chance.
@@ -28,6 +31,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) fair: bool,
     /// Statements keep their names when servers change.
     pub(crate) named: bool,
+    /// A client outside a transaction holds no server.
+    pub(crate) shares: bool,
     /// The faults are still on: bad manners are allowed.
     pub(crate) chaos: bool,
 }
@@ -73,6 +78,8 @@ pub(crate) struct Client {
     pub(crate) doom: Option<(usize, Ending)>,
     /// When the world wakes it next.
     pub(crate) wakes_at_us: Option<u64>,
+    /// The most that it writes at a time, with a pause behind it; 0 is all that there is room for.
+    pub(crate) piece_most: u64,
     /// It reads nothing until then.
     pub(crate) deaf_until_us: u64,
     /// It does nothing of its own accord until then.
@@ -122,6 +129,7 @@ impl Client {
             output: VecDeque::new(),
             doom: None,
             wakes_at_us: None,
+            piece_most: 0,
             deaf_until_us: 0,
             thinks_until_us: 0,
             key: None,
@@ -144,6 +152,9 @@ impl Client {
             rows: Vec::new(),
             frames: Frames::default(),
         };
+        if scene.prng.chance(scene.crowd.slow_per_million) {
+            client.piece_most = scene.prng.log_between(1, 200);
+        }
         if scene.crowd.ask_for_tls && scene.prng.chance(500_000) {
             client.phase = Phase::AskedForTls;
             client.send(|out| untyped(out, |body| body.extend_from_slice(&80_877_103_u32.to_be_bytes())));
@@ -361,7 +372,10 @@ impl Client {
         if self.groups.is_empty() {
             self.was_refused = false;
             self.planned_open = self.view.status != Status::Idle;
-            self.thinks_until_us = scene.now_us + scene.prng.below(scene.crowd.think_us);
+            let naps = !self.planned_open && scene.shares && scene.chaos;
+            let siesta = naps && scene.prng.chance(scene.crowd.siesta_per_million);
+            let pause = if siesta { SIESTA_US } else { scene.prng.below(scene.crowd.think_us) };
+            self.thinks_until_us = scene.now_us + pause;
         }
     }
 

@@ -9,6 +9,8 @@ use crate::setup;
 use crate::swarm::Crowd;
 use settings::PoolMode;
 
+/// The longest pause of a slow writer between two pieces.
+const PIECE_PAUSE_US: u64 = 500;
 /// What a client may do once the faults are over: nothing bad, and not for long.
 const PROBE_REQUESTS: u64 = 3;
 
@@ -24,6 +26,7 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             named: pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
+            shares: pooling.pool_mode == PoolMode::Transaction,
             chaos: self.era == Era::Chaos,
         };
         act(&mut self.clients[number as usize], &mut scene);
@@ -47,6 +50,7 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             named: false,
+            shares: false,
             chaos: !probing,
         };
         let mut client = Client::new(number, &user, &database, &mut scene);
@@ -114,6 +118,11 @@ impl<P: Pooler> World<P> {
             return self.client_reads(number);
         }
         self.with_client(number, Client::act);
+        if self.trace.keeps_lines() {
+            let client = &self.clients[number as usize];
+            let (words, thinks, doom) = (client.wait_in_words(), client.thinks_until_us, client.doom);
+            self.say(format_args!("c{number} acts: {words}, thinks until {thinks}, doom {doom:?}"));
+        }
         self.after_client(number);
     }
 
@@ -131,9 +140,13 @@ impl<P: Pooler> World<P> {
         if let Some(ending) = client.wants_close.take() {
             return self.close_client(number, ending);
         }
+        let deaf_until = client.deaf_until_us;
         if client.phase == Phase::Open && !client.is_waiting() || client.gives_up() {
             let at_us = client.acts_next_us(self.clock.now_us());
             self.plan_client(number, at_us);
+        }
+        if deaf_until > self.clock.now_us() {
+            self.plan_client(number, deaf_until);
         }
     }
 
@@ -143,10 +156,18 @@ impl<P: Pooler> World<P> {
         if client.output.is_empty() {
             return;
         }
-        let most = client.doom.map_or(usize::MAX, |(left, _)| left).min(client.output.len());
+        let mut most = client.doom.map_or(usize::MAX, |(left, _)| left).min(client.output.len());
+        if client.piece_most > 0 {
+            most = most.min(usize::try_from(self.prng.between(1, client.piece_most)).unwrap_or(1));
+        }
         let bytes = &client.output.make_contiguous()[..most];
         let written = self.network.write(end, bytes, &mut self.clock);
         client.output.drain(..written);
+        if client.piece_most > 0 && !client.output.is_empty() && written > 0 {
+            let at_us = self.clock.now_us() + 1 + self.prng.below(PIECE_PAUSE_US);
+            self.plan_client(number, at_us);
+        }
+        let client = &mut self.clients[number as usize];
         if let Some((left, ending)) = &mut client.doom {
             *left -= written;
             if *left == 0 {
@@ -160,6 +181,7 @@ impl<P: Pooler> World<P> {
     /// Closes a client's side; its slot is free.
     pub(super) fn close_client(&mut self, number: u32, ending: Ending) {
         let Some(end) = self.client_ends[number as usize].take() else { return };
+        self.say(format_args!("c{number} closes: {ending:?}"));
         // What it has said is sent, as far as there is room.
         let client = &mut self.clients[number as usize];
         if client.doom.is_none() && ending == Ending::Finish {
@@ -215,6 +237,7 @@ impl<P: Pooler> World<P> {
             cancel_per_million: 0,
             garbage_per_million: 0,
             die_per_million: 0,
+            siesta_per_million: 0,
             deaf_per_million: 0,
             think_us: 1_000,
             ..self.swarm.crowd.clone()

@@ -62,6 +62,9 @@ impl<P: Pooler> World<P> {
 
     /// The faults are over: whatever is half done is undone, and sessions end one after another.
     pub(super) fn heal(&mut self) {
+        if self.era != Era::Chaos {
+            return;
+        }
         self.say(format_args!("the faults are over"));
         self.era = Era::Healing;
         let now_us = self.clock.now_us();
@@ -72,14 +75,10 @@ impl<P: Pooler> World<P> {
         }
         let mut config = (*self.config).clone();
         // Whoever waits must be served, not sent away: from now on there is time enough.
-        for timeout in [
-            &mut config.global.query_wait_timeout,
-            &mut config.global.query_timeout,
-            &mut config.global.idle_transaction_timeout,
-            &mut config.global.client_idle_timeout,
-        ] {
-            *timeout = Duration::from_secs(120);
-        }
+        config.global.query_wait_timeout = Duration::from_secs(120);
+        config.global.query_timeout = Duration::ZERO;
+        config.global.idle_transaction_timeout = Duration::ZERO;
+        config.global.client_idle_timeout = Duration::ZERO;
         self.command(&Command::Configure(Arc::new(config)));
         self.calm_clients();
         let open: Vec<u32> = self.slots.iter().flatten().copied().collect();
