@@ -97,6 +97,7 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
             names: request.statements.as_deref_mut().map(|names: &mut ClientStatements| names),
             own_error: &mut own_error,
             audience: true,
+            borrows: false,
             refuses_blocks: false,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {

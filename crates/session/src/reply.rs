@@ -48,6 +48,8 @@ pub struct Context<'a> {
     pub own_error: &'a mut Option<Vec<u8>>,
     /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub audience: bool,
+    /// The client borrows: between its transactions a server's farewell is not its business.
+    pub borrows: bool,
     /// Statement pooling: a ReadyForQuery inside a transaction block ends it all.
     pub refuses_blocks: bool,
 }
@@ -348,7 +350,8 @@ impl Step<'_, '_> {
             }
             return verdict;
         }
-        if !self.context.audience {
+        let quiet = self.server.owes.is_empty() && self.server.status == Some(Status::Idle);
+        if !self.context.audience || quiet && self.context.borrows {
             self.replied.fatal = true; // Nobody asked anything: the server takes its leave.
             return self.swallow_body();
         }

@@ -207,6 +207,7 @@ impl State {
             names: client.request.statements.as_deref_mut(),
             own_error: &mut server.own_error,
             audience: true,
+            borrows: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
         };
         let mut sides = Sides {
@@ -241,6 +242,7 @@ impl State {
             names: None,
             own_error: &mut server.own_error,
             audience: false,
+            borrows: false,
             refuses_blocks: false,
         };
         server.talk.step(&mut context, bytes, &mut Nobody)

@@ -355,3 +355,25 @@ fn a_server_that_does_not_take_parameters_is_given_up() {
     world.pass(800);
     assert!(world.closed.contains(&server) && world.closed.contains(&client));
 }
+
+#[test]
+fn a_farewell_behind_the_last_answer_is_not_the_clients() {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.tags(client);
+    world.query(client, "select 1");
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+        encode::error(out, "FATAL", "57P01", "terminating connection");
+    });
+    world.receive(server, &answer);
+    world.event(Event::HungUp { conn: server });
+    assert_eq!(world.tags(client), "CZ");
+    assert_eq!(world.closed, [server], "the client stays");
+    world.query(client, "select 2");
+    let fresh = world.server();
+    world.answer(fresh, Status::Idle);
+    assert_eq!(world.tags(client), "CZ");
+}
