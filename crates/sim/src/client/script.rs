@@ -28,14 +28,14 @@ impl Step {
 impl Client {
     /// The client may act: it does, if it wants to.
     pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
-        if self.phase == Phase::Over || scene.now_us < self.thinks_until_us {
+        if self.phase == Phase::Over {
             return;
         }
         if self.gives_up_at_us.is_some_and(|at_us| at_us <= scene.now_us) {
             self.leave(scene);
             self.wants_close = Some(Ending::Reset);
         }
-        if self.phase != Phase::Open || self.gives_up_at_us.is_some() {
+        if self.phase != Phase::Open || self.gives_up() || scene.now_us < self.thinks_until_us {
             return;
         }
         if let Some(group) = self.groups.front().filter(|group| !group.synced && group.steps.is_empty()) {

@@ -1,6 +1,7 @@
 //! The end of a run: nobody waits, nothing leaks, the table holds what clients were told.
 
 use super::World;
+use crate::client::session::Phase;
 use crate::invariants::Violation;
 use crate::pooler::Pooler;
 use crate::tap::Purpose;
@@ -25,11 +26,15 @@ pub(crate) struct Outcome {
 }
 
 impl<P: Pooler> World<P> {
-    /// After healing every session must have come to its end (I8).
+    /// After healing every session must have come to its end (I8), and FATAL is the end of a connection (I14).
     pub(super) fn expect_nobody_waiting(&mut self) {
         let Some(number) = self.slots.iter().flatten().copied().next() else { return };
         if !self.referee.has_objected() {
-            let words = self.clients[number as usize].wait_in_words();
+            let client = &self.clients[number as usize];
+            if client.phase == Phase::Over {
+                return self.referee.object("I14", format!("c{number} was told FATAL and never hung up on"));
+            }
+            let words = client.wait_in_words();
             self.referee.object("I8", format!("c{number} waits for ever; {words}"));
         }
     }
