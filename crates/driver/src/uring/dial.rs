@@ -1,7 +1,8 @@
 //! Connecting to servers by completion: the steps of [`crate::connect`], taken.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::ioctl_fionbio;
 use settings::Config;
 use shard::{ConnId, Event, Target};
 
@@ -70,8 +71,9 @@ impl Net {
         }
     }
 
-    /// Servers stay where they are: they are received from at once.
-    fn connected(&mut self, conn: ConnId, socket: std::os::fd::OwnedFd) {
+    /// Servers stay where they are: they are received from at once. Only connecting must not wait.
+    fn connected(&mut self, conn: ConnId, socket: OwnedFd) {
+        let _ = ioctl_fionbio(&socket, false);
         let (remote, local) = connect::ends(&socket);
         self.seat(conn, socket, true);
         self.pending.push_back(Event::Connected { conn, remote, local });

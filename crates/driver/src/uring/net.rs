@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::ioctl_fionbio;
 use settings::Config;
 use shard::{Action, ConnId, Event, Now, Source};
 
@@ -102,9 +101,8 @@ impl Net {
         slot
     }
 
-    /// Seats an open socket. A ring waits only on sockets that would block.
+    /// Seats an open socket, which must be a blocking one: a ring waits on no other.
     pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, settled: bool) {
-        let _ = ioctl_fionbio(&socket, false);
         let slot = self.slot(conn);
         slot.state = State::Open;
         slot.settled = settled;
