@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 use shard::event::Peer;
 
 use crate::listen::{Kind, Listener};
+use crate::sys;
 
 /// How long accepting rests after descriptors ran out, if no connection closes before.
 pub(crate) const REST_US: u64 = 1_000_000;
@@ -56,9 +56,8 @@ pub(crate) fn is_exhaustion(fault: Errno) -> bool {
 pub(crate) fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<SocketAddr>) -> Option<Peer> {
     match listener.kind {
         Kind::Unix { port } => {
-            let credentials = sockopt::socket_peercred(&socket).ok()?;
-            let process_id = u32::try_from(credentials.pid.as_raw_nonzero().get()).unwrap_or(0);
-            Some(Peer::Unix { process_id, user_id: credentials.uid.as_raw(), port })
+            let (process_id, user_id) = sys::peer_credentials(socket.as_fd())?;
+            Some(Peer::Unix { process_id, user_id, port })
         }
         Kind::Tcp => {
             let local: SocketAddr = rustix::net::getsockname(&socket).ok()?.try_into().ok()?;

@@ -22,6 +22,24 @@ pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: c_int) {
     }
 }
 
+/// SO_PEERCRED: process and user at the other end of a unix socket. The process is 0 where it belongs to another
+/// process name space, which is why the safe wrapper (whose process ids are never 0) cannot be used.
+pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: the descriptor is borrowed, the value lives on this stack and its length is given.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    (code == 0).then_some((credentials.pid.unsigned_abs(), credentials.uid))
+}
+
 /// A user of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
