@@ -10,6 +10,7 @@ use wire::encode;
 
 use crate::canceller::{AskedBy, Canceller};
 use crate::client;
+use crate::server::Server;
 use crate::state::{Conn, State};
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
@@ -60,7 +61,8 @@ impl State {
             return self.cancel_over(asked_by);
         };
         server.cancels += 1;
-        let canceller = Canceller { part, server: server_conn, key, asked_by, since_us: now_us, sent: false };
+        let server = (server_conn, server.id);
+        let canceller = Canceller { part, server, key, asked_by, since_us: now_us, sent: false };
         let conn = self.reserve();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Canceller(Box::new(canceller));
@@ -80,29 +82,54 @@ impl State {
                 return;
             }
             let Some(conn) = part.cancels_waiting.pop_front() else { return };
-            let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { continue };
-            let server_conn = canceller.server;
-            canceller.sent = true;
-            part.cancels_active += 1;
-            let Some(target) = self.target_of(server_conn) else { continue };
+            let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(target) = self.target_of(canceller.server) else {
+                self.drop_waiting(conn);
+                continue;
+            };
+            if let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) {
+                canceller.sent = true;
+            }
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.cancels_active += 1;
+            }
             self.act(Action::Connect { conn, target });
         }
     }
 
+    /// A cancel that never got its turn is over.
+    fn drop_waiting(&mut self, conn: ConnId) {
+        let Some(Conn::Canceller(canceller)) = self.conns.try_remove(conn.0 as usize) else { return };
+        if let Some(part) = self.parts.get_mut(canceller.part) {
+            part.cancels_waiting.retain(|waiting| *waiting != conn);
+        }
+        self.settle_cancel(&canceller);
+    }
+
+    /// The server a cancel is for, unless it has gone and its place is another's.
+    fn server_to_cancel(&mut self, (conn, id): (ConnId, u64)) -> Option<&mut Server> {
+        self.server(conn).filter(|server| server.id == id)
+    }
+
     /// The same server that the query runs on, by address.
-    fn target_of(&mut self, server_conn: ConnId) -> Option<Target> {
-        let server = self.server(server_conn)?;
-        let (remote, part) = (server.remote, server.pool);
-        let Some(remote) = remote else { return self.parts.get(part).map(crate::servers::unix_target) };
+    fn target_of(&self, (conn, id): (ConnId, u64)) -> Option<Target> {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
+        if server.id != id {
+            return None;
+        }
+        let Some(remote) = server.remote else {
+            return self.parts.get(server.pool).map(crate::servers::unix_target);
+        };
         Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
     }
 
     /// The connection is there: if the query still runs, cancel it.
     pub(crate) fn canceller_connected(&mut self, conn: ConnId) {
         let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
-        let (server_conn, key) = (canceller.server, canceller.key.clone());
-        let runs =
-            self.server(server_conn).is_some_and(|server| server.client().is_some() && server.talk.is_busy());
+        let (server, key) = (canceller.server, canceller.key.clone());
+        let runs = self
+            .server_to_cancel(server)
+            .is_some_and(|server| server.client().is_some() && server.talk.is_busy());
         if runs {
             self.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
         } else {
@@ -110,19 +137,24 @@ impl State {
         }
     }
 
-    /// A cancel connection's socket is gone: the server may be lent again, and who asked may go.
+    /// A cancel connection's socket is gone: the next may have its turn.
     pub(crate) fn canceller_closed(&mut self, canceller: &Canceller) {
         if let Some(part) = self.parts.get_mut(canceller.part)
             && canceller.sent
         {
             part.cancels_active = part.cancels_active.saturating_sub(1);
         }
-        if let Some(server) = self.server(canceller.server) {
-            server.cancels = server.cancels.saturating_sub(1);
-        }
-        self.give_back(canceller.server);
-        self.cancel_over(canceller.asked_by);
+        self.settle_cancel(canceller);
         self.send_cancels(canceller.part);
+    }
+
+    /// Nothing of this cancel can arrive any more: the server may be lent again, and who asked may go.
+    fn settle_cancel(&mut self, canceller: &Canceller) {
+        if let Some(server) = self.server_to_cancel(canceller.server) {
+            server.cancels = server.cancels.saturating_sub(1);
+            self.give_back(canceller.server.0);
+        }
+        self.cancel_over(canceller.asked_by);
     }
 
     /// Lets go who asked.
@@ -155,11 +187,6 @@ impl State {
         if let AskedBy::Here(asker) = asked_by {
             self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
         }
-        if let Some(Conn::Canceller(canceller)) = self.conns.try_remove(conn.0 as usize) {
-            if let Some(part) = self.parts.get_mut(canceller.part) {
-                part.cancels_waiting.retain(|waiting| *waiting != conn);
-            }
-            self.canceller_closed(&canceller);
-        }
+        self.drop_waiting(conn);
     }
 }

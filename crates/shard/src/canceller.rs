@@ -9,8 +9,8 @@ use crate::ConnId;
 /// A connection that carries one cancel request to a server.
 pub(crate) struct Canceller {
     pub(crate) part: usize,
-    /// The server whose query is to be cancelled.
-    pub(crate) server: ConnId,
+    /// The server whose query is to be cancelled, and its id: by the end of this, its place may be another's.
+    pub(crate) server: (ConnId, u64),
     /// Process id and secret of its backend.
     pub(crate) key: (u32, Vec<u8>),
     /// Who asked, to be let go when it is over: a connection here, or one on another shard.

@@ -3,7 +3,7 @@
 
 mod world;
 
-use shard::Event;
+use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
 use world::{World, message};
@@ -183,19 +183,24 @@ fn a_server_that_is_starting_is_waited_for() {
     assert_eq!(world.tags(client), "RSSSKZ");
 }
 
+/// What a client was given to cancel with: its cancel request, ready to be sent.
+fn cancel_request_of(world: &mut World, client: ConnId) -> Vec<u8> {
+    let greeting = world.sent.remove(&client).unwrap();
+    let key = greeting.windows(5).position(|window| window == [b'K', 0, 0, 0, 12]).unwrap() + 5;
+    let process_id = u32::from_be_bytes(greeting[key..key + 4].try_into().unwrap());
+    message(|out| encode::cancel_request(out, process_id, &greeting[key + 4..key + 8]))
+}
+
 #[test]
 fn a_cancel_reaches_the_backend_and_holds_its_server_until_it_is_over() {
     let mut world = World::new("default_pool_size = 1");
     let (first, second) = (world.client(&[]), world.client(&[]));
     let server = world.server();
-    let greeting = world.sent.remove(&first).unwrap();
-    let key = greeting.windows(5).position(|window| window == [b'K', 0, 0, 0, 12]).unwrap() + 5;
-    let process_id = u32::from_be_bytes(greeting[key..key + 4].try_into().unwrap());
+    let request = cancel_request_of(&mut world, first);
     world.query(first, "select pg_sleep(9)");
     world.query(second, "select 2");
     world.tags(server);
     let asker = world.accept();
-    let request = message(|out| encode::cancel_request(out, process_id, &greeting[key + 4..key + 8]));
     world.receive(asker, &request);
     let canceller = world.connecting.remove(0);
     world.event(Event::Connected { conn: canceller, remote: None, local: None });
@@ -207,6 +212,60 @@ fn a_cancel_reaches_the_backend_and_holds_its_server_until_it_is_over() {
     world.event(Event::HungUp { conn: canceller });
     assert_eq!(world.tags(server), "Q", "now it is the second's");
     assert!(world.closed.contains(&asker));
+}
+
+#[test]
+fn the_end_of_a_cancel_for_a_server_that_died_frees_no_other_server() {
+    let mut world = World::new("default_pool_size = 1");
+    let clients = [world.client(&[]), world.client(&[]), world.client(&[])];
+    let died = world.server();
+    let requests = [cancel_request_of(&mut world, clients[0]), cancel_request_of(&mut world, clients[1])];
+    world.query(clients[0], "select pg_sleep(9)");
+    world.query(clients[1], "select pg_sleep(9)");
+    let asker = world.accept();
+    world.receive(asker, &requests[0]);
+    let late = world.connecting.remove(0);
+    world.event(Event::Connected { conn: late, remote: None, local: None });
+    world.event(Event::HungUp { conn: died });
+    world.pass(400);
+    let server = world.server();
+    assert_eq!(server, died, "its place was taken, or this test shows nothing");
+    world.query(clients[2], "select 3");
+    let asker = world.accept();
+    world.receive(asker, &requests[1]);
+    assert!(world.connecting.is_empty(), "as many cancels at once as servers: it waits");
+    world.tags(server);
+    world.event(Event::HungUp { conn: late });
+    let canceller = world.connecting.remove(0);
+    world.event(Event::Connected { conn: canceller, remote: None, local: None });
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(server), "", "a cancel is under way to it");
+    world.event(Event::HungUp { conn: canceller });
+    assert_eq!(world.tags(server), "Q");
+}
+
+#[test]
+fn a_cancel_whose_server_dies_while_it_waits_for_its_turn_is_dropped() {
+    let mut world = World::new("default_pool_size = 1");
+    let clients = [world.client(&[]), world.client(&[])];
+    let died = world.server();
+    let requests = [cancel_request_of(&mut world, clients[0]), cancel_request_of(&mut world, clients[1])];
+    world.query(clients[0], "select pg_sleep(9)");
+    world.query(clients[1], "select pg_sleep(9)");
+    let askers = [world.accept(), world.accept()];
+    world.receive(askers[0], &requests[0]);
+    let late = world.connecting.remove(0);
+    world.receive(askers[1], &requests[0]);
+    world.event(Event::HungUp { conn: died });
+    world.pass(400);
+    let server = world.server();
+    assert_eq!(server, died, "its place was taken, or this test shows nothing");
+    world.event(Event::HungUp { conn: late });
+    assert!(world.connecting.is_empty(), "its query has died with its server");
+    assert!(askers.iter().all(|asker| world.closed.contains(asker)));
+    let asker = world.accept();
+    world.receive(asker, &requests[1]);
+    assert_eq!(world.connecting.len(), 1, "the next one gets its turn");
 }
 
 #[test]
