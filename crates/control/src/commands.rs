@@ -157,8 +157,9 @@ fn shutdown(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
         Some(mode) => {
             let word = if mode == ShutdownMode::WaitForServers { "SERVERS" } else { "CLIENTS" };
             control.log(format!("SHUTDOWN WAIT_FOR_{word} command issued"));
-            control.complete(ask.asker, "SHUTDOWN");
+            // Whoever reads the reply finds the door closed.
             control.begin_shutdown(mode);
+            control.complete(ask.asker, "SHUTDOWN");
         }
     }
     Ok(())

@@ -208,7 +208,7 @@ impl State {
         self.paused_progress();
     }
 
-    /// A client whose server was just given back may have no further claim to one.
+    /// A client whose server was just given back, or who has just logged in, may have no claim to one.
     pub(crate) fn client_must_go(&mut self, conn: ConnId) -> bool {
         if self.shutdown == Some(ShutdownMode::WaitForServers) {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");

@@ -318,7 +318,7 @@ impl State {
         let secret = self.random_u32();
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
-        if !self.count_client(conn, part_index) {
+        if self.client_must_go(conn) || !self.count_client(conn, part_index) {
             return;
         }
         let Some(part) = self.parts.get_mut(part_index) else { return };
