@@ -1,4 +1,4 @@
-//! The comparison as Markdown and JSON: medians over the rounds, and ratios to PgBouncer within the series. The
+//! The comparison as Markdown and JSON: medians over the rounds, and ratios to PgBouncer round by round. The
 //! same Markdown goes to the terminal and to a file; its tables are aligned so that both read well.
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::compare::idle::Idle;
 use crate::compare::series::Cell;
 use crate::compare::subjects::BASE;
 use crate::error::{LabError, Result};
-use crate::figures::{median_of, or_dash, ratio, short, whole};
+use crate::figures::{median, median_of, or_dash, ratio, short, whole};
 use crate::lab::Measured;
 use crate::machine::Machine;
 
@@ -27,31 +27,22 @@ pub(super) struct Report {
     pub(super) idle: Vec<Idle>,
 }
 
-/// One subject's medians in one cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Medians {
-    tps: Option<f64>,
-    pooler_us: Option<f64>,
-    user_us: Option<f64>,
-    system_us: Option<f64>,
-    machine_us: Option<f64>,
-    p50_ms: Option<f64>,
-    p99_ms: Option<f64>,
-}
+/// What is measured of a run, where it could be.
+type Figure = fn(&Measured) -> Option<f64>;
 
-impl Medians {
-    fn of(runs: &[Measured]) -> Self {
-        let latency = |run: &Measured| run.outcome.latency;
-        Self {
-            tps: median_of(runs, Measured::tps),
-            pooler_us: median_of(runs, Measured::pooler_us),
-            user_us: median_of(runs, |run| run.per_transaction(run.pooler?.user_us)),
-            system_us: median_of(runs, |run| run.per_transaction(run.pooler?.system_us)),
-            machine_us: median_of(runs, Measured::machine_us),
-            p50_ms: median_of(runs, |run| Some(latency(run)?.p50_ms)),
-            p99_ms: median_of(runs, |run| Some(latency(run)?.p99_ms)),
-        }
-    }
+const TPS: Figure = Measured::tps;
+const POOLER_US: Figure = Measured::pooler_us;
+const USER_US: Figure = |run| run.per_transaction(run.pooler?.user_us);
+const SYSTEM_US: Figure = |run| run.per_transaction(run.pooler?.system_us);
+const MACHINE_US: Figure = Measured::machine_us;
+const P50_MS: Figure = |run| Some(run.outcome.latency?.p50_ms);
+const P99_MS: Figure = |run| Some(run.outcome.latency?.p99_ms);
+
+/// The median of the rounds' ratios. Each round is compared with its own base, so that a machine that is faster in one
+/// round than in another does not count for or against anybody.
+fn ratio_to(base: &[Measured], runs: &[Measured], figure: Figure) -> Option<f64> {
+    let ratios = runs.iter().zip(base).filter_map(|(run, base)| ratio(figure(run), figure(base)));
+    median(&ratios.collect::<Vec<f64>>())
 }
 
 impl Report {
@@ -60,7 +51,7 @@ impl Report {
         let mut text = format!(
             "# Poolers compared\n\n{}\n\npgbench, {} queries, scale {}, {} s a run, medians of {} interleaved rounds; \
              fsync on, trust, TCP on the loopback, no TLS;\ngenerator, PostgreSQL and pooler share the machine. In \
-             brackets: the ratio to {BASE} in this series. µs: CPU time for a transaction.\n\n",
+             brackets: the ratio to {BASE}, median of the rounds' own ratios. µs: CPU time for a transaction.\n\n",
             self.machine.sentence(),
             self.query_mode,
             self.scale,
@@ -93,27 +84,27 @@ impl Report {
     }
 
     fn cell(&self, cell: &Cell) -> String {
-        let medians: Vec<Medians> = cell.runs.iter().map(|runs| Medians::of(runs)).collect();
-        let base = self.base().and_then(|at| medians.get(at)).copied().unwrap_or_default();
+        let base = self.base().and_then(|at| cell.runs.get(at)).map_or(&[][..], Vec::as_slice);
         let head = ["", "TPS", "pooler µs", "user + system", "machine µs", "p50 ms", "p99 ms"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         let mut notes = String::new();
         for (index, (name, _)) in self.subjects.iter().enumerate() {
-            let of = medians.get(index).copied().unwrap_or_default();
-            let split = of.user_us.zip(of.system_us);
+            let runs = cell.runs.get(index).map_or(&[][..], Vec::as_slice);
+            let show = |figure: Figure, text: fn(f64) -> String| {
+                with_ratio(median_of(runs, figure), ratio_to(base, runs, figure), text)
+            };
+            let split = median_of(runs, USER_US).zip(median_of(runs, SYSTEM_US));
+            let split = split.map(|(user, system)| format!("{} + {}", short(user), short(system)));
             rows.push(vec![
                 name.clone(),
-                with_ratio(of.tps, base.tps, whole),
-                with_ratio(of.pooler_us, base.pooler_us, short),
-                split.map_or_else(
-                    || "-".to_owned(),
-                    |(user, system)| format!("{} + {}", short(user), short(system)),
-                ),
-                with_ratio(of.machine_us, base.machine_us, short),
-                with_ratio(of.p50_ms, base.p50_ms, short),
-                with_ratio(of.p99_ms, base.p99_ms, short),
+                show(TPS, whole),
+                show(POOLER_US, short),
+                split.unwrap_or_else(|| "-".to_owned()),
+                show(MACHINE_US, short),
+                show(P50_MS, short),
+                show(P99_MS, short),
             ]);
-            notes.push_str(&complaint(name, cell.runs.get(index).map_or(&[], Vec::as_slice)));
+            notes.push_str(&complaint(name, runs));
         }
         format!("{}{notes}", table(&rows))
     }
@@ -126,7 +117,7 @@ impl Report {
                 idle.name.clone(),
                 whole(idle.few_kib as f64),
                 whole(idle.many_kib as f64),
-                with_ratio(Some(idle.slope_kib()), base, short),
+                with_ratio(Some(idle.slope_kib()), ratio(Some(idle.slope_kib()), base), short),
             ]);
         }
         table(&rows)
@@ -137,13 +128,13 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let cells: Vec<Value> = (self.cells.iter())
-            .map(|cell| {
-                let subjects = self.subjects.iter().zip(&cell.runs);
-                let runs: Vec<Value> = subjects.map(|((name, _), runs)| subject_json(name, runs)).collect();
-                json!({ "workload": cell.workload.name(), "clients": cell.clients, "subjects": runs })
-            })
-            .collect();
+        let base = self.base();
+        let cells = self.cells.iter().map(|cell| {
+            let base = base.and_then(|at| cell.runs.get(at)).map_or(&[][..], Vec::as_slice);
+            let subjects = self.subjects.iter().zip(&cell.runs);
+            let runs: Vec<Value> = subjects.map(|((name, _), runs)| subject_json(name, runs, base)).collect();
+            json!({ "workload": cell.workload.name(), "clients": cell.clients, "subjects": runs })
+        });
         let idle = self.idle.iter().map(|idle| {
             json!({ "name": idle.name, "kib_at_1000": idle.few_kib, "kib_at_5000": idle.many_kib,
                     "kib_per_client": idle.slope_kib() })
@@ -153,26 +144,28 @@ impl Report {
             "setting": { "seconds": self.seconds, "scale": self.scale, "repeats": self.repeats,
                          "query_mode": self.query_mode, "pool_size": 20, "pool_mode": "transaction", "fsync": true },
             "subjects": self.subjects.iter().map(|(name, version)| json!([name, version])).collect::<Vec<_>>(),
-            "cells": cells,
+            "cells": cells.collect::<Vec<_>>(),
             "idle_clients": idle.collect::<Vec<_>>(),
         })
     }
 }
 
-fn subject_json(name: &str, runs: &[Measured]) -> Value {
-    let of = Medians::of(runs);
+fn subject_json(name: &str, runs: &[Measured], base: &[Measured]) -> Value {
     let each: Vec<Value> = (runs.iter())
         .map(|run| {
-            json!({ "tps": run.tps(), "pooler_us": run.pooler_us(), "machine_us": run.machine_us(),
-                    "p50_ms": run.outcome.latency.map(|latency| latency.p50_ms),
-                    "p99_ms": run.outcome.latency.map(|latency| latency.p99_ms),
-                    "complaints": run.outcome.complaints })
+            json!({ "tps": TPS(run), "pooler_us": POOLER_US(run), "machine_us": MACHINE_US(run),
+                    "p50_ms": P50_MS(run), "p99_ms": P99_MS(run), "complaints": run.outcome.complaints })
         })
         .collect();
+    let median = |figure: Figure| median_of(runs, figure);
+    let ratio = |figure: Figure| ratio_to(base, runs, figure);
     json!({
         "name": name,
-        "medians": { "tps": of.tps, "pooler_us": of.pooler_us, "user_us": of.user_us, "system_us": of.system_us,
-                     "machine_us": of.machine_us, "p50_ms": of.p50_ms, "p99_ms": of.p99_ms },
+        "medians": { "tps": median(TPS), "pooler_us": median(POOLER_US), "user_us": median(USER_US),
+                     "system_us": median(SYSTEM_US), "machine_us": median(MACHINE_US), "p50_ms": median(P50_MS),
+                     "p99_ms": median(P99_MS) },
+        "ratios": { "tps": ratio(TPS), "pooler_us": ratio(POOLER_US), "machine_us": ratio(MACHINE_US),
+                    "p50_ms": ratio(P50_MS), "p99_ms": ratio(P99_MS) },
         "runs": each,
     })
 }
@@ -186,8 +179,8 @@ fn complaint(name: &str, runs: &[Measured]) -> String {
         .unwrap_or_default()
 }
 
-fn with_ratio(value: Option<f64>, base: Option<f64>, show: impl Fn(f64) -> String) -> String {
-    let ratio = ratio(value, base).map(|ratio| format!(" ({ratio:.2})")).unwrap_or_default();
+fn with_ratio(value: Option<f64>, ratio: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    let ratio = ratio.map(|ratio| format!(" ({ratio:.2})")).unwrap_or_default();
     format!("{}{ratio}", or_dash(value, show))
 }
 
@@ -258,6 +251,15 @@ mod tests {
         assert!(text.contains("| 26,000 (1.30) | 11.0 (0.55) |   1.10 + 9.90 | 80.0 (1.00) |"), "{text}");
         assert!(text.contains("| direct        | 30,000 (1.50) |           - |"), "{text}");
         assert!(text.contains("1.00 (1.00)"), "{text}");
+    }
+
+    #[test]
+    fn a_round_is_compared_with_itself() {
+        let slow_and_fast = [run(10.0, 40.0), run(20.0, 20.0), run(30.0, 10.0)];
+        let base = [run(10.0, 80.0), run(40.0, 10.0), run(60.0, 20.0)];
+        assert_eq!(ratio_to(&base, &slow_and_fast, TPS), Some(0.5));
+        assert_eq!(ratio_to(&base, &slow_and_fast, POOLER_US), Some(0.5));
+        assert_eq!(ratio_to(&[], &slow_and_fast, TPS), None);
     }
 
     #[test]
