@@ -239,7 +239,7 @@ def test_server_login_retry_paces_the_attempts(weir, pg):
         started = time.monotonic()
         while time.monotonic() - started < 4.5:
             attempts = server.accept_all()
-    assert 2 <= attempts <= 9
+    assert 2 <= attempts <= 9, pooler.log_text()
 
 
 def test_server_check_query_after_the_delay(weir, pg):

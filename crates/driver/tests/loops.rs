@@ -43,6 +43,7 @@ on_both! {
     unix_sockets_work_both_ways
     closed_listeners_refuse
     a_silent_server_is_left_alone_when_its_client_goes
+    a_server_that_speaks_first_is_heard
     few_buffers_slow_down_and_lose_nothing
     several_threads_accept
 }
@@ -324,6 +325,23 @@ fn a_silent_server_is_left_alone_when_its_client_goes(io: IoDriver) {
     drop(clients);
     stage.all_closed(2 * count);
     wait_for("the servers' ends", || ended.load(Ordering::SeqCst) == count);
+}
+
+fn a_server_that_speaks_first_is_heard(io: IoDriver) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    let count = 500;
+    let server = thread::spawn(move || {
+        let speak = |mut stream: TcpStream| stream.write_all(b"full").map(|()| stream);
+        listener.incoming().flatten().take(count).filter_map(|stream| speak(stream).ok()).collect::<Vec<_>>()
+    });
+    let stage = Setup::relay(io, target).start();
+    // So many at once that first words are there before the loop has seen that it is connected.
+    let mut clients: Vec<_> = (0..count).map(|_| stage.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(read(client, 4), b"full");
+    }
+    drop(server.join().unwrap());
 }
 
 fn few_buffers_slow_down_and_lose_nothing(io: IoDriver) {

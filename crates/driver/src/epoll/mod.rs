@@ -119,6 +119,10 @@ impl<C: Core> EpollLoop<C> {
                 let config = self.core.config();
                 self.net.arrived(conn, config);
                 self.tell_pending();
+                // A server that spoke at once: this event was the only one about its first bytes.
+                if self.net.open(conn).is_some() {
+                    self.wake(conn, flags);
+                }
             }
             State::Open => self.wake(conn, flags),
             _ => {}
