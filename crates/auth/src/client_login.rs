@@ -9,7 +9,7 @@ use crate::cache::DerivedCache;
 use crate::fault::{ClientFault, Fault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret};
-use crate::{Accepted, Entropy, MAX_BODY, Method, Step};
+use crate::{Accepted, Answer, Entropy, MAX_BODY, Method, Step};
 use password::{ExpectDerivedPassword, ExpectMd5, ExpectPassword};
 use scram::{ExpectDerivedKeys, ExpectFinal, ExpectFirst};
 
@@ -71,10 +71,10 @@ impl ClientLogin {
     }
 
     /// Takes the answer to the last [`Step::Ask`], and keeps what it cost in the cache.
-    pub fn answer(&mut self, salted_password: [u8; 32], cache: &mut DerivedCache) -> Step {
-        let (state, step) = match std::mem::replace(&mut self.state, State::Finished) {
-            State::DerivedPassword(expect) => expect.answer(&salted_password),
-            State::DerivedKeys(expect) => expect.answer(&salted_password, cache),
+    pub fn answer(&mut self, answer: Answer, cache: &mut DerivedCache) -> Step {
+        let (state, step) = match (std::mem::replace(&mut self.state, State::Finished), answer) {
+            (State::DerivedPassword(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted),
+            (State::DerivedKeys(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted, cache),
             _ => reject(Fault::Bug),
         };
         self.state = state;

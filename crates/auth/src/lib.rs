@@ -60,7 +60,7 @@ pub enum Step {
     Reject(Fault),
 }
 
-/// A computation too slow for an event loop.
+/// What is too slow for an event loop.
 pub enum Question {
     /// `Hi(password, salt, iterations)` of RFC 5802 section 2.2, which is PBKDF2-HMAC-SHA-256 with 32 bytes.
     Pbkdf2 {
@@ -76,10 +76,10 @@ pub enum Question {
 impl Question {
     /// Computes the answer; takes milliseconds, so it is called on a helper thread.
     #[must_use]
-    pub fn solve(&self) -> [u8; 32] {
+    pub fn solve(&self) -> Answer {
         match self {
             Self::Pbkdf2 { password, salt, iterations } => {
-                scram::salted_password(password, salt, *iterations)
+                Answer::SaltedPassword(scram::salted_password(password, salt, *iterations))
             }
         }
     }
@@ -91,6 +91,20 @@ impl fmt::Debug for Question {
             Self::Pbkdf2 { iterations, .. } => {
                 write!(formatter, "Pbkdf2 {{ iterations: {iterations}, *** }}")
             }
+        }
+    }
+}
+
+/// The answer to a [`Question`] of the same kind.
+pub enum Answer {
+    /// To [`Question::Pbkdf2`]: SaltedPassword of RFC 5802 section 3.
+    SaltedPassword([u8; 32]),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SaltedPassword(_) => formatter.write_str("SaltedPassword(***)"),
         }
     }
 }

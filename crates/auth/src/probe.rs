@@ -3,7 +3,7 @@
 
 use crate::cache::{DerivedCache, ServerKeyCache};
 use crate::scram::message::{Binding, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
-use crate::{ClientLogin, Credentials, Entropy, Method, MockKey, Secret, ServerLogin, Step, scram};
+use crate::{Answer, ClientLogin, Credentials, Entropy, Method, MockKey, Secret, ServerLogin, Step, scram};
 
 /// Bodies of `p` messages, divided by the byte 0xFE, against every method and kind of secret.
 pub fn client_messages(bytes: &[u8]) {
@@ -24,7 +24,7 @@ pub fn server_messages(bytes: &[u8]) {
         for body in bytes.split(|&byte| byte == DIVIDER) {
             if let Step::Ask(_) = login.message(body, &mut Counting(0), &cache) {
                 // Rounds come from the bytes, so the real computation would only make the fuzzer slow.
-                login.answer([1; 32], &mut cache);
+                login.answer(Answer::SaltedPassword([1; 32]), &mut cache);
             }
         }
     }
@@ -47,7 +47,7 @@ fn converse_as_server(method: Method, secret: Option<&Secret>, bytes: &[u8]) {
     let (mut login, _) = ClientLogin::begin(method, "user", secret, &mock, &cache, &mut Counting(0), 1);
     for body in bytes.split(|&byte| byte == DIVIDER) {
         if let Step::Ask(_) = login.message(body) {
-            login.answer([1; 32], &mut cache);
+            login.answer(Answer::SaltedPassword([1; 32]), &mut cache);
         }
     }
 }

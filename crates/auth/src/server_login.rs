@@ -7,7 +7,7 @@ use crate::fault::{Fault, Malformed, ServerFault};
 use crate::scram::message::{self, Binding, ClientFinal, ServerFinal, ServerFirst};
 use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
 use crate::secret::Credentials;
-use crate::{Accepted, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, bytes, md5};
+use crate::{Accepted, Answer, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, bytes, md5};
 use subtle::ConstantTimeEq;
 use wire::backend::{self, Authentication, Mechanisms};
 use wire::encode;
@@ -68,8 +68,10 @@ impl ServerLogin {
     }
 
     /// Takes the answer to the last [`Step::Ask`], and keeps what it cost in the cache.
-    pub fn answer(&mut self, salted_password: [u8; 32], cache: &mut ServerKeyCache) -> Step {
-        let State::Derived { index, exchange } = std::mem::replace(&mut self.state, State::Finished) else {
+    pub fn answer(&mut self, answer: Answer, cache: &mut ServerKeyCache) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let (State::Derived { index, exchange }, Answer::SaltedPassword(salted_password)) = (state, answer)
+        else {
             return Step::Reject(Fault::Bug);
         };
         let keys = Keys::from_salted_password(&salted_password);

@@ -6,7 +6,7 @@ mod support;
 
 use support::{PASSWORD, World, bodies, credentials, plain, verifier};
 use weir_auth::{
-    ClientFault, ClientLogin, Credentials, Fault, MAX_BODY, Malformed, Method, Secret, ServerFault,
+    Answer, ClientFault, ClientLogin, Credentials, Fault, MAX_BODY, Malformed, Method, Secret, ServerFault,
     ServerLogin, Step,
 };
 
@@ -103,7 +103,7 @@ fn a_final_message_without_nonce_or_proof_is_refused() {
 fn messages_and_answers_out_of_turn_are_the_owners_fault() {
     let mut world = World::default();
     let mut login = client(&mut world, Method::Plain, &verifier(PASSWORD, b"salt", 2));
-    assert_eq!(fault(login.answer([0; 32], &mut world.derived)), Fault::Bug);
+    assert_eq!(fault(login.answer(Answer::SaltedPassword([0; 32]), &mut world.derived)), Fault::Bug);
     assert_eq!(fault(login.message(b"secret\0")), Fault::Bug, "nothing follows a verdict");
 
     let mut login = client(&mut world, Method::Plain, &verifier(PASSWORD, b"salt", 2));
@@ -111,7 +111,7 @@ fn messages_and_answers_out_of_turn_are_the_owners_fault() {
     assert_eq!(fault(login.message(b"secret\0")), Fault::Bug);
 
     let mut login = ServerLogin::new("alice", &Credentials::None);
-    assert_eq!(fault(login.answer([0; 32], &mut world.server_keys)), Fault::Bug);
+    assert_eq!(fault(login.answer(Answer::SaltedPassword([0; 32]), &mut world.server_keys)), Fault::Bug);
 }
 
 /// A server's next body, given the nonce we sent.

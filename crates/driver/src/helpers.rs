@@ -58,10 +58,10 @@ impl Helpers {
             ticket: asker.ticket,
             addresses: known.look_up(&host),
         })?;
-        spawn("weir-keys", sums_asked, mailboxes, |asker, question| Letter::Derived {
+        spawn("weir-keys", sums_asked, mailboxes, |asker, question| Letter::Answered {
             conn: asker.conn,
             ticket: asker.ticket,
-            salted_password: question.solve(),
+            answer: question.solve(),
         })?;
         Ok(Helpers { names, sums, cache })
     }
@@ -76,8 +76,8 @@ impl Helpers {
         let _ = self.names.send((asker, host.to_owned()));
     }
 
-    /// Computes; [`Letter::Derived`] follows.
-    pub(crate) fn derive(&self, asker: Asker, question: Question) {
+    /// Finds out; [`Letter::Answered`] follows.
+    pub(crate) fn ask(&self, asker: Asker, question: Question) {
         let _ = self.sums.send((asker, question));
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
+use auth::Answer;
 use mail::{Command, Neighbour};
 use rustix::event::{EventfdFlags, eventfd};
 use shard::{ConnId, Handover};
@@ -24,8 +25,8 @@ pub(crate) enum Letter {
     Neighbour(Neighbour),
     /// A client that moves here.
     Adopt(Mover),
-    /// A helper has computed.
-    Derived { conn: ConnId, ticket: Ticket, salted_password: [u8; 32] },
+    /// A helper has answered a login's question.
+    Answered { conn: ConnId, ticket: Ticket, answer: Answer },
     /// A helper has looked up.
     Resolved { conn: ConnId, ticket: Ticket, addresses: Result<Addresses, String> },
     /// Stop accepting; `all` means the unix socket too.

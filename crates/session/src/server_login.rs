@@ -3,7 +3,7 @@
 //! Owns the startup packet, the authentication dialogue, what the server says of itself, and `connect_query`. Never
 //! connects and never decides whether a failure is worth another try.
 
-use auth::{Credentials, Entropy, ServerKeyCache, Step};
+use auth::{Answer, Credentials, Entropy, ServerKeyCache, Step};
 use wire::frame::Frames;
 use wire::startup::Version;
 use wire::tag::backend as tag;
@@ -28,7 +28,7 @@ pub struct Hello {
 pub enum Progress {
     /// These bytes sent (possibly none), then more from the server.
     Send(Vec<u8>),
-    /// A derivation; [`ServerLogin::answer`] continues.
+    /// An answer; [`ServerLogin::answer`] continues.
     Ask(auth::Question),
     /// The server is ready; this is what it said, and the bytes that came behind (half a notice, say).
     Ready(Box<Hello>, Vec<u8>),
@@ -86,10 +86,10 @@ impl ServerLogin {
         self.proceed(means)
     }
 
-    /// A derivation was done.
-    pub fn answer(&mut self, salted_password: [u8; 32], means: &mut Means<'_>) -> Progress {
+    /// What was asked is answered.
+    pub fn answer(&mut self, answer: Answer, means: &mut Means<'_>) -> Progress {
         self.asking = false;
-        match self.exchange.answer(salted_password, means.keys) {
+        match self.exchange.answer(answer, means.keys) {
             Step::Send(bytes) => {
                 let Progress::Send(more) = self.proceed(means) else { return Progress::Send(bytes) };
                 Progress::Send([bytes, more].concat())

@@ -85,11 +85,12 @@ pub enum Action {
         /// What is known of it.
         client: Box<Handover>,
     },
-    /// Do slow arithmetic elsewhere; [`crate::Event::Derived`] follows unless the connection is closed first.
-    Derive {
+    /// Have a slow question of a login answered elsewhere; [`crate::Event::Answered`] follows unless the connection is
+    /// closed first.
+    Ask {
         /// For whom.
         conn: ConnId,
-        /// What to compute.
+        /// What to find out.
         question: Question,
     },
     /// Write to another shard.

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use auth::Answer;
 use mail::{Command, Neighbour};
 
 use crate::Handover;
@@ -120,12 +121,12 @@ pub enum Event<'a> {
         /// The connection.
         conn: ConnId,
     },
-    /// The answer to [`crate::Action::Derive`].
-    Derived {
+    /// The answer to [`crate::Action::Ask`].
+    Answered {
         /// For whom it was asked.
         conn: ConnId,
-        /// SaltedPassword of RFC 5802.
-        salted_password: [u8; 32],
+        /// What was found out.
+        answer: Answer,
     },
     /// The control thread has spoken.
     Command(Command),

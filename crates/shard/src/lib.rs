@@ -130,7 +130,7 @@ impl State {
             Event::Adopted { conn, client } => self.adopt(conn, *client),
             Event::Connected { conn, remote, local } => self.connected(conn, remote, local),
             Event::ConnectFailed { conn, fault } => self.connect_failed(conn, &fault),
-            Event::Derived { conn, salted_password } => self.derived(conn, salted_password),
+            Event::Answered { conn, answer } => self.answered(conn, answer),
             Event::Command(command) => self.command(command),
             Event::Neighbour(letter) => self.neighbour(letter),
             Event::Busy { percent } => self.busy(percent),
@@ -161,10 +161,10 @@ impl State {
         }
     }
 
-    fn derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+    fn answered(&mut self, conn: ConnId, answer: auth::Answer) {
         match self.conns.get(conn.0 as usize) {
-            Some(Conn::Client(_)) => self.client_login_derived(conn, salted_password),
-            Some(Conn::Server(_)) => self.server_login_derived(conn, salted_password),
+            Some(Conn::Client(_)) => self.client_login_answered(conn, answer),
+            Some(Conn::Server(_)) => self.server_login_answered(conn, answer),
             _ => {}
         }
     }

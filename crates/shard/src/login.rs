@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use auth::{Accepted, ClientLogin, Method, Secret, Step};
+use auth::{Accepted, Answer, ClientLogin, Method, Secret, Step};
 use mail::Right;
 use session::Greeting;
 use session::parameters::APPLICATION_NAME;
@@ -238,12 +238,12 @@ impl State {
         self.login_step(conn, step);
     }
 
-    /// A derivation for a client's login is done.
-    pub(crate) fn client_login_derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+    /// What a client's login asked is answered.
+    pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: Answer) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
-        let step = exchange.answer(salted_password, &mut self.derived);
+        let step = exchange.answer(answer, &mut self.derived);
         self.login_step(conn, step);
     }
 
@@ -253,7 +253,7 @@ impl State {
                 self.outbox.write(conn, |out| out.extend_from_slice(&bytes));
                 self.login_goes_on(conn);
             }
-            Step::Ask(question) => self.act(Action::Derive { conn, question }),
+            Step::Ask(question) => self.act(Action::Ask { conn, question }),
             Step::Accept(accepted) => self.proven(conn, accepted),
             Step::Reject(fault) => {
                 if let Some(detail) = fault.detail() {

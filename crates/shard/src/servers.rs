@@ -124,19 +124,19 @@ impl State {
         self.server_login_goes_on(conn, progress);
     }
 
-    /// A derivation for a server's login is done.
-    pub(crate) fn server_login_derived(&mut self, conn: ConnId, salted_password: [u8; 32]) {
+    /// What a server's login asked is answered.
+    pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::Answer) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
         let mut means = Means { entropy: &mut *self.entropy, keys: &mut self.server_keys };
-        let progress = login.answer(salted_password, &mut means);
+        let progress = login.answer(answer, &mut means);
         self.server_login_goes_on(conn, progress);
     }
 
     fn server_login_goes_on(&mut self, conn: ConnId, progress: Progress) {
         match progress {
             Progress::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
-            Progress::Ask(question) => self.act(Action::Derive { conn, question }),
+            Progress::Ask(question) => self.act(Action::Ask { conn, question }),
             Progress::Ready(hello, behind) => self.server_ready(conn, *hello, &behind),
             Progress::Refused(body) => self.server_refused(conn, &body),
             Progress::Auth(fault) => {

@@ -228,9 +228,9 @@ impl<C: Core> EpollLoop<C> {
             Letter::Command(command) => self.deliver(Event::Command(command)),
             Letter::Neighbour(letter) => self.deliver(Event::Neighbour(letter)),
             Letter::Adopt(mover) => self.adopt(mover),
-            Letter::Derived { conn, ticket, salted_password } => {
+            Letter::Answered { conn, ticket, answer } => {
                 if self.net.is_current(conn, ticket) {
-                    self.deliver(Event::Derived { conn, salted_password });
+                    self.deliver(Event::Answered { conn, answer });
                 }
             }
             Letter::Resolved { conn, ticket, addresses } => {

@@ -120,9 +120,9 @@ impl Net {
             Action::Resume { conn } => self.resume(conn),
             Action::Settle { conn } => self.slot(conn).settled = true,
             Action::Move { conn, to, client } => self.leave(conn, to, client),
-            Action::Derive { conn, question } => {
+            Action::Ask { conn, question } => {
                 let asker = self.asker(conn);
-                self.outside.helpers.derive(asker, question);
+                self.outside.helpers.ask(asker, question);
             }
             Action::Tell { to, letter } => self.outside.tell(to, letter),
             Action::Report(report) => self.outside.report(report),

@@ -127,7 +127,7 @@ impl World {
                 Action::Report(report) => self.reports.push(report),
                 Action::Tell { letter, .. } => self.letters.push(letter),
                 Action::Log(record) => self.log.push(record.text),
-                Action::Settle { .. } | Action::Move { .. } | Action::Derive { .. } => {}
+                Action::Settle { .. } | Action::Move { .. } | Action::Ask { .. } => {}
             }
         }
         for conn in closing {

@@ -65,10 +65,10 @@ impl<P: Pooler> World<P> {
             Action::Pause { conn } => self.set_paused(shard, conn, true),
             Action::Resume { conn } => self.set_paused(shard, conn, false),
             Action::Move { conn, to, client } => self.obey_move(shard, conn, usize::from(to.0), client),
-            Action::Derive { conn, question } => {
+            Action::Ask { conn, question } => {
                 let answer = question.solve();
                 if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
-                    self.clock.after(500, What::Derived(spot, answer));
+                    self.clock.after(500, What::Answered(spot, answer));
                 }
             }
             Action::Tell { to, letter } => {

@@ -51,8 +51,8 @@ pub(super) enum What {
     Closed(Spot),
     /// A connection attempt ends.
     Connect(Spot, Attempt),
-    /// Slow arithmetic is done.
-    Derived(Spot, [u8; 32]),
+    /// A login's question is answered.
+    Answered(Spot, auth::Answer),
     /// A shard asked to be woken.
     Tick(usize),
     /// A letter to a shard.
@@ -269,8 +269,8 @@ impl<P: Pooler> World<P> {
             What::Drained(spot) => self.tell(spot, Event::Drained { conn: spot.conn }),
             What::Closed(spot) => self.closed(spot),
             What::Connect(spot, attempt) => self.connect_ends(spot, attempt),
-            What::Derived(spot, salted_password) => {
-                self.tell(spot, Event::Derived { conn: spot.conn, salted_password });
+            What::Answered(spot, answer) => {
+                self.tell(spot, Event::Answered { conn: spot.conn, answer });
             }
             What::Tick(shard) => self.tick(shard),
             What::Letter(shard, letter) => self.deliver(shard, Event::Neighbour(letter)),
