@@ -118,6 +118,13 @@ fn open_log(config: &Config, logger: &Logger) -> Result<(), NoBoot> {
 
 /// Warns where clients could find no descriptor left.
 fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
+    if let Some(warning) = file_limit_warning(config, file_limit) {
+        logger.write(&Record::new(Level::Warning, warning));
+    }
+}
+
+/// What to say if `file_limit` descriptors cannot be enough.
+pub(crate) fn file_limit_warning(config: &Config, file_limit: u64) -> Option<String> {
     let databases = config.databases.values().chain(&config.fallback);
     let servers = databases.map(|database| match config.max_db_connections(database) {
         0 => {
@@ -125,10 +132,7 @@ fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
         }
         limit => limit.into(),
     });
-    let clients = config.global.max_client_conn.into();
-    if let Some(warning) = process::file_limit_warning(file_limit, clients, servers.sum()) {
-        logger.write(&Record::new(Level::Warning, warning));
-    }
+    process::file_limit_warning(file_limit, config.global.max_client_conn.into(), servers.sum())
 }
 
 /// Before anything is bound: a second process must not get far enough to disturb the first.

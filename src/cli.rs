@@ -2,12 +2,21 @@
 //! Never acts on an option; `boot.rs` and `generate.rs` do.
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
 #[derive(Debug, Parser)]
 #[command(name = "weir", disable_version_flag = true, max_term_width = 100)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Options {
+    /// What else the binary does.
+    #[command(subcommand)]
+    pub(crate) task: Option<Task>,
+
     /// The configuration file, in PgBouncer's language.
     #[arg(value_name = "FILE.ini", required_unless_present_any = ["version", "generate"])]
     pub(crate) file: Option<String>,
@@ -41,6 +50,17 @@ pub(crate) struct Options {
     pub(crate) generate: Option<Document>,
 }
 
+/// What the binary does besides pooling.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum Task {
+    /// Say what is wrong with a configuration file, and what differs from PgBouncer. Fails if it cannot be used.
+    Check {
+        /// The configuration file, in PgBouncer's language.
+        #[arg(value_name = "FILE.ini")]
+        file: String,
+    },
+}
+
 /// What `--generate` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Document {
@@ -48,6 +68,8 @@ pub(crate) enum Document {
     Man,
     /// The annotated configuration file.
     Ini,
+    /// Everything that PgBouncer's users know, a line each, with how it compares.
+    Parity,
 }
 
 /// Why nothing is started: the text, and whether somebody only asked for help.
@@ -99,6 +121,14 @@ mod tests {
         );
         assert!(read("-V").is_ok_and(|options| options.version));
         assert!(read("--version").is_ok_and(|options| options.version));
+    }
+
+    #[test]
+    fn a_file_is_checked_instead_of_served() {
+        let check = read("check x.ini").expect("a task");
+        assert_eq!(check.task, Some(Task::Check { file: "x.ini".into() }));
+        assert!(read("x.ini").is_ok_and(|options| options.task.is_none()));
+        assert!(read("check").is_err_and(|no| no.text.contains("FILE.ini")));
     }
 
     #[test]

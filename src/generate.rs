@@ -13,6 +13,7 @@ use crate::cli::{Document, Options};
 pub(crate) fn generate(document: Document) -> String {
     match document {
         Document::Ini => settings::sample_ini(),
+        Document::Parity => crate::parity::rows(),
         Document::Man => String::from_utf8_lossy(&manual().unwrap_or_default()).into_owned(),
     }
 }
@@ -26,6 +27,7 @@ fn manual() -> std::io::Result<Vec<u8>> {
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
+    tasks().to_writer(&mut page)?;
     console().to_writer(&mut page)?;
     for (scope, heading) in [
         (Scope::Global, "SETTINGS OF [pgbouncer]"),
@@ -35,6 +37,22 @@ fn manual() -> std::io::Result<Vec<u8>> {
         section(scope, heading).to_writer(&mut page)?;
     }
     Ok(page)
+}
+
+/// What the binary does besides pooling.
+fn tasks() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["TASKS"]);
+    for task in Options::command().get_subcommands() {
+        let about = task.get_about().map(ToString::to_string).unwrap_or_default();
+        let values = task.get_positionals().filter_map(clap::Arg::get_value_names).flatten();
+        roff.control("TP", []);
+        let mut head = vec![bold(format!("weir {}", task.get_name()))];
+        head.extend(values.map(|value| italic(format!(" {value}"))));
+        roff.text(head);
+        roff.text([roman(about)]);
+    }
+    roff
 }
 
 /// What can be typed into the console.
@@ -84,7 +102,8 @@ mod tests {
     #[test]
     fn the_manual_has_every_option_command_and_setting() {
         let page = generate(Document::Man).replace('\\', "");
-        for word in ["--daemon", "KILL_CLIENT", "default_pool_size", "connect_query", "SHARDS"] {
+        for word in ["--daemon", "weir check", "KILL_CLIENT", "default_pool_size", "connect_query", "SHARDS"]
+        {
             assert!(page.contains(word), "{word}");
         }
         assert!(!page.contains("--generate"), "it is not for users");

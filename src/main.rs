@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod check;
 mod cli;
 mod files;
 mod generate;
 mod life;
 mod logging;
+mod parity;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use telemetry::{Level, Record};
 
 use boot::NoBoot;
-use cli::Options;
+use cli::{Options, Task};
 use logging::Logger;
 
 fn main() -> ExitCode {
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Ok(options) if options.version => {
             print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
         }
+        Ok(Options { task: Some(Task::Check { file }), .. }) => check::run(&file),
         Ok(options) => match options.generate {
             Some(document) => print(&generate::generate(document)),
             None => serve(&options),

@@ -74,6 +74,30 @@ def test_a_bad_database_entry_is_named_with_file_and_line(weir, entry):
     assert f"{pooler.ini}:2" in done.stderr
 
 
+@pytest.mark.weir_only
+def test_check_says_what_is_wrong_and_what_differs(weir):
+    """`weir check`: every finding with its line, the differences from PgBouncer, and a status for CI."""
+    good = weir.prepared(pkt_buf=75)
+    done = host.run([program(), "check", good.ini], check=False, timeout=10)
+    number = next(n for n, line in enumerate(good.ini.read_text().splitlines(), 1) if line.startswith("pkt_buf"))
+    assert done.returncode == 0, done.stdout
+    assert f"{good.ini}:{number}: differs from PgBouncer: pkt_buf: " in done.stdout
+    bad = weir.prepared(extra="frob = 1")
+    done = host.run([program(), "check", bad.ini], check=False, timeout=10)
+    number = bad.ini.read_text().splitlines().index("frob = 1") + 1
+    assert done.returncode == 1
+    assert f"{bad.ini}:{number}: error: unknown setting" in done.stdout
+    assert "1 error" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.weir_only
+def test_check_starts_nothing(weir):
+    pooler = weir()
+    done = host.run([program(), "check", pooler.ini], check=False, timeout=10)
+    assert done.returncode == 0, done.stdout
+    assert pooler.value("select 1") == 1
+
+
 def test_quiet_says_nothing_on_the_terminal(weir):
     pooler = weir("-q")
     pooler.value("select 1")

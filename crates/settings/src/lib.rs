@@ -4,6 +4,7 @@
 //! [`Files`]), never keeps a global configuration, never ignores a word that it read.
 #![forbid(unsafe_code)]
 
+mod check;
 mod choice;
 mod codec;
 mod config;
@@ -16,6 +17,7 @@ mod global;
 mod ini;
 mod manual;
 mod meaning;
+mod parity;
 pub mod probe;
 mod quote;
 mod show;
@@ -24,6 +26,7 @@ mod user;
 mod userlist;
 mod value;
 
+pub use check::{Checked, check};
 pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
 pub use config::Config;
 pub use database::{DATABASE, Database};
@@ -33,6 +36,7 @@ pub use finding::{Finding, Origin, Severity};
 pub use global::{GLOBAL, Global};
 pub use manual::{manual_rows, sample_ini};
 pub use meaning::{load, reload};
+pub use parity::Parity;
 pub use show::{Fault, ShowRow, set, show};
 pub use table::{About, Effect, Row, Scope, When};
 pub use user::{USER, User};

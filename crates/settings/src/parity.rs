@@ -1,0 +1,94 @@
+//! How each setting compares with PgBouncer 1.25.2's of the same name: the same, better, or different, and why.
+//!
+//! Owns the sentences; `weir check` says them of a file's lines, and the page on PgBouncer of the whole table. Never
+//! changes what a setting does.
+
+use crate::table::{About, Effect, Scope};
+
+/// How something compares with PgBouncer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parity {
+    /// It means the same.
+    Same,
+    /// It means the same and more: how.
+    Better(&'static str),
+    /// A file may mean something else than before: what, and why.
+    Different(&'static str),
+    /// PgBouncer does not have it.
+    Own,
+}
+
+use Parity::{Better, Different, Own};
+use Scope::{Database, Global};
+
+/// All that is not the same.
+const ROWS: &[(Scope, &str, Parity)] = &[
+    (Global, "auth_hba_file", Better("rules may also name samehost, samenet and +group")),
+    (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
+    (
+        Global,
+        "client_tls_ciphers",
+        Different("names that TLS 1.2 and 1.3 of rustls do not have are warned of and left out"),
+    ),
+    (
+        Global,
+        "client_tls_dheparams",
+        Different("there is no finite-field Diffie-Hellman: key exchange is by elliptic curves"),
+    ),
+    (Global, "client_tls_protocols", Different("TLS below 1.2 is not spoken: asking for it is warned of")),
+    (Global, "io_driver", Own),
+    (Global, "max_client_conn", Better("exact over all threads")),
+    (Global, "max_db_client_connections", Better("exact over all threads")),
+    (Global, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),
+    (
+        Global,
+        "max_prepared_statements",
+        Better(
+            "\"cached plan must not change result type\" does not reach a client where preparing again is safe",
+        ),
+    ),
+    (Global, "max_user_client_connections", Better("exact over all threads")),
+    (Global, "max_user_connections", Better("exact over all threads, as PostgreSQL counts them")),
+    (
+        Global,
+        "server_tls_ciphers",
+        Different("names that TLS 1.2 and 1.3 of rustls do not have are warned of and left out"),
+    ),
+    (Global, "server_tls_protocols", Different("TLS below 1.2 is not spoken: asking for it is warned of")),
+    (Global, "so_reuseport", Better("works as in PgBouncer; one process uses every core without it")),
+    (
+        Global,
+        "tcp_defer_accept",
+        Different("1 means one second instead of 45, so that a silent client is seen while it is one"),
+    ),
+    (Global, "spread_busy_percent", Own),
+    (Global, "spread_min_servers", Own),
+    (Global, "threads", Own),
+    (Database, "max_db_client_connections", Better("exact over all threads")),
+    (Database, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),
+];
+
+impl About {
+    /// How this setting compares with PgBouncer's.
+    #[must_use]
+    pub fn parity(&self) -> Parity {
+        if let Effect::Inert(why) = self.effect {
+            return Different(why);
+        }
+        let row = ROWS.iter().find(|(scope, name, _)| (*scope, *name) == (self.scope, self.name));
+        row.map_or(Parity::Same, |(_, _, parity)| *parity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manual_rows;
+
+    #[test]
+    fn every_comparison_is_of_a_setting_that_exists() {
+        for (scope, name, _) in ROWS {
+            assert!(manual_rows().iter().any(|about| (about.scope, about.name) == (*scope, *name)), "{name}");
+        }
+    }
+}

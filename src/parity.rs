@@ -1,0 +1,98 @@
+//! Everything that PgBouncer's users know, as lines of `group TAB name TAB default TAB verdict TAB note`, read from the
+//! tables that the pooler itself works by. `scripts/parity` makes the page on PgBouncer of it, with the tests that
+//! prove each line. Owns the sentences about what is in no table: signals and options.
+
+use std::fmt::Write as _;
+
+use clap::CommandFactory as _;
+use control::{COMMANDS, VIEWS};
+use settings::{Effect, Parity, Scope};
+
+use crate::cli::Options;
+
+/// Signals, each with what it does and how that compares.
+const SIGNALS: &[(&str, &str)] = &[
+    ("SIGHUP", "reload"),
+    ("SIGINT", "SHUTDOWN WAIT_FOR_SERVERS; again: at once"),
+    ("SIGQUIT", "end at once"),
+    ("SIGTERM", "SHUTDOWN WAIT_FOR_CLIENTS; again: at once"),
+    ("SIGUSR1", "PAUSE"),
+    ("SIGUSR2", "RESUME"),
+];
+
+/// Views and commands that PgBouncer does not have, or that say more here.
+const CONSOLE: &[(&str, &str, &str)] = &[
+    ("SHOW SHARDS", "own", "what each thread does"),
+    ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
+];
+
+/// The lines.
+pub(crate) fn rows() -> String {
+    let mut text = String::new();
+    settings(&mut text);
+    for word in settings::AuthType::WORDS {
+        row(&mut text, "auth_type", word, "", "same", "");
+    }
+    let views = VIEWS.iter().map(|view| format!("SHOW {}", view.name));
+    let commands = COMMANDS.iter().filter(|command| !["SHOW", "SELECT"].contains(&command.word));
+    for name in views.chain(commands.map(|command| command.word.to_owned())).chain(["SET".to_owned()]) {
+        let (verdict, note) = CONSOLE
+            .iter()
+            .find(|(word, ..)| *word == name)
+            .map_or(("same", ""), |(_, verdict, note)| (verdict, note));
+        row(&mut text, "console", &name, "", verdict, note);
+    }
+    for (name, note) in SIGNALS {
+        row(&mut text, "signals", name, "", "same", note);
+    }
+    for argument in Options::command().get_arguments().filter(|argument| !argument.is_hide_set()) {
+        if let Some(letter) = argument.get_short() {
+            row(
+                &mut text,
+                "options",
+                &format!("-{letter}"),
+                "",
+                "same",
+                &argument.get_help().map(ToString::to_string).unwrap_or_default(),
+            );
+        }
+    }
+    text
+}
+
+fn settings(text: &mut String) {
+    for about in settings::manual_rows() {
+        let group = match about.scope {
+            Scope::Global => "[pgbouncer]",
+            Scope::Database => "[databases]",
+            Scope::User => "[users]",
+        };
+        let (verdict, note) = match (about.effect, about.parity()) {
+            (Effect::NotYet(_), _) => ("missing", "not supported yet: an error with its line"),
+            (_, Parity::Same) => ("same", ""),
+            (_, Parity::Better(how)) => ("better", how),
+            (_, Parity::Different(why)) => ("different", why),
+            (_, Parity::Own) => ("own", about.doc),
+        };
+        row(text, group, about.name, about.default.unwrap_or_default(), verdict, note);
+    }
+}
+
+fn row(text: &mut String, group: &str, name: &str, default: &str, verdict: &str, note: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{group}\t{name}\t{default}\t{verdict}\t{note}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_its_five_fields() {
+        let text = rows();
+        assert!(text.lines().all(|line| line.split('\t').count() == 5), "{text}");
+        for name in ["pool_size", "SHOW POOLS", "SIGHUP", "-q", "KILL_CLIENT", "SET"] {
+            assert!(text.lines().any(|line| line.split('\t').nth(1) == Some(name)), "{name}");
+        }
+    }
+}
