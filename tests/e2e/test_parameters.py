@@ -1,8 +1,11 @@
 """Startup parameters of a client: each keeps its own, whatever server it meets and whoever used that before."""
 
+import struct
+
 import psycopg
 import pytest
 
+import host
 import wire
 
 TRACKED = {
@@ -162,3 +165,140 @@ def test_connect_query_runs_on_every_new_server(weir):
     for client in clients:
         client.execute("begin")
         assert client.execute("show search_path").fetchone() == ("pg_catalog",)
+
+
+# --- what PostgreSQL reports, and what it does not ------------------------------------------------------------
+@pytest.mark.since("1.22")
+def test_a_canonical_value_is_set_once(weir):
+    """PostgreSQL does not report a SET that changes nothing: the client takes over the server's spelling."""
+    pooler = weir(verbose=2, default_pool_size=1)
+    with wire.Raw(pooler.port).login(DateStyle="ISO") as raw:
+        for _ in range(3):
+            assert show(raw, "DateStyle") == "ISO, MDY"
+    applied = pooler.wait_log("varcache_apply: .*SET DateStyle='ISO'")
+    canonical = pooler.wait_log("varcache_set_canonical: setting DateStyle to its canonical version ISO -> ISO, MDY")
+    assert (len(applied), len(canonical)) == (1, 1)
+
+
+def test_an_equal_value_is_not_set_at_all(weir):
+    pooler = weir(verbose=2, default_pool_size=1)
+    for _ in range(2):
+        with wire.Raw(pooler.port).login(DateStyle="ISO, MDY", client_encoding="UTF8") as raw:
+            assert show(raw, "DateStyle") == "ISO, MDY"
+    assert "varcache_apply" not in pooler.log_text()
+
+
+@pytest.mark.since("1.26")
+def test_default_transaction_read_only_stays_with_its_client(weir):
+    pooler = weir(default_pool_size=1)
+    one, two = pooler.connect(), pooler.connect()
+    one.execute("set default_transaction_read_only to on")
+    assert two.execute("show default_transaction_read_only").fetchone() == ("off",)
+    assert one.execute("show default_transaction_read_only").fetchone() == ("on",)
+
+
+@pytest.mark.since("1.26")
+@pytest.mark.every_version
+def test_search_path_of_a_startup_packet_stays_with_its_client(weir):
+    """Also where PostgreSQL (before 18) does not report it."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login(search_path="pg_catalog") as one, wire.Raw(pooler.port).login() as two:
+        for _ in range(2):
+            assert show(one, "search_path") == "pg_catalog"
+            assert show(two, "search_path") == '"$user", public'
+
+
+@pytest.mark.since("1.26")
+@pytest.mark.every_version
+def test_search_path_after_discard_all(weir):
+    pooler = weir(default_pool_size=1, pool_mode="session")
+    for _ in range(2):
+        with wire.Raw(pooler.port).login(search_path="pg_catalog") as raw:
+            assert show(raw, "search_path") == "pg_catalog"
+        with wire.Raw(pooler.port).login() as raw:
+            assert show(raw, "search_path") == '"$user", public'
+
+
+@pytest.mark.since("1.26")
+@pytest.mark.every_version
+def test_search_path_that_is_set_later(weir, pg):
+    if int(pg.value("show server_version_num")) < 180000:
+        pytest.skip("PostgreSQL reports search_path since 18")
+    pooler = weir(default_pool_size=1)
+    one, two = pooler.connect(), pooler.connect()
+    one.execute("set search_path to pg_catalog")
+    assert two.execute("show search_path").fetchone() == ('"$user", public',)
+    assert one.execute("show search_path").fetchone() == ("pg_catalog",)
+
+
+@pytest.mark.since("1.26")
+def test_session_authorization_is_given_back(weir, pg):
+    """A superuser who plays somebody else does so alone."""
+    pg.query("drop role if exists chief; create role chief superuser login")
+    pooler = weir(default_pool_size=1, userlist={"chief": "", "admin": ""})
+    one, two = pooler.connect(user="chief"), pooler.connect(user="chief")
+    one.execute("set session authorization alice")
+    assert two.execute("select current_user").fetchone() == ("chief",)
+    assert one.execute("select current_user").fetchone() == ("alice",)
+
+
+@pytest.mark.since("1.20")
+def test_names_are_compared_without_case(weir):
+    pooler = weir(default_pool_size=1, track_extra_parameters="lc_messages, INTERVALSTYLE")
+    with wire.Raw(pooler.port).login(intervalstyle="iso_8601", dateSTYLE="German", APPLICATION_NAME="x") as raw:
+        shown = [show(raw, name) for name in ("IntervalStyle", "DateStyle", "application_name")]
+    assert shown == ["iso_8601", "German, DMY", "x"]
+
+
+# --- what the pooler says of itself ---------------------------------------------------------------------------
+@pytest.mark.since("1.26")
+@pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
+def test_the_pooler_reports_what_it_is(weir, mode):
+    pooler = weir(pool_mode=mode, max_prepared_statements=17)
+    with wire.Raw(pooler.port).login() as raw:
+        own = {name: value for name, value in raw.parameters.items() if name.startswith("pgbouncer.")}
+    assert own == {
+        "pgbouncer.version": "1.25.2",
+        "pgbouncer.pool_mode": mode,
+        "pgbouncer.max_prepared_statements": "17",
+    }
+
+
+@pytest.mark.since("1.26")
+def test_login_notify_message(weir):
+    pooler = weir(login_notify_message="mind the weir")
+    assert pooler.psql("-c", "select 1").stderr == "NOTICE:  mind the weir\n"
+    pooler.reload(login_notify_message="")
+    assert pooler.psql("-c", "select 1").stderr == ""
+
+
+def test_disable_pqexec(weir):
+    pooler = weir(disable_pqexec=1)
+    with wire.Raw(pooler.port).login() as raw:
+        assert wire.kinds(raw.ask(wire.parse("", "select 1"), wire.bind(), wire.execute(), wire.SYNC)) == "12DCZ"
+        raw.send(wire.query("select 1; select 2"))
+        ((_, text),) = wire.errors(raw.read_to_end())
+    assert text == "PQexec disallowed"
+    pooler.wait_log("client used 'Q' packet type")
+    pooler.wait_log("closing because: PQexec disallowed")
+
+
+# --- newer protocols ------------------------------------------------------------------------------------------
+@pytest.mark.since("1.23")
+def test_a_newer_protocol_is_negotiated_once(weir):
+    pooler = weir()
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(wire.V3_2, user="alice", database="app", **{"_pq_.unheard_of": "1"}))
+        replies = raw.read_until("Z")
+    negotiations = [reply for reply in replies if reply.kind == "v"]
+    assert len(negotiations) == 1
+    assert negotiations[0].body == struct.pack("!ii", wire.V3_0, 1) + b"_pq_.unheard_of\0"
+
+
+@pytest.mark.since("1.23")
+def test_libpq_18_asks_for_protocol_3_2(weir, servers):
+    pooler = weir()
+    psql = servers("18").bindir / "psql"
+    address = f"host=127.0.0.1 port={pooler.port} dbname=app user=alice sslmode=disable max_protocol_version=3.2"
+    done = host.run([psql, "-X", "-A", "-t", "-c", "select 6 * 7", address])
+    assert done.stdout == "42\n"

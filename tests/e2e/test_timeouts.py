@@ -135,6 +135,27 @@ def test_client_idle_timeout_spares_those_who_work_or_wait(weir):
     assert wire.kinds(two.read_until("Z")) == "TDCZ"
 
 
+@pytest.mark.since("1.24")
+@pytest.mark.parametrize(
+    "setting, asked, text",
+    [
+        ("query_timeout", "select pg_sleep(30)", "query timeout"),
+        ("idle_transaction_timeout", "begin", "idle transaction timeout"),
+        pytest.param("transaction_timeout", "begin", "transaction timeout", marks=pytest.mark.since("1.25")),
+        ("client_idle_timeout", "select 1", "client_idle_timeout"),
+    ],
+)
+def test_timeouts_of_one_user(weir, setting, asked, text):
+    """A [users] entry wins over the setting for all; a user without one keeps that."""
+    pooler = weir(users={"alice": f"{setting}=1"}, **{setting: 60})
+    with wire.Raw(pooler.port).login(user="bob") as spared, wire.Raw(pooler.port).login(user="alice") as raw:
+        for one in (spared, raw):
+            one.send(wire.query(asked))
+        assert wire.errors(raw.read_to_end())[-1][1] == text
+        assert [row["user"] for row in pooler.console("SHOW CLIENTS") if row["database"] == "app"] == ["bob"]
+    pooler.wait_log(f"closing because: {text}")
+
+
 # --- clients that do not log in -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "sent",
@@ -251,6 +272,33 @@ def test_server_check_query_after_the_delay(weir, pg):
     time.sleep(2)
     client.execute("select 1")
     assert pg.log_since(mark).count("LOG:  statement: select 2\n") == 1
+
+
+@pytest.mark.since("1.25")
+@pytest.mark.parametrize("died", [False, True], ids=["alive", "dead"])
+def test_the_default_check_is_an_empty_query(weir, pg, died):
+    """Asked once of a server that was idle for long; a server that has gone meanwhile is not asked but replaced."""
+    pooler = weir(server_check_delay=0, default_pool_size=1)
+    client = pooler.connect(user="logged")
+    client.execute("select 1")
+    mark = pg.log_mark()
+    if died:
+        pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'logged'")
+        host.eventually(lambda: pg.count("usename = 'logged'") == 0)
+        pooler.wait_log("closing because: .*idle server|closing because: server conn crashed")
+    assert client.execute("select 3").fetchone() == (3,)
+    host.eventually(lambda: "statement: select 3" in pg.log_since(mark))
+    assert pg.log_since(mark).count(" LOG:  statement: \n") == (0 if died else 1)
+
+
+def test_an_empty_check_query_checks_nothing(weir, pg):
+    pooler = weir(server_check_query="", server_check_delay=0, default_pool_size=1)
+    client = pooler.connect(user="logged")
+    mark = pg.log_mark()
+    for number in range(3):
+        client.execute(f"select {number}")
+    host.eventually(lambda: "statement: select 2" in pg.log_since(mark))
+    assert " LOG:  statement: \n" not in pg.log_since(mark)
 
 
 def test_the_length_of_a_keepalive_is_the_sockets(weir):

@@ -16,6 +16,8 @@ pub enum ClientFault {
     UnknownTag(u8),
     /// A password message after login.
     PasswordAfterLogin,
+    /// A simple query under `disable_pqexec`.
+    SimpleQuery,
     /// A frame that has to be read and cannot be.
     Malformed,
     /// Bind, Describe or Execute of a name that this client never prepared.
@@ -57,6 +59,7 @@ impl ClientFault {
             ClientFault::FrameLength => "invalid message length".into(),
             ClientFault::UnknownTag(tag) => format!("invalid frontend message type {tag}").into(),
             ClientFault::PasswordAfterLogin => "unexpected password message".into(),
+            ClientFault::SimpleQuery => "PQexec disallowed".into(),
             ClientFault::Malformed => "invalid message format".into(),
             ClientFault::NoSuchStatement => "prepared statement did not exist".into(),
             ClientFault::StatementExists(name) => {

@@ -2,12 +2,30 @@
 //!
 //! Owns which are tracked, a client's and a server's values, and the SET that makes one like the other. Values are
 //! shared: a server that was made like its client holds the same list, so the hot path compares two pointers.
+//! Facts (in_hot_standby) are followed too, but a client is told of them; no server is ever asked to have another one.
 
 use std::sync::Arc;
 
-/// The parameters that are always tracked, as PostgreSQL spells them.
-const ALWAYS: [&str; 5] =
-    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+/// The parameters that are always tracked, as PostgreSQL spells them: all that it reports and a client may set.
+/// Older servers do not report the last ones; see [`Parameters::sets_from`].
+const ALWAYS: [&str; 10] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "application_name",
+    "IntervalStyle",
+    "session_authorization",
+    "default_transaction_read_only",
+    "scram_iterations",
+    "search_path",
+];
+
+/// What a server reports of itself, that nobody can set and that may differ between the servers of one pool.
+const FACTS: [&str; 1] = ["in_hot_standby"];
+
+/// Lists of names: SET takes one string for one name, so that a whole list has to go through set_config().
+const LISTS: [&str; 3] = ["search_path", "temp_tablespaces", "local_preload_libraries"];
 
 /// Position of application_name in every [`Tracked`].
 pub const APPLICATION_NAME: usize = 4;
@@ -26,10 +44,12 @@ impl Tracked {
         for name in extra {
             let speakable = !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
-            if speakable && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            let is_fact = FACTS.iter().any(|fact| fact.eq_ignore_ascii_case(name));
+            if speakable && !is_fact && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 names.push(Arc::from(name));
             }
         }
+        names.extend(FACTS.iter().map(|name| Arc::from(*name)));
         Tracked { names: names.into() }
     }
 
@@ -37,6 +57,18 @@ impl Tracked {
     #[must_use]
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         self.names.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Where a parameter stands that a client may set.
+    #[must_use]
+    pub fn settable(&self, name: &[u8]) -> Option<usize> {
+        self.position(name).filter(|position| !self.is_fact(*position))
+    }
+
+    /// Only a server can say it, and no SET changes it.
+    #[must_use]
+    pub fn is_fact(&self, position: usize) -> bool {
+        position + FACTS.len() >= self.names.len()
     }
 
     /// The name at a position.
@@ -76,11 +108,25 @@ impl Parameters {
         if self.value(position).is_some_and(|now| &**now == value) || position >= self.values.len() {
             return;
         }
+        self.replace(position, Some(Arc::from(value)));
+    }
+
+    fn replace(&mut self, position: usize, value: Option<Arc<str>>) {
         let mut values = self.values.to_vec();
         if let Some(slot) = values.get_mut(position) {
-            *slot = Some(Arc::from(value));
+            *slot = value;
         }
         self.values = values.into();
+    }
+
+    /// Takes over from `other` what a server does not report of itself (what is None in `reported`): after a SET of it,
+    /// nothing but our own word says that the server has it.
+    pub fn note_unreported(&mut self, reported: &Parameters, other: &Parameters) {
+        for position in 0..self.values.len() {
+            if reported.value(position).is_none() && self.value(position) != other.value(position) {
+                self.replace(position, other.value(position).cloned());
+            }
+        }
     }
 
     /// The same values (same list, or equal ones).
@@ -97,26 +143,45 @@ impl Parameters {
         Arc::ptr_eq(&self.values, &other.values)
     }
 
-    /// The statements that give a server with `now` these values; None if it has them.
+    /// The statements that give a server with `now` these values; None if it has them. A value that somebody else gave
+    /// it, and of which this side never heard, is reset.
     #[must_use]
     pub fn sets_from(&self, now: &Parameters, tracked: &Tracked) -> Option<String> {
         let mut sets = String::new();
-        for (position, value) in self.values.iter().enumerate() {
-            let Some(value) = value else { continue };
-            if now.value(position) != Some(value) {
-                push_set(&mut sets, tracked.name(position), value);
+        for (position, name) in tracked.names.iter().enumerate() {
+            match (self.value(position), now.value(position)) {
+                _ if tracked.is_fact(position) => {}
+                (Some(value), other) if other != Some(value) => push_set(&mut sets, name, value),
+                (None, Some(_)) => sets.extend(["RESET ", name, ";"]),
+                _ => {}
             }
         }
         (!sets.is_empty()).then_some(sets)
+    }
+
+    /// The positions whose values differ from `canonical`'s, where both have one.
+    pub fn differing<'a>(&'a self, canonical: &'a Parameters) -> impl Iterator<Item = usize> + 'a {
+        (0..self.values.len()).filter(|position| {
+            matches!((self.value(*position), canonical.value(*position)), (Some(own), Some(other)) if own != other)
+        })
     }
 }
 
 /// Appends one SET. All SETs that Weir makes are escaped here and nowhere else; E'' reads the same whatever
 /// standard_conforming_strings says.
 fn push_set(sets: &mut String, name: &str, value: &str) {
-    sets.push_str("SET ");
-    sets.push_str(name);
-    sets.push('=');
+    if LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
+        sets.extend(["SELECT pg_catalog.set_config('", name, "',"]);
+        push_quoted(sets, value);
+        sets.push_str(",false);");
+    } else {
+        sets.extend(["SET ", name, "="]);
+        push_quoted(sets, value);
+        sets.push(';');
+    }
+}
+
+fn push_quoted(sets: &mut String, value: &str) {
     if value.contains('\\') {
         sets.push('E');
     }
@@ -128,19 +193,51 @@ fn push_set(sets: &mut String, name: &str, value: &str) {
             other => sets.push(other),
         }
     }
-    sets.push_str("';");
+    sets.push('\'');
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn extras_join_the_fixed_ones_once() {
-        let tracked = Tracked::new(["IntervalStyle", "datestyle", "bad name", ""]);
-        assert_eq!(tracked.count(), 6);
-        assert_eq!(tracked.position(b"INTERVALSTYLE"), Some(5));
+        let tracked = Tracked::new(["lc_messages", "datestyle", "bad name", "", "In_Hot_Standby"]);
+        assert_eq!(tracked.count(), ALWAYS.len() + 1 + FACTS.len());
+        assert_eq!(tracked.position(b"LC_MESSAGES"), Some(ALWAYS.len()));
         assert_eq!(tracked.name(APPLICATION_NAME), "application_name");
+    }
+
+    #[test]
+    fn facts_are_followed_and_never_set() {
+        let tracked = Tracked::new([]);
+        let position = tracked.position(b"in_hot_standby").unwrap();
+        assert!(tracked.is_fact(position) && tracked.settable(b"in_hot_standby").is_none());
+        let (mut client, mut server) = (Parameters::unknown(&tracked), Parameters::unknown(&tracked));
+        client.set(position, "off");
+        server.set(position, "on");
+        assert_eq!(client.sets_from(&server, &tracked), None);
+        assert_eq!(client.differing(&server).collect::<Vec<_>>(), [position]);
+    }
+
+    #[test]
+    fn what_no_server_reports_is_remembered_and_reset_for_others() {
+        let tracked = Tracked::new([]);
+        let position = tracked.position(b"search_path").unwrap();
+        let fresh = Parameters::unknown(&tracked);
+        let (mut client, mut server) = (fresh.clone(), fresh.clone());
+        client.set(position, "a");
+        assert_eq!(
+            client.sets_from(&server, &tracked).as_deref(),
+            Some("SELECT pg_catalog.set_config('search_path','a',false);")
+        );
+        server.note_unreported(&fresh, &client);
+        assert_eq!(client.sets_from(&server, &tracked), None);
+        let other = fresh.clone();
+        assert_eq!(other.sets_from(&server, &tracked).as_deref(), Some("RESET search_path;"));
+        server.note_unreported(&fresh, &other);
+        assert!(server.same(&fresh));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Replied {
     pub fatal: bool,
     /// Tracked parameters changed.
     pub parameters_changed: bool,
+    /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.
+    pub discarded: bool,
     /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
     pub block_refused: bool,
     /// The server broke the protocol; nothing after that was passed on.
@@ -258,6 +260,7 @@ impl Step<'_, '_> {
         if rest.get(HEADER_BYTES) == Some(&b'D') && header.frame_bytes <= TAG_BYTES {
             let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).and_then(backend::command_tag);
             if matches!(command, Some(b"DISCARD ALL" | b"DEALLOCATE ALL")) {
+                self.replied.discarded |= command == Some(b"DISCARD ALL");
                 self.forget_statements();
             }
         }

@@ -46,6 +46,8 @@ pub struct Rules<'a> {
     pub statements_max: usize,
     /// `max_packet_size`.
     pub frame_bytes_max: u32,
+    /// `disable_pqexec`: no simple query is passed on.
+    pub refuses_simple: bool,
     /// Counted up: statements prepared by clients, on servers, bound.
     pub parsed: u64,
     /// See above.
@@ -212,6 +214,9 @@ impl Step<'_, '_> {
     #[inline]
     fn frame(&mut self, header: Header, rest: &[u8], out: &mut impl Output) -> Verdict {
         match header.tag {
+            tag::QUERY if self.rules.refuses_simple => {
+                return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
+            }
             tag::QUERY => self.ask(Owed::Query),
             tag::SYNC => self.sync(),
             tag::EXECUTE => self.ask(Owed::Execute),

@@ -85,6 +85,8 @@ live {
         "The file that is read at start and on RELOAD; given on the command line.";
     default_pool_size: u32, Number, "20", Reload,
         "Server connections allowed per user and database. 0 is no limit.";
+    disable_pqexec: bool, Boolean, "0", Restart,
+        "Refuses the simple query protocol, and with it several statements in one message; only clients that use the extended protocol throughout can work.";
     idle_transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
@@ -107,6 +109,8 @@ live {
         "Logs a line of aggregated statistics every stats_period.";
     logfile: Option<String>, Text, "", Reload,
         "File that log lines are appended to; nothing is standard error.";
+    login_notify_message: Option<String>, Text, "", Reload,
+        "Notice that every client gets when it has logged in. Nothing is no notice.";
     max_client_conn: u32, Number, "100", Reload,
         "Client connections allowed in all. Raise the limit of open files with it.";
     max_db_client_connections: u32, Number, "0", Reload,
@@ -186,7 +190,7 @@ live {
     threads: Threads, Threads, "auto", Restart,
         "Weir's own. Threads that move bytes; auto is one per processor that the process may use.";
     track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
-        "Server parameters kept per client beside the usual ones (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name).";
+        "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).";
     transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose transaction took longer. 0 is never.";
     unix_socket_dir: Option<String>, Text, "/tmp", Restart,
@@ -226,11 +230,9 @@ not_yet {
     client_tls_key_file: "", [""], Reload, "Key of the certificate shown to clients.";
     client_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards clients.";
     client_tls_sslmode: "disable", ["disable"], Reload, "Whether clients may or must use TLS.";
-    disable_pqexec: "0", ["0"], Restart, "Refuses simple queries that hold several statements.";
     dns_max_ttl: "15", ["15"], Reload, "How long a name stays looked up.";
     dns_nxdomain_ttl: "15", ["15"], Reload, "How long a failed look-up stays.";
     dns_zone_check_period: "0", ["0"], Reload, "How often the serial of a zone is checked.";
-    login_notify_message: "", [""], Reload, "Notice that every client gets after login.";
     peer_id: "0", ["0"], Reload, "Number of this process among those in [peers].";
     pool_idle_timeout: "0", ["0"], Reload, "Drops pools that were unused for this long.";
     resolv_conf: "", [""], Restart, "File that says how names are looked up.";

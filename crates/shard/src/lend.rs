@@ -74,9 +74,12 @@ impl State {
             part.last_used_us = now_us;
         }
         let Some(sets) = sets else {
-            client.parameters = server.talk.parameters.clone();
+            let shared = client.parameters.shared_with(&server.talk.parameters);
             client.phase = client::Phase::Linked(server_conn);
             server.phase = server::Phase::Linked(client_conn);
+            if !shared {
+                self.share_parameters(client_conn, server_conn);
+            }
             return Some(server_conn);
         };
         client.phase = client::Phase::Preparing(server_conn);
@@ -90,9 +93,9 @@ impl State {
 
     /// The server has its client's parameters now.
     pub(crate) fn prepared(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        self.note_unreported(client_conn, server_conn);
+        self.share_parameters(client_conn, server_conn);
         let Some((client, server)) = self.link(client_conn, server_conn) else { return };
-        // The canonical spelling is the server's; from now on both share one list.
-        client.parameters = server.talk.parameters.clone();
         client.phase = client::Phase::Linked(server_conn);
         server.phase = server::Phase::Linked(client_conn);
         self.resume_client(client_conn);

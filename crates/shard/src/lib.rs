@@ -8,6 +8,7 @@
 pub mod action;
 pub mod event;
 
+mod alike;
 mod cancel;
 mod canceller;
 mod client;
@@ -26,6 +27,7 @@ mod servers;
 mod spread;
 mod state;
 mod time;
+mod welcome;
 mod words;
 
 pub use action::{Action, Source, Target};

@@ -18,6 +18,7 @@ use wire::{encode, sqlstate, startup};
 
 use crate::client::{Client, Login, Phase};
 use crate::state::{Conn, State};
+use crate::welcome::About;
 use crate::words::CONSOLE;
 use crate::{Action, ConnId, Handover, Peer};
 
@@ -408,13 +409,16 @@ impl State {
         client.parameters = parameters;
         client.phase = Phase::Idle;
         let (parameters, secret, tracked) = (&client.parameters, client.secret, &self.tracked);
+        let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
         self.outbox.write(conn, |out| {
             encode::authentication_ok(out);
             for (name, value) in &hello.parameters {
                 let own = tracked.position(name).and_then(|position| parameters.value(position));
                 encode::parameter_status(out, name, own.map_or(value, |own| own.as_bytes()));
             }
+            pooler.report(out);
             encode::key_data(out, process_id, &secret.to_be_bytes());
+            pooler.notify(out);
             encode::ready(out, Status::Idle);
         });
         let holds = !client.request.held.is_empty();

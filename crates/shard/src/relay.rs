@@ -129,6 +129,7 @@ impl State {
             registry: &mut self.registry,
             statements_max,
             frame_bytes_max,
+            refuses_simple: global.disable_pqexec,
             parsed: 0,
             parsed_on_server: 0,
             bound: 0,
@@ -182,6 +183,12 @@ impl State {
         };
         if let Some(fault) = replied.fault {
             return self.server_fault(server_conn, &fault.message());
+        }
+        if replied.parameters_changed {
+            self.learn_facts(server_conn);
+        }
+        if replied.discarded {
+            self.forget_unreported(server_conn);
         }
         if replied.own_ready.is_some() {
             return self.errand_done(server_conn);
@@ -284,6 +291,9 @@ impl State {
     /// middle of a frame it is not lent.
     fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
         let replied = self.step_errand(conn, bytes);
+        if replied.parameters_changed {
+            self.learn_facts(conn);
+        }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
         let (quiet, part) = (server.talk.is_quiet(), server.pool);
@@ -311,7 +321,11 @@ impl State {
             (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
             (Errand::Check, Some(_)) => self.close_server(conn, "server_check_query failed"),
             (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
-            (Errand::Check | Errand::Reset, None) => self.errand_over(conn),
+            (Errand::Check, None) => self.errand_over(conn),
+            (Errand::Reset, None) => {
+                self.forget_unreported(conn);
+                self.errand_over(conn);
+            }
         }
     }
 
@@ -327,6 +341,9 @@ impl State {
 
     /// The client broke the protocol.
     pub(crate) fn client_fault(&mut self, conn: ConnId, fault: &ClientFault) {
+        if *fault == ClientFault::SimpleQuery {
+            self.log_client(conn, Level::Error, "client used 'Q' packet type");
+        }
         self.fail_client(conn, fault.sqlstate(), &fault.message());
     }
 

@@ -14,9 +14,9 @@ fn the_first_client_is_greeted_when_the_pool_has_met_a_server() {
     let client = world.client(&[]);
     assert_eq!(world.tags(client), "", "nothing is known of the server yet");
     world.server();
-    assert_eq!(world.tags(client), "RSSSKZ");
+    assert_eq!(world.tags(client), "RSSSSSSKZ");
     let second = world.client(&[]);
-    assert_eq!(world.tags(second), "RSSSKZ", "now it is known");
+    assert_eq!(world.tags(second), "RSSSSSSKZ", "now it is known");
     assert!(world.connecting.is_empty());
 }
 
@@ -180,7 +180,7 @@ fn a_server_that_is_starting_is_waited_for() {
     assert_eq!(world.tags(client), "");
     world.pass(400);
     world.server();
-    assert_eq!(world.tags(client), "RSSSKZ");
+    assert_eq!(world.tags(client), "RSSSSSSKZ");
 }
 
 /// What a client was given to cancel with: its cancel request, ready to be sent.
@@ -435,4 +435,25 @@ fn a_farewell_behind_the_last_answer_is_not_the_clients() {
     let fresh = world.server();
     world.answer(fresh, Status::Idle);
     assert_eq!(world.tags(client), "CZ");
+}
+
+#[test]
+fn a_client_is_told_when_its_next_server_is_something_else() {
+    let mut world = World::new("default_pool_size = 2\nserver_check_query =");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.sent.clear();
+    // The standby is promoted while nobody uses this connection.
+    world.receive(server, &message(|out| encode::parameter_status(out, b"in_hot_standby", b"off")));
+    world.query(client, "select 1");
+    world.answer(server, Status::Idle);
+    world.receive(server, &message(|out| encode::parameter_status(out, b"in_hot_standby", b"on")));
+    world.sent.clear();
+    world.query(client, "select 2");
+    assert_eq!(world.tags(client), "S", "told before its answer");
+    assert_eq!(world.tags(server), "Q", "and nothing is asked of the server");
+    world.answer(server, Status::Idle);
+    world.sent.clear();
+    world.query(client, "select 3");
+    assert_eq!(world.tags(client), "", "once");
 }
