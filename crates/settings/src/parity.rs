@@ -64,6 +64,11 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (Global, "spread_busy_percent", Own),
     (Global, "spread_min_servers", Own),
     (Global, "threads", Own),
+    (
+        Global,
+        "track_extra_parameters",
+        Better("all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26"),
+    ),
     (Database, "max_db_client_connections", Better("exact over all threads")),
     (Database, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),
 ];
