@@ -12,7 +12,7 @@ use control::{Facts, Input, Signal};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
 use driver::{Engine, ListenFault, Listeners, Plan, ReceiveBuffers, StartFault};
-use mail::{Command, ShardId};
+use mail::{Command, Listing, ShardId, Subject};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
@@ -208,6 +208,10 @@ impl Crew for Engine {
 
     fn close_tcp(&self) {
         self.close_tcp_listeners();
+    }
+
+    fn inspect(&self, subject: Subject) -> Listing {
+        Engine::inspect(self, subject)
     }
 }
 

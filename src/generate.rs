@@ -33,6 +33,7 @@ fn manual() -> std::io::Result<Vec<u8>> {
         (Scope::Global, "SETTINGS OF [pgbouncer]"),
         (Scope::Database, "KEYS OF AN ENTRY OF [databases]"),
         (Scope::User, "KEYS OF AN ENTRY OF [users]"),
+        (Scope::Peer, "KEYS OF AN ENTRY OF [peers]"),
     ] {
         section(scope, heading).to_writer(&mut page)?;
     }

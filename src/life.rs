@@ -1,12 +1,13 @@
 //! The control thread's loop: what happens goes into [`Control`], what it wants done is done here.
 //! Owns the clock and the queue of inputs. Never decides anything.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use control::{Control, Facts, Input, Output};
-use mail::{Command, ShardId};
+use mail::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
 use telemetry::{Level, Record};
 
@@ -19,6 +20,8 @@ pub(crate) trait Crew {
     fn tell(&self, shard: ShardId, command: Command);
     /// Closes the TCP listeners for good.
     fn close_tcp(&self);
+    /// Rows about what no shard knows.
+    fn inspect(&self, subject: Subject) -> Listing;
 }
 
 /// A running process.
@@ -63,7 +66,7 @@ impl<C: Crew> Life<C> {
 
     /// One input and everything that follows from it; true if that is the end.
     fn take(&mut self, input: Input) -> bool {
-        let mut next = Some(input);
+        let (mut next, mut waiting) = (Some(input), VecDeque::new());
         while let Some(input) = next.take() {
             let now_us = self.now_us();
             self.control.handle(input, now_us);
@@ -74,8 +77,8 @@ impl<C: Crew> Life<C> {
                     output => later.extend(self.act(output)),
                 }
             }
-            debug_assert!(later.len() <= 1, "one input leads to one reading at most");
-            next = later.pop();
+            waiting.extend(later);
+            next = waiting.pop_front();
         }
         false
     }
@@ -84,6 +87,10 @@ impl<C: Crew> Life<C> {
     fn act(&self, output: Output) -> Option<Input> {
         match output {
             Output::Tell { shard, command } => self.crew.tell(shard, command),
+            Output::List { request, subject } => {
+                let rows = self.crew.inspect(subject);
+                return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
+            }
             Output::Log(record) => self.logger.write(&record),
             Output::Load => return Some(Input::Loaded(self.source.reload(self.control.config()))),
             Output::ReadSecrets(config) => return Some(Input::SecretsRead(with_secrets(*config))),
@@ -112,7 +119,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use control::Signal;
-    use mail::{AdminQuery, Part, Report, Right};
+    use mail::{AdminQuery, Part, Right};
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -124,6 +131,9 @@ mod tests {
             self.0.lock().unwrap().push(command);
         }
         fn close_tcp(&self) {}
+        fn inspect(&self, _: Subject) -> Listing {
+            Listing::Hosts(Vec::new())
+        }
     }
 
     fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {

@@ -22,6 +22,12 @@ const SIGNALS: &[(&str, &str)] = &[
 
 /// Views and commands that PgBouncer does not have, or that say more here.
 const CONSOLE: &[(&str, &str, &str)] = &[
+    (
+        "SHOW FDS",
+        "different",
+        "shows no secret and sends no descriptor: the takeover that needed them has a way of its own",
+    ),
+    ("SHOW MEM", "different", "counts Weir's own objects, which are fewer kinds than PgBouncer's"),
     ("SHOW SHARDS", "own", "what each thread does"),
     ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
 ];
@@ -66,6 +72,7 @@ fn settings(text: &mut String) {
             Scope::Global => "[pgbouncer]",
             Scope::Database => "[databases]",
             Scope::User => "[users]",
+            Scope::Peer => "[peers]",
         };
         let (verdict, note) = match (about.effect, about.parity()) {
             (Effect::NotYet(_), _) => ("missing", "not supported yet: an error with its line"),

@@ -40,6 +40,8 @@ VIEWS = {
     "SERVERS": SOCKET,
     "SOCKETS": SOCKET
     + " recv_pos:int pkt_pos:int pkt_remain:int send_pos:int send_remain:int pkt_avail:int send_avail:int",
+    "ACTIVE_SOCKETS": SOCKET
+    + " recv_pos:int pkt_pos:int pkt_remain:int send_pos:int send_remain:int pkt_avail:int send_avail:int",
     "DATABASES": "name host port:int database force_user pool_size:int min_pool_size:int reserve_pool_size:int"
     " server_lifetime:int pool_mode load_balance_hosts max_connections:int current_connections:int"
     " max_client_connections:int current_client_connections:int paused:int disabled:int",
@@ -57,12 +59,13 @@ VIEWS = {
     "STATE": "key value",
     "VERSION": "version",
     "MEM": "name size:int used:int free:int memtotal:int",
+    "FDS": "fd:int task user database addr port:int cancel:int link:int client_encoding std_strings datestyle timezone"
+    " password scram_client_key scram_server_key",
     "PEERS": "peer_id:int host port:int pool_size:int",
     "PEER_POOLS": "peer_id:int cl_active_cancel_req:int cl_waiting_cancel_req:int sv_active_cancel:int sv_login:int",
     "DNS_HOSTS": "hostname ttl:int addrs",
     "DNS_ZONES": "zonename serial:int count:int",
 }
-LATER_VIEWS = ("SOCKETS", "MEM", "DNS_HOSTS", "DNS_ZONES")
 # pg_type OIDs: text; int4 or int8; int8 or numeric (PgBouncer's sums of counters are numeric).
 TYPES = {"text": {25}, "int": {20, 23}, "number": {20, 1700}}
 # PgBouncer gives these columns only from some version on; an older one is asked for the rest.
@@ -77,7 +80,7 @@ def expected(view):
 
 
 @pytest.mark.since("1.24")
-@pytest.mark.parametrize("view", [pytest.param(view, marks=pytest.mark.later) if view in LATER_VIEWS else view for view in VIEWS])
+@pytest.mark.parametrize("view", VIEWS)
 def test_columns_and_types(weir, view):
     pooler = weir()
     pooler.value("select 1")
@@ -264,3 +267,48 @@ def test_another_uid_is_not_the_owner(weir):
     pooler = weir(auth_type="scram-sha-256", admin_users="", userlist={})
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(host=str(pooler.directory), port=pooler.port, dbname="pgbouncer", user="pgbouncer", password="x")
+
+
+# --- views of sockets, descriptors and memory ----------------------------------------------------------------------
+def test_sockets_are_clients_and_servers(weir):
+    pooler = weir()
+    held, idle = pooler.connect(), pooler.connect()
+    idle.execute("select 1")
+    held.execute("begin")
+    sockets = pooler.console("SHOW SOCKETS")
+    mine = [row for row in sockets if row["database"] == "app"]
+    assert sorted((row["type"], row["state"]) for row in mine if row["user"] == "alice" and row["state"] == "active") == [
+        ("C", "active"),
+        ("S", "active"),
+    ]
+    assert all(row["pkt_remain"] == 0 for row in mine)
+    active = [row["id"] for row in pooler.console("SHOW ACTIVE_SOCKETS") if row["database"] == "app"]
+    assert set(active) <= {row["id"] for row in mine} and len(active) == 3
+
+
+@pytest.mark.weir_only  # PgBouncer also sends the descriptors themselves, and blocks
+def test_descriptors(weir):
+    pooler = weir()
+    client = pooler.connect(client_encoding="LATIN1")
+    client.execute("begin")
+    rows = pooler.console("SHOW FDS")
+    assert {(row["addr"], row["port"]) for row in rows if row["task"] == "pooler"} == {
+        ("127.0.0.1", pooler.port),
+        ("unix", pooler.port),
+    }
+    ours = next(row for row in rows if row["task"] == "client" and row["user"] == "alice")
+    (server,) = [row for row in rows if row["task"] == "server"]
+    assert (ours["link"], server["link"]) == (server["fd"], ours["fd"])
+    assert (ours["client_encoding"], ours["std_strings"], ours["password"]) == ("LATIN1", "on", None)
+    assert all(row["fd"] > 2 for row in rows)
+    with pytest.raises(psycopg.Error, match="admin access needed"):
+        pooler.console("SHOW FDS", user="stats")
+
+
+def test_memory(weir):
+    pooler = weir()
+    pooler.value("select 1")
+    rows = {row["name"]: row for row in pooler.console("SHOW MEM")}
+    for name in ("client_cache", "server_cache", "pool_cache"):
+        assert rows[name]["size"] > 0 and rows[name]["used"] > 0, name
+        assert rows[name]["memtotal"] >= rows[name]["size"] * rows[name]["used"]

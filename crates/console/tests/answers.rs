@@ -38,6 +38,8 @@ struct World {
     /// Client id to the number of last replies.
     answered: BTreeMap<u64, usize>,
     owed: Vec<Owed>,
+    /// What is asked for however long it takes, and never lost.
+    waits: Vec<Owed>,
     exited: bool,
 }
 
@@ -53,6 +55,7 @@ impl World {
             asked: 0,
             answered: BTreeMap::new(),
             owed: Vec::new(),
+            waits: Vec::new(),
             exited: false,
         }
     }
@@ -67,6 +70,15 @@ impl World {
                     Output::Load if self.random.below(2) == 0 => inputs.push(Input::Loaded(Err(Vec::new()))),
                     Output::Load => inputs.push(Input::Loaded(Ok(Config::default()))),
                     Output::ReadSecrets(config) => inputs.push(Input::SecretsRead(*config)),
+                    Output::List { request, subject } => {
+                        let rows = rows(subject);
+                        inputs.push(Input::Report(Report::Listing {
+                            request,
+                            shard: ShardId(0),
+                            rows,
+                            last: true,
+                        }));
+                    }
                     Output::Exit => self.exited = true,
                     Output::Log(_) | Output::Configured(_) | Output::ReopenLog | Output::CloseTcp => {}
                 }
@@ -84,7 +96,12 @@ impl World {
             Command::Pause { request, .. }
             | Command::Kill { request, .. }
             | Command::KillClient { request, .. }
+            | Command::Suspend { request }
             | Command::Shutdown { request, .. } => (request, None),
+            Command::WaitClose { request, .. } => {
+                self.waits.push(Owed { shard, request, subject: None });
+                return;
+            }
             _ => return,
         };
         self.owed.push(Owed { shard, request, subject });
@@ -158,6 +175,12 @@ fn rows(subject: Subject) -> Listing {
         Subject::Databases => Listing::Databases(vec![Default::default()]),
         Subject::Users => Listing::Users(vec![Default::default()]),
         Subject::Shards => Listing::Shards(vec![Default::default()]),
+        Subject::Descriptors => Listing::Descriptors(vec![Default::default()]),
+        Subject::Memory => Listing::Memory(vec![Default::default()]),
+        Subject::PeerPools => Listing::PeerPools(vec![Default::default()]),
+        Subject::Listeners => Listing::Listeners(vec![Default::default()]),
+        Subject::Hosts => Listing::Hosts(vec![Default::default()]),
+        Subject::Zones => Listing::Zones(vec![Default::default()]),
     }
 }
 
@@ -182,6 +205,9 @@ fn every_statement_is_answered_once() {
             sql: "resume".into(),
         };
         world.input(Input::Report(Report::Query(resume)));
+        for Owed { shard, request, .. } in std::mem::take(&mut world.waits) {
+            world.input(Input::Report(Report::Done { request, shard: ShardId(shard), count: 0 }));
+        }
         let pausing = world.answered.values().filter(|count| **count != 1).count();
         assert_eq!(pausing, 0, "seed {seed}: {:?}", world.answered);
         let unanswered = (1..=world.asked).filter(|id| !world.answered.contains_key(id)).count();

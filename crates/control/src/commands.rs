@@ -77,14 +77,14 @@ pub static COMMANDS: &[CommandRow] = commands! {
         kill_client;
     "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
         shutdown;
-    "DISABLE", Optional, Admin, None, "Not yet.",
-        |_, _| Err(Refusal::NotYet("DISABLE"));
-    "ENABLE", Optional, Admin, None, "Not yet.",
-        |_, _| Err(Refusal::NotYet("ENABLE"));
-    "SUSPEND", None, Admin, None, "Not yet.",
-        |_, _| Err(Refusal::NotYet("SUSPEND"));
-    "WAIT_CLOSE", Optional, Admin, None, "Not yet.",
-        |_, _| Err(Refusal::NotYet("WAIT_CLOSE"));
+    "DISABLE", Optional, Admin, Some(" <db>"), "Lets no new client into a database; those that are in stay.",
+        disable;
+    "ENABLE", Optional, Admin, Some(" <db>"), "Undoes DISABLE.",
+        enable;
+    "SUSPEND", None, Admin, Some(""), "Sends all that is underway, then stands still until RESUME.",
+        suspend;
+    "WAIT_CLOSE", Optional, Admin, Some(" [<db>]"), "Waits until the servers that RECONNECT or a RELOAD has made obsolete are closed.",
+        wait_close;
 };
 
 fn pause(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
@@ -122,6 +122,47 @@ fn reconnect(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
     let database = database(control, ask, "reconnect")?;
     control.tell_all(&Command::Reconnect { database });
     control.complete(ask.asker, "RECONNECT");
+    Ok(())
+}
+
+fn disable(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    set_disabled(control, ask, "DISABLE", "disable", true)
+}
+
+fn enable(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    set_disabled(control, ask, "ENABLE", "enable", false)
+}
+
+fn set_disabled(
+    control: &mut Control,
+    ask: &Ask<'_>,
+    word: &'static str,
+    verb: &'static str,
+    disabled: bool,
+) -> Result<(), Refusal> {
+    if ask.argument.is_none() {
+        return Err(Refusal::DatabaseNeeded);
+    }
+    log_issued(control, word, ask);
+    let Some(database) = database(control, ask, verb)? else { return Err(Refusal::DatabaseNeeded) };
+    control.pausing.set_disabled(&database, disabled);
+    control.tell_all(&Command::Disable { database, disabled });
+    control.complete(ask.asker, word);
+    Ok(())
+}
+
+fn suspend(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    control.pausing.suspend()?;
+    log_issued(control, "SUSPEND", ask);
+    control.ask_all(Some(ask.asker), Purpose::Suspend, true, |request| Command::Suspend { request });
+    Ok(())
+}
+
+fn wait_close(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    log_issued(control, "WAIT_CLOSE", ask);
+    let database = database(control, ask, "wait in")?;
+    let order = |request| Command::WaitClose { request, database: database.clone() };
+    control.ask_all(Some(ask.asker), Purpose::WaitClose, true, order);
     Ok(())
 }
 
@@ -173,6 +214,11 @@ pub(crate) const SESSION: &[(&str, &str)] = &[
     ("datestyle", "ISO"),
     ("timezone", "GMT"),
     ("extra_float_digits", "2"),
+    ("application_name", ""),
+    ("client_min_messages", "notice"),
+    ("bytea_output", "hex"),
+    ("statement_timeout", "0"),
+    ("search_path", "\"$user\", public"),
 ];
 
 impl Control {
@@ -188,7 +234,7 @@ impl Control {
         }
         let changed = settings::set(&self.config, key, value);
         let changed = changed.map_err(|fault| Refusal::Setting { key: key.to_owned(), fault })?;
-        self.take_setting(ask.asker, key, changed);
+        self.take_setting(ask.asker, key, value, changed);
         Ok(())
     }
 }
@@ -344,9 +390,47 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_says_so() {
+    fn a_database_is_disabled_by_its_name() {
         let mut harness = Harness::new();
+        harness.ask("DISABLE");
+        assert_eq!(harness.error(), ("08P01", "a database is required"));
+        harness.ask("DISABLE dne");
+        assert_eq!(harness.error(), ("08P01", "no such database: dne"));
+        harness.ask("DISABLE pgbouncer");
+        assert_eq!(harness.error(), ("08P01", "cannot disable admin db: pgbouncer"));
+        assert!(harness.told.is_empty());
+        for (word, on) in [("DISABLE", true), ("ENABLE", false)] {
+            harness.ask(&format!("{word} app"));
+            assert_eq!(harness.tag(), word);
+            let Some((1, Command::Disable { database, disabled })) = harness.told.last() else { panic!() };
+            assert_eq!((database.as_str(), *disabled), ("app", on));
+        }
+    }
+
+    #[test]
+    fn suspend_waits_for_every_shard_and_resume_ends_it() {
+        let mut harness = Harness::new();
+        harness.ask("PAUSE app");
         harness.ask("SUSPEND");
-        assert_eq!(harness.error(), ("0A000", "SUSPEND is not supported yet"));
+        assert_eq!(harness.error(), ("08P01", "cannot suspend with paused databases"));
+        harness.ask("RESUME app");
+        harness.ask("SUSPEND");
+        harness.done(0, 0);
+        harness.ask("SUSPEND");
+        assert_eq!(harness.error(), ("08P01", "already suspended/paused"));
+        harness.done(1, 0);
+        assert_eq!(harness.tag(), "SUSPEND");
+        harness.ask("RESUME");
+        assert_eq!(harness.tag(), "RESUME");
+    }
+
+    #[test]
+    fn wait_close_is_answered_when_every_shard_is_done() {
+        let mut harness = Harness::new();
+        harness.ask("WAIT_CLOSE app");
+        harness.done(0, 0);
+        assert!(harness.replies.is_empty());
+        harness.done(1, 0);
+        assert_eq!(harness.tag(), "WAIT_CLOSE");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mail::Command;
+use mail::{Command, Part};
 use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 
@@ -36,14 +36,14 @@ impl Control {
     }
 
     /// A SET was accepted. Secrets are another file's, so a new `auth_file` is read before it is in force.
-    pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, changed: Config) {
+    pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, value: &str, changed: Config) {
         if key.eq_ignore_ascii_case("auth_file") {
             self.loading.push_back(Some(asker));
             self.push(Output::ReadSecrets(Box::new(changed)));
             return;
         }
         self.put_in_force(changed);
-        self.complete(asker, "SET");
+        self.reply(asker, vec![Part::CompleteAs(format!("SET {key}={value}"))], true);
     }
 
     /// The new `auth_file` was read, or could not be.
@@ -117,7 +117,7 @@ mod tests {
     fn set_changes_one_setting_everywhere() {
         let mut harness = Harness::new();
         harness.ask("SET default_pool_size = 3");
-        assert_eq!((harness.tag(), harness.told.len()), ("SET", 2));
+        assert_eq!((harness.tag(), harness.told.len()), ("SET default_pool_size=3", 2));
         assert_eq!(harness.control.config().global.default_pool_size, 3);
         for (sql, sqlstate) in [
             ("SET frob = 1", "42704"),

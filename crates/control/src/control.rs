@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mail::{AdminReply, Command, Part, Report, ShardId, ShutdownMode, Subject};
+use mail::{AdminReply, Command, Part, Report, RequestId, ShardId, ShutdownMode, Subject};
 use settings::{Config, Finding};
 use telemetry::{Level, Record};
 
@@ -48,6 +48,13 @@ pub enum Output {
         shard: ShardId,
         /// What.
         command: Command,
+    },
+    /// List something that no shard knows; a [`Report::Listing`] answers, once and with all rows.
+    List {
+        /// Comes back in the report.
+        request: RequestId,
+        /// What to list.
+        subject: Subject,
     },
     /// Write to the log.
     Log(Record),

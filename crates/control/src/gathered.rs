@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, UserRow};
+use mail::{
+    DatabaseRow, DescriptorRow, HostRow, ListenerRow, Listing, MemoryRow, PeerPoolRow, PoolRow, ShardRow,
+    SocketRow, UserRow, ZoneRow,
+};
 use telemetry::Counters;
 
 /// What a listing has brought so far, in the order in which views show it.
@@ -21,6 +24,18 @@ pub(crate) struct Gathered {
     pub(crate) shards: BTreeMap<u16, ShardRow>,
     /// As they came.
     pub(crate) sockets: Vec<SocketRow>,
+    /// As they came.
+    pub(crate) descriptors: Vec<DescriptorRow>,
+    /// By kind.
+    pub(crate) memory: BTreeMap<&'static str, MemoryRow>,
+    /// By number.
+    pub(crate) peer_pools: BTreeMap<u32, PeerPoolRow>,
+    /// As they came.
+    pub(crate) listeners: Vec<ListenerRow>,
+    /// In the order of their names.
+    pub(crate) hosts: Vec<HostRow>,
+    /// In the order of their names.
+    pub(crate) zones: Vec<ZoneRow>,
 }
 
 impl Gathered {
@@ -32,6 +47,12 @@ impl Gathered {
             Listing::Databases(rows) => rows.into_iter().for_each(|row| self.add_database(row)),
             Listing::Users(rows) => rows.into_iter().for_each(|row| self.add_user(row)),
             Listing::Shards(rows) => self.shards.extend(rows.into_iter().map(|row| (row.shard, row))),
+            Listing::Descriptors(rows) => self.descriptors.extend(rows),
+            Listing::Memory(rows) => rows.into_iter().for_each(|row| self.add_memory(&row)),
+            Listing::PeerPools(rows) => rows.into_iter().for_each(|row| self.add_peer_pool(&row)),
+            Listing::Listeners(rows) => self.listeners.extend(rows),
+            Listing::Hosts(rows) => self.hosts.extend(rows),
+            Listing::Zones(rows) => self.zones.extend(rows),
         }
     }
 
@@ -68,6 +89,21 @@ impl Gathered {
         sum.clients += row.clients;
         sum.paused |= row.paused;
         sum.auto |= row.auto;
+    }
+
+    fn add_memory(&mut self, row: &MemoryRow) {
+        let sum = self.memory.entry(row.name).or_insert(MemoryRow { used: 0, free: 0, ..row.clone() });
+        sum.used += row.used;
+        sum.free += row.free;
+    }
+
+    fn add_peer_pool(&mut self, row: &PeerPoolRow) {
+        let sum = self.peer_pools.entry(row.peer_id).or_default();
+        sum.peer_id = row.peer_id;
+        sum.client_active_cancel += row.client_active_cancel;
+        sum.client_waiting_cancel += row.client_waiting_cancel;
+        sum.server_active_cancel += row.server_active_cancel;
+        sum.server_login += row.server_login;
     }
 
     fn add_user(&mut self, row: UserRow) {

@@ -23,6 +23,8 @@ pub(crate) struct Harness {
     pub(crate) log: Vec<Record>,
     pub(crate) loads: usize,
     pub(crate) secrets: Vec<Config>,
+    /// What was asked of the process.
+    pub(crate) lists: Vec<(RequestId, Subject)>,
     pub(crate) closed_tcp: bool,
     pub(crate) exited: bool,
 }
@@ -47,6 +49,7 @@ impl Harness {
             log: Vec::new(),
             loads: 0,
             secrets: Vec::new(),
+            lists: Vec::new(),
             closed_tcp: false,
             exited: false,
         }
@@ -59,6 +62,7 @@ impl Harness {
                 Output::Tell { command: Command::Reply(reply), .. } => self.replies.push(reply),
                 Output::Tell { shard, command } => self.told.push((shard.0, command)),
                 Output::Log(record) => self.log.push(record),
+                Output::List { request, subject } => self.lists.push((request, subject)),
                 Output::Load => self.loads += 1,
                 Output::ReadSecrets(config) => self.secrets.push(*config),
                 Output::Configured(_) | Output::ReopenLog => {}
@@ -105,6 +109,10 @@ impl Harness {
             let rows = if shard == 0 { rows(subject) } else { empty(subject) };
             self.input(Input::Report(Report::Listing { request, shard: ShardId(shard), rows, last: true }));
         }
+        for (request, subject) in std::mem::take(&mut self.lists) {
+            let rows = rows(subject);
+            self.input(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
+        }
         let parts = self.replies[replies..].iter().flat_map(|reply| reply.parts.clone());
         parts
             .filter_map(|part| if let Part::Rows(rows) = part { Some(rows) } else { None })
@@ -129,6 +137,7 @@ impl Harness {
     pub(crate) fn tag(&self) -> &str {
         match self.parts().last() {
             Some(Part::Complete(tag)) => tag,
+            Some(Part::CompleteAs(tag)) => tag,
             other => panic!("not complete: {other:?}"),
         }
     }
@@ -156,6 +165,12 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Databases => Listing::Databases(Vec::new()),
         Subject::Users => Listing::Users(Vec::new()),
         Subject::Shards => Listing::Shards(Vec::new()),
+        Subject::Descriptors => Listing::Descriptors(Vec::new()),
+        Subject::Memory => Listing::Memory(Vec::new()),
+        Subject::PeerPools => Listing::PeerPools(Vec::new()),
+        Subject::Listeners => Listing::Listeners(Vec::new()),
+        Subject::Hosts => Listing::Hosts(Vec::new()),
+        Subject::Zones => Listing::Zones(Vec::new()),
     }
 }
 
@@ -165,6 +180,8 @@ fn request_of(command: &Command) -> Option<RequestId> {
         | Command::Pause { request, .. }
         | Command::Kill { request, .. }
         | Command::KillClient { request, .. }
+        | Command::Suspend { request }
+        | Command::WaitClose { request, .. }
         | Command::Shutdown { request, .. } => Some(*request),
         _ => None,
     }

@@ -12,14 +12,49 @@ pub(crate) struct Pausing {
     whole: bool,
     /// KILL without a name: every database is paused, the pooler is not.
     killed: bool,
+    /// SUSPEND.
+    suspended: bool,
     /// PAUSE or KILL with a name.
     named: BTreeSet<String>,
+    /// DISABLE.
+    disabled: BTreeSet<String>,
 }
 
 impl Pausing {
     /// The whole pooler is paused.
     pub(crate) fn whole(&self) -> bool {
         self.whole
+    }
+
+    /// The whole pooler stands still.
+    pub(crate) fn suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// This database lets nobody in.
+    pub(crate) fn disables(&self, database: &str) -> bool {
+        self.disabled.contains(database)
+    }
+
+    /// DISABLE and ENABLE; neither minds being repeated.
+    pub(crate) fn set_disabled(&mut self, database: &str, disabled: bool) {
+        if disabled {
+            self.disabled.insert(database.to_owned());
+        } else {
+            self.disabled.remove(database);
+        }
+    }
+
+    /// SUSPEND. Refused while anything is paused.
+    pub(crate) fn suspend(&mut self) -> Result<(), Refusal> {
+        if self.whole || self.suspended {
+            return Err(Refusal::AlreadyPaused);
+        }
+        if self.killed || !self.named.is_empty() {
+            return Err(Refusal::DatabasesPaused);
+        }
+        self.suspended = true;
+        Ok(())
     }
 
     /// This database is paused for itself.
@@ -29,7 +64,7 @@ impl Pausing {
 
     /// PAUSE. Refused while the whole pooler is paused.
     pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
-        if self.whole {
+        if self.whole || self.suspended {
             return Err(Refusal::AlreadyPaused);
         }
         match database {
@@ -41,7 +76,7 @@ impl Pausing {
 
     /// KILL. Refused while the whole pooler is paused.
     pub(crate) fn kill(&mut self, database: Option<&str>) -> Result<(), Refusal> {
-        if self.whole {
+        if self.whole || self.suspended {
             return Err(Refusal::AlreadyPaused);
         }
         match database {
@@ -56,8 +91,8 @@ impl Pausing {
         match database {
             Some(name) if self.named.remove(name) => Ok(()),
             Some(name) => Err(Refusal::DatabaseNotPaused(name.to_owned())),
-            None if self.whole || self.killed => {
-                (self.whole, self.killed) = (false, false);
+            None if self.whole || self.killed || self.suspended => {
+                (self.whole, self.killed, self.suspended) = (false, false, false);
                 Ok(())
             }
             None => Err(Refusal::NotPaused),

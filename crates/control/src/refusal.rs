@@ -19,6 +19,10 @@ pub enum Refusal {
     NotPaused,
     /// The client's: RESUME of a database that is not paused.
     DatabaseNotPaused(String),
+    /// The client's: SUSPEND while a database is paused.
+    DatabasesPaused,
+    /// The client's: DISABLE and ENABLE want a name.
+    DatabaseNeeded,
     /// The client's: no entry has this name.
     NoSuchDatabase(String),
     /// The client's: the console itself cannot be paused, killed or reconnected.
@@ -41,8 +45,6 @@ pub enum Refusal {
         /// What is wrong.
         fault: Fault,
     },
-    /// Weir's: PgBouncer has it, this version does not.
-    NotYet(&'static str),
     /// Another console client's: it resumed what this one was waiting for.
     Interrupted,
     /// Weir's: a shard did not answer in time.
@@ -60,7 +62,6 @@ impl Refusal {
             Refusal::Setting { fault: Fault::Unknown, .. } => "42704",
             Refusal::Setting { fault: Fault::Fixed, .. } => "55P02",
             Refusal::Setting { fault: Fault::Bad(_), .. } => "22023",
-            Refusal::NotYet(_) => "0A000",
             Refusal::Interrupted => "57014",
             Refusal::TimedOut => "58000",
             _ => "08P01",
@@ -76,6 +77,8 @@ impl Refusal {
             Refusal::AlreadyPaused => "already suspended/paused".to_owned(),
             Refusal::NotPaused => "pooler is not paused/suspended".to_owned(),
             Refusal::DatabaseNotPaused(name) => format!("database {name} is not paused"),
+            Refusal::DatabasesPaused => "cannot suspend with paused databases".to_owned(),
+            Refusal::DatabaseNeeded => "a database is required".to_owned(),
             Refusal::NoSuchDatabase(name) => format!("no such database: {name}"),
             Refusal::ConsoleDatabase { verb } => format!("cannot {verb} admin db: {}", crate::CONSOLE),
             Refusal::BadClientId => "invalid client pointer supplied".to_owned(),
@@ -83,7 +86,6 @@ impl Refusal {
             Refusal::ShuttingDown => "pooler is shutting down".to_owned(),
             Refusal::ReloadFailed => "RELOAD failed, see logs for additional details".to_owned(),
             Refusal::Setting { key, fault } => format!("SET failed: {key} {fault}"),
-            Refusal::NotYet(command) => format!("{command} is not supported yet"),
             Refusal::Interrupted => "cancelled by a RESUME".to_owned(),
             Refusal::TimedOut => "a thread of the pooler did not answer in time".to_owned(),
         }

@@ -42,6 +42,10 @@ pub(crate) enum Purpose {
     Pause(Option<String>),
     /// KILL.
     Kill,
+    /// SUSPEND.
+    Suspend,
+    /// WAIT_CLOSE.
+    WaitClose,
     /// KILL_CLIENT, with the number of clients that were closed.
     KillClient(u64),
     /// SHUTDOWN.

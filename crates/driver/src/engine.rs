@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io, panic, process};
 
 use auth::{Entropy, MockKey};
-use mail::{Command, Report, ShardId};
+use mail::{Command, Listing, Report, ShardId, Subject};
 use pool::Directory;
 use settings::{Config, IoDriver};
 use shard::Shard;
@@ -143,6 +143,16 @@ impl Engine {
         }
         if let Some(mailbox) = self.mailboxes.get(usize::from(shard.0)) {
             mailbox.post(Letter::Command(command));
+        }
+    }
+
+    /// Rows about what no shard knows; nothing for what shards know.
+    #[must_use]
+    pub fn inspect(&self, subject: Subject) -> Listing {
+        match subject {
+            Subject::Hosts => Listing::Hosts(Vec::new()),
+            Subject::Zones => Listing::Zones(Vec::new()),
+            _ => Listing::Listeners(self.listeners.all.iter().map(|listener| listener.row()).collect()),
         }
     }
 

@@ -13,6 +13,7 @@ mod engine;
 mod epoll;
 mod gate;
 mod helpers;
+mod inspect;
 mod listen;
 mod mailbox;
 mod options;

@@ -51,8 +51,12 @@ pub enum Part {
     Rows(Vec<Vec<Cell>>),
     /// CommandComplete with its tag.
     Complete(&'static str),
+    /// CommandComplete with a tag that was made for it.
+    CompleteAs(String),
     /// NoticeResponse.
     Notice(String),
+    /// NoticeResponse whose second text is its detail.
+    NoticeWithDetail(String, String),
     /// ErrorResponse of severity ERROR.
     Error {
         /// Five characters.

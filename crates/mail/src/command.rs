@@ -31,6 +31,25 @@ pub enum Command {
         /// One database, or all.
         database: Option<String>,
     },
+    /// Let no new client into a database, or let them in again. Those that are in stay.
+    Disable {
+        /// The database.
+        database: String,
+        /// False lets clients in again.
+        disabled: bool,
+    },
+    /// Stand still: nothing is read but the console, nothing is lent. Done when all that was underway has been sent.
+    Suspend {
+        /// Comes back when done.
+        request: RequestId,
+    },
+    /// Done when no server is left that is to be closed as soon as it is free.
+    WaitClose {
+        /// Comes back when done.
+        request: RequestId,
+        /// One database, or all.
+        database: Option<String>,
+    },
     /// Close servers as soon as they are free and open new ones instead.
     Reconnect {
         /// One database, or all.
@@ -81,10 +100,8 @@ pub enum Neighbour {
         conn: u32,
         /// The asker's `id`.
         id: u64,
-        /// The process id that the asker sent.
-        process_id: u32,
-        /// The secret that the asker sent.
-        secret: u32,
+        /// The key that the asker sent: process id and secret.
+        key: [u8; 8],
     },
     /// That cancel request has ended, whatever came of it: the asker may be let go.
     Cancelled {

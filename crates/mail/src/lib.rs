@@ -12,7 +12,10 @@ pub mod report;
 
 pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right};
 pub use command::{Command, Neighbour, ShutdownMode};
-pub use listing::{DatabaseRow, PoolRow, SLICE_ROWS, ShardRow, SocketRow, Subject, UserRow};
+pub use listing::{
+    DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, SLICE_ROWS, ShardRow,
+    SocketRow, Subject, UserRow, ZoneRow,
+};
 pub use report::{Listing, Report, RequestId};
 
 /// Which shard; shards are numbered from zero.

@@ -21,6 +21,26 @@ pub enum Subject {
     Users,
     /// One [`ShardRow`].
     Shards,
+    /// One [`DescriptorRow`] per client and server connection.
+    Descriptors,
+    /// One [`MemoryRow`] per kind of thing.
+    Memory,
+    /// One [`PeerPoolRow`] per peer.
+    PeerPools,
+    /// One [`ListenerRow`] per listening socket; of the process, no shard knows them.
+    Listeners,
+    /// One [`HostRow`] per name that was looked up; of the process.
+    Hosts,
+    /// One [`ZoneRow`] per zone of such names; of the process.
+    Zones,
+}
+
+impl Subject {
+    /// The process as a whole answers, and once; the others are asked of every shard.
+    #[must_use]
+    pub fn is_of_the_process(self) -> bool {
+        matches!(self, Subject::Listeners | Subject::Hosts | Subject::Zones)
+    }
 }
 
 /// A client or a server connection.
@@ -30,6 +50,8 @@ pub struct SocketRow {
     pub id: u64,
     /// Its shard.
     pub shard: u16,
+    /// It leads to a server, not to a client.
+    pub is_server: bool,
     /// User of the pool.
     pub user: String,
     /// Database of the pool, as clients name it.
@@ -60,6 +82,10 @@ pub struct SocketRow {
     pub application_name: String,
     /// Prepared statements known here.
     pub prepared_statements: u64,
+    /// Bytes received that wait here, for a server or for the rest of their message.
+    pub held_bytes: u64,
+    /// Bytes of the message being passed on that have not come yet.
+    pub remaining_bytes: u64,
 }
 
 /// One pool's part on one shard.
@@ -142,4 +168,92 @@ pub struct ShardRow {
     pub busy_percent: u64,
     /// Transactions so far.
     pub transactions: u64,
+}
+
+/// A socket as SHOW FDS has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorRow {
+    /// Its connection on its shard.
+    pub conn: u32,
+    /// The connection it is linked to, if any.
+    pub link_conn: Option<u32>,
+    /// Its file descriptor; filled in by whoever holds the socket.
+    pub descriptor: i32,
+    /// The descriptor that it is linked to, or 0; filled in likewise.
+    pub link: i32,
+    /// It leads to a server, not to a client.
+    pub is_server: bool,
+    /// User of the pool.
+    pub user: String,
+    /// Database of the pool.
+    pub database: String,
+    /// The peer's address; `unix` for a unix socket.
+    pub address: String,
+    /// The peer's port.
+    pub port: u16,
+    /// The cancel key: process id above, secret below.
+    pub cancel: u64,
+    /// client_encoding, standard_conforming_strings, DateStyle and TimeZone as tracked.
+    pub parameters: [Option<String>; 4],
+}
+
+/// How much memory things of one kind take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryRow {
+    /// What they are.
+    pub name: &'static str,
+    /// Bytes of one.
+    pub size: u64,
+    /// How many there are.
+    pub used: u64,
+    /// For how many more there is room already.
+    pub free: u64,
+}
+
+/// Cancel requests for a peer, on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerPoolRow {
+    /// The peer.
+    pub peer_id: u32,
+    /// Cancel requests being forwarded.
+    pub client_active_cancel: u64,
+    /// Cancel requests that wait for their turn.
+    pub client_waiting_cancel: u64,
+    /// Connections to the peer that forward one.
+    pub server_active_cancel: u64,
+    /// Connections to the peer that are being opened.
+    pub server_login: u64,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerRow {
+    /// Its file descriptor.
+    pub descriptor: i32,
+    /// The address it is bound to; `unix` for a unix socket.
+    pub address: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// A host name that was looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostRow {
+    /// The name, as configured.
+    pub name: String,
+    /// Seconds that the answer will still be used.
+    pub ttl_s: u64,
+    /// The addresses; none where there is no such name.
+    pub addresses: Vec<std::net::IpAddr>,
+}
+
+/// A zone of names that were looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneRow {
+    /// Its name.
+    pub name: String,
+    /// The serial number of its SOA record, as last seen.
+    pub serial: u32,
+    /// How many known hosts are in it.
+    pub hosts: u64,
 }

@@ -1,6 +1,9 @@
 //! What a shard tells the control thread.
 
-use crate::{AdminQuery, DatabaseRow, PoolRow, ShardId, ShardRow, SocketRow, UserRow};
+use crate::{
+    AdminQuery, DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, ShardId,
+    ShardRow, SocketRow, UserRow, ZoneRow,
+};
 
 /// Ties an answer to its command; the control thread counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,4 +49,16 @@ pub enum Listing {
     Users(Vec<UserRow>),
     /// [`crate::Subject::Shards`].
     Shards(Vec<ShardRow>),
+    /// [`crate::Subject::Descriptors`].
+    Descriptors(Vec<DescriptorRow>),
+    /// [`crate::Subject::Memory`].
+    Memory(Vec<MemoryRow>),
+    /// [`crate::Subject::PeerPools`].
+    PeerPools(Vec<PeerPoolRow>),
+    /// [`crate::Subject::Listeners`].
+    Listeners(Vec<ListenerRow>),
+    /// [`crate::Subject::Hosts`].
+    Hosts(Vec<HostRow>),
+    /// [`crate::Subject::Zones`].
+    Zones(Vec<ZoneRow>),
 }

@@ -91,6 +91,12 @@ impl Conversation {
         self.remain > 0
     }
 
+    /// Bytes of the reply that is passed on which have not come yet.
+    #[must_use]
+    pub fn remaining_bytes(&self) -> u32 {
+        self.remain
+    }
+
     /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.
     pub fn ask_own(&mut self, out: &mut Vec<u8>, sql: &str) {
         wire::encode::query(out, sql.as_bytes());

@@ -27,6 +27,10 @@ const FACTS: [&str; 1] = ["in_hot_standby"];
 /// Lists of names: SET takes one string for one name, so that a whole list has to go through set_config().
 const LISTS: [&str; 3] = ["search_path", "temp_tablespaces", "local_preload_libraries"];
 
+/// Positions in every [`Tracked`] of client_encoding, standard_conforming_strings, DateStyle and TimeZone, which is the
+/// order of SHOW FDS.
+pub const SHOWN_BY_DESCRIPTOR: [usize; 4] = [0, 3, 1, 2];
+
 /// Position of application_name in every [`Tracked`].
 pub const APPLICATION_NAME: usize = 4;
 

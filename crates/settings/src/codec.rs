@@ -33,6 +33,9 @@ pub(crate) fn bounded(text: &str, least: u32, most: u32) -> Result<u32, BadValue
 /// PgBouncer keeps these in a C `int`; a larger number would not have meant anything there.
 const INT_MAX: u32 = i32::MAX as u32;
 
+/// The largest `peer_id`, as in PgBouncer.
+pub(crate) const PEER_ID_MAX: u32 = 16_383;
+
 /// Yes or no.
 pub(crate) struct Boolean;
 impl Codec for Boolean {
@@ -77,6 +80,8 @@ numbers! {
     Bytes, Bytes, 0, u32::MAX;
     /// A share of a whole.
     Percent, Percent, 1, 100;
+    /// A number of a process in a group; 0 is in none.
+    PeerId, Number, 0, PEER_ID_MAX;
     /// Permission bits. `SHOW CONFIG` writes them in decimal, as PgBouncer does.
     FileMode, FileMode, 0, 0o7777;
 }

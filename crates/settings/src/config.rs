@@ -1,7 +1,7 @@
 //! What a file means: validated settings, cheap to read, with PgBouncer's rules of which value wins.
 //! Never holds texts still to be understood (those are in `draft.rs`) and never changes once made.
 
-use crate::{Database, Finding, Global, PoolMode, User};
+use crate::{Database, Finding, Global, Peer, PoolMode, User};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     /// Section `[users]` by name.
     pub users: BTreeMap<String, Arc<User>>,
+    /// Section `[peers]` by number.
+    pub peers: BTreeMap<u32, Peer>,
     /// The file `auth_file`: user to secret, as written (plain, `md5...` or `SCRAM-SHA-256$...`).
     pub secrets: Arc<BTreeMap<String, String>>,
     /// What did not stop loading but should be logged.
@@ -47,6 +49,11 @@ impl Config {
     pub fn reserve_pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
         let of_user = user.and_then(|user| user.reserve_pool_size);
         of_user.or(database.reserve_pool_size).unwrap_or(self.global.reserve_pool_size)
+    }
+
+    /// Connections to a peer at a time; 0 is no limit.
+    pub fn peer_pool_size(&self, peer: &Peer) -> u32 {
+        peer.pool_size.unwrap_or(self.global.default_pool_size)
     }
 
     /// Server connections that a pool keeps open.

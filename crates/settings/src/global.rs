@@ -4,7 +4,7 @@
 
 use crate::choice::{AuthType, IoDriver, PoolMode, Threads};
 use crate::codec::{
-    Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, Percent, Port, Positive,
+    Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, PeerId, Percent, Port, Positive,
     PositiveSeconds, Seconds, Text, WholeSeconds,
 };
 use crate::table::{Row, default_of, live_row, not_yet_row};
@@ -127,6 +127,8 @@ live {
         "Server connections allowed per user, whatever the database. 0 is no limit.";
     min_pool_size: u32, Number, "0", Reload,
         "Server connections kept open in a pool that is in use, or whose database forces a user.";
+    peer_id: u32, PeerId, "0", Reload,
+        "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,
         "File that the process id is written to. Needed to run as a daemon.";
     pool_mode: PoolMode, PoolMode, "session", Reload,
@@ -173,6 +175,8 @@ live {
         "How often the averages of SHOW STATS are made and the line of log_stats is written.";
     stats_users: Vec<String>, List, "", Reload,
         "Users who may run the read-only commands of the console.";
+    suspend_timeout: Duration, Seconds, "10", Reload,
+        "Closes connections whose output SUSPEND could not send within this time. 0 is never.";
     tcp_defer_accept: bool, Boolean, "1", Reload,
         "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
     tcp_keepalive: bool, Boolean, "1", Reload,
@@ -233,7 +237,6 @@ not_yet {
     dns_max_ttl: "15", ["15"], Reload, "How long a name stays looked up.";
     dns_nxdomain_ttl: "15", ["15"], Reload, "How long a failed look-up stays.";
     dns_zone_check_period: "0", ["0"], Reload, "How often the serial of a zone is checked.";
-    peer_id: "0", ["0"], Reload, "Number of this process among those in [peers].";
     pool_idle_timeout: "0", ["0"], Reload, "Drops pools that were unused for this long.";
     resolv_conf: "", [""], Restart, "File that says how names are looked up.";
     server_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards servers.";
@@ -244,7 +247,6 @@ not_yet {
     server_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards servers.";
     server_tls_sslmode: "prefer", ["disable", "allow", "prefer"], Reload,
         "Whether servers are asked for TLS. Without it, prefer and allow behave as disable.";
-    suspend_timeout: "10", ["10"], Reload, "How long SUSPEND and a takeover may take.";
     syslog: "0", ["0"], Reload, "Logs to syslog.";
     syslog_facility: "daemon", ["daemon"], Reload, "Facility of lines sent to syslog.";
     syslog_ident: "pgbouncer", ["pgbouncer"], Reload, "Name on lines sent to syslog.";

@@ -2,13 +2,14 @@
 //! Never says anything of a setting that its row does not say.
 
 use crate::table::{About, Effect, When};
-use crate::{DATABASE, GLOBAL, USER};
+use crate::{DATABASE, GLOBAL, PEER, USER};
 use std::fmt::Write;
 
-/// Every setting there is: `[pgbouncer]`, then the keys of `[databases]`, then those of `[users]`, each by name.
+/// Every setting there is: `[pgbouncer]`, then the keys of `[databases]`, `[users]` and `[peers]`, each by name.
 pub fn manual_rows() -> Vec<&'static About> {
     let global = GLOBAL.iter().map(|row| &row.about);
     let rest = DATABASE.iter().map(|row| &row.about).chain(USER.iter().map(|row| &row.about));
+    let rest = rest.chain(PEER.iter().map(|row| &row.about));
     let mut rows: Vec<&About> = global.chain(rest).collect();
     rows.sort_by_key(|about| (about.scope, about.name));
     rows
@@ -26,6 +27,7 @@ pub fn sample_ini() -> String {
         DATABASE.iter().map(|row| &row.about),
     );
     entries(&mut text, "users", ";; NAME = key=value ...", SAMPLE_USERS, USER.iter().map(|row| &row.about));
+    entries(&mut text, "peers", ";; NUMBER = key=value ...", SAMPLE_PEERS, PEER.iter().map(|row| &row.about));
     text.push_str("\n[pgbouncer]\n");
     let mut rows: Vec<&About> = GLOBAL.iter().map(|row| &row.about).filter(|about| is_live(about)).collect();
     rows.sort_by_key(|about| about.name);
@@ -57,6 +59,10 @@ const SAMPLE_DATABASES: &str = "\
 
 const SAMPLE_USERS: &str = "\
 ;reporting = pool_mode=session max_user_connections=5
+";
+
+const SAMPLE_PEERS: &str = "\
+;1 = host=/run/weir/1
 ";
 
 /// A section whose entries have names of their own, with its keys explained.
@@ -114,7 +120,7 @@ mod tests {
     #[test]
     fn every_row_is_in_the_manual_with_a_sentence() {
         let rows = manual_rows();
-        assert_eq!(rows.len(), GLOBAL.len() + DATABASE.len() + USER.len());
+        assert_eq!(rows.len(), GLOBAL.len() + DATABASE.len() + USER.len() + PEER.len());
         for about in rows {
             assert!(about.doc.ends_with('.') && about.doc.len() > 10, "{}", about.name);
         }

@@ -1,12 +1,13 @@
 //! From what was said to what it means: each text through its row, then what only the whole can show.
 //! Owns loading and RELOAD. Reports every error of a file, not the first; never returns half a configuration.
 
+use crate::codec::PEER_ID_MAX;
 use crate::connstr;
 use crate::draft::{Draft, Files, Said, Section};
 use crate::finding::{Finding, Origin, Severity};
 use crate::table::{Row, When};
 use crate::userlist::{USER_BYTES, Userlist};
-use crate::{Config, Database, User, database, global, user};
+use crate::{Config, Database, Peer, User, database, global, peer, user};
 use std::sync::Arc;
 
 /// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
@@ -77,10 +78,7 @@ impl Meaning {
             Section::Pgbouncer => return self.global(said),
             Section::Databases => self.database(said),
             Section::Users => self.user(said),
-            Section::Peers => Err(vec![Finding::error(
-                &said.at,
-                format!("peer {}: [peers] is not supported by this version of Weir", said.key),
-            )]),
+            Section::Peers => self.peer(said),
         };
         self.findings.extend(outcome.err().unwrap_or_default());
     }
@@ -120,6 +118,19 @@ impl Meaning {
         let mut entry = User { name: said.key.clone(), ..User::default() };
         keys(said, "user", &mut entry, user::row)?;
         self.config.users.insert(said.key.clone(), Arc::new(entry));
+        Ok(())
+    }
+
+    fn peer(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
+        let wrong = |message: &str| vec![Finding::error(&said.at, format!("peer {}: {message}", said.key))];
+        let id = said.key.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
+        let id = id.ok_or_else(|| wrong(&format!("its name is not a number from 1 to {PEER_ID_MAX}")))?;
+        let mut entry = Peer::default();
+        keys(said, "peer", &mut entry, peer::row)?;
+        if entry.host.is_none() {
+            return Err(wrong("host is missing"));
+        }
+        self.config.peers.insert(id, entry);
         Ok(())
     }
 
@@ -301,10 +312,13 @@ mod tests {
             [users]
             c = pool_mode=never
             [peers]
+            0 = host=/tmp
+            2 = port=1
+            3 = colour=red
             1 = host=/tmp
             [odd]";
         let expected = [
-            "w.ini:16: unknown section [odd]",
+            "w.ini:19: unknown section [odd]",
             "w.ini:2: listen_port: \"sixty\" is not a whole number",
             "w.ini:3: auth_type: \"hba\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256 is)",
             "w.ini:4: client_tls_sslmode: \"require\" is not supported by this version of Weir (only disable is)",
@@ -317,7 +331,9 @@ mod tests {
             "w.ini:11: database b: unknown key \"colour\"",
             "w.ini:11: database b: auth_user: \"bob\" is not supported by this version of Weir",
             "w.ini:13: user c: pool_mode: \"never\" is not one of session, transaction, statement",
-            "w.ini:15: peer 1: [peers] is not supported by this version of Weir",
+            "w.ini:15: peer 0: its name is not a number from 1 to 16383",
+            "w.ini:16: peer 2: host is missing",
+            "w.ini:17: peer 3: unknown key \"colour\"",
         ];
         assert_eq!(errors(text), expected);
     }

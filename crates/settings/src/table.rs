@@ -13,6 +13,8 @@ pub enum Scope {
     Database,
     /// The value of an entry of `[users]`.
     User,
+    /// The value of an entry of `[peers]`.
+    Peer,
 }
 
 /// When a changed value takes effect.

@@ -4,10 +4,10 @@
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped.
 
 use mail::{Neighbour, ShardId};
-use subtle::ConstantTimeEq;
 use telemetry::Level;
 use wire::encode;
 
+use crate::cancel_key::{self, Key};
 use crate::canceller::{AskedBy, Canceller};
 use crate::client;
 use crate::server::Server;
@@ -15,14 +15,12 @@ use crate::state::{Conn, State};
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
-/// A cancel key's process id holds the shard in its upper bits, and the client's place below.
-const SHARD_SHIFT: u32 = 24;
-const PLACE_MASK: u32 = (1 << SHARD_SHIFT) - 1;
-
 impl State {
-    /// The public half of a client's cancel key.
-    pub(crate) fn cancel_process_id(&self, conn: ConnId) -> u32 {
-        (u32::from(self.id.0) << SHARD_SHIFT) | (conn.0.wrapping_add(1) & PLACE_MASK)
+    /// A cancel key for a client that is about to be greeted.
+    pub(crate) fn new_cancel_key(&mut self, conn: ConnId) -> Key {
+        let mut random = [0; 8];
+        self.entropy.fill(&mut random);
+        cancel_key::make(self.config.global.peer_id, self.id.0, conn, random)
     }
 
     /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
@@ -30,31 +28,41 @@ impl State {
         let Ok(secret) = <[u8; 4]>::try_from(secret) else {
             return self.client_leaves(conn, "cancel request");
         };
-        let secret = u32::from_be_bytes(secret);
-        let shard = ShardId(u16::try_from(process_id >> SHARD_SHIFT).unwrap_or(u16::MAX));
-        if let Some(client) = self.client(conn) {
-            client.phase = client::Phase::Canceller;
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&process_id.to_be_bytes());
+        key[4..].copy_from_slice(&secret);
+        let Some(client) = self.client(conn) else { return };
+        client.phase = client::Phase::Canceller;
+        let id = client.id;
+        let peer_id = self.config.global.peer_id;
+        if peer_id > 0 && cancel_key::peer(&key) != peer_id {
+            return self.forward_cancel(conn, &key);
         }
-        let id = self.client(conn).map_or(0, |client| client.id);
-        if shard != self.id {
-            if shard.0 >= self.directory.shards() {
-                return self.client_leaves(conn, "cancel request with a wrong key");
-            }
-            let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, process_id, secret };
-            return self.act(Action::Tell { to: shard, letter });
+        let shard = ShardId(cancel_key::shard(&key));
+        if shard == self.id {
+            return self.cancel(AskedBy::Here(conn), &key);
         }
-        self.cancel(AskedBy::Here(conn), process_id, secret);
+        if shard.0 >= self.directory.shards() {
+            return self.client_leaves(conn, "cancel request with a wrong key");
+        }
+        let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key };
+        self.act(Action::Tell { to: shard, letter });
+    }
+
+    /// Who has this key. In a group the key has no room for the place, and all are looked at.
+    fn client_of_key(&self, key: &Key) -> Option<&client::Client> {
+        let peer_id = self.config.global.peer_id;
+        let fits = |client: &&client::Client| cancel_key::same(&client.cancel_key, key, peer_id);
+        if peer_id == 0 {
+            return self.conns.get(cancel_key::place(key).0 as usize).and_then(client_in).filter(fits);
+        }
+        self.conns.iter().filter_map(|(_, conn)| client_in(conn)).find(fits)
     }
 
     /// The key says that the client is here.
-    pub(crate) fn cancel(&mut self, asked_by: AskedBy, process_id: u32, secret: u32) {
-        let conn = ConnId((process_id & PLACE_MASK).wrapping_sub(1));
-        let Some(client) = self.client(conn) else { return self.cancel_over(asked_by) };
-        let fits = client.secret.to_be_bytes().ct_eq(&secret.to_be_bytes());
-        let client::Phase::Linked(server_conn) = client.phase else { return self.cancel_over(asked_by) };
-        if !bool::from(fits) {
-            return self.cancel_over(asked_by);
-        }
+    pub(crate) fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
+        let phase = self.client_of_key(key).map(|client| &client.phase);
+        let Some(&client::Phase::Linked(server_conn)) = phase else { return self.cancel_over(asked_by) };
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return self.cancel_over(asked_by) };
         let (Some(key), part, true) = (server.key.clone(), server.pool, server.talk.is_busy()) else {
@@ -62,7 +70,15 @@ impl State {
         };
         server.cancels += 1;
         let server = (server_conn, server.id);
-        let canceller = Canceller { part, server, key, asked_by, since_us: now_us, sent: false };
+        let canceller = Canceller {
+            id: self.process.next_id(),
+            part,
+            server,
+            key,
+            asked_by,
+            since_us: now_us,
+            sent: false,
+        };
         let conn = self.reserve();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Canceller(Box::new(canceller));
@@ -73,12 +89,12 @@ impl State {
         self.send_cancels(part);
     }
 
-    /// Opens as many cancel connections as the pool may have beside its servers.
+    /// Opens as many cancel connections as there may be: with the servers, twice the size of the pool.
     fn send_cancels(&mut self, part_index: usize) {
         loop {
             let Some(part) = self.parts.get_mut(part_index) else { return };
-            let size = part.pool.limits.pool_size;
-            if size > 0 && part.cancels_active >= size {
+            let most = part.pool.limits.pool_size.saturating_mul(2);
+            if most > 0 && part.cancels_active + part.pool.open() >= most {
                 return;
             }
             let Some(conn) = part.cancels_waiting.pop_front() else { return };
@@ -189,4 +205,8 @@ impl State {
         }
         self.drop_waiting(conn);
     }
+}
+
+fn client_in(conn: &Conn) -> Option<&client::Client> {
+    if let Conn::Client(client) = conn { Some(client) } else { None }
 }

@@ -8,6 +8,7 @@ use crate::ConnId;
 
 /// A connection that carries one cancel request to a server.
 pub(crate) struct Canceller {
+    pub(crate) id: u64,
     pub(crate) part: usize,
     /// The server whose query is to be cancelled, and its id: by the end of this, its place may be another's.
     pub(crate) server: (ConnId, u64),
@@ -25,4 +26,11 @@ pub(crate) struct Canceller {
 pub(crate) enum AskedBy {
     Here(ConnId),
     Neighbour(ShardId, u32, u64),
+}
+
+impl AskedBy {
+    /// This connection of the same shard.
+    pub(crate) fn is(self, conn: ConnId) -> bool {
+        matches!(self, AskedBy::Here(here) if here == conn)
+    }
 }

@@ -50,8 +50,8 @@ pub(crate) struct Client {
     pub(crate) parameters: Parameters,
     /// Its pool on this shard; meaningless before login.
     pub(crate) pool: usize,
-    /// The secret half of its cancel key.
-    pub(crate) secret: u32,
+    /// What it sends to have its query cancelled.
+    pub(crate) cancel_key: [u8; 8],
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
     /// What it was counted in, and is taken out of when it leaves.
@@ -86,7 +86,7 @@ impl Client {
             request: Request::default(),
             parameters: Parameters::unknown(tracked),
             pool: usize::MAX,
-            secret: 0,
+            cancel_key: [0; 8],
             server_used_last: None,
             counted: Counted::default(),
             paused: false,

@@ -21,6 +21,9 @@ impl State {
             Command::Configure(config) => self.configure(config),
             Command::Pause { request, database } => self.pause(request, database),
             Command::Resume { database } => self.resume(database.as_deref()),
+            Command::Disable { database, disabled } => self.disable(database, disabled),
+            Command::Suspend { request } => self.suspend(request),
+            Command::WaitClose { request, database } => self.wait_close(request, database),
             Command::Reconnect { database } => self.reconnect(database.as_deref()),
             Command::Kill { request, database } => self.kill(request, database),
             Command::KillClient { request, id } => self.kill_client(request, id),
@@ -31,8 +34,8 @@ impl State {
 
     pub(crate) fn neighbour(&mut self, letter: Neighbour) {
         match letter {
-            Neighbour::Cancel { from, conn, id, process_id, secret } => {
-                self.cancel(AskedBy::Neighbour(from, conn, id), process_id, secret);
+            Neighbour::Cancel { from, conn, id, key } => {
+                self.cancel(AskedBy::Neighbour(from, conn, id), &key);
             }
             Neighbour::Cancelled { conn, id } => {
                 let conn = ConnId(conn);
@@ -99,6 +102,10 @@ impl State {
     }
 
     fn resume(&mut self, database: Option<&str>) {
+        if database.is_none() {
+            self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
+            self.stand_no_more();
+        }
         self.set_paused(database, false);
         for index in self.parts_of(database) {
             if let Some(part) = self.parts.get_mut(index) {
@@ -120,6 +127,8 @@ impl State {
                     .parts_of(database.as_deref())
                     .into_iter()
                     .all(|part| self.parts.get(part).is_none_or(|part| part.pool.open() == 0)),
+                PendingKind::Suspended => self.is_still(),
+                PendingKind::ObsoleteClosed(database) => self.has_no_obsolete(database.as_deref()),
                 PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
                     self.parts.iter().all(|(_, part)| part.pool.open() == 0)
                 }

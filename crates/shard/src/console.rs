@@ -29,17 +29,16 @@ const PARAMETERS: [(&str, &str); 7] = [
 impl State {
     /// The client may use the console: greet it.
     pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right) {
-        let secret = self.random_u32();
-        let process_id = self.cancel_process_id(conn);
+        let key = self.new_cancel_key(conn);
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Console { right, asked: false };
-        client.secret = secret;
+        client.cancel_key = key;
         self.outbox.write(conn, |out| {
             encode::authentication_ok(out);
             for (name, value) in PARAMETERS {
                 encode::parameter_status(out, name.as_bytes(), value.as_bytes());
             }
-            encode::key_data(out, process_id, &secret.to_be_bytes());
+            encode::cancel_key(out, &key);
             encode::ready(out, Status::Idle);
         });
         self.console.client_login_count += 1;
@@ -143,6 +142,8 @@ fn encode_part(out: &mut Vec<u8>, part: &Part) {
         }
         Part::Rows(rows) => rows.iter().for_each(|row| encode_row(out, row)),
         Part::Complete(text) => encode::command_complete(out, text),
+        Part::CompleteAs(text) => encode::command_complete(out, text),
+        Part::NoticeWithDetail(text, detail) => encode::notice_with_detail(out, text, detail),
         Part::Notice(text) => encode::notice(out, "NOTICE", "00000", text),
         Part::Error { sqlstate, message } => encode::error(out, "ERROR", sqlstate, message),
         Part::Empty => encode::empty_query(out),

@@ -10,17 +10,22 @@ pub mod event;
 
 mod alike;
 mod cancel;
+mod cancel_key;
+mod cancel_rows;
 mod canceller;
 mod client;
 mod commands;
 mod console;
 mod handover;
+mod innards;
 mod lend;
 mod listing;
 mod login;
 mod maintain;
+mod orders;
 mod outbox;
 mod parts;
+mod peers;
 mod relay;
 mod server;
 mod servers;
@@ -146,7 +151,7 @@ impl State {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::Canceller(_) | Conn::Reserved) | None => {}
+            Some(Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -159,6 +164,7 @@ impl State {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
             Some(Conn::Canceller(_)) => self.canceller_connected(conn),
+            Some(Conn::Forwarder(_)) => self.forwarder_connected(conn),
             _ => {}
         }
     }
@@ -175,7 +181,7 @@ impl State {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_leaves(conn, "client unexpected eof"),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
-            Some(Conn::Canceller(_)) => self.act(Action::Close { conn }),
+            Some(Conn::Canceller(_) | Conn::Forwarder(_)) => self.act(Action::Close { conn }),
             Some(Conn::Reserved) | None => {}
         }
     }
@@ -194,6 +200,7 @@ impl State {
         match self.conns.try_remove(conn.0 as usize) {
             Some(Conn::Server(server)) => self.server_closed(server.pool),
             Some(Conn::Canceller(canceller)) => self.canceller_closed(&canceller),
+            Some(Conn::Forwarder(forwarder)) => self.forwarder_closed(&forwarder),
             Some(Conn::Client(_)) => self.paused_progress(),
             Some(Conn::Reserved) | None => {}
         }

@@ -26,6 +26,11 @@ impl State {
             Subject::Databases => self.send_slices(request, self.database_rows(), Listing::Databases),
             Subject::Users => self.send_slices(request, self.user_rows(), Listing::Users),
             Subject::Shards => self.send_slices(request, vec![self.shard_row()], Listing::Shards),
+            Subject::Descriptors => self.send_slices(request, self.descriptor_rows(), Listing::Descriptors),
+            Subject::Memory => self.send_slices(request, self.memory_rows(), Listing::Memory),
+            Subject::PeerPools => self.send_slices(request, self.peer_pool_rows(), Listing::PeerPools),
+            // The process's, not a shard's.
+            Subject::Listeners | Subject::Hosts | Subject::Zones => {}
         }
     }
 
@@ -42,14 +47,17 @@ impl State {
     fn client_rows(&self) -> Vec<SocketRow> {
         self.conns
             .iter()
-            .filter_map(|(_, conn)| match conn {
+            .filter_map(|(index, conn)| match conn {
                 Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
+                Conn::Client(client) => {
+                    self.asker_row(ConnId(u32::try_from(index).unwrap_or(u32::MAX)), client)
+                }
                 _ => None,
             })
             .collect()
     }
 
-    fn client_row(&self, client: &Client) -> SocketRow {
+    pub(crate) fn client_row(&self, client: &Client) -> SocketRow {
         let part = self.parts.get(client.pool);
         let (address, port, local_address, local_port, remote_pid) = match client.peer {
             Peer::Inet { remote, local } => {
@@ -82,6 +90,9 @@ impl State {
                 .value(APPLICATION_NAME)
                 .map(ToString::to_string)
                 .unwrap_or_default(),
+            is_server: false,
+            held_bytes: client.request.held.len() as u64,
+            remaining_bytes: 0,
             prepared_statements: client.request.statements.as_ref().map_or(0, |names| names.count() as u64),
         }
     }
@@ -91,6 +102,7 @@ impl State {
             .iter()
             .filter_map(|(_, conn)| match conn {
                 Conn::Server(server) => self.server_row(server),
+                Conn::Canceller(canceller) => self.canceller_row(canceller),
                 _ => None,
             })
             .collect()
@@ -125,6 +137,9 @@ impl State {
                 .value(APPLICATION_NAME)
                 .map(ToString::to_string)
                 .unwrap_or_default(),
+            is_server: true,
+            held_bytes: 0,
+            remaining_bytes: server.talk.remaining_bytes().into(),
             prepared_statements: server.talk.statements.count() as u64,
         })
     }
@@ -135,7 +150,7 @@ impl State {
         self.now.mono_us.saturating_sub(server.request_us) > delay_us
     }
 
-    fn id_of(&self, conn: ConnId) -> Option<u64> {
+    pub(crate) fn id_of(&self, conn: ConnId) -> Option<u64> {
         match self.conns.get(conn.0 as usize)? {
             Conn::Client(client) => Some(client.id),
             Conn::Server(server) => Some(server.id),
@@ -144,7 +159,7 @@ impl State {
     }
 
     /// The wall clock of a monotonic time.
-    fn wall(&self, mono_us: u64) -> u64 {
+    pub(crate) fn wall(&self, mono_us: u64) -> u64 {
         self.now.wall_us.saturating_sub(self.now.mono_us.saturating_sub(mono_us))
     }
 
@@ -172,7 +187,7 @@ impl State {
                         row.client_waiting_cancel += 1 - sent;
                     }
                 }
-                Conn::Reserved => {}
+                Conn::Forwarder(_) | Conn::Reserved => {}
             }
         }
         rows.into_values().collect()

@@ -133,6 +133,9 @@ impl State {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
         self.log_attempt(conn, &greeting);
+        if right.is_none() && self.refuse_if_disabled(conn, &greeting.database) {
+            return;
+        }
         match right {
             Some(None) => self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed"),
             Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
@@ -316,7 +319,7 @@ impl State {
         }
         let part_index = self.part(&greeting.database, &pool_user, &database);
         let greets = accepted.send;
-        let secret = self.random_u32();
+        let key = self.new_cancel_key(conn);
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
         if self.client_must_go(conn) || !self.count_client(conn, part_index) {
@@ -332,7 +335,7 @@ impl State {
         let met = part.hello.is_some();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         client.pool = part_index;
-        client.secret = secret;
+        client.cancel_key = key;
         client.phase = Phase::Greeting(ticket);
         client.request_us = now_us;
         for (position, value) in &greeting.parameters {
@@ -395,7 +398,6 @@ impl State {
 
     /// AuthenticationOk, what the servers of this pool say of themselves, the cancel key, ReadyForQuery.
     pub(crate) fn greet(&mut self, conn: ConnId) {
-        let process_id = self.cancel_process_id(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(client.pool) else { return };
         let Some(hello) = &part.hello else { return };
@@ -408,7 +410,7 @@ impl State {
         }
         client.parameters = parameters;
         client.phase = Phase::Idle;
-        let (parameters, secret, tracked) = (&client.parameters, client.secret, &self.tracked);
+        let (parameters, key, tracked) = (&client.parameters, client.cancel_key, &self.tracked);
         let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
         self.outbox.write(conn, |out| {
             encode::authentication_ok(out);
@@ -417,7 +419,7 @@ impl State {
                 encode::parameter_status(out, name, own.map_or(value, |own| own.as_bytes()));
             }
             pooler.report(out);
-            encode::key_data(out, process_id, &secret.to_be_bytes());
+            encode::cancel_key(out, &key);
             pooler.notify(out);
             encode::ready(out, Status::Idle);
         });

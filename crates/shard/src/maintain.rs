@@ -33,6 +33,10 @@ impl State {
             return;
         }
         self.next_tick_us = None;
+        if self.suspended_since_us.is_some() {
+            self.check_suspend_deadline();
+            return self.paused_progress();
+        }
         self.watch_connections();
         self.watch_waiters();
         let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
@@ -47,7 +51,7 @@ impl State {
         let watched = self.conn_ids(|conn| match conn {
             Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
-            Conn::Canceller(_) => true,
+            Conn::Canceller(_) | Conn::Forwarder(_) => true,
             Conn::Reserved => false,
         });
         for conn in watched {
@@ -58,6 +62,7 @@ impl State {
                     self.watch_server(conn);
                 }
                 Some(Conn::Canceller(_)) => self.check_canceller_deadline(conn),
+                Some(Conn::Forwarder(_)) => self.check_forwarder_deadline(conn),
                 _ => {}
             }
         }

@@ -22,7 +22,7 @@ impl State {
             (directory.pool(database_name, user), directory.database(database_name), directory.user(user));
         let mut pool = Pool::new(limits(&self.config, database, user), shared, counts, user_counts);
         let paused_by_command = self.all_paused || self.paused_databases.contains(database_name);
-        pool.paused = paused_by_command;
+        pool.paused = paused_by_command || self.suspended_since_us.is_some();
         let part = Part {
             pool,
             database_name: Arc::clone(&key.0),

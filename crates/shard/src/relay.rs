@@ -419,9 +419,10 @@ impl State {
 
     /// Reads a client again, unless something else still speaks against it.
     pub(crate) fn resume_client(&mut self, conn: ConnId) {
+        let suspended = self.suspended_since_us.is_some();
         let Some(client) = self.client(conn) else { return };
         let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Preparing(_));
-        if !client.paused || client.clogged || waits {
+        if !client.paused || client.clogged || waits || suspended {
             return;
         }
         if let Some(server) = client.server()
@@ -435,7 +436,7 @@ impl State {
         }
     }
 
-    fn pause_server(&mut self, conn: ConnId) {
+    pub(crate) fn pause_server(&mut self, conn: ConnId) {
         if let Some(server) = self.server(conn)
             && !server.paused
         {
@@ -445,8 +446,10 @@ impl State {
     }
 
     pub(crate) fn resume_server(&mut self, conn: ConnId) {
+        let suspended = self.suspended_since_us.is_some();
         if let Some(server) = self.server(conn)
             && server.paused
+            && !suspended
         {
             server.paused = false;
             self.act(Action::Resume { conn });

@@ -16,6 +16,7 @@ use telemetry::{Counters, Level, Record};
 use crate::canceller::Canceller;
 use crate::client::Client;
 use crate::outbox::Outbox;
+use crate::peers::{Forwarder, PeerPool};
 use crate::server::Server;
 use crate::{Action, ConnId, Now};
 
@@ -29,6 +30,8 @@ pub(crate) enum Conn {
     Client(Box<Client>),
     Server(Box<Server>),
     Canceller(Box<Canceller>),
+    /// It takes a cancel request to a peer.
+    Forwarder(Box<Forwarder>),
 }
 
 /// One pool's part on this shard, with what is not a decision.
@@ -67,6 +70,10 @@ pub(crate) struct Pending {
 pub(crate) enum PendingKind {
     /// No server of this database (all) is in use or open.
     Paused(Option<String>),
+    /// No output is left to be sent.
+    Suspended,
+    /// No server of this database (all) is obsolete.
+    ObsoleteClosed(Option<String>),
     /// Shutdown of this mode.
     Shutdown(ShutdownMode),
 }
@@ -84,6 +91,10 @@ pub(crate) struct State {
     pub(crate) parts: Slab<Part>,
     pub(crate) part_of: BTreeMap<(Arc<str>, Arc<str>), usize>,
     pub(crate) paused_databases: std::collections::BTreeSet<String>,
+    /// DISABLE.
+    pub(crate) disabled_databases: std::collections::BTreeSet<String>,
+    /// SUSPEND: since when.
+    pub(crate) suspended_since_us: Option<u64>,
     pub(crate) registry: Registry,
     pub(crate) tracked: Tracked,
     pub(crate) derived: DerivedCache,
@@ -101,6 +112,8 @@ pub(crate) struct State {
     pub(crate) nobody: Arc<str>,
     /// When each peer last sent something that is no startup packet, in seconds.
     pub(crate) garbage_seen: BTreeMap<Option<std::net::IpAddr>, u64>,
+    /// Cancel requests for other processes of the group.
+    pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
 }
@@ -125,6 +138,8 @@ impl State {
             parts: Slab::new(),
             part_of: BTreeMap::new(),
             paused_databases: std::collections::BTreeSet::new(),
+            disabled_databases: std::collections::BTreeSet::new(),
+            suspended_since_us: None,
             registry: Registry::default(),
             tracked,
             derived: DerivedCache::new(KEYS_KEPT),
@@ -140,6 +155,7 @@ impl State {
             next_tick_us: None,
             nobody: Arc::from("(nouser)"),
             garbage_seen: BTreeMap::new(),
+            peer_pools: BTreeMap::new(),
             console: Counters::default(),
             config,
         }

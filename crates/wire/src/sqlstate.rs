@@ -28,6 +28,7 @@ states! {
     OUT_OF_MEMORY                  "53200" "out_of_memory";
     TOO_MANY_CONNECTIONS           "53300" "too_many_connections";
     PROGRAM_LIMIT                  "54000" "program_limit_exceeded";
+    OBJECT_NOT_IN_PREREQUISITE_STATE "55000" "object_not_in_prerequisite_state: it is closed to this for now.";
     QUERY_CANCELED                 "57014" "query_canceled";
     ADMIN_SHUTDOWN                 "57P01" "admin_shutdown";
     CRASH_SHUTDOWN                 "57P02" "crash_shutdown";

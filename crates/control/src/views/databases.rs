@@ -77,6 +77,6 @@ fn row(scene: &Scene<'_>, database: &Database) -> Vec<Cell> {
         config.max_db_client_connections(database).into(),
         used.map_or(0, |used| used.clients).into(),
         Cell::Number(scene.pausing.holds(&database.name).into()),
-        Cell::Number(0),
+        Cell::Number(scene.pausing.disables(&database.name).into()),
     ]
 }

@@ -1,4 +1,4 @@
-//! The small views: CONFIG, HELP, LISTS, SHARDS, STATE, VERSION, and the columns of those that are always empty.
+//! The small views: CONFIG, HELP, LISTS, SHARDS, STATE, VERSION.
 
 use mail::{Cell, Column, ShardRow};
 
@@ -7,14 +7,6 @@ use crate::{COMMANDS, CONSOLE, VIEWS};
 
 pub(super) const CONFIG: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
 pub(super) const LISTS: &[Column] = &[text("list"), int("items")];
-pub(super) const PEERS: &[Column] = &[int("peer_id"), text("host"), int("port"), int("pool_size")];
-pub(super) const PEER_POOLS: &[Column] = &[
-    int("peer_id"),
-    int("cl_active_cancel_req"),
-    int("cl_waiting_cancel_req"),
-    int("sv_active_cancel"),
-    int("sv_login"),
-];
 pub(super) const SHARDS: &[Column] = &[
     int("shard"),
     int("clients"),
@@ -49,16 +41,16 @@ pub(super) fn lists(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     let lists = [
         ("databases", size(databases::all(scene).len())),
         ("users", size(users::all(scene).len())),
-        ("peers", 0),
+        ("peers", size(scene.config.peers.len())),
         ("pools", size(pools.len()) + u64::from(!pools.contains_key(&console_pool))),
-        ("peer_pools", 0),
+        ("peer_pools", size(scene.gathered.peer_pools.len())),
         ("free_clients", 0),
         ("used_clients", sum(|shard| shard.clients + shard.logins)),
         ("login_clients", sum(|shard| shard.logins)),
         ("free_servers", 0),
         ("used_servers", sum(|shard| shard.servers)),
-        ("dns_names", 0),
-        ("dns_zones", 0),
+        ("dns_names", size(scene.gathered.hosts.len())),
+        ("dns_zones", size(scene.gathered.zones.len())),
         ("dns_queries", 0),
         ("dns_pending", 0),
     ];
@@ -81,9 +73,9 @@ pub(super) fn shards(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
 }
 
 pub(super) fn state(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let paused = scene.pausing.whole();
+    let (paused, suspended) = (scene.pausing.whole(), scene.pausing.suspended());
     let row = |key: &str, holds: bool| vec![key.into(), if holds { "yes" } else { "no" }.into()];
-    vec![row("active", !paused), row("paused", paused), row("suspended", false)]
+    vec![row("active", !paused && !suspended), row("paused", paused), row("suspended", suspended)]
 }
 
 pub(super) fn version(_: &Scene<'_>) -> Vec<Vec<Cell>> {
@@ -92,7 +84,7 @@ pub(super) fn version(_: &Scene<'_>) -> Vec<Vec<Cell>> {
 
 /// What can be typed, from the two tables.
 pub(super) fn help() -> String {
-    let mut text = String::from("Console usage\n\n\tSHOW ");
+    let mut text = String::from("\n\tSHOW ");
     let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
     text.push_str(&views.join("|"));
     text.push_str("\n\tSET key = arg");

@@ -5,6 +5,9 @@
 
 mod databases;
 mod fixed;
+mod innards;
+mod names;
+mod peers;
 mod pools;
 mod sockets;
 mod stats;
@@ -33,7 +36,7 @@ pub struct View {
     pub from: &'static [Subject],
     /// Makes the rows.
     pub(crate) rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
-    /// The answer is this notice instead of rows.
+    /// The answer is a notice with this detail instead of rows.
     pub(crate) notice: Option<fn() -> String>,
 }
 
@@ -69,16 +72,25 @@ const fn streamed(
 
 /// Every view.
 pub static VIEWS: &[View] = &[
-    streamed("CLIENTS", sockets::COLUMNS, &[Subject::Clients], sockets::clients),
+    streamed("ACTIVE_SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::active),
+    streamed("CLIENTS", &sockets::COLUMNS, &[Subject::Clients], sockets::plain),
     whole("CONFIG", fixed::CONFIG, &[], fixed::config),
     whole("DATABASES", databases::COLUMNS, &[Subject::Databases], databases::rows),
+    whole("DNS_HOSTS", names::HOSTS, &[Subject::Hosts], names::hosts),
+    whole("DNS_ZONES", names::ZONES, &[Subject::Zones], names::zones),
+    View {
+        right: Right::Admin,
+        ..whole("FDS", innards::FDS, &[Subject::Listeners, Subject::Descriptors], innards::descriptors)
+    },
     View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
     whole("LISTS", fixed::LISTS, LISTED, fixed::lists),
-    whole("PEERS", fixed::PEERS, &[], |_| Vec::new()),
-    whole("PEER_POOLS", fixed::PEER_POOLS, &[], |_| Vec::new()),
+    whole("MEM", innards::MEM, &[Subject::Memory], innards::memory),
+    whole("PEERS", peers::PEERS, &[], peers::peers),
+    whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
     whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
-    streamed("SERVERS", sockets::COLUMNS, &[Subject::Servers], sockets::servers),
+    streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
     whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
+    streamed("SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::all),
     whole("STATE", fixed::STATE, &[], fixed::state),
     whole("STATS", &stats::STATS, &[Subject::Pools], stats::both),
     whole("STATS_AVERAGES", &stats::AVERAGES, &[Subject::Pools], stats::averages),
@@ -89,7 +101,15 @@ pub static VIEWS: &[View] = &[
 ];
 
 /// What LISTS counts.
-const LISTED: &[Subject] = &[Subject::Databases, Subject::Users, Subject::Pools, Subject::Shards];
+const LISTED: &[Subject] = &[
+    Subject::Databases,
+    Subject::Users,
+    Subject::Pools,
+    Subject::Shards,
+    Subject::PeerPools,
+    Subject::Hosts,
+    Subject::Zones,
+];
 
 /// A column of text.
 const fn text(name: &'static str) -> Column {
@@ -181,8 +201,42 @@ mod tests {
                 request_time_us: 951_782_401_000_000,
                 wait_us: 1_000_002,
                 link: 16,
+                is_server: subject == Subject::Servers,
                 ..SocketRow::default()
             }]),
+            Subject::Descriptors => Listing::Descriptors(vec![mail::DescriptorRow {
+                descriptor: 9,
+                link: 10,
+                user: "ann".into(),
+                database: "app".into(),
+                address: "unix".into(),
+                port: 6432,
+                cancel: 7,
+                parameters: [Some("UTF8".into()), None, Some("ISO".into()), None],
+                ..mail::DescriptorRow::default()
+            }]),
+            Subject::Memory => {
+                Listing::Memory(vec![mail::MemoryRow { name: "client_cache", size: 10, used: 3, free: 2 }])
+            }
+            Subject::PeerPools => Listing::PeerPools(vec![mail::PeerPoolRow {
+                peer_id: 2,
+                client_active_cancel: 1,
+                server_login: 1,
+                ..mail::PeerPoolRow::default()
+            }]),
+            Subject::Listeners => Listing::Listeners(vec![mail::ListenerRow {
+                descriptor: 5,
+                address: "127.0.0.1".into(),
+                port: 6432,
+            }]),
+            Subject::Hosts => Listing::Hosts(vec![mail::HostRow {
+                name: "db.test".into(),
+                ttl_s: 7,
+                addresses: vec!["10.0.0.1".parse().expect("an address"), "::1".parse().expect("an address")],
+            }]),
+            Subject::Zones => {
+                Listing::Zones(vec![mail::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
+            }
         }
     }
 
@@ -236,6 +290,39 @@ mod tests {
     }
 
     #[test]
+    fn every_socket_is_shown_with_its_buffer_and_active_ones_apart() {
+        let rows = shown(&Harness::new().show("SHOW SOCKETS", &of_shards));
+        assert!(rows[0].starts_with("C|") && rows[1].starts_with("S|"), "{rows:?}");
+        assert!(rows[0].ends_with("|31|0|0|0|0|0|0|0"));
+        assert_eq!(shown(&Harness::new().show("SHOW ACTIVE_SOCKETS", &of_shards)).len(), 2);
+        let waiting = |subject: Subject| match of_shards(subject) {
+            Listing::Sockets(rows) => {
+                Listing::Sockets(rows.into_iter().map(|row| SocketRow { state: "waiting", ..row }).collect())
+            }
+            other => other,
+        };
+        assert!(Harness::new().show("SHOW ACTIVE_SOCKETS", &waiting).is_empty());
+    }
+
+    #[test]
+    fn what_the_process_knows_is_asked_of_it_once() {
+        let mut harness = Harness::with(1, "[peers]\n2 = host=/run/2 pool_size=3\n1 = host=h port=1\n");
+        assert_eq!(shown(&harness.show("SHOW DNS_HOSTS", &of_shards)), ["db.test|7|10.0.0.1:0,[::1]:0"]);
+        assert_eq!(shown(&harness.show("SHOW DNS_ZONES", &of_shards)), ["test|4000000000|1"]);
+        assert_eq!(shown(&harness.show("SHOW PEERS", &of_shards)), ["1|h|1|20", "2|/run/2|6432|3"]);
+        assert_eq!(shown(&harness.show("SHOW PEER_POOLS", &of_shards)), ["2|1|0|0|1"]);
+        assert_eq!(shown(&harness.show("SHOW MEM", &of_shards)), ["client_cache|10|3|2|50"]);
+        let fds = shown(&harness.show("SHOW FDS", &of_shards));
+        assert_eq!(fds[0], "5|pooler|NULL|NULL|127.0.0.1|6432|0|0|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
+        assert_eq!(fds[1], "9|client|ann|app|unix|6432|7|10|UTF8|NULL|ISO|NULL|NULL|NULL|NULL");
+        let lists = shown(&harness.show("SHOW LISTS", &of_shards));
+        for row in ["peers|2", "peer_pools|1", "dns_names|1", "dns_zones|1"] {
+            assert!(lists.contains(&row.to_owned()), "{row} in {lists:?}");
+        }
+        assert!(harness.told.is_empty() || harness.lists.is_empty());
+    }
+
+    #[test]
     fn users_are_the_known_and_the_connected() {
         let rows = Harness::new().show("SHOW USERS", &of_shards);
         assert_eq!(shown(&rows), ["ann|1||NULL|0|0|0|0", "bob|||NULL|0|1|0|6", "pgbouncer|||NULL|0|0|0|0"]);
@@ -282,10 +369,13 @@ mod tests {
     fn help_is_a_notice_that_names_every_view() {
         let mut harness = Harness::new();
         harness.ask("show help");
-        let [mail::Part::Notice(text), mail::Part::Complete("SHOW")] = harness.parts() else { panic!() };
-        assert!(text.starts_with("Console usage"));
+        let [mail::Part::NoticeWithDetail(title, text), mail::Part::Complete("SHOW")] = harness.parts()
+        else {
+            panic!()
+        };
+        assert_eq!(title, "Console usage");
         assert!(VIEWS.iter().all(|view| text.contains(view.name)));
-        assert!(text.contains("KILL_CLIENT <client_id>") && !text.contains("SUSPEND"));
+        assert!(text.contains("KILL_CLIENT <client_id>") && text.contains("DISABLE <db>"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! SHOW CLIENTS and SHOW SERVERS: one row per connection.
+//! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row per connection.
 
 use mail::{Cell, Column, SocketRow};
 use telemetry::record::date_time;
 
 use super::{Scene, int, seconds_and_rest, text};
 
-pub(super) const COLUMNS: &[Column] = &[
+/// Columns of CLIENTS and SERVERS.
+pub(super) const COLUMNS: [Column; 21] = [
     text("type"),
     text("user"),
     text("database"),
@@ -29,19 +30,56 @@ pub(super) const COLUMNS: &[Column] = &[
     int("id"),
 ];
 
-pub(super) fn clients(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    scene.gathered.sockets.iter().map(|socket| row("C", socket)).collect()
+/// What SOCKETS and ACTIVE_SOCKETS show beside these: how PgBouncer's buffer of the connection is filled.
+const BUFFER: [Column; 7] = [
+    int("recv_pos"),
+    int("pkt_pos"),
+    int("pkt_remain"),
+    int("send_pos"),
+    int("send_remain"),
+    int("pkt_avail"),
+    int("send_avail"),
+];
+
+/// Columns of SOCKETS and ACTIVE_SOCKETS.
+pub(super) const WITH_BUFFER: [Column; COLUMNS.len() + BUFFER.len()] = {
+    let mut columns = [text(""); COLUMNS.len() + BUFFER.len()];
+    let (own, further) = columns.split_at_mut(COLUMNS.len());
+    own.copy_from_slice(&COLUMNS);
+    further.copy_from_slice(&BUFFER);
+    columns
+};
+
+/// Clients, or servers: whichever was listed.
+pub(super) fn plain(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    scene.gathered.sockets.iter().map(row).collect()
 }
 
-pub(super) fn servers(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    scene.gathered.sockets.iter().map(|socket| row("S", socket)).collect()
+/// Every connection.
+pub(super) fn all(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    scene.gathered.sockets.iter().map(row_with_buffer).collect()
 }
 
-fn row(kind: &str, socket: &SocketRow) -> Vec<Cell> {
+/// Those that are in use: clients that do not wait, servers that are lent.
+pub(super) fn active(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let is_active =
+        |socket: &&SocketRow| socket.state == "active" || !socket.is_server && socket.state == "idle";
+    scene.gathered.sockets.iter().filter(is_active).map(row_with_buffer).collect()
+}
+
+fn row_with_buffer(socket: &SocketRow) -> Vec<Cell> {
+    let mut cells = row(socket);
+    // Weir keeps no buffer per connection: what it holds of one stands before whatever it has not passed on.
+    let (held, remaining) = (socket.held_bytes, socket.remaining_bytes);
+    cells.extend([held, 0, remaining, 0, remaining, held, 0].map(Cell::from));
+    cells
+}
+
+fn row(socket: &SocketRow) -> Vec<Cell> {
     let or = |name: &str, nothing: &str| Cell::from(if name.is_empty() { nothing } else { name });
     let [wait, wait_us] = seconds_and_rest(socket.wait_us);
     vec![
-        kind.into(),
+        if socket.is_server { "S" } else { "C" }.into(),
         or(&socket.user, "(nouser)"),
         or(&socket.database, "(nodb)"),
         "none".into(),

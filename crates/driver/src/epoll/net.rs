@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use mail::ShardId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -16,6 +16,7 @@ use telemetry::Level;
 use crate::epoll::conn::{Backlog, Conn, State};
 use crate::gate::Gate;
 use crate::helpers::Asker;
+use crate::inspect::with_descriptors;
 use crate::mailbox::{Mover, Ticket};
 use crate::outside::Outside;
 use crate::parcel::{Bytes, Parcel};
@@ -116,7 +117,13 @@ impl Net {
                 self.outside.helpers.ask(asker, question);
             }
             Action::Tell { to, letter } => self.outside.tell(to, letter),
-            Action::Report(report) => self.outside.report(report),
+            Action::Report(report) => {
+                let descriptor_of = |conn: ConnId| {
+                    let slot = self.conns.get(conn.0 as usize);
+                    slot.and_then(|slot| slot.socket.as_ref()).map_or(-1, AsRawFd::as_raw_fd)
+                };
+                self.outside.report(with_descriptors(report, descriptor_of));
+            }
             Action::Log(record) => (self.outside.log)(record),
         }
     }

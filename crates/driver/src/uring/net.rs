@@ -4,13 +4,14 @@
 //! noted; requests to the kernel are made once for the whole batch ([`Net::attend_all`]).
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use settings::Config;
 use shard::{Action, ConnId, Event, Now, Source};
 
 use crate::gate::Gate;
 use crate::helpers::Asker;
+use crate::inspect::with_descriptors;
 use crate::mailbox::Ticket;
 use crate::outside::Outside;
 use crate::uring::buffers::{Buffer, Buffers};
@@ -125,7 +126,13 @@ impl Net {
                 self.outside.helpers.ask(asker, question);
             }
             Action::Tell { to, letter } => self.outside.tell(to, letter),
-            Action::Report(report) => self.outside.report(report),
+            Action::Report(report) => {
+                let descriptor_of = |conn: ConnId| {
+                    let slot = self.conns.get(conn.0 as usize);
+                    slot.and_then(|slot| slot.socket.as_ref()).map_or(-1, AsRawFd::as_raw_fd)
+                };
+                self.outside.report(with_descriptors(report, descriptor_of));
+            }
             Action::Log(record) => (self.outside.log)(record),
         }
     }

@@ -65,6 +65,11 @@ pub fn key_data(out: &mut Vec<u8>, process_id: u32, secret: &[u8]) {
     Message::tagged(out, tag::KEY_DATA).number(process_id).bytes(secret).end();
 }
 
+/// BackendKeyData of protocol 3.0 from the eight bytes that a cancel request repeats.
+pub fn cancel_key(out: &mut Vec<u8>, key: &[u8; 8]) {
+    Message::tagged(out, tag::KEY_DATA).bytes(key).end();
+}
+
 /// ReadyForQuery.
 #[inline]
 pub fn ready(out: &mut Vec<u8>, status: Status) {
@@ -81,8 +86,18 @@ pub fn notice(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) 
     report(out, tag::NOTICE, severity, sqlstate, message);
 }
 
+/// NoticeResponse of severity NOTICE, with a detail (PostgreSQL chapter 55.8, field D).
+pub fn notice_with_detail(out: &mut Vec<u8>, message: &str, detail: &str) {
+    let severity = "NOTICE";
+    let fields = [(b'S', severity), (b'V', severity), (b'C', "00000"), (b'M', message), (b'D', detail)];
+    report_fields(out, tag::NOTICE, &fields);
+}
+
 fn report(out: &mut Vec<u8>, tag: u8, severity: &str, sqlstate: &str, message: &str) {
-    let fields = [(b'S', severity), (b'V', severity), (b'C', sqlstate), (b'M', message)];
+    report_fields(out, tag, &[(b'S', severity), (b'V', severity), (b'C', sqlstate), (b'M', message)]);
+}
+
+fn report_fields(out: &mut Vec<u8>, tag: u8, fields: &[(u8, &str)]) {
     fields
         .iter()
         .fold(Message::tagged(out, tag), |report, (kind, value)| report.byte(*kind).text(value.as_bytes()))

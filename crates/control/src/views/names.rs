@@ -1,0 +1,24 @@
+//! SHOW DNS_HOSTS and DNS_ZONES: the names that were looked up, and the zones whose serial numbers are watched.
+
+use mail::{Cell, Column, HostRow, ZoneRow};
+
+use super::{Scene, int, text};
+
+pub(super) const HOSTS: &[Column] = &[text("hostname"), int("ttl"), text("addrs")];
+pub(super) const ZONES: &[Column] = &[text("zonename"), int("serial"), int("count")];
+
+pub(super) fn hosts(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let row = |host: &HostRow| {
+        // PgBouncer writes socket addresses, whose port is none.
+        let addresses = host.addresses.iter().map(|address| std::net::SocketAddr::new(*address, 0));
+        let texts: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        vec![host.name.as_str().into(), host.ttl_s.into(), texts.join(",").into()]
+    };
+    scene.gathered.hosts.iter().map(row).collect()
+}
+
+pub(super) fn zones(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let row =
+        |zone: &ZoneRow| vec![zone.name.as_str().into(), Cell::from(zone.serial), Cell::from(zone.hosts)];
+    scene.gathered.zones.iter().map(row).collect()
+}

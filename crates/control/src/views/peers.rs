@@ -1,0 +1,40 @@
+//! SHOW PEERS and PEER_POOLS: the processes that cancel requests are forwarded to, and how many are on their way.
+
+use mail::{Cell, Column};
+
+use super::{Scene, int, text, text_or_null};
+
+pub(super) const PEERS: &[Column] = &[int("peer_id"), text("host"), int("port"), int("pool_size")];
+
+pub(super) const POOLS: &[Column] = &[
+    int("peer_id"),
+    int("cl_active_cancel_req"),
+    int("cl_waiting_cancel_req"),
+    int("sv_active_cancel"),
+    int("sv_login"),
+];
+
+pub(super) fn peers(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let row = |(id, peer): (&u32, &settings::Peer)| {
+        vec![
+            (*id).into(),
+            text_or_null(peer.host.as_deref()),
+            Cell::Number(peer.port.into()),
+            scene.config.peer_pool_size(peer).into(),
+        ]
+    };
+    scene.config.peers.iter().map(row).collect()
+}
+
+pub(super) fn pools(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let row = |pool: &mail::PeerPoolRow| {
+        vec![
+            pool.peer_id.into(),
+            pool.client_active_cancel.into(),
+            pool.client_waiting_cancel.into(),
+            pool.server_active_cancel.into(),
+            pool.server_login.into(),
+        ]
+    };
+    scene.gathered.peer_pools.values().map(row).collect()
+}

@@ -1,0 +1,93 @@
+//! File descriptors and memory as rows, for SHOW FDS and SHOW MEM.
+//!
+//! Owns reading this shard's tables for them. The descriptors themselves are the driver's to fill in.
+
+use std::mem::size_of;
+
+use mail::{DescriptorRow, MemoryRow};
+use session::parameters::SHOWN_BY_DESCRIPTOR;
+
+use crate::client::Client;
+use crate::server::Server;
+use crate::state::{Conn, Part, State};
+use crate::words::CONSOLE;
+use crate::{ConnId, Peer};
+
+impl State {
+    pub(crate) fn descriptor_rows(&self) -> Vec<DescriptorRow> {
+        let row = |(index, conn): (usize, &Conn)| {
+            let row = match conn {
+                Conn::Client(client) if client.is_settled() => self.client_descriptor(client),
+                Conn::Server(server) => self.server_descriptor(server)?,
+                _ => return None,
+            };
+            Some(DescriptorRow { conn: u32::try_from(index).unwrap_or(u32::MAX), ..row })
+        };
+        self.conns.iter().filter_map(row).collect()
+    }
+
+    fn client_descriptor(&self, client: &Client) -> DescriptorRow {
+        let part = self.parts.get(client.pool);
+        let (address, port) = match client.peer {
+            Peer::Inet { remote, .. } => (remote.ip().to_string(), remote.port()),
+            Peer::Unix { port, .. } => ("unix".to_owned(), port),
+        };
+        DescriptorRow {
+            link_conn: client.server().map(|ConnId(server)| server),
+            user: client.login_user.to_string(),
+            database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
+            address,
+            port,
+            cancel: u64::from_be_bytes(client.cancel_key),
+            parameters: shown(&client.parameters),
+            ..DescriptorRow::default()
+        }
+    }
+
+    fn server_descriptor(&self, server: &Server) -> Option<DescriptorRow> {
+        let part = self.parts.get(server.pool)?;
+        let (address, port) = crate::words::address(server.remote);
+        let key = server.key.as_ref().and_then(|(process_id, secret)| {
+            let secret = <[u8; 4]>::try_from(&secret[..]).ok()?;
+            Some(u64::from(*process_id) << 32 | u64::from(u32::from_be_bytes(secret)))
+        });
+        Some(DescriptorRow {
+            is_server: true,
+            link_conn: server.client().map(|ConnId(client)| client),
+            user: part.user.to_string(),
+            database: part.database_name.to_string(),
+            address,
+            port: if server.remote.is_none() { part.database.port } else { port },
+            cancel: key.unwrap_or(0),
+            parameters: shown(&server.talk.parameters),
+            ..DescriptorRow::default()
+        })
+    }
+
+    pub(crate) fn memory_rows(&self) -> Vec<MemoryRow> {
+        let (mut clients, mut servers) = (0, 0);
+        for (_, conn) in &self.conns {
+            match conn {
+                Conn::Client(_) => clients += 1,
+                Conn::Server(_) => servers += 1,
+                Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Reserved => {}
+            }
+        }
+        let row = |name, size: usize, used: usize, free: usize| MemoryRow {
+            name,
+            size: size as u64,
+            used: used as u64,
+            free: free as u64,
+        };
+        vec![
+            row("client_cache", size_of::<Client>(), clients, 0),
+            row("server_cache", size_of::<Server>(), servers, 0),
+            row("pool_cache", size_of::<Part>(), self.parts.len(), self.parts.capacity() - self.parts.len()),
+            row("conn_cache", size_of::<Conn>(), self.conns.len(), self.conns.capacity() - self.conns.len()),
+        ]
+    }
+}
+
+fn shown(parameters: &session::Parameters) -> [Option<String>; 4] {
+    SHOWN_BY_DESCRIPTOR.map(|position| parameters.value(position).map(ToString::to_string))
+}

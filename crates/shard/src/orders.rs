@@ -1,0 +1,123 @@
+//! Further orders of an operator: DISABLE and ENABLE, SUSPEND, WAIT_CLOSE.
+//!
+//! Owns how each is carried out here. PAUSE, KILL and what ends a process are in `commands`.
+
+use mail::RequestId;
+use wire::sqlstate;
+
+use crate::ConnId;
+use crate::client;
+use crate::server;
+use crate::state::{Conn, Pending, PendingKind, State};
+use crate::time::micros;
+
+impl State {
+    /// New clients of this database are refused, or not any more.
+    pub(crate) fn disable(&mut self, database: String, disabled: bool) {
+        if disabled {
+            self.disabled_databases.insert(database);
+        } else {
+            self.disabled_databases.remove(&database);
+        }
+    }
+
+    /// Whether an operator has closed a database to new clients.
+    pub(crate) fn is_disabled(&self, database: &str) -> bool {
+        self.disabled_databases.contains(database)
+    }
+
+    /// Refuses a client whose database is disabled; true if it was.
+    pub(crate) fn refuse_if_disabled(&mut self, conn: ConnId, database: &str) -> bool {
+        let refuse = self.is_disabled(database);
+        if refuse {
+            let text = format!("database \"{database}\" is disabled");
+            self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+        }
+        refuse
+    }
+
+    /// Nothing is lent and nothing read any more, but the console and those that log in.
+    pub(crate) fn suspend(&mut self, request: RequestId) {
+        self.suspended_since_us = Some(self.now.mono_us);
+        for (_, part) in &mut self.parts {
+            part.pool.paused = true;
+        }
+        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.server().is_some()));
+        let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.client().is_some()));
+        for conn in clients {
+            self.pause_client(conn);
+        }
+        for conn in servers {
+            self.pause_server(conn);
+        }
+        self.pending.push(Pending { request, what: PendingKind::Suspended });
+        self.paused_progress();
+    }
+
+    /// RESUME after SUSPEND: everything is read again. Pools are resumed by who calls.
+    pub(crate) fn stand_no_more(&mut self) {
+        if self.suspended_since_us.take().is_none() {
+            return;
+        }
+        for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.paused)) {
+            self.resume_client(conn);
+        }
+        for conn in self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.paused)) {
+            let client = self.server(conn).and_then(|server| server.client());
+            let clogged = client.and_then(|client| self.client(client)).is_some_and(|client| client.clogged);
+            if !clogged {
+                self.resume_server(conn);
+            }
+        }
+    }
+
+    /// SUSPEND is done when nobody has output left to send; `suspend_timeout` closes who takes longer.
+    pub(crate) fn is_still(&self) -> bool {
+        self.unsent_conns().is_empty()
+    }
+
+    /// Closes those that keep a SUSPEND waiting for too long.
+    pub(crate) fn check_suspend_deadline(&mut self) {
+        let limit_us = micros(self.config.global.suspend_timeout);
+        let since_us = self.suspended_since_us.unwrap_or(self.now.mono_us);
+        if limit_us == 0 || self.now.mono_us.saturating_sub(since_us) < limit_us {
+            return;
+        }
+        for conn in self.unsent_conns() {
+            match self.conns.get(conn.0 as usize) {
+                Some(Conn::Client(_)) => self.client_leaves(conn, "suspend_timeout"),
+                Some(Conn::Server(_)) => self.server_fault(conn, "suspend_timeout"),
+                _ => {}
+            }
+        }
+    }
+
+    fn unsent_conns(&self) -> Vec<ConnId> {
+        self.conn_ids(|conn| match conn {
+            Conn::Client(client) => client.clogged && !matches!(client.phase, client::Phase::Closing),
+            Conn::Server(server) => server.unsent && server.is_live(),
+            _ => false,
+        })
+    }
+
+    /// WAIT_CLOSE: done when what is obsolete is gone.
+    pub(crate) fn wait_close(&mut self, request: RequestId, database: Option<String>) {
+        self.pending.push(Pending { request, what: PendingKind::ObsoleteClosed(database) });
+        self.paused_progress();
+    }
+
+    /// No server of this database (all) is to be closed as soon as it is free, or is being closed.
+    pub(crate) fn has_no_obsolete(&self, database: Option<&str>) -> bool {
+        let going = |server: &server::Server| {
+            server.close_when_free.is_some()
+                || matches!(server.phase, server::Phase::Leaving { .. } | server::Phase::Closing)
+        };
+        !self.conns.iter().any(|(_, conn)| match conn {
+            Conn::Server(server) if going(server) => self
+                .parts
+                .get(server.pool)
+                .is_some_and(|part| database.is_none_or(|name| name == &*part.database_name)),
+            _ => false,
+        })
+    }
+}

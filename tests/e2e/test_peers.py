@@ -1,0 +1,124 @@
+"""[peers]: processes behind one address; a cancel request that reaches the wrong one gets to the right one."""
+
+import concurrent.futures
+
+import pytest
+
+import host
+import wire
+
+pytestmark = pytest.mark.since("1.19")
+
+
+def group(weir, count, **settings):
+    """Processes 1..count that share a TCP port (`so_reuseport`) and know each other by their unix sockets."""
+    poolers = [weir.prepared(so_reuseport=1, peer_id=number + 1, **settings) for number in range(count)]
+    port = poolers[0].port
+    peers = [f"{number + 1} = host={one.directory} port={port}" for number, one in enumerate(poolers)]
+    for one in poolers:
+        one.port, one.socket_path = port, one.directory / f".s.PGSQL.{port}"
+        one.extra = "\n".join(["[peers]", *peers])
+        one.write_ini()
+        one.start()
+        host.eventually(one.socket_path.exists)
+    return poolers
+
+
+def raw(pooler):
+    """A connection to this process and no other."""
+    return wire.Raw(pooler.port, path=pooler.socket_path)
+
+
+def ask_to_cancel(pooler, pid, secret):
+    with raw(pooler) as request:
+        request.send(wire.cancel(pid, secret))
+        assert request.read_to_end() == []
+
+
+def views(pooler, view):
+    done = pooler.psql("-c", f"SHOW {view}", database="pgbouncer", user="admin", host_name=pooler.directory)
+    return done.stdout.splitlines()
+
+
+def test_a_cancel_at_any_process_reaches_the_right_one(weir, pg):
+    poolers = group(weir, 3)
+    for home in poolers:
+        for entrance in poolers:
+            with raw(home).login() as client:
+                client.send(wire.query("select pg_sleep(30)"))
+                host.eventually(lambda: pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 1)
+                ask_to_cancel(entrance, client.pid, client.secret)
+                assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
+def test_a_cancel_over_the_shared_port(weir, pg):
+    """Whichever process the kernel chooses, for the session and for each of its cancel requests."""
+    pooler = group(weir, 3)[0]
+    for _ in range(6):
+        with wire.Raw(pooler.port).login() as client:
+            client.send(wire.query("select pg_sleep(30)"))
+            host.eventually(lambda: pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 1)
+            with wire.Raw(pooler.port) as request:
+                request.send(wire.cancel(client.pid, client.secret))
+                assert request.read_to_end() == []
+            assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
+def test_many_cancels_at_once_over_a_small_peer_pool(weir, pg):
+    home, entrance = group(weir, 2, default_pool_size=20)
+    entrance.extra = entrance.extra.replace(f"1 = host={home.directory}", f"1 = pool_size=1 host={home.directory}")
+    entrance.write_ini()
+    entrance.psql("-c", "RELOAD", database="pgbouncer", user="admin", host_name=entrance.directory)
+    clients = [raw(home).login() for _ in range(20)]
+    for client in clients:
+        client.send(wire.query("select pg_sleep(30)"))
+    host.eventually(lambda: pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 20)
+    with concurrent.futures.ThreadPoolExecutor(20) as workers:
+        done = [workers.submit(ask_to_cancel, entrance, client.pid, client.secret) for client in clients[::2]]
+        assert all(one.result() is None for one in done)
+    for client in clients[::2]:
+        assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+    assert pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 10
+
+
+def test_what_was_forwarded_too_often_or_names_nobody_goes_nowhere(weir, pg):
+    home, entrance = group(weir, 2)
+    with raw(home).login() as client:
+        client.send(wire.query("select pg_sleep(30)"))
+        host.eventually(lambda: pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 1)
+        exhausted = client.secret[:3] + bytes([client.secret[3] & ~0x03])
+        ask_to_cancel(entrance, client.pid, exhausted)
+        entrance.wait_log("failed to forward cancel request because its TTL was exhausted")
+        ask_to_cancel(entrance, (client.pid & ~0x00FFFF00) | 0x00090000, client.secret)
+        entrance.wait_log("could not find peer to forward request to")
+        wrong = bytes([client.secret[0] ^ 1]) + client.secret[1:]
+        ask_to_cancel(entrance, client.pid, wrong)
+        assert pg.count("query like '%pg_sleep(30)%' and state = 'active'") == 1
+        ask_to_cancel(entrance, client.pid, client.secret)
+        assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
+def test_a_key_is_laid_out_as_pgbouncers(weir):
+    (pooler, _) = group(weir, 2)
+    with raw(pooler).login() as client:
+        key = client.pid.to_bytes(4, "big", signed=True) + client.secret
+        assert key[0] < 0x80 and key[1:3] == b"\x01\x00" and key[7] & 0x03 == 0x03
+
+
+def test_peers_and_their_pools_are_shown(weir):
+    first, second = group(weir, 2)
+    assert views(first, "PEERS") == [
+        f"1|{first.directory}|{first.port}|20",
+        f"2|{second.directory}|{first.port}|20",
+    ]
+    assert [row.split("|")[0] for row in views(first, "PEER_POOLS")][-1] == "2"
+    assert "peers|2" in views(first, "LISTS")
+
+
+def test_a_peer_that_is_gone_keeps_nobody_waiting(weir):
+    first, second = group(weir, 2)
+    with raw(second).login() as client:
+        pid, secret = client.pid, client.secret
+    second.stop()
+    ask_to_cancel(first, pid, secret)
+    assert views(first, "VERSION")
