@@ -117,3 +117,10 @@ build() {
   cargo build --release -p weir -p weir-bench || give_up 'the build failed; what stands above says why'
 }
 built() { echo "${CARGO_TARGET_DIR:-target}/release/$1"; }
+
+# Debian's PgBouncer, to be compared with: the program alone, without the service that its package starts.
+install_pgbouncer() {
+  [ -x "${PGBOUNCER:-/usr/sbin/pgbouncer}" ] && return
+  apt_install pgbouncer && [ -d /run/systemd/system ] && as_root systemctl disable -q --now pgbouncer
+  [ -x "${PGBOUNCER:-/usr/sbin/pgbouncer}" ]
+}

@@ -45,8 +45,9 @@ PREPARES = (pgbouncer_version() or (1, 25)) >= (1, 21)
 class Weir:
     """A pooler before `postgres`. Databases are given as `name: "pool_size=2 …"`; host, port and dbname are filled in."""
 
-    def __init__(self, postgres, directory, io_driver, databases=None, users=None, userlist=None, extra="", **settings):
+    def __init__(self, postgres, directory, io_driver, databases=None, users=None, userlist=None, extra="", program=None, **settings):
         self.postgres = postgres
+        self.program = program or PROGRAM_COPY.get("path", PROGRAM)
         self.directory = host.hand_over(directory)
         self.io_driver = io_driver
         self.port = host.free_port()
@@ -107,13 +108,13 @@ class Weir:
     def launch(self, *flags, as_user=True):
         """Starts the process and does not wait for it."""
         with open(self.output_path, "ab") as output:
-            command = [PROGRAM_COPY.get("path", PROGRAM), *flags, self.ini]
+            command = [self.program, *flags, self.ini]
             self.process = host.start(command, as_user, cwd=self.directory, stdout=output, stderr=output)
 
     def start_with_descriptors(self, limit):
         """Starts with a hard limit of so many file descriptors, which the pooler cannot raise."""
         with open(self.output_path, "ab") as output:
-            command = ["prlimit", f"--nofile={limit}:{limit}", PROGRAM_COPY.get("path", PROGRAM), self.ini]
+            command = ["prlimit", f"--nofile={limit}:{limit}", self.program, self.ini]
             self.process = host.start(command, cwd=self.directory, stdout=output, stderr=output)
         host.eventually(self.is_up, timeout=20)
         self.check_driver()

@@ -285,6 +285,23 @@ impl State {
             let age = self.age_s(since_us);
             self.log_client(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
+        self.dismiss_client(conn);
+    }
+
+    /// The client has gone. Who goes before the login is over is not worth a line, as in PgBouncer: load balancers look
+    /// in that way, and drivers that see that they need a password.
+    pub(crate) fn client_is_gone(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        if client.is_settled() {
+            return self.client_leaves(conn, "client unexpected eof");
+        }
+        if !matches!(client.phase, client::Phase::Closing) {
+            self.log_client(conn, Level::Debug, "client unexpected eof before login");
+            self.dismiss_client(conn);
+        }
+    }
+
+    fn dismiss_client(&mut self, conn: ConnId) {
         self.part_from_server(conn);
         self.forget_client(conn);
         self.act(Action::Close { conn });

@@ -179,7 +179,7 @@ impl State {
 
     fn hung_up(&mut self, conn: ConnId) {
         match self.conns.get(conn.0 as usize) {
-            Some(Conn::Client(_)) => self.client_leaves(conn, "client unexpected eof"),
+            Some(Conn::Client(_)) => self.client_is_gone(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
             Some(Conn::Canceller(_) | Conn::Forwarder(_)) => self.act(Action::Close { conn }),
             Some(Conn::Reserved) | None => {}

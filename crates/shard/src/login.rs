@@ -137,7 +137,12 @@ impl State {
             return;
         }
         match right {
-            Some(None) => self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed"),
+            Some(None) => {
+                if let Some(client) = self.client(conn) {
+                    client.phase = Phase::Login(Box::new(Login { greeting, exchange: None, right: None }));
+                }
+                self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+            }
             Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
                 self.console_opened(conn, right);
@@ -158,9 +163,11 @@ impl State {
         self.log(Level::Log, text);
     }
 
+    /// Under `any` everybody is an administrator, as PgBouncer documents it.
     fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
         let global = &self.config.global;
-        if self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
+        let any = global.auth_type == AuthType::Any;
+        if any || self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
             return Some(Right::Admin);
         }
         global.stats_users.iter().any(|stats| stats == user).then_some(Right::Stats)
@@ -284,7 +291,13 @@ impl State {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             return self.console_opened(conn, right);
         }
-        let Some(database) = self.config.database(&greeting.database) else {
+        let database = self.config.database(&greeting.database);
+        let any = self.config.global.auth_type == AuthType::Any;
+        if any && database.as_ref().is_none_or(|database| database.user.is_none()) {
+            // The name that was given is ignored, so somebody else's must be there.
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "bouncer config error");
+        }
+        let Some(database) = database else {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             let text = format!("no such database: {}", greeting.database);
             return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
