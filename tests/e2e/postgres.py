@@ -24,6 +24,7 @@ set password_encryption = 'scram-sha-256';
 create role scramuser login password 'scram secret';
 create role plainuser login password 'plain secret';
 create role nologin;
+create role replica login replication;
 """
 HBA = """
 local all all trust
@@ -31,11 +32,13 @@ host all md5user all md5
 host all scramuser all scram-sha-256
 host all plainuser all password
 host all all all trust
+host replication replica all trust
 """
 SETTINGS = {
     "max_connections": "100",
     "superuser_reserved_connections": "3",
     "fsync": "off",
+    "wal_level": "logical",
     "log_connections": "on",
     "log_line_prefix": "%p %u ",
     "listen_addresses": "127.0.0.1,::1",

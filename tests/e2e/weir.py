@@ -24,7 +24,7 @@ DEFAULTS = {
     "query_wait_timeout": 30,  # who waits for what never comes fails the test soon, not after PgBouncer's two minutes
 }
 # Users who may log in by the user file; their secrets matter only to tests that set auth_type.
-USERLIST = {name: "" for name in ("alice", "bob", "carol", "logged", "admin", "stats", "nologin")}
+USERLIST = {name: "" for name in ("alice", "bob", "carol", "logged", "admin", "stats", "nologin", "replica")}
 
 
 def pgbouncer_version():

@@ -74,6 +74,8 @@ pub struct SocketRow {
     pub wait_us: u64,
     /// It will be closed as soon as it is free.
     pub close_needed: bool,
+    /// PgBouncer's word: none, logical or physical.
+    pub replication: &'static str,
     /// `id` of the other side, 0 if it has none.
     pub link: u64,
     /// Process id of a server's backend, or of a unix client.

@@ -3,6 +3,7 @@
 //! Owns the queue, the limits, the idle list, lifetimes and pauses as pure decisions. Never sees a byte or a session.
 #![forbid(unsafe_code)]
 
+mod dedicated;
 pub mod ledger;
 pub mod pool;
 pub mod queue;

@@ -218,11 +218,16 @@ impl Pool {
         if self.shared.servers.take(size) {
             return Some(false);
         }
-        let oldest = self.queue.front()?;
-        let long_enough = self.limits.reserve_pool_timeout_us > 0
-            && now_us.saturating_sub(oldest.since_us) >= self.limits.reserve_pool_timeout_us;
-        let reserve = self.limits.reserve_pool_size;
-        (long_enough && reserve > 0 && self.shared.servers.take(size + reserve)).then_some(true)
+        let reserve = self.reserve_open(now_us);
+        (reserve > 0 && self.shared.servers.take(size + reserve)).then_some(true)
+    }
+
+    /// The reserve, once somebody has waited long enough for it.
+    pub(crate) fn reserve_open(&self, now_us: u64) -> u32 {
+        let timeout_us = self.limits.reserve_pool_timeout_us;
+        let waited_us = self.queue.front().map(|oldest| now_us.saturating_sub(oldest.since_us));
+        let long_enough = timeout_us > 0 && waited_us.is_some_and(|waited_us| waited_us >= timeout_us);
+        if long_enough { self.limits.reserve_pool_size } else { 0 }
     }
 
     /// More servers than `pool_size`: the reserve is in use, or the pool has shrunk.
@@ -243,6 +248,11 @@ impl Pool {
             self.retry_delay_us = delay_us;
             self.retry_at_us = now_us + delay_us;
         }
+    }
+
+    /// A login ended for a reason that is nobody else's: its one client was not let in, or has left.
+    pub fn login_withdrawn(&mut self) {
+        self.logging_in = self.logging_in.saturating_sub(1);
     }
 
     /// Logins fail at present.
@@ -273,10 +283,10 @@ impl Pool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn limits(pool_size: u32) -> Limits {
+    pub(crate) fn limits(pool_size: u32) -> Limits {
         Limits {
             mode: PoolMode::Transaction,
             pool_size,

@@ -15,6 +15,8 @@ pub struct Waiter {
     pub client: u32,
     /// Since when, in microseconds of the monotonic clock.
     pub since_us: u64,
+    /// It takes no server that is there, only one opened for it alone.
+    pub dedicated: bool,
 }
 
 /// The queue. A waiter that left leaves a gap, which is skipped when it comes to the front.
@@ -26,10 +28,19 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Joins at the end.
+    /// Joins at the end, for any server.
     pub fn join(&mut self, client: u32, since_us: u64) -> Ticket {
+        self.push(Waiter { client, since_us, dedicated: false })
+    }
+
+    /// Joins at the end, for a server of its own; it leaves when it has one.
+    pub fn join_dedicated(&mut self, client: u32, since_us: u64) -> Ticket {
+        self.push(Waiter { client, since_us, dedicated: true })
+    }
+
+    fn push(&mut self, waiter: Waiter) -> Ticket {
         let ticket = Ticket(self.first + self.places.len() as u64);
-        self.places.push_back(Some(Waiter { client, since_us }));
+        self.places.push_back(Some(waiter));
         self.waiting += 1;
         ticket
     }
@@ -56,10 +67,10 @@ impl Queue {
         self.places.front().copied().flatten()
     }
 
-    /// Serves the one that has waited longest.
+    /// Serves the one that has waited longest of those who take any server.
     pub fn serve(&mut self) -> Option<Waiter> {
-        let waiter = self.places.pop_front().flatten();
-        self.first += u64::from(waiter.is_some());
+        let fits = |place: &&mut Option<Waiter>| place.is_some_and(|waiter| !waiter.dedicated);
+        let waiter = self.places.iter_mut().find(fits).and_then(Option::take);
         self.waiting -= usize::from(waiter.is_some());
         self.close_gaps();
         waiter
@@ -103,6 +114,21 @@ mod tests {
         assert_eq!(queue.serve().map(|waiter| waiter.client), Some(1));
         assert_eq!(queue.front().map(|waiter| waiter.client), Some(2));
         assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn who_waits_for_a_server_of_its_own_is_passed_over() {
+        let mut queue = Queue::default();
+        let own = queue.join_dedicated(1, 0);
+        queue.join(2, 0);
+        let last = queue.join(3, 0);
+        assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
+        assert_eq!(queue.front().map(|waiter| (waiter.client, waiter.dedicated)), Some((1, true)));
+        assert!(queue.leave(last));
+        assert_eq!(queue.serve(), None);
+        assert_eq!(queue.len(), 1);
+        assert!(queue.leave(own));
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Conversation {
     pub(crate) skipping: bool,
     /// The server reads COPY data.
     pub(crate) copying_in: bool,
+    /// The last COPY that began goes both ways.
+    pub(crate) copying_both: bool,
     /// Something was sent whose outcome is not modelled: never hand this server to anybody else.
     pub(crate) doubtful: bool,
     /// In a transaction block, as the last ReadyForQuery said.
@@ -43,6 +45,7 @@ impl Conversation {
             partial: Vec::new(),
             skipping: false,
             copying_in: false,
+            copying_both: false,
             doubtful: false,
             in_block: false,
             statements: ServerStatements::default(),
@@ -83,6 +86,12 @@ impl Conversation {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.owes.is_empty() || self.status.is_none()
+    }
+
+    /// A stream runs in both directions (CopyBoth): the server hears what it is told.
+    #[must_use]
+    pub fn streams_both_ways(&self) -> bool {
+        self.copying_both && self.copying_in
     }
 
     /// The client has received a part of a frame: nothing can be said to it before the rest.

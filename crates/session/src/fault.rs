@@ -36,8 +36,8 @@ pub enum ClientFault {
     NoUser,
     /// A name that is not UTF-8.
     BadName,
-    /// A replication connection.
-    Replication,
+    /// A `replication` parameter that says neither yes nor no.
+    ReplicationValue(String),
 }
 
 impl ClientFault {
@@ -47,7 +47,7 @@ impl ClientFault {
         match self {
             ClientFault::StatementTooLarge => sqlstate::PROGRAM_LIMIT,
             ClientFault::NoUser => sqlstate::INVALID_AUTHORIZATION,
-            ClientFault::Replication => sqlstate::FEATURE_NOT_SUPPORTED,
+            ClientFault::ReplicationValue(_) => sqlstate::INVALID_PARAMETER,
             _ => sqlstate::PROTOCOL_VIOLATION,
         }
     }
@@ -78,7 +78,9 @@ impl ClientFault {
             }
             ClientFault::NoUser => "no PostgreSQL user name specified in startup packet".into(),
             ClientFault::BadName => "invalid user or database name".into(),
-            ClientFault::Replication => "replication connections are not supported".into(),
+            ClientFault::ReplicationValue(value) => {
+                format!("invalid value for parameter \"replication\": \"{value}\"").into()
+            }
         }
     }
 }

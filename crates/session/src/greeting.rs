@@ -6,7 +6,8 @@
 use wire::startup::Startup;
 
 use crate::options;
-use crate::{ClientFault, Tracked};
+use crate::replication::Kind;
+use crate::{ClientFault, Replication, Tracked};
 
 /// PostgreSQL cuts names to this many bytes before it looks them up; so do we, or one pool would have two names.
 const NAME_BYTES: usize = 63;
@@ -22,6 +23,8 @@ pub struct Greeting {
     pub parameters: Vec<(usize, String)>,
     /// What NegotiateProtocolVersion must name: Some if it is owed at all.
     pub negotiate: Option<Vec<String>>,
+    /// The client wants to replicate, on a server of its own.
+    pub replication: Option<Replication>,
 }
 
 impl Greeting {
@@ -37,6 +40,10 @@ impl Greeting {
         tracked: &Tracked,
     ) -> Result<Greeting, ClientFault> {
         let mut reader = Reader { ignored, tracked, greeting: Greeting::empty() };
+        // First of all: who replicates may say more.
+        if let Some(value) = startup.parameter("replication") {
+            reader.greeting.replication = Kind::read(text(value)?)?.map(Replication::new);
+        }
         for (name, value) in startup.parameters() {
             reader.parameter(name, value)?;
         }
@@ -54,7 +61,13 @@ impl Greeting {
     }
 
     fn empty() -> Greeting {
-        Greeting { user: String::new(), database: String::new(), parameters: Vec::new(), negotiate: None }
+        Greeting {
+            user: String::new(),
+            database: String::new(),
+            parameters: Vec::new(),
+            negotiate: None,
+            replication: None,
+        }
     }
 }
 
@@ -70,7 +83,7 @@ impl Reader<'_> {
             b"user" => self.greeting.user = cut(text(value)?),
             b"database" => self.greeting.database = cut(text(value)?),
             b"options" => self.options(text(value)?)?,
-            b"replication" => return if is_off(value) { Ok(()) } else { Err(ClientFault::Replication) },
+            b"replication" => {}
             extension if extension.starts_with(b"_pq_.") => {
                 let name = String::from_utf8_lossy(extension).into_owned();
                 self.greeting.negotiate.get_or_insert_default().push(name);
@@ -86,6 +99,10 @@ impl Reader<'_> {
     }
 
     fn options(&mut self, options: &str) -> Result<(), ClientFault> {
+        if let Some(replication) = &mut self.greeting.replication {
+            replication.passed.push(("options".to_owned(), options.to_owned()));
+            return Ok(());
+        }
         let lenient = self.ignores("options");
         let settings = match options::settings(options) {
             Ok(settings) => settings,
@@ -100,13 +117,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Tracked or ignored; false if neither.
+    /// Tracked, ignored, or for a server of its own; false if none of these.
     fn takes(&mut self, name: &str, value: &str) -> bool {
         if let Some(position) = self.tracked.settable(name.as_bytes()) {
             self.greeting.parameters.push((position, value.to_owned()));
             return true;
         }
-        self.ignores(name)
+        if self.ignores(name) {
+            return true;
+        }
+        let Some(replication) = &mut self.greeting.replication else { return false };
+        replication.passed.push((name.to_owned(), value.to_owned()));
+        true
     }
 
     fn ignores(&self, name: &str) -> bool {
@@ -124,10 +146,6 @@ fn cut(name: &str) -> String {
         end -= 1;
     }
     name[..end].to_owned()
-}
-
-fn is_off(value: &[u8]) -> bool {
-    [&b"false"[..], b"off", b"no", b"0"].iter().any(|off| value.eq_ignore_ascii_case(off))
 }
 
 #[cfg(test)]
@@ -194,12 +212,26 @@ mod tests {
     }
 
     #[test]
-    fn nobody_and_replication_are_refused() {
+    fn nobody_is_refused() {
         assert_eq!(read(Version::V3_0, &[("database", "d")], &[]), Err(ClientFault::NoUser));
-        assert_eq!(
-            read(Version::V3_0, &[("user", "u"), ("replication", "true")], &[]),
-            Err(ClientFault::Replication)
-        );
-        assert!(read(Version::V3_0, &[("user", "u"), ("replication", "false")], &[]).is_ok());
+    }
+
+    #[test]
+    fn who_replicates_may_say_more() {
+        let said = [
+            ("user", "u"),
+            ("options", "-c datestyle=ISO -d 3"),
+            ("extra_float_digits", "3"),
+            ("wal_sender_timeout", "1s"),
+            ("application_name", "a"),
+            ("replication", "database"),
+        ];
+        let greeting = read(Version::V3_0, &said, &["extra_float_digits"]).unwrap();
+        let passed = [("options", "-c datestyle=ISO -d 3"), ("wal_sender_timeout", "1s")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(greeting.replication, Some(Replication { kind: Kind::Logical, passed: passed.to_vec() }));
+        assert_eq!(greeting.parameters, [(crate::parameters::APPLICATION_NAME, "a".to_owned())]);
+        let off = read(Version::V3_0, &[("user", "u"), ("replication", "false")], &[]).unwrap();
+        assert_eq!(off.replication, None);
     }
 }

@@ -311,6 +311,7 @@ impl Step<'_, '_> {
             Some(Owed::Query | Owed::Execute) => {
                 let ended = self.server.owes.copy_in(&mut self.server.doubtful);
                 self.server.copying_in = !ended;
+                self.server.copying_both = header.tag == tag::COPY_BOTH;
                 Verdict::Pass
             }
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),

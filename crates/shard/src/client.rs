@@ -9,6 +9,7 @@ use mail::Right;
 use pool::Ticket;
 use session::{Greeting, Parameters, Request, Tracked};
 
+use crate::dedicated::Wish;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -54,6 +55,8 @@ pub(crate) struct Client {
     pub(crate) cancel_key: [u8; 8],
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
+    /// It wants a server of its own.
+    pub(crate) wish: Option<Box<Wish>>,
     /// What it was counted in, and is taken out of when it leaves.
     pub(crate) counted: Counted,
     /// Asked not to be read, because its reader is slow or it waits.
@@ -88,6 +91,7 @@ impl Client {
             pool: usize::MAX,
             cancel_key: [0; 8],
             server_used_last: None,
+            wish: None,
             counted: Counted::default(),
             paused: false,
             clogged: false,

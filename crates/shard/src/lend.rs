@@ -112,9 +112,10 @@ impl State {
             return;
         }
         let part = server.pool;
+        let kept = server.dedicated.is_some();
         let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);
         let Some(client) = self.client(client_conn) else { return };
-        if session || !client.request.at_boundary() {
+        if session || kept || !client.request.at_boundary() {
             return;
         }
         client.phase = client::Phase::Idle;
@@ -143,6 +144,9 @@ impl State {
     pub(crate) fn free_or_close(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
+        if server.dedicated.is_some() {
+            return self.end_dedicated(server_conn);
+        }
         if !server.talk.is_quiet() || server.unsent {
             return self.close_server(server_conn, "unclean server");
         }
@@ -212,6 +216,9 @@ impl State {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return };
         let part_index = server.pool;
+        if self.goes_for_dedicated(server_conn) {
+            return;
+        }
         loop {
             let Some(part) = self.parts.get_mut(part_index) else { return };
             if part.pool.paused {
@@ -331,6 +338,7 @@ impl State {
                 if let Some(part) = self.parts.get_mut(part) {
                     part.pool.queue.leave(ticket);
                 }
+                self.wish_ends(conn);
             }
             _ => {}
         }

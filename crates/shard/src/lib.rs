@@ -16,6 +16,7 @@ mod canceller;
 mod client;
 mod commands;
 mod console;
+mod dedicated;
 mod handover;
 mod innards;
 mod lend;

@@ -83,6 +83,7 @@ impl State {
             request_time_us: self.wall(client.request_us),
             wait_us,
             close_needed: false,
+            replication: client.wish.as_ref().map_or("none", |wish| wish.kind().name()),
             link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
             remote_pid,
             application_name: client
@@ -129,6 +130,7 @@ impl State {
             request_time_us: self.wall(server.request_us),
             wait_us: 0,
             close_needed: server.close_when_free.is_some(),
+            replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
             link: server.client().and_then(|client| self.id_of(client)).unwrap_or(0),
             remote_pid: server.key.as_ref().map_or(0, |key| key.0),
             application_name: server

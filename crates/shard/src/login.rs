@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use auth::{Accepted, Answer, ClientLogin, Method, Secret, Step};
 use mail::Right;
-use session::Greeting;
 use session::parameters::APPLICATION_NAME;
+use session::{Greeting, Hello};
 use settings::AuthType;
 use telemetry::Level;
 use wire::backend::Status;
@@ -17,6 +17,8 @@ use wire::startup::{First, StartupFault, Version};
 use wire::{encode, sqlstate, startup};
 
 use crate::client::{Client, Login, Phase};
+use crate::dedicated::Wish;
+use crate::servers::ordinary;
 use crate::state::{Conn, State};
 use crate::welcome::About;
 use crate::words::CONSOLE;
@@ -158,8 +160,10 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         let (id, peer) = (client.id, crate::words::peer(client.peer));
         let (database, user) = (&greeting.database, &greeting.user);
-        let text =
-            format!("C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls=no");
+        let replication = greeting.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
+        let text = format!(
+            "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls=no replication={replication}"
+        );
         self.log(Level::Log, text);
     }
 
@@ -344,12 +348,16 @@ impl State {
         part.counters.client_login_count += 1;
         part.clients += 1;
         part.last_used_us = now_us;
-        let ticket = part.pool.queue.join(conn.0, now_us);
-        let met = part.hello.is_some();
+        let ticket = match &greeting.replication {
+            Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
+            None => part.pool.queue.join(conn.0, now_us),
+        };
+        let met = part.hello.is_some() && greeting.replication.is_none();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         client.pool = part_index;
         client.cancel_key = key;
         client.phase = Phase::Greeting(ticket);
+        client.wish = greeting.replication.map(|replication| Box::new(Wish::new(replication)));
         client.request_us = now_us;
         for (position, value) in &greeting.parameters {
             client.parameters.set(*position, value);
@@ -398,7 +406,7 @@ impl State {
     /// Every client of this part that waits to be greeted.
     pub(crate) fn greet_all(&mut self, part_index: usize) {
         let Some(part) = self.parts.get(part_index) else { return };
-        let waiting: Vec<ConnId> = part.pool.queue.iter().map(|waiter| ConnId(waiter.client)).collect();
+        let waiting: Vec<ConnId> = ordinary(part).collect();
         for conn in waiting {
             let Some(client) = self.client(conn) else { continue };
             let Phase::Greeting(ticket) = client.phase else { continue };
@@ -413,7 +421,6 @@ impl State {
     pub(crate) fn greet(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(client.pool) else { return };
-        let Some(hello) = &part.hello else { return };
         // What the client did not ask for is as on a fresh server.
         let mut parameters = part.fresh.clone();
         for position in 0..self.tracked.count() {
@@ -423,6 +430,17 @@ impl State {
         }
         client.parameters = parameters;
         client.phase = Phase::Idle;
+        self.welcome(conn, None);
+        if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
+            self.idle_client_holds(conn);
+        }
+    }
+
+    /// Says all this, as the pool's servers say it or as one server alone has.
+    pub(crate) fn welcome(&mut self, conn: ConnId, own: Option<&Hello>) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(client.pool) else { return };
+        let Some(hello) = own.or(part.hello.as_deref()) else { return };
         let (parameters, key, tracked) = (&client.parameters, client.cancel_key, &self.tracked);
         let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
         self.outbox.write(conn, |out| {
@@ -436,11 +454,7 @@ impl State {
             pooler.notify(out);
             encode::ready(out, Status::Idle);
         });
-        let holds = !client.request.held.is_empty();
         self.act(Action::Settle { conn });
-        if holds {
-            self.idle_client_holds(conn);
-        }
     }
 
     /// A client is not counted any more, and its names are forgotten.

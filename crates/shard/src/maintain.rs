@@ -117,18 +117,23 @@ impl State {
                 let busy = server.talk.is_busy();
                 let idle_in_block = server.talk.in_block() && !busy;
                 let open = busy || server.talk.in_block();
-                let session = part.pool.limits.mode == settings::PoolMode::Session;
+                let dedicated = server.dedicated.is_some();
+                let session = dedicated || part.pool.limits.mode == settings::PoolMode::Session;
                 let renewed =
                     server.close_when_free.filter(|_| session && self.config.global.server_fast_close);
                 let reason = if let (Some(reason), true) = (renewed, server.talk.is_quiet()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)
-                } else if busy && passed(now_us, query_us, micros(self.config.query_timeout(user))) {
+                } else if busy
+                    && !dedicated
+                    && passed(now_us, query_us, micros(self.config.query_timeout(user)))
+                {
                     ("query timeout", sqlstate::QUERY_CANCELED)
                 } else if idle_in_block
                     && passed(now_us, query_us, micros(self.config.idle_transaction_timeout(user)))
                 {
                     ("idle transaction timeout", sqlstate::ADMIN_SHUTDOWN)
                 } else if open
+                    && !dedicated
                     && passed(now_us, transaction_us, micros(self.config.transaction_timeout(user)))
                 {
                     ("transaction timeout", sqlstate::ADMIN_SHUTDOWN)

@@ -206,7 +206,10 @@ impl State {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return Replied::default();
         };
-        let mode = self.parts.get(server.pool).map(|part| part.pool.limits.mode);
+        let mode = match server.dedicated {
+            Some(_) => Some(settings::PoolMode::Session),
+            None => self.parts.get(server.pool).map(|part| part.pool.limits.mode),
+        };
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let mut context = Context {
             registry: &mut self.registry,
@@ -335,7 +338,7 @@ impl State {
         let text =
             String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
         self.unlink(server);
-        self.fail_client(client, "22023", &text);
+        self.fail_client(client, sqlstate::INVALID_PARAMETER, &text);
         self.free_or_close(server);
     }
 
@@ -367,8 +370,11 @@ impl State {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Client(client)) => {
                 client.clogged = true;
-                let server = client.server();
-                self.pause_client(conn);
+                let (server, streams) = (client.server(), client.wish.is_some());
+                // Who replicates says how far it is while it cannot keep up, or its server takes it for dead.
+                if !streams {
+                    self.pause_client(conn);
+                }
                 if let Some(server) = server {
                     self.pause_server(server);
                 }
@@ -422,7 +428,8 @@ impl State {
         let suspended = self.suspended_since_us.is_some();
         let Some(client) = self.client(conn) else { return };
         let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Preparing(_));
-        if !client.paused || client.clogged || waits || suspended {
+        let clogged = client.clogged && client.wish.is_none();
+        if !client.paused || clogged || waits || suspended {
             return;
         }
         if let Some(server) = client.server()

@@ -4,9 +4,11 @@
 
 use std::net::SocketAddr;
 
+use session::replication::Kind;
 use session::{Conversation, ServerLogin};
 
 use crate::ConnId;
+use crate::dedicated::Dedicated;
 
 /// Where a server connection is in its life.
 pub(crate) enum Phase {
@@ -45,6 +47,8 @@ pub(crate) struct Server {
     pub(crate) pool: usize,
     pub(crate) phase: Phase,
     pub(crate) talk: Conversation,
+    /// It is for one client alone.
+    pub(crate) dedicated: Option<Dedicated>,
     /// The error that a query of Weir's own got.
     pub(crate) own_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
@@ -80,6 +84,16 @@ impl Server {
             Phase::Linked(client) | Phase::Errand(Errand::Apply(client)) => Some(client),
             _ => None,
         }
+    }
+
+    /// It is for whoever needs it, and logged in.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.dedicated.is_none() && self.is_live()
+    }
+
+    /// A physical WAL sender takes none.
+    pub(crate) fn takes_sql(&self) -> bool {
+        !matches!(self.dedicated, Some(Dedicated { kind: Kind::Physical, .. }))
     }
 
     /// It is logged in, and nobody has decided to close it.

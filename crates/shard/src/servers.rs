@@ -32,6 +32,7 @@ impl State {
         }
         match part.pool.take_permit(now_us) {
             Permit::Taken { reserve } => self.open(part_index, reserve),
+            _ if self.make_room(part_index) => {}
             Permit::PoolFull => self.want_from_neighbours(part_index),
             Permit::DatabaseFull => {
                 self.evict(part_index, |part, wanted| part.database_name == wanted.database_name)
@@ -52,6 +53,7 @@ impl State {
             pool: part_index,
             phase: Phase::Connecting,
             talk: Conversation::new(Parameters::unknown(tracked)),
+            dedicated: None,
             own_error: None,
             key: None,
             unsent: false,
@@ -84,13 +86,15 @@ impl State {
         remote: Option<std::net::SocketAddr>,
         local: Option<std::net::SocketAddr>,
     ) {
+        let own = self.dedicate(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
         (server.remote, server.local) = (remote, local);
         let stored = self.config.secrets.get(&*part.user).map(|text| Secret::parse(text));
         let credentials = credentials(part, stored.as_ref());
-        let login = ServerLogin::new(&part.user, &credentials, part.database.connect_query.clone());
-        let packet = startup_packet(part);
+        let connect_query = part.database.connect_query.clone().filter(|_| server.takes_sql());
+        let login = ServerLogin::new(&part.user, &credentials, connect_query);
+        let packet = startup_packet(part, &own);
         server.phase = Phase::Login(Box::new(login));
         if self.config.global.log_connections {
             let from = local.map_or_else(|| "unix socket".to_owned(), |local| local.to_string());
@@ -140,9 +144,12 @@ impl State {
             Progress::Ready(hello, behind) => self.server_ready(conn, *hello, &behind),
             Progress::Refused(body) => self.server_refused(conn, &body),
             Progress::Auth(fault) => {
-                let text = fault.message().to_owned();
-                self.log_server(conn, Level::Warning, &format!("server login failed: {text}"));
-                self.fail_those_who_wait(conn, fault.sqlstate(), &format!("server login failed: {text}"));
+                let text = format!("server login failed: {}", fault.message());
+                self.log_server(conn, Level::Warning, &text);
+                if self.dedicated_refused(conn, fault.sqlstate(), &text) {
+                    return;
+                }
+                self.fail_those_who_wait(conn, fault.sqlstate(), &text);
                 self.close_server(conn, "login failed");
             }
             Progress::Fault(fault) => self.close_server(conn, &fault.message()),
@@ -153,6 +160,9 @@ impl State {
     fn server_ready(&mut self, conn: ConnId, hello: Hello, behind: &[u8]) {
         let now = self.now;
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if server.dedicated.is_some() {
+            return self.dedicated_ready(conn, &hello, behind);
+        }
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         let unknown = Parameters::unknown(&self.tracked);
         let fresh = hello.tracked(&self.tracked, unknown);
@@ -189,23 +199,27 @@ impl State {
             [sqlstate::CANNOT_CONNECT_NOW, sqlstate::TOO_MANY_CONNECTIONS, sqlstate::ADMIN_SHUTDOWN];
         if !passing.contains(&&*code) {
             let code = if code.is_empty() { sqlstate::CONNECTION_FAILURE.to_owned() } else { code };
+            let own_text = format!("server login failed: {severity} {message}");
+            if self.dedicated_refused(conn, &code, &own_text) {
+                return;
+            }
             self.fail_those_who_wait(conn, &code, &message);
         }
         self.close_server(conn, "login failed");
     }
 
-    /// Every client that waits for this pool is told the same.
+    /// Every client that waits for a server of this pool is told the same.
     fn fail_those_who_wait(&mut self, conn: ConnId, code: &str, text: &str) {
         let Some(part) = self.server(conn).map(|server| server.pool) else { return };
         let has_servers = self
             .servers_of(part)
             .into_iter()
-            .any(|other| other != conn && self.server(other).is_some_and(|server| server.is_live()));
+            .any(|other| other != conn && self.server(other).is_some_and(|server| server.is_pooled()));
         if has_servers {
             return;
         }
         let Some(part) = self.parts.get(part) else { return };
-        let waiting: Vec<ConnId> = part.pool.queue.iter().map(|waiter| ConnId(waiter.client)).collect();
+        let waiting: Vec<ConnId> = ordinary(part).collect();
         for client in waiting {
             self.fail_client(client, code, text);
         }
@@ -221,11 +235,20 @@ impl State {
         if let Some(part) = self.parts.get_mut(server.pool) {
             part.pool.logged_in(well, now_us);
         }
+        self.unbind(conn);
     }
 
     /// Closes a server connection in whatever state. A quiet one is told goodbye first, and its end of file awaited, so
     /// that its backend is gone before another takes its place.
     pub(crate) fn close_server(&mut self, conn: ConnId, reason: &str) {
+        let Some(server) = self.server(conn) else { return };
+        let listens =
+            server.talk.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
+        self.close_server_that(listens, conn, reason);
+    }
+
+    /// The same where the caller knows whether the server would hear a goodbye.
+    pub(crate) fn close_server_that(&mut self, listens: bool, conn: ConnId, reason: &str) {
         let Some(server) = self.server(conn) else { return };
         if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
             return;
@@ -244,8 +267,7 @@ impl State {
         }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
-        let sent_whole_requests = server.talk.status().is_some() || logging_in;
-        if can_hear && sent_whole_requests {
+        if can_hear && listens {
             server.phase = Phase::Leaving { since_us: now_us };
             self.resume_server(conn);
             self.outbox.write(conn, encode::terminate);
@@ -370,7 +392,13 @@ fn credentials(part: &Part, stored: Option<&Secret>) -> Credentials {
     }
 }
 
-fn startup_packet(part: &Part) -> Vec<u8> {
+/// The clients that wait for a server that anybody may have.
+pub(crate) fn ordinary(part: &Part) -> impl Iterator<Item = ConnId> + '_ {
+    part.pool.queue.iter().filter(|waiter| !waiter.dedicated).map(|waiter| ConnId(waiter.client))
+}
+
+/// What the entry says, and then what is for this one connection: of two the server takes the later.
+fn startup_packet(part: &Part, own: &[(String, String)]) -> Vec<u8> {
     let database = &part.database;
     let mut parameters: Vec<(&[u8], &[u8])> =
         vec![(b"user", part.user.as_bytes()), (b"database", database.dbname.as_bytes())];
@@ -385,5 +413,6 @@ fn startup_packet(part: &Part) -> Vec<u8> {
             parameters.push((name.as_bytes(), value.as_bytes()));
         }
     }
+    parameters.extend(own.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     ServerLogin::startup(&parameters)
 }

@@ -16,6 +16,7 @@ states! {
     TRANSACTION_RESOLUTION_UNKNOWN "08007" "transaction_resolution_unknown: the connection broke while a commit was under way.";
     PROTOCOL_VIOLATION             "08P01" "protocol_violation: the peer sent what the protocol does not allow here.";
     FEATURE_NOT_SUPPORTED          "0A000" "feature_not_supported";
+    INVALID_PARAMETER              "22023" "invalid_parameter_value";
     IDLE_IN_TRANSACTION_TIMEOUT    "25P03" "idle_in_transaction_session_timeout";
     TRANSACTION_TIMEOUT            "25P04" "transaction_timeout";
     UNDEFINED_PREPARED             "26000" "invalid_sql_statement_name: no prepared statement of that name.";

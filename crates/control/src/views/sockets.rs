@@ -82,7 +82,7 @@ fn row(socket: &SocketRow) -> Vec<Cell> {
         if socket.is_server { "S" } else { "C" }.into(),
         or(&socket.user, "(nouser)"),
         or(&socket.database, "(nodb)"),
-        "none".into(),
+        or(socket.replication, "none"),
         socket.state.into(),
         socket.address.as_str().into(),
         Cell::Number(socket.port.into()),

@@ -172,13 +172,25 @@ impl World {
 
     /// The same, with these bytes right behind the login.
     pub fn server_with(&mut self, behind: &[u8]) -> ConnId {
+        let conn = self.connected();
+        self.sent.remove(&conn);
+        self.log_in(conn, behind);
+        conn
+    }
+
+    /// Lets the next server connection succeed, and no more: its startup packet is there to be read.
+    pub fn connected(&mut self) -> ConnId {
         let conn = self.connecting.remove(0);
         self.event(Event::Connected {
             conn,
             remote: "127.0.0.1:1".parse().ok(),
             local: "127.0.0.1:2".parse().ok(),
         });
-        self.sent.remove(&conn);
+        conn
+    }
+
+    /// The server lets Weir in.
+    pub fn log_in(&mut self, conn: ConnId, behind: &[u8]) {
         let mut hello = vec![];
         encode::authentication_ok(&mut hello);
         encode::parameter_status(&mut hello, b"server_version", b"15.0");
@@ -188,7 +200,6 @@ impl World {
         encode::ready(&mut hello, Status::Idle);
         hello.extend_from_slice(behind);
         self.receive(conn, &hello);
-        conn
     }
 
     /// Tags of the messages sent to a connection since the last look.
