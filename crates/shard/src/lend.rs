@@ -287,8 +287,8 @@ impl State {
         if matches!(client.phase, client::Phase::Closing) {
             return;
         }
-        let (since_us, settled) = (client.since_us, client.is_settled());
-        if self.config.global.log_disconnections || !settled {
+        let since_us = client.since_us;
+        if self.config.global.log_disconnections {
             let age = self.age_s(since_us);
             self.log_client(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }

@@ -113,7 +113,9 @@ impl State {
         self.login_over(conn, false);
         let age = self.server(conn).map_or(0, |server| server.since_us);
         let age = self.age_s(age);
-        self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+        if self.config.global.log_disconnections {
+            self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+        }
         if let Some(server) = self.server(conn) {
             server.phase = Phase::Closing;
         }
@@ -258,7 +260,7 @@ impl State {
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting);
         let age = self.age_s(since_us);
-        if self.config.global.log_disconnections || logging_in {
+        if self.config.global.log_disconnections {
             self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
         self.login_over(conn, false);
