@@ -256,7 +256,6 @@ impl State {
             return;
         }
         let (since_us, part) = (server.since_us, server.pool);
-        let logging_in = matches!(server.phase, Phase::Connecting | Phase::Login(_));
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting);
         let age = self.age_s(since_us);
