@@ -81,6 +81,12 @@ pub fn error(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) {
     report(out, tag::ERROR, severity, sqlstate, message);
 }
 
+/// [`error`] with a detail, which clients show on a line of its own.
+pub fn error_with_detail(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str, detail: &str) {
+    let fields = [(b'S', severity), (b'V', severity), (b'C', sqlstate), (b'M', message), (b'D', detail)];
+    report_fields(out, tag::ERROR, &fields);
+}
+
 /// NoticeResponse, with the fields of [`error`].
 pub fn notice(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) {
     report(out, tag::NOTICE, severity, sqlstate, message);
