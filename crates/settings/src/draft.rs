@@ -2,6 +2,7 @@
 //! Owns which sections exist and the bounds of `%include`. Never knows a setting's name or value.
 
 use crate::finding::{Finding, Origin};
+use crate::hba::Network;
 use crate::ini::{Statement, statements};
 use std::io;
 use std::sync::Arc;
@@ -18,6 +19,12 @@ pub trait Files {
     /// # Errors
     /// Whatever the system said.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
+
+    /// The networks that this machine has an address in, for `samehost` and `samenet` of HBA files: its own address
+    /// and the mask of each. None where the caller has no machine.
+    fn networks(&self) -> Vec<Network> {
+        Vec::new()
+    }
 }
 
 /// A section that files may have.

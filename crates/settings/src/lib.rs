@@ -14,6 +14,8 @@ mod diff;
 mod draft;
 mod finding;
 mod global;
+pub mod hba;
+pub mod ident;
 mod ini;
 mod manual;
 mod meaning;

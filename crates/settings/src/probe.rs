@@ -3,6 +3,8 @@
 
 use crate::draft::Files;
 use crate::finding::Severity;
+use crate::hba::Hba;
+use crate::ident::{self, IdentMaps};
 use crate::meaning::load;
 use crate::userlist::Userlist;
 use crate::{changes, show};
@@ -49,12 +51,40 @@ pub fn userlist(bytes: &[u8]) {
     assert!(list.warnings.iter().all(|finding| (1..=lines).contains(&(finding.line as usize))));
 }
 
+/// Any bytes as an HBA file: every line is a rule, a warning, a comment or blank; one told of is none, unless only its
+/// address was odd. Files of names have the same bytes.
+pub fn hba(bytes: &[u8]) {
+    let file: Arc<str> = "any/hba".into();
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    let maps: IdentMaps = ident::parse(&file, bytes).0;
+    let (hba, findings) = Hba::parse(&Everywhere(bytes), &file, bytes, &maps);
+    assert!(hba.rules.windows(2).all(|pair| pair[0].line < pair[1].line));
+    assert!(hba.rules.iter().all(|rule| (1..=lines).contains(&(rule.line as usize))));
+    for finding in findings {
+        assert!(finding.severity == Severity::Warning && (1..=lines).contains(&(finding.line as usize)));
+        let is_rule = hba.rules.iter().any(|rule| rule.line == finding.line);
+        assert!(!is_rule || finding.message.starts_with("address does not match mask"), "{finding}");
+    }
+}
+
+/// Any bytes as an ident file: every line is an entry of a map, a warning, a comment or blank.
+pub fn ident(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    let (maps, findings) = ident::parse(&"any".into(), bytes);
+    let entries: usize = maps.values().map(|map| map.entries.len()).sum();
+    assert!(maps.iter().all(|(name, map)| *name == map.name && !map.entries.is_empty()));
+    assert!(entries + findings.len() <= lines);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const INI: &str = "%include x\n[databases]\n'a b' = host=h,/run port=1 connect_query='x''y'\n* =\n[users]\nu = pool_size=-1\n\
         [pgbouncer]\nauth_file = f\nquery_timeout = 0.5\nunix_socket_mode = 0700\n; end\n[peers]\n";
+    const HBA: &str = "local all,\"a b\" @names peer map=m # c\nhost replication +g ::1/64 md5\nhostssl sameuser b samehost \
+        cert\nhostnossl all all 10.0.0.0 255.0.0.0 ldap \"ldapport\"=1\n@x\n";
+    const IDENT: &str = "m root alice\n# c\nm \"a b\" all\n\nn x \"all\"\n";
     const USERS: &str = "\"a\" \"b\"\n; c\n\"d\"\"e\" \"md5f\" g\n";
 
     /// xorshift64*: the same mutations every time.
@@ -107,6 +137,12 @@ mod tests {
     #[test]
     fn mutated_files_of_secrets_hold() {
         mutations(USERS, userlist);
+    }
+
+    #[test]
+    fn mutated_rules_and_maps_hold() {
+        mutations(HBA, hba);
+        mutations(IDENT, ident);
     }
 
     #[test]

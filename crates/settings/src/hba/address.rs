@@ -1,0 +1,152 @@
+//! Addresses of HBA rules: networks by prefix length or mask, and the machine's own (`samehost`, `samenet`).
+//! Owns how they are written and what they contain. Never asks the system which networks there are.
+
+use crate::hba::Broken;
+use std::fmt;
+use std::net::IpAddr;
+
+/// A network: its address and the bits that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// An address in it.
+    pub address: IpAddr,
+    /// One bit for each that counts; of the same family.
+    pub mask: IpAddr,
+}
+
+/// From which addresses a rule lets connections come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// Any.
+    All,
+    /// One of these networks.
+    Networks(Vec<Network>),
+}
+
+impl Network {
+    /// The network of one address alone.
+    #[must_use]
+    pub fn host(address: IpAddr) -> Self {
+        let mask = match address {
+            IpAddr::V4(_) => IpAddr::V4(u32::MAX.into()),
+            IpAddr::V6(_) => IpAddr::V6(u128::MAX.into()),
+        };
+        Self { address, mask }
+    }
+
+    /// Whether an address belongs to it; one of another family never does.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (base, mask) = (bits(self.address), bits(self.mask));
+        address.is_ipv4() == self.address.is_ipv4() && bits(address) & mask == base & mask
+    }
+
+    /// The address has no bits where the mask has none.
+    pub(crate) fn is_clean(&self) -> bool {
+        bits(self.address) & !bits(self.mask) == 0
+    }
+
+    /// `address/bits`, or an address that `next` gives the mask for.
+    pub(crate) fn parse<'a>(text: &str, next: impl FnOnce() -> Option<&'a str>) -> Result<Self, Broken> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| Broken::Address(address.to_owned()))?;
+        let mask = match prefix {
+            Some(prefix) => mask_of(address, prefix).ok_or(Broken::Prefix)?,
+            None => {
+                let mask = next().ok_or(Broken::NoMask)?;
+                let read = mask.parse().ok().filter(|mask: &IpAddr| mask.is_ipv4() == address.is_ipv4());
+                read.ok_or_else(|| Broken::Mask(mask.to_owned()))?
+            }
+        };
+        Ok(Self { address, mask })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} / {}", self.address, self.mask)
+    }
+}
+
+impl Addresses {
+    /// Whether a connection may come from there.
+    #[must_use]
+    pub fn contain(&self, address: IpAddr) -> bool {
+        match self {
+            Addresses::All => true,
+            Addresses::Networks(networks) => networks.iter().any(|network| network.contains(address)),
+        }
+    }
+}
+
+/// The mask of a prefix length in decimal digits.
+fn mask_of(address: IpAddr, prefix: &str) -> Option<IpAddr> {
+    let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
+    let length: u32 = prefix.parse().ok().filter(|_| is_number)?;
+    match address {
+        IpAddr::V4(_) => {
+            let zeros = 32_u32.checked_sub(length)?;
+            Some(IpAddr::V4(u32::MAX.checked_shl(zeros).unwrap_or(0).into()))
+        }
+        IpAddr::V6(_) => {
+            let zeros = 128_u32.checked_sub(length)?;
+            Some(IpAddr::V6(u128::MAX.checked_shl(zeros).unwrap_or(0).into()))
+        }
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn network(text: &str) -> Result<Network, Broken> {
+        let (address, mask) =
+            text.split_once(' ').map_or((text, None), |(address, mask)| (address, Some(mask)));
+        Network::parse(address, || mask)
+    }
+
+    #[test]
+    fn prefixes_and_masks_mean_the_same() {
+        for (one, other) in [
+            ("10.1.0.0/16", "10.1.0.0 255.255.0.0"),
+            ("0.0.0.0/0", "0.0.0.0 0.0.0.0"),
+            ("10.1.2.3/32", "10.1.2.3 255.255.255.255"),
+            ("fe80::/10", "fe80:: ffc0::"),
+            ("::/0", ":: ::"),
+            ("::1/128", "::1 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ] {
+            assert_eq!(network(one), network(other), "{one}");
+        }
+    }
+
+    #[test]
+    fn what_is_inside() {
+        let inside = |text: &str, address: &str| network(text).unwrap().contains(address.parse().unwrap());
+        assert!(inside("10.1.0.0/17", "10.1.127.255") && !inside("10.1.0.0/17", "10.1.128.0"));
+        assert!(inside("0.0.0.0/0", "255.255.255.255") && !inside("0.0.0.0/0", "::1"));
+        assert!(inside("fe80::/10", "fe80::1") && !inside("::/0", "127.0.0.1"));
+        assert!(inside("::1/128", "::1") && !inside("::1/128", "::2"));
+    }
+
+    #[test]
+    fn what_is_no_network_is_told() {
+        assert_eq!(network("10.0.0.1"), Err(Broken::NoMask));
+        assert_eq!(network("example.org"), Err(Broken::Address("example.org".to_owned())));
+        assert_eq!(network("10.0.0.0 ::"), Err(Broken::Mask("::".to_owned())));
+        for text in ["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+1", "::/129", "::/99999999999"] {
+            assert_eq!(network(text), Err(Broken::Prefix), "{text}");
+        }
+        assert!(!network("10.0.0.1/8").unwrap().is_clean() && network("10.0.0.0/8").unwrap().is_clean());
+    }
+}
