@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use settings::hba::Network;
 use settings::{Config, Files, Finding, Userlist};
 
 /// The file system.
@@ -12,6 +13,10 @@ pub(crate) struct Disk;
 impl Files for Disk {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         std::fs::read(path)
+    }
+
+    fn networks(&self) -> Vec<Network> {
+        driver::process::networks()
     }
 }
 
@@ -43,9 +48,10 @@ impl Source {
     }
 }
 
-/// Reads the `auth_file` of a configuration into it; where that fails, the secrets stay. Its warnings are those found.
-pub(crate) fn with_secrets(mut config: Config) -> Config {
-    config.warnings.clear();
+/// Reads the `auth_file` and the HBA rules of a configuration into it; where the former fails, the secrets stay. Its
+/// warnings are those found.
+pub(crate) fn with_files(mut config: Config) -> Config {
+    config.warnings = settings::read_rules(&Disk, &mut config);
     let Some(path) = config.global.auth_file.clone() else {
         config.secrets = Arc::default();
         return config;

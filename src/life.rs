@@ -11,7 +11,7 @@ use mail::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
 use telemetry::{Level, Record};
 
-use crate::files::{Source, with_secrets};
+use crate::files::{Source, with_files};
 use crate::logging::Logger;
 
 /// The shards' threads, as the control thread sees them.
@@ -93,7 +93,7 @@ impl<C: Crew> Life<C> {
             }
             Output::Log(record) => self.logger.write(&record),
             Output::Load => return Some(Input::Loaded(self.source.reload(self.control.config()))),
-            Output::ReadSecrets(config) => return Some(Input::SecretsRead(with_secrets(*config))),
+            Output::ReadFiles(config) => return Some(Input::FilesRead(with_files(*config))),
             Output::Configured(config) => self.tell_of_log(self.logger.configure(&config.global)),
             Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
             Output::CloseTcp => self.crew.close_tcp(),

@@ -2,6 +2,7 @@
 //! stored secret. It owns the order of the messages and the verdict.
 //! It never tells a client whether the user exists: unknown users go through the same exchange with a mock.
 
+mod account;
 mod password;
 mod scram;
 
@@ -10,8 +11,11 @@ use crate::fault::{ClientFault, Fault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret};
 use crate::{Accepted, Answer, Entropy, MAX_BODY, Method, Step};
+use account::ExpectAccount;
 use password::{ExpectDerivedPassword, ExpectMd5, ExpectPassword};
 use scram::{ExpectDerivedKeys, ExpectFinal, ExpectFirst};
+use settings::ident::IdentMap;
+use std::sync::Arc;
 
 /// One client's login, from the accepted startup packet to the verdict.
 pub struct ClientLogin {
@@ -26,6 +30,7 @@ enum State {
     First(ExpectFirst),
     Final(ExpectFinal),
     DerivedKeys(ExpectDerivedKeys),
+    Account(ExpectAccount),
     Finished,
 }
 
@@ -53,6 +58,13 @@ impl ClientLogin {
         (Self { state }, step)
     }
 
+    /// Begins a login by the system user at the other end of a unix socket (None: it came over TCP). `known` says
+    /// whether there is such a user at all; a `map` says who may be whom.
+    pub fn peer(user: &str, known: bool, user_id: Option<u32>, map: Option<Arc<IdentMap>>) -> (Self, Step) {
+        let (state, step) = ExpectAccount::begin(user, known, user_id, map);
+        (Self { state }, step)
+    }
+
     /// Takes the body of the client's next `p` message.
     pub fn message(&mut self, body: &[u8]) -> Step {
         if body.len() > MAX_BODY {
@@ -64,7 +76,9 @@ impl ClientLogin {
             State::Md5(expect) => expect.message(body),
             State::First(expect) => expect.message(body),
             State::Final(expect) => expect.message(body),
-            State::DerivedPassword(_) | State::DerivedKeys(_) | State::Finished => reject(Fault::Bug),
+            State::DerivedPassword(_) | State::DerivedKeys(_) | State::Account(_) | State::Finished => {
+                reject(Fault::Bug)
+            }
         };
         self.state = state;
         step
@@ -75,6 +89,7 @@ impl ClientLogin {
         let (state, step) = match (std::mem::replace(&mut self.state, State::Finished), answer) {
             (State::DerivedPassword(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted),
             (State::DerivedKeys(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted, cache),
+            (State::Account(expect), Answer::Account(name)) => expect.answer(name.as_deref()),
             _ => reject(Fault::Bug),
         };
         self.state = state;

@@ -2,7 +2,7 @@
 //! What is only for the log stands in `detail`; no fault ever carries a secret or tells whether a user exists.
 
 use std::fmt;
-use wire::sqlstate::{INTERNAL_ERROR, INVALID_PASSWORD, PROTOCOL_VIOLATION};
+use wire::sqlstate::{INTERNAL_ERROR, INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION};
 
 /// A failed exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub enum ClientFault {
     Proof,
     /// The stored secret is MD5, which cannot answer SCRAM. Looks like [`ClientFault::Proof`] from outside.
     WrongPasswordType,
+    /// The system user at the other end is another one, or there is none: it came over TCP.
+    Peer,
+    /// The system user at the other end may not be this user by its map. Looks like [`ClientFault::Peer`] from outside.
+    PeerMap,
     /// The client chose a SASL mechanism that was not offered.
     Mechanism,
     /// The message is not well-formed.
@@ -90,6 +94,7 @@ impl Fault {
     pub fn sqlstate(self) -> &'static str {
         match self {
             Self::Client(ClientFault::Mechanism | ClientFault::Malformed(_)) => PROTOCOL_VIOLATION,
+            Self::Client(ClientFault::Peer | ClientFault::PeerMap) => INVALID_AUTHORIZATION,
             Self::Client(_) => INVALID_PASSWORD,
             Self::Server(
                 ServerFault::NoSecret | ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit,
@@ -115,6 +120,7 @@ impl Fault {
     pub fn detail(self) -> Option<&'static str> {
         match self {
             Self::Client(ClientFault::WrongPasswordType) => Some("wrong password type"),
+            Self::Client(ClientFault::PeerMap) => Some("ident map cannot be matched"),
             Self::Client(ClientFault::Malformed(malformed))
             | Self::Server(ServerFault::Malformed(malformed)) => Some(malformed_detail(malformed)),
             _ => None,
@@ -159,6 +165,7 @@ fn client_message(fault: ClientFault) -> &'static str {
         ClientFault::Trust => "\"trust\" authentication failed",
         ClientFault::Password => "password authentication failed",
         ClientFault::Proof | ClientFault::WrongPasswordType => "SASL authentication failed",
+        ClientFault::Peer | ClientFault::PeerMap => "unix socket login rejected",
         ClientFault::Mechanism => "client selected an invalid SASL authentication mechanism",
         ClientFault::Malformed(Malformed::TooLong) => "authentication message too long",
         ClientFault::Malformed(Malformed::Layout) => "invalid authentication message",

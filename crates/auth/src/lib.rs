@@ -8,6 +8,7 @@
 mod cache;
 mod client_login;
 mod fault;
+pub mod hba;
 mod md5;
 mod mock;
 pub mod probe;
@@ -71,16 +72,23 @@ pub enum Question {
         /// Rounds, at least 1.
         iterations: u32,
     },
+    /// What the system calls a user, by its number.
+    Account {
+        /// The number.
+        user_id: u32,
+    },
 }
 
 impl Question {
-    /// Computes the answer; takes milliseconds, so it is called on a helper thread.
+    /// Computes the answer; takes milliseconds, so it is called on a helper thread. What cannot be computed is answered
+    /// as on a machine that knows nobody: whoever has a machine asks it instead.
     #[must_use]
     pub fn solve(&self) -> Answer {
         match self {
             Self::Pbkdf2 { password, salt, iterations } => {
                 Answer::SaltedPassword(scram::salted_password(password, salt, *iterations))
             }
+            Self::Account { .. } => Answer::Account(None),
         }
     }
 }
@@ -91,6 +99,7 @@ impl fmt::Debug for Question {
             Self::Pbkdf2 { iterations, .. } => {
                 write!(formatter, "Pbkdf2 {{ iterations: {iterations}, *** }}")
             }
+            Self::Account { user_id } => write!(formatter, "Account {{ user_id: {user_id} }}"),
         }
     }
 }
@@ -99,12 +108,15 @@ impl fmt::Debug for Question {
 pub enum Answer {
     /// To [`Question::Pbkdf2`]: SaltedPassword of RFC 5802 section 3.
     SaltedPassword([u8; 32]),
+    /// To [`Question::Account`]: the name, if there is one.
+    Account(Option<String>),
 }
 
 impl fmt::Debug for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SaltedPassword(_) => formatter.write_str("SaltedPassword(***)"),
+            Self::Account(name) => write!(formatter, "Account({name:?})"),
         }
     }
 }

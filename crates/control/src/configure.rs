@@ -11,6 +11,9 @@ use crate::control::Output;
 use crate::request::Asker;
 use crate::{Control, Refusal};
 
+/// Settings whose change means reading files.
+const NAMING_FILES: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file"];
+
 impl Control {
     /// The file was read. A bad one changes nothing, whoever asked.
     pub(crate) fn loaded(&mut self, outcome: Result<Config, Vec<Finding>>) {
@@ -35,19 +38,19 @@ impl Control {
         }
     }
 
-    /// A SET was accepted. Secrets are another file's, so a new `auth_file` is read before it is in force.
+    /// A SET was accepted. What stands in files of its own is read before the setting that names them is in force.
     pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, value: &str, changed: Config) {
-        if key.eq_ignore_ascii_case("auth_file") {
+        if NAMING_FILES.iter().any(|name| key.eq_ignore_ascii_case(name)) {
             self.loading.push_back(Some(asker));
-            self.push(Output::ReadSecrets(Box::new(changed)));
+            self.push(Output::ReadFiles(Box::new(changed)));
             return;
         }
         self.put_in_force(changed);
         self.reply(asker, vec![Part::CompleteAs(format!("SET {key}={value}"))], true);
     }
 
-    /// The new `auth_file` was read, or could not be.
-    pub(crate) fn secrets_read(&mut self, config: Config) {
+    /// The files that a new setting names were read, or could not be.
+    pub(crate) fn files_read(&mut self, config: Config) {
         self.log_findings(&config.warnings);
         self.put_in_force(config);
         if let Some(asker) = self.loading.pop_front().flatten() {
@@ -138,7 +141,7 @@ mod tests {
         assert!(harness.told.is_empty() && harness.replies.is_empty());
         let mut read = harness.secrets.remove(0);
         read.secrets = Arc::new([("ann".to_owned(), "secret".to_owned())].into());
-        harness.input(Input::SecretsRead(read));
+        harness.input(Input::FilesRead(read));
         assert_eq!((harness.tag(), harness.told.len()), ("SET", 2));
         assert!(harness.control.config().secrets.contains_key("ann"));
     }

@@ -32,9 +32,9 @@ pub enum Input {
     Signal(Signal),
     /// The answer to [`Output::Load`].
     Loaded(Result<Config, Vec<Finding>>),
-    /// The answer to [`Output::ReadSecrets`]: the same configuration, with secrets where the file could be read, and
-    /// with what reading it found for warnings.
-    SecretsRead(Config),
+    /// The answer to [`Output::ReadFiles`]: the same configuration with what its files hold, and with
+    /// what reading them found for warnings.
+    FilesRead(Config),
     /// [`Control::deadline`] has passed; early is harmless.
     Tick,
 }
@@ -60,8 +60,8 @@ pub enum Output {
     Log(Record),
     /// Read the configuration file again, as [`settings::reload`] does; [`Input::Loaded`] answers.
     Load,
-    /// Read `auth_file` of this configuration, which is not in force yet; [`Input::SecretsRead`] answers.
-    ReadSecrets(Box<Config>),
+    /// Read the files that this configuration names, which is not in force yet; [`Input::FilesRead`] answers.
+    ReadFiles(Box<Config>),
     /// A new configuration is in force: the log takes its file and its verbosity from it. The shards know already.
     Configured(Arc<Config>),
     /// Open the log file again.
@@ -117,7 +117,7 @@ impl Control {
             Input::Report(Report::Done { request, count, .. }) => self.done(request, count),
             Input::Signal(signal) => self.signal(signal),
             Input::Loaded(outcome) => self.loaded(outcome),
-            Input::SecretsRead(config) => self.secrets_read(config),
+            Input::FilesRead(config) => self.files_read(config),
             Input::Tick => {}
         }
         self.give_up_late_requests();

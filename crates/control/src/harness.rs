@@ -64,7 +64,7 @@ impl Harness {
                 Output::Log(record) => self.log.push(record),
                 Output::List { request, subject } => self.lists.push((request, subject)),
                 Output::Load => self.loads += 1,
-                Output::ReadSecrets(config) => self.secrets.push(*config),
+                Output::ReadFiles(config) => self.secrets.push(*config),
                 Output::Configured(_) | Output::ReopenLog => {}
                 Output::CloseTcp => self.closed_tcp = true,
                 Output::Exit => self.exited = true,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, thread};
 
 use rustix::process::{Pid, Resource, getrlimit, setrlimit, test_kill_process};
+use settings::hba::Network;
 
 use crate::sys;
 
@@ -56,6 +57,12 @@ pub fn is_root() -> bool {
 #[must_use]
 pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// The networks that this machine has addresses in, as they are now.
+#[must_use]
+pub fn networks() -> Vec<Network> {
+    sys::interfaces().into_iter().map(|(address, mask)| Network { address, mask }).collect()
 }
 
 /// A user's name, if it has one.

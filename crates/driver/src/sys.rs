@@ -1,9 +1,10 @@
-//! System calls that no safe wrapper offers: signals, users and groups, fork, one socket option.
+//! System calls that no safe wrapper offers: signals, users and groups, interfaces, fork, one socket option.
 //!
 //! Every function here is safe to call; the reasons stand at each block.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem, ptr};
 
@@ -98,6 +99,51 @@ pub(crate) fn group_id(name: &str) -> Option<u32> {
     (code == 0 && !found.is_null()).then_some(entry.gr_gid)
 }
 
+/// The addresses of this machine's interfaces that are up, each with its mask; none if the system refuses.
+pub(crate) fn interfaces() -> Vec<(IpAddr, IpAddr)> {
+    let mut first = ptr::null_mut();
+    // SAFETY: the pointer is live; what is put there is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next: *const libc::ifaddrs = first;
+    // SAFETY: each entry is null or a live one of the list, which is freed only behind the loop.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        let is_up = entry.ifa_flags & libc::IFF_UP.unsigned_abs() != 0;
+        // SAFETY: both are null or socket addresses that belong to the entry.
+        let pair = unsafe { (internet_address(entry.ifa_addr), internet_address(entry.ifa_netmask)) };
+        if let (true, (Some(address), Some(mask))) = (is_up, pair) {
+            found.push((address, mask));
+        }
+    }
+    // SAFETY: it came from getifaddrs, and no reference to it is left.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+/// The address in a C socket address of one of the internet families.
+///
+/// # Safety
+/// The pointer is null, or leads to a socket address as long as its family says.
+unsafe fn internet_address(socket: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: null or live, says the caller.
+    match c_int::from(unsafe { socket.as_ref() }?.sa_family) {
+        libc::AF_INET => {
+            // SAFETY: of that family, so as long as that struct; read without asking for its alignment.
+            let inet = unsafe { socket.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::V4(u32::from_be(inet.sin_addr.s_addr).into()))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let inet = unsafe { socket.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(inet.sin6_addr.s6_addr.into()))
+        }
+        _ => None,
+    }
+}
+
 /// Becomes a user for good: its groups, its group, itself, in this order; all threads of the process.
 pub(crate) fn become_account(account: &Account) -> io::Result<()> {
     // SAFETY: the name is a C string that outlives the call.
@@ -178,6 +224,12 @@ fn check(code: c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loopback_is_among_the_interfaces() {
+        let loopback: (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [255, 0, 0, 0].into());
+        assert!(interfaces().contains(&loopback), "{:?}", interfaces());
+    }
 
     #[test]
     fn root_is_found_both_ways() {

@@ -100,7 +100,11 @@ choices! {
         Md5 = "md5",
         /// By SCRAM-SHA-256 (RFC 7677).
         ScramSha256 = "scram-sha-256",
-    } not yet ["cert", "hba", "ldap", "pam"];
+        /// As the first matching line of `auth_hba_file` says.
+        Hba = "hba",
+        /// Weir's own: by the system user at the other end of the unix socket.
+        Peer = "peer",
+    } not yet ["cert", "ldap", "pam"];
 
     /// What asks the kernel for bytes.
     IoDriver {
@@ -132,7 +136,7 @@ mod tests {
         assert_eq!(PoolMode::read("TRANSACTION"), Ok(PoolMode::Transaction));
         assert_eq!(IoDriver::read("io_uring"), Ok(IoDriver::IoUring));
         assert_eq!(PoolMode::read("tx"), Err(BadValue::NotAChoice(PoolMode::WORDS)));
-        assert_eq!(AuthType::read("hba"), Err(BadValue::NotYet(AuthType::WORDS)));
+        assert_eq!(AuthType::read("ldap"), Err(BadValue::NotYet(AuthType::WORDS)));
         assert_eq!(Threads::read("auto"), Ok(Threads::Auto));
         assert_eq!(Threads::read("4"), Ok(Threads::Count(4)));
         for text in ["0", "many", "5000"] {

@@ -1,6 +1,7 @@
 //! What a file means: validated settings, cheap to read, with PgBouncer's rules of which value wins.
 //! Never holds texts still to be understood (those are in `draft.rs`) and never changes once made.
 
+use crate::hba::Hba;
 use crate::{Database, Finding, Global, Peer, PoolMode, User};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,8 @@ pub struct Config {
     pub peers: BTreeMap<u32, Peer>,
     /// The file `auth_file`: user to secret, as written (plain, `md5...` or `SCRAM-SHA-256$...`).
     pub secrets: Arc<BTreeMap<String, String>>,
+    /// The file `auth_hba_file`, with the maps of `auth_ident_file`; read only under `auth_type = hba`.
+    pub hba: Arc<Hba>,
     /// What did not stop loading but should be logged.
     pub warnings: Vec<Finding>,
 }
@@ -128,6 +131,7 @@ impl fmt::Debug for Config {
             .field("fallback", &self.fallback)
             .field("users", &self.users)
             .field("secrets", &self.secrets.len())
+            .field("hba", &self.hba.rules.len())
             .field("warnings", &self.warnings)
             .finish()
     }

@@ -71,6 +71,10 @@ live {
         "Adds the client's address and port to the application_name that the server is told.";
     auth_file: Option<String>, Text, unset, Reload,
         "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";
+    auth_hba_file: Option<String>, Text, "", Reload,
+        "File of host-based rules, in the form of PostgreSQL's pg_hba.conf; used with auth_type hba.";
+    auth_ident_file: Option<String>, Text, unset, Reload,
+        "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_type: AuthType, AuthType, "md5", Reload,
         "How clients prove who they are.";
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
@@ -218,8 +222,6 @@ inert {
 }
 not_yet {
     auth_dbname: unset, [""], Reload, "Database that auth_query runs in.";
-    auth_hba_file: "", [""], Reload, "File of host-based rules, for auth_type hba.";
-    auth_ident_file: unset, [""], Reload, "File of user name maps, for HBA rules.";
     auth_ldap_options: unset, [""], Reload, "Options of auth_type ldap.";
     auth_query: "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
         ["SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"], Reload,

@@ -38,7 +38,7 @@ pub use draft::{Draft, Files};
 pub use finding::{Finding, Origin, Severity};
 pub use global::{GLOBAL, Global};
 pub use manual::{manual_rows, sample_ini};
-pub use meaning::{load, reload};
+pub use meaning::{load, read_rules, reload};
 pub use parity::Parity;
 pub use peer::{PEER, Peer};
 pub use show::{Fault, ShowRow, set, show};

@@ -5,9 +5,10 @@ use crate::codec::PEER_ID_MAX;
 use crate::connstr;
 use crate::draft::{Draft, Files, Said, Section};
 use crate::finding::{Finding, Origin, Severity};
+use crate::hba::Hba;
 use crate::table::{Row, When};
 use crate::userlist::{USER_BYTES, Userlist};
-use crate::{Config, Database, Peer, User, database, global, peer, user};
+use crate::{AuthType, Config, Database, Peer, User, database, global, ident, peer, user};
 use std::sync::Arc;
 
 /// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
@@ -62,8 +63,28 @@ impl Draft {
             meaning.keep_running(old, &self.file);
         }
         meaning.secrets(files);
+        let findings = read_rules(files, &mut meaning.config);
+        meaning.findings.extend(findings);
         meaning.finish()
     }
+}
+
+/// Reads the HBA and ident files that a configuration names, if its `auth_type` wants them. What is wrong with them
+/// never stops loading, as in PgBouncer: bad lines are left out.
+pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
+    if config.global.auth_type != AuthType::Hba {
+        config.hba = Arc::default();
+        return Vec::new();
+    }
+    let (maps, mut findings) = match config.global.auth_ident_file.as_deref() {
+        Some(path) if !path.is_empty() => ident::read(files, path),
+        _ => Default::default(),
+    };
+    let path = config.global.auth_hba_file.as_deref().unwrap_or_default();
+    let (hba, told) = Hba::read(files, path, &maps);
+    config.hba = Arc::new(hba);
+    findings.extend(told);
+    findings
 }
 
 /// A configuration in the making.
@@ -231,7 +252,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::draft::memory::Memory;
-    use crate::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
+    use crate::{IoDriver, LoadBalance, PoolMode, Threads};
     use std::time::Duration;
 
     fn config(text: &str) -> Config {
@@ -300,7 +321,7 @@ mod tests {
     fn every_error_is_told_with_its_place() {
         let text = "[pgbouncer]
             listen_port = sixty
-            auth_type = hba
+            auth_type = ldap
             client_tls_sslmode = require
             pool_mode = tx
             conffile = x
@@ -320,7 +341,7 @@ mod tests {
         let expected = [
             "w.ini:19: unknown section [odd]",
             "w.ini:2: listen_port: \"sixty\" is not a whole number",
-            "w.ini:3: auth_type: \"hba\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256 is)",
+            "w.ini:3: auth_type: \"ldap\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256, hba, peer is)",
             "w.ini:4: client_tls_sslmode: \"require\" is not supported by this version of Weir (only disable is)",
             "w.ini:5: pool_mode: \"tx\" is not one of session, transaction, statement",
             "w.ini:6: conffile: is given on the command line only",
@@ -380,6 +401,27 @@ mod tests {
         assert_eq!(kept.secrets, config.secrets);
         let none = reload(&Memory(&[("w.ini", "[pgbouncer]")]), "w.ini", &[], &config).unwrap();
         assert!(none.secrets.is_empty());
+    }
+
+    #[test]
+    fn rules_are_read_only_where_they_count() {
+        let text = |auth_type| {
+            format!("[pgbouncer]\nauth_type = {auth_type}\nauth_hba_file = h\nauth_ident_file = i")
+        };
+        let of = |auth_type| {
+            let hba = "local all all peer map=m\nhost all all all nonsense";
+            load(
+                &Memory(&[("w.ini", &text(auth_type)), ("h", hba), ("i", "m root alice\nbad")]),
+                "w.ini",
+                &[],
+            )
+            .unwrap()
+        };
+        assert!(of("trust").hba.rules.is_empty() && of("trust").warnings.is_empty());
+        let config = of("hba");
+        assert_eq!(config.hba.rules.len(), 1);
+        let told: Vec<u32> = config.warnings.iter().map(|finding| finding.line).collect();
+        assert_eq!(told, [2, 2]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod lend;
 mod listing;
 mod login;
 mod maintain;
+mod method;
 mod orders;
 mod outbox;
 mod parts;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use auth::{Accepted, Answer, ClientLogin, Method, Secret, Step};
+use auth::{Accepted, Answer, ClientLogin, Secret, Step};
 use mail::Right;
 use session::parameters::APPLICATION_NAME;
 use session::{Greeting, Hello};
@@ -18,6 +18,7 @@ use wire::{encode, sqlstate, startup};
 
 use crate::client::{Client, Login, Phase};
 use crate::dedicated::Wish;
+use crate::method::Demand;
 use crate::servers::ordinary;
 use crate::state::{Conn, State};
 use crate::welcome::About;
@@ -126,13 +127,24 @@ impl State {
     }
 
     /// A startup packet that is served: limits, then proof.
-    fn greeted(&mut self, conn: ConnId, greeting: Greeting, rest: &[u8]) {
+    fn greeted(&mut self, conn: ConnId, mut greeting: Greeting, rest: &[u8]) {
         let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
         let Some(client) = self.client(conn) else { return };
         client.login_user = Arc::from(&*greeting.user);
         client.request.held = rest.to_vec();
         if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
+        }
+        if right.is_none() && self.config.global.auth_type == AuthType::Any {
+            let forced = self.config.database(&greeting.database).and_then(|database| database.user.clone());
+            let Some(user) = forced else {
+                self.log_client(conn, Level::Error, "auth_type=any requires forced user");
+                return self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, "bouncer config error");
+            };
+            if let Some(client) = self.client(conn) {
+                client.login_user = Arc::from(&*user);
+            }
+            greeting.user = user;
         }
         self.log_attempt(conn, &greeting);
         if right.is_none() && self.refuse_if_disabled(conn, &greeting.database) {
@@ -167,21 +179,30 @@ impl State {
         self.log(Level::Log, text);
     }
 
-    /// Under `any` everybody is an administrator, as PgBouncer documents it.
     fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
         let global = &self.config.global;
-        let any = global.auth_type == AuthType::Any;
-        if any || self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
+        if self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
             return Some(Right::Admin);
         }
-        global.stats_users.iter().any(|stats| stats == user).then_some(Right::Stats)
+        // `any` lets everybody look. PgBouncer's manual says "as admin", but it refuses them what only admins may.
+        let may_look =
+            global.auth_type == AuthType::Any || global.stats_users.iter().any(|stats| stats == user);
+        may_look.then_some(Right::Stats)
     }
 
     fn is_own_unix_user(&self, conn: ConnId, user: &str) -> bool {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
-        match client.peer {
-            Peer::Unix { user_id, .. } => user == CONSOLE && Some(user_id) == self.unix_user_id,
-            Peer::Inet { .. } => false,
+        let user_id = self.peer_user_id(conn);
+        user == CONSOLE && user_id.is_some() && user_id == self.unix_user_id
+    }
+
+    /// The system user at the other end of a unix socket.
+    fn peer_user_id(&self, conn: ConnId) -> Option<u32> {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(client)) => match client.peer {
+                Peer::Unix { user_id, .. } => Some(user_id),
+                Peer::Inet { .. } => None,
+            },
+            _ => None,
         }
     }
 
@@ -201,26 +222,34 @@ impl State {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
             self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
         }
-        let method = match self.config.global.auth_type {
-            AuthType::Any => Method::Any,
-            AuthType::Trust => Method::Trust,
-            AuthType::Plain => Method::Plain,
-            AuthType::Md5 => Method::Md5,
-            AuthType::ScramSha256 => Method::Scram,
-        };
         let secret = self.config.secrets.get(&greeting.user).map(|text| Secret::parse(text));
-        let (exchange, step) = ClientLogin::begin(
-            method,
-            &greeting.user,
-            secret.as_ref(),
-            &self.mock,
-            &self.derived,
-            &mut *self.entropy,
-            self.config.global.scram_iterations,
-        );
+        let begun = match self.demand(conn, &greeting) {
+            Demand::Exchange(method) => Ok(ClientLogin::begin(
+                method,
+                &greeting.user,
+                secret.as_ref(),
+                &self.mock,
+                &self.derived,
+                &mut *self.entropy,
+                self.config.global.scram_iterations,
+            )),
+            Demand::Peer(map) => {
+                let user_id = self.peer_user_id(conn);
+                Ok(ClientLogin::peer(&greeting.user, secret.is_some(), user_id, map))
+            }
+            Demand::Refusal(refusal) => Err(refusal),
+        };
         let Some(client) = self.client(conn) else { return };
-        client.phase = Phase::Login(Box::new(Login { greeting, exchange: Some(exchange), right }));
-        self.login_step(conn, step);
+        match begun {
+            Ok((exchange, step)) => {
+                client.phase = Phase::Login(Box::new(Login { greeting, exchange: Some(exchange), right }));
+                self.login_step(conn, step);
+            }
+            Err(refusal) => {
+                client.phase = Phase::Login(Box::new(Login { greeting, exchange: None, right }));
+                self.refuse(conn, refusal);
+            }
+        }
     }
 
     /// Bytes of the exchange.

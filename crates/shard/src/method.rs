@@ -1,0 +1,105 @@
+//! How a client has to prove itself: as `auth_type` says, or the HBA rule that its connection meets.
+//! Owns the choice, and what those are told whom no rule lets in. Never carries a method out.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use auth::{Method, hba};
+use session::Greeting;
+use settings::AuthType;
+use settings::hba::RuleMethod;
+use settings::ident::IdentMap;
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::client::Phase;
+use crate::state::State;
+use crate::{ConnId, Peer};
+
+/// What is asked of a client.
+pub(crate) enum Demand {
+    /// An exchange by messages, or none.
+    Exchange(Method),
+    /// To be this system user, by this map if there is one.
+    Peer(Option<Arc<IdentMap>>),
+    /// It is not let in, whatever it says.
+    Refusal(Refusal),
+}
+
+/// Why nothing is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No rule fits.
+    NoRule,
+    /// The rule that fits says `reject`.
+    Rejected,
+}
+
+impl State {
+    /// What this client, whose startup packet was read, is asked for.
+    pub(crate) fn demand(&mut self, conn: ConnId, greeting: &Greeting) -> Demand {
+        let method = match self.config.global.auth_type {
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            AuthType::ScramSha256 => Method::Scram,
+            AuthType::Peer => return Demand::Peer(None),
+            AuthType::Hba => return self.rule_demand(conn, greeting),
+        };
+        Demand::Exchange(method)
+    }
+
+    fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting) -> Demand {
+        let approach = hba::Approach {
+            address: self.address(conn),
+            encrypted: false,
+            physical_replication: false,
+            database: &greeting.database,
+            user: &greeting.user,
+        };
+        let Some(rule) = hba::rule(&self.config.hba, &approach) else {
+            return Demand::Refusal(Refusal::NoRule);
+        };
+        let demand = match &rule.method {
+            RuleMethod::Trust => Demand::Exchange(Method::Trust),
+            RuleMethod::Plain => Demand::Exchange(Method::Plain),
+            RuleMethod::Md5 => Demand::Exchange(Method::Md5),
+            RuleMethod::Scram => Demand::Exchange(Method::Scram),
+            RuleMethod::Peer => Demand::Peer(rule.map.clone()),
+            // Certificates and directories cannot be asked for yet.
+            RuleMethod::Cert | RuleMethod::Ldap(_) | RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
+        };
+        let text = format!("HBA Line {} is matched", rule.line);
+        self.log_client(conn, Level::Noise, &text);
+        demand
+    }
+
+    /// Where a TCP client is; None for a unix socket.
+    fn address(&mut self, conn: ConnId) -> Option<IpAddr> {
+        match self.client(conn)?.peer {
+            Peer::Inet { remote, .. } => Some(remote.ip()),
+            Peer::Unix { .. } => None,
+        }
+    }
+
+    /// Tells a client that it is not let in: PgBouncer's words, and PostgreSQL's sentence as the detail.
+    pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
+        let address = self.address(conn);
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = &client.phase else { return };
+        let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
+        let (database, user) = (&login.greeting.database, &login.greeting.user);
+        let who = format!("host \"{host}\", user \"{user}\", database \"{database}\", no encryption");
+        let (text, detail) = match refusal {
+            Refusal::NoRule => {
+                ("no authentication method is found", format!("no pg_hba.conf entry for {who}"))
+            }
+            Refusal::Rejected => ("login rejected", format!("pg_hba.conf rejects connection for {who}")),
+        };
+        self.log_client(conn, Level::Warning, &format!("pooler error: {text}: {detail}"));
+        let code = sqlstate::INVALID_AUTHORIZATION;
+        self.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
+        self.client_leaves(conn, text);
+    }
+}
