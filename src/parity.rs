@@ -37,7 +37,11 @@ pub(crate) fn rows() -> String {
     let mut text = String::new();
     settings(&mut text);
     for word in settings::AuthType::WORDS {
-        row(&mut text, "auth_type", word, "", "same", "");
+        let (verdict, note) = match *word {
+            "peer" => ("own", "PgBouncer has it in HBA rules only"),
+            _ => ("same", ""),
+        };
+        row(&mut text, "auth_type", word, "", verdict, note);
     }
     let views = VIEWS.iter().map(|view| format!("SHOW {}", view.name));
     let commands = COMMANDS.iter().filter(|command| !["SHOW", "SELECT"].contains(&command.word));

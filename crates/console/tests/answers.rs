@@ -69,7 +69,7 @@ impl World {
                     Output::Tell { shard, command } => self.told(shard.0, command),
                     Output::Load if self.random.below(2) == 0 => inputs.push(Input::Loaded(Err(Vec::new()))),
                     Output::Load => inputs.push(Input::Loaded(Ok(Config::default()))),
-                    Output::ReadSecrets(config) => inputs.push(Input::SecretsRead(*config)),
+                    Output::ReadFiles(config) => inputs.push(Input::FilesRead(*config)),
                     Output::List { request, subject } => {
                         let rows = rows(subject);
                         inputs.push(Input::Report(Report::Listing {

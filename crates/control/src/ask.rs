@@ -4,7 +4,7 @@
 use mail::{AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject};
 
 use crate::commands::{CommandRow, SESSION};
-use crate::control::Output;
+use crate::control::{Loading, Output};
 use crate::gathered::Gathered;
 use crate::request::{Asker, Purpose, Request};
 use crate::views::Scene;
@@ -228,7 +228,7 @@ impl Control {
 
     /// RELOAD or SIGHUP.
     pub(crate) fn ask_for_reload(&mut self, asker: Option<Asker>) {
-        self.loading.push_back(asker);
+        self.loading.push_back(Loading { asker, done: "RELOAD".to_owned() });
         self.push(Output::ReopenLog); // A rotated log file is let go of with either.
         self.push(Output::Load);
     }

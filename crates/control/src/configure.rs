@@ -7,7 +7,7 @@ use mail::{Command, Part};
 use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 
-use crate::control::Output;
+use crate::control::{Loading, Output};
 use crate::request::Asker;
 use crate::{Control, Refusal};
 
@@ -17,44 +17,39 @@ const NAMING_FILES: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth
 impl Control {
     /// The file was read. A bad one changes nothing, whoever asked.
     pub(crate) fn loaded(&mut self, outcome: Result<Config, Vec<Finding>>) {
-        let asker = self.loading.pop_front().flatten();
-        match outcome {
-            Ok(config) => {
-                self.log_findings(&config.warnings);
-                self.put_in_force(config);
-                if let Some(asker) = asker {
-                    self.complete(asker, "RELOAD");
-                }
-            }
+        let config = match outcome {
+            Ok(config) => config,
             Err(findings) => {
                 self.log_findings(&findings);
-                match asker {
+                return match self.loading.pop_front().and_then(|loading| loading.asker) {
                     Some(asker) => self.refuse(asker, &Refusal::ReloadFailed),
                     None => {
                         self.push(Output::Log(Record::new(Level::Error, Refusal::ReloadFailed.message())))
                     }
-                }
+                };
             }
-        }
+        };
+        self.files_read(config);
     }
 
     /// A SET was accepted. What stands in files of its own is read before the setting that names them is in force.
     pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, value: &str, changed: Config) {
+        let done = format!("SET {key}={value}");
         if NAMING_FILES.iter().any(|name| key.eq_ignore_ascii_case(name)) {
-            self.loading.push_back(Some(asker));
+            self.loading.push_back(Loading { asker: Some(asker), done });
             self.push(Output::ReadFiles(Box::new(changed)));
             return;
         }
         self.put_in_force(changed);
-        self.reply(asker, vec![Part::CompleteAs(format!("SET {key}={value}"))], true);
+        self.reply(asker, vec![Part::CompleteAs(done)], true);
     }
 
-    /// The files that a new setting names were read, or could not be.
+    /// The files that a configuration names were read, or could not be: it is put in force.
     pub(crate) fn files_read(&mut self, config: Config) {
         self.log_findings(&config.warnings);
         self.put_in_force(config);
-        if let Some(asker) = self.loading.pop_front().flatten() {
-            self.complete(asker, "SET");
+        if let Some(Loading { asker: Some(asker), done }) = self.loading.pop_front() {
+            self.reply(asker, vec![Part::CompleteAs(done)], true);
         }
     }
 
@@ -142,7 +137,7 @@ mod tests {
         let mut read = harness.secrets.remove(0);
         read.secrets = Arc::new([("ann".to_owned(), "secret".to_owned())].into());
         harness.input(Input::FilesRead(read));
-        assert_eq!((harness.tag(), harness.told.len()), ("SET", 2));
+        assert_eq!((harness.tag(), harness.told.len()), ("SET auth_file=/etc/users", 2));
         assert!(harness.control.config().secrets.contains_key("ann"));
     }
 }

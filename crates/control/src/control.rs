@@ -39,6 +39,14 @@ pub enum Input {
     Tick,
 }
 
+/// A RELOAD or SET whose files are being read.
+pub(crate) struct Loading {
+    /// The console client; None is a signal.
+    pub(crate) asker: Option<Asker>,
+    /// What it is told when all went well.
+    pub(crate) done: String,
+}
+
 /// Something to do.
 #[derive(Debug)]
 pub enum Output {
@@ -81,8 +89,8 @@ pub struct Control {
     pub(crate) ending: Option<ShutdownMode>,
     pub(crate) requests: Requests,
     pub(crate) statistics: Statistics,
-    /// Console clients whose RELOAD or SET is being read from files, in order; None is a signal's.
-    pub(crate) loading: VecDeque<Option<Asker>>,
+    /// Who waits for files to be read, in order.
+    pub(crate) loading: VecDeque<Loading>,
     pub(crate) now_us: u64,
     next_sample_us: u64,
     outputs: VecDeque<Output>,

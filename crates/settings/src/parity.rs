@@ -23,7 +23,7 @@ use Scope::{Database, Global};
 
 /// All that is not the same.
 const ROWS: &[(Scope, &str, Parity)] = &[
-    (Global, "auth_hba_file", Better("rules may also name samehost, samenet and +group")),
+    (Global, "auth_hba_file", Better("rules may also name samehost and samenet")),
     (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
     (
         Global,
