@@ -142,6 +142,16 @@ def test_no_line_and_a_line_that_rejects(weir):
     pooler.wait_log(r"app/bob@127.0.0.1:\d+ closing because: login rejected \(age")
 
 
+@pytest.mark.since("1.23")
+def test_physical_replication_wants_a_line_that_names_it(weir):
+    pooler = rules(weir, "host all all 127.0.0.1/32 trust\n")
+    assert "no authentication method is found" in asked(pooler, user="alice", database="app", replication="yes")
+    assert asked(pooler, user="alice", database="app", replication="database") not in NOT_FOUND
+    pooler = rules(weir, "host replication alice 127.0.0.1/32 md5\n")
+    assert asked(pooler, user="alice", database="app", replication="yes") == "md5"
+    assert "no authentication method is found" in asked(pooler, user="alice", database="app")
+
+
 @pytest.mark.weir_only
 def test_postgresqls_sentence_is_the_detail(weir):
     pooler = rules(weir, "host app bob 127.0.0.1/32 reject\n")
@@ -155,6 +165,8 @@ def test_postgresqls_sentence_is_the_detail(weir):
     assert sentence in str(failure.value)
     with pytest.raises(psycopg.OperationalError, match=r'host "\[local\]", user "alice"'):
         pooler.connect(host=str(pooler.directory))
+    with pytest.raises(psycopg.OperationalError, match='replication connection from host "127.0.0.1", user "alice", no enc'):
+        pooler.connect(replication="yes")
 
 
 def test_the_console_has_rules_too_and_the_owner_needs_none(weir):

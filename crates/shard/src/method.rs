@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use auth::{Method, hba};
 use session::Greeting;
+use session::replication::Kind;
 use settings::AuthType;
 use settings::hba::RuleMethod;
 use settings::ident::IdentMap;
@@ -54,7 +55,7 @@ impl State {
         let approach = hba::Approach {
             address: self.address(conn),
             encrypted: false,
-            physical_replication: false,
+            physical_replication: is_physical(greeting),
             database: &greeting.database,
             user: &greeting.user,
         };
@@ -90,16 +91,33 @@ impl State {
         let Phase::Login(login) = &client.phase else { return };
         let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
         let (database, user) = (&login.greeting.database, &login.greeting.user);
-        let who = format!("host \"{host}\", user \"{user}\", database \"{database}\", no encryption");
+        let (who, from, replication) = if is_physical(&login.greeting) {
+            (
+                format!("host \"{host}\", user \"{user}\", no encryption"),
+                "replication connection from ",
+                "replication ",
+            )
+        } else {
+            (format!("host \"{host}\", user \"{user}\", database \"{database}\", no encryption"), "", "")
+        };
         let (text, detail) = match refusal {
             Refusal::NoRule => {
-                ("no authentication method is found", format!("no pg_hba.conf entry for {who}"))
+                ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
             }
-            Refusal::Rejected => ("login rejected", format!("pg_hba.conf rejects connection for {who}")),
+            Refusal::Rejected => {
+                ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
+            }
         };
-        self.log_client(conn, Level::Warning, &format!("pooler error: {text}: {detail}"));
+        if self.config.global.log_pooler_errors {
+            self.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
+        }
         let code = sqlstate::INVALID_AUTHORIZATION;
         self.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
         self.client_leaves(conn, text);
     }
+}
+
+/// It wants to replicate the whole cluster, so that no database counts.
+fn is_physical(greeting: &Greeting) -> bool {
+    greeting.replication.as_ref().is_some_and(|wanted| wanted.kind == Kind::Physical)
 }
