@@ -197,6 +197,13 @@ def test_config_names_every_setting(weir, pg):
 
 
 @pytest.mark.weir_only
+def test_settings_without_effect_are_accepted_and_shown(weir):
+    """What tunes PgBouncer's own innards is taken, shown and otherwise left alone."""
+    said = {"pkt_buf": "75", "sbuf_loopcnt": "3", "job_name": "elsewhere"}
+    shown = {row["key"]: row["value"] for row in weir(**said).console("SHOW CONFIG")}
+    assert {name: shown[name] for name in said} == said
+
+
 def test_config_names_the_driver_in_use(weir, io_driver):
     rows = {row["key"]: row["value"] for row in weir().console("SHOW CONFIG")}
     assert rows["io_driver"] == io_driver

@@ -140,6 +140,21 @@ def test_the_reserve_is_for_those_who_waited_long(weir, pg, threads):
     assert len(pooler.wait_log("taking connection from reserve_pool")) == 3
 
 
+@pytest.mark.parametrize("where", ["database", pytest.param("user", marks=pytest.mark.since("1.25"))])
+def test_the_reserve_of_a_database_or_a_user(weir, pg, where):
+    """reserve_pool_size of an entry counts for its pools alone."""
+    options = {"databases": {"app": "reserve_pool_size=2", "other": ""}} if where == "database" else {"users": {"alice": "reserve_pool_size=2"}}
+    pooler = weir(default_pool_size=1, reserve_pool_timeout=1, **options)
+    here = [wire.Raw(pooler.port, timeout=20).login(database="app", user="alice") for _ in range(4)]
+    elsewhere = [wire.Raw(pooler.port, timeout=20).login(database="other", user="bob") for _ in range(4)]
+    with Census(pg, "usename = 'alice'") as alices, Census(pg, "usename = 'bob'") as bobs:
+        for client in here + elsewhere:
+            client.send(wire.query("begin; select pg_sleep(1.5); commit"))
+        for client in here + elsewhere:
+            client.read_until("Z")
+    assert (alices.most, bobs.most) == (3, 1)
+
+
 # --- max_db_connections, max_user_connections ------------------------------------------------------------------
 def test_max_db_connections_over_all_users(weir, pg, threads):
     pooler = weir(databases={"app": "max_db_connections=3"}, default_pool_size=5, **threads)

@@ -91,6 +91,26 @@ def test_a_list_of_hosts(weir, pg):
         assert client.execute("select 1").fetchone() == (1,)
 
 
+@pytest.mark.since("1.24")
+@pytest.mark.parametrize("choice", ["round-robin", "disable"])
+def test_load_balance_hosts(weir, choice):
+    """Connections go to the hosts of a list in turn, or all to the first that works."""
+    pooler = weir(databases={"app": f"host=127.0.0.1,::1 load_balance_hosts={choice}"}, default_pool_size=4)
+    clients = [pooler.connect() for _ in range(4)]
+    for client in clients:
+        client.execute("begin")
+    addresses = sorted(row["addr"] for row in pooler.console("SHOW SERVERS"))
+    assert addresses == (["127.0.0.1"] * 4 if choice == "disable" else ["127.0.0.1"] * 2 + ["::1"] * 2)
+    assert choice in [row["load_balance_hosts"] for row in pooler.console("SHOW DATABASES")]
+
+
+def test_listen_backlog(weir):
+    """The queue of the listening socket is as long as was asked, as far as the system lets it."""
+    pooler = weir(listen_backlog=7)
+    listening = host.run(["ss", "-Hltn", f"sport = :{pooler.port}"]).stdout.split()
+    assert listening[2] == "7"
+
+
 def test_a_host_name_that_does_not_resolve(weir):
     pooler = weir(databases={"app": "host=no-such-host.invalid"}, query_wait_timeout=3, server_login_retry=1)
     with pytest.raises(psycopg.OperationalError):

@@ -198,6 +198,35 @@ def test_server_lifetime(weir):
     assert client.execute("select pg_backend_pid()").fetchone() != first
 
 
+@pytest.mark.since("1.23")
+def test_server_lifetime_of_a_database(weir):
+    """An entry's own lifetime wins: here it ends after a second, next door it does not."""
+    pooler = weir(databases={"app": "server_lifetime=1", "other": ""}, default_pool_size=1)
+    here, elsewhere = pooler.connect(), pooler.connect("other")
+    pids = [client.execute("select pg_backend_pid()").fetchone() for client in (here, elsewhere)]
+    pooler.wait_log("closing because: server lifetime over")
+    assert here.execute("select pg_backend_pid()").fetchone() != pids[0]
+    assert elsewhere.execute("select pg_backend_pid()").fetchone() == pids[1]
+
+
+@pytest.mark.parametrize("fast", [0, 1])
+def test_server_fast_close(weir, fast):
+    """In session mode a server that should go waits for its session's end, or with server_fast_close for its transaction's."""
+    pooler = weir(pool_mode="session", server_fast_close=fast)
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.console("RECONNECT")
+    client.execute("select 1")
+    client.execute("commit")
+    if fast:
+        pooler.wait_log("closing because: obsolete connection")
+        with pytest.raises(psycopg.OperationalError):
+            client.execute("select 1")
+    else:
+        time.sleep(1)  # three times as long as the pooler takes to look after its servers
+        assert client.execute("select 1").fetchone() == (1,)
+
+
 def test_server_lifetime_waits_for_the_transaction(weir):
     pooler = weir(server_lifetime=1)
     client = pooler.connect()
