@@ -160,6 +160,8 @@ mod tests {
             client_id: 1,
             right: Right::Admin,
             sql: "reload".to_owned(),
+            parameters: None,
+            wanted: mail::Wanted::Run,
         };
         let crew = life("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
         let told = crew.0.lock().unwrap();

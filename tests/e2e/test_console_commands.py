@@ -261,14 +261,6 @@ def test_a_megabyte_of_console_command(weir):
     assert pooler.console("SHOW VERSION")
 
 
-def test_the_extended_protocol_is_refused(weir):
-    pooler = weir()
-    with wire.Raw(pooler.port).login("admin", "pgbouncer") as raw:
-        raw.send(wire.parse("", "SHOW VERSION"), wire.bind(), wire.execute(), wire.SYNC)
-        assert wire.errors(raw.read_until("ZE"))
-    assert pooler.console("SHOW VERSION")
-
-
 @pytest.mark.parametrize(
     "command",
     ["RELOAD", "PAUSE", "RESUME", "KILL app", "RECONNECT", "SET verbose = 1", "SHUTDOWN"],

@@ -8,48 +8,51 @@ use crate::lexer::{Lexer, Token};
 /// The longest statement that is looked at, in bytes.
 pub const LONGEST: usize = 1 << 20;
 
-/// Takes the text of one simple query apart. Keywords are not case sensitive; names and values are kept as written.
+/// The values of `$1`, `$2`, ...; without them, these stand for themselves.
+type Values<'a> = Option<&'a [Option<String>]>;
+
+/// Takes the text of one query apart. Keywords are not case sensitive; names and values are kept as written.
 ///
 /// # Errors
 /// [`Misread`], always the client's fault.
-pub fn parse(sql: &str) -> Result<Statement, Misread> {
+pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, Misread> {
     if sql.len() > LONGEST {
         return Err(Misread::TooLong);
     }
     let mut lexer = Lexer::new(sql);
-    let Some(word) = first(&mut lexer)? else { return Ok(Statement::Empty) };
+    let Some(word) = first(&mut lexer, values)? else { return Ok(Statement::Empty) };
     if word.eq_ignore_ascii_case("set") {
-        return set(&mut lexer);
+        return set(&mut lexer, values);
     }
     let argument = match lexer.next()? {
         None => None,
         Some(Token::Semicolon) => return finished(&mut lexer, Statement::Command { word, argument: None }),
-        Some(token) => Some(name(token)?),
+        Some(token) => Some(name(token, values)?),
     };
     finished(&mut lexer, Statement::Command { word, argument })
 }
 
 /// The command's word; None where there is nothing but semicolons.
-fn first(lexer: &mut Lexer<'_>) -> Result<Option<String>, Misread> {
+fn first(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Option<String>, Misread> {
     loop {
         match lexer.next()? {
             None => return Ok(None),
             Some(Token::Semicolon) => {}
-            Some(token) => return name(token).map(Some),
+            Some(token) => return name(token, values).map(Some),
         }
     }
 }
 
 /// What follows SET: `key = value` or `key TO value`.
-fn set(lexer: &mut Lexer<'_>) -> Result<Statement, Misread> {
-    let key = name(lexer.next()?.ok_or(Misread::Incomplete)?)?;
+fn set(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Statement, Misread> {
+    let key = name(lexer.next()?.ok_or(Misread::Incomplete)?, values)?;
     match lexer.next()? {
         Some(Token::Equals) => {}
         Some(Token::Word(to)) if to.eq_ignore_ascii_case("to") => {}
         _ => return Err(Misread::Incomplete),
     }
     let value = match lexer.next()? {
-        Some(Token::Word(value)) => value.to_owned(),
+        Some(Token::Word(value)) => word(value, values)?,
         Some(Token::Name(value) | Token::Text(value)) => value.into_owned(),
         _ => return Err(Misread::Incomplete),
     };
@@ -57,14 +60,29 @@ fn set(lexer: &mut Lexer<'_>) -> Result<Statement, Misread> {
 }
 
 /// A word or a quoted name, which must not be empty.
-fn name(token: Token<'_>) -> Result<String, Misread> {
+fn name(token: Token<'_>, values: Values<'_>) -> Result<String, Misread> {
     match token {
-        Token::Word(word) => Ok(word.to_owned()),
+        Token::Word(text) => word(text, values).and_then(|name| match name.is_empty() {
+            true => Err(Misread::Incomplete),
+            false => Ok(name),
+        }),
         Token::Name(name) if !name.is_empty() => Ok(name.into_owned()),
         Token::Name(_) => Err(Misread::Incomplete),
         Token::Text(_) => Err(Misread::Sign('\'')),
         Token::Equals => Err(Misread::Sign('=')),
         Token::Semicolon => Err(Misread::Incomplete),
+    }
+}
+
+/// A word, or the value of the parameter that it names.
+fn word(text: &str, values: Values<'_>) -> Result<String, Misread> {
+    let number = text.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+    match (number, values) {
+        (Some(number), Some(values)) => {
+            let value = number.checked_sub(1).and_then(|index| values.get(index));
+            value.and_then(Clone::clone).ok_or(Misread::Unbound)
+        }
+        _ => Ok(text.to_owned()),
     }
 }
 
@@ -82,6 +100,10 @@ fn finished(lexer: &mut Lexer<'_>, statement: Statement) -> Result<Statement, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(sql: &str) -> Result<Statement, Misread> {
+        super::parse(sql, None)
+    }
 
     fn command(word: &str, argument: Option<&str>) -> Result<Statement, Misread> {
         Ok(Statement::Command { word: word.into(), argument: argument.map(Into::into) })
@@ -134,5 +156,22 @@ mod tests {
     fn what_is_immense_is_not_looked_at() {
         assert_eq!(parse(&" ".repeat(LONGEST + 1)), Err(Misread::TooLong));
         assert_eq!(parse(&" ".repeat(LONGEST)), Ok(Statement::Empty));
+    }
+
+    #[test]
+    fn parameters_are_words_with_values() {
+        let values = [Some("app".to_owned()), None, Some(String::new())];
+        let bound = |sql| super::parse(sql, Some(&values));
+        assert_eq!(bound("PAUSE $1"), command("PAUSE", Some("app")));
+        assert_eq!(bound("SET verbose = $1"), set_to("verbose", "app"));
+        assert_eq!(bound("SET verbose = $3"), set_to("verbose", ""));
+        assert_eq!(bound("SHOW \"$1\""), command("SHOW", Some("$1")));
+        for sql in ["PAUSE $2", "PAUSE $4", "PAUSE $0"] {
+            assert_eq!(bound(sql), Err(Misread::Unbound), "{sql}");
+        }
+        assert_eq!(bound("PAUSE $3"), Err(Misread::Incomplete));
+        assert_eq!(parse("PAUSE $1").map(|statement| statement.parameters()), Ok(1));
+        assert_eq!(parse("SET $2 = $1").map(|statement| statement.parameters()), Ok(2));
+        assert_eq!(parse("SHOW POOLS").map(|statement| statement.parameters()), Ok(0));
     }
 }

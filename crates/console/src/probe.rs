@@ -11,7 +11,7 @@ use crate::{LONGEST, parse};
 /// If the grammar loses or invents something: that is what fuzzing looks for.
 pub fn probe(bytes: &[u8]) {
     let sql = String::from_utf8_lossy(bytes);
-    let Ok(statement) = parse(&sql) else { return };
+    let Ok(statement) = parse(&sql, None) else { return };
     let respelled = match &statement {
         Statement::Empty => String::from("; -- nothing"),
         Statement::Command { word, argument: None } => format!("{};", quoted(word, '"')),
@@ -21,7 +21,7 @@ pub fn probe(bytes: &[u8]) {
         Statement::Set { key, value } => format!("SET {} TO {}", quoted(key, '"'), quoted(value, '\'')),
     };
     if respelled.len() <= LONGEST {
-        assert!(parse(&respelled) == Ok(statement), "{sql:.200?} is not {respelled:.200?}");
+        assert!(parse(&respelled, None) == Ok(statement), "{sql:.200?} is not {respelled:.200?}");
     }
 }
 

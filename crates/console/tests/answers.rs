@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{COMMANDS, Control, Facts, Input, Output, Signal, VIEWS};
-use mail::{AdminQuery, Command, Listing, PoolRow, Report, RequestId, Right, ShardId, SocketRow, Subject};
+use mail::{
+    AdminQuery, Command, Listing, PoolRow, Report, RequestId, Right, ShardId, SocketRow, Subject, Wanted,
+};
 use settings::Config;
 
 const SHARDS: u16 = 3;
@@ -120,7 +122,10 @@ impl World {
         };
         self.asked += 1;
         let right = if self.random.below(4) == 0 { Right::Stats } else { Right::Admin };
-        let query = AdminQuery { shard: ShardId(0), client: 1, client_id: self.asked, right, sql };
+        let wanted = if self.random.below(8) == 0 { Wanted::Description } else { Wanted::Run };
+        let client_id = self.asked;
+        let query =
+            AdminQuery { shard: ShardId(0), client: 1, client_id, right, sql, parameters: None, wanted };
         self.input(Input::Report(Report::Query(query)));
     }
 
@@ -203,6 +208,8 @@ fn every_statement_is_answered_once() {
             client_id: u64::MAX,
             right: Right::Admin,
             sql: "resume".into(),
+            parameters: None,
+            wanted: Wanted::Run,
         };
         world.input(Input::Report(Report::Query(resume)));
         for Owed { shard, request, .. } in std::mem::take(&mut world.waits) {

@@ -1,14 +1,14 @@
 //! From a statement to the shards and back: who may ask, what is asked of whom, when the answer is whole.
 //! Never knows what a single command or view does: the tables do.
 
-use mail::{AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject};
+use mail::{AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject, Wanted};
 
 use crate::commands::{CommandRow, SESSION};
 use crate::control::{Loading, Output};
 use crate::gathered::Gathered;
 use crate::request::{Asker, Purpose, Request};
 use crate::views::Scene;
-use crate::{COMMANDS, Control, Refusal, Statement, VIEWS, View};
+use crate::{COMMANDS, Control, Misread, Refusal, Statement, VIEWS, View};
 
 /// How long shards have to answer what needs no waiting.
 const PATIENCE_US: u64 = 5_000_000;
@@ -33,7 +33,11 @@ impl Control {
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let asker = Asker::of(&query);
         let mut ask = Ask { asker, right: query.right, argument: None, sql: &query.sql };
-        let outcome = match (self.grammar)(&query.sql) {
+        let read = (self.grammar)(&query.sql, query.parameters.as_deref());
+        if query.wanted == Wanted::Description {
+            return self.describe(&ask, read);
+        }
+        let outcome = match read {
             Ok(Statement::Empty) => {
                 self.reply(asker, vec![Part::Empty], true);
                 Ok(())
@@ -60,6 +64,21 @@ impl Control {
             return Err(Refusal::AdminNeeded);
         }
         (row.run)(self, ask)
+    }
+
+    /// Says what a statement would give, without running it.
+    fn describe(&mut self, ask: &Ask<'_>, read: Result<Statement, Misread>) {
+        let described = read.map_err(|_| ask.invalid()).and_then(|statement| {
+            let columns = match &statement {
+                Statement::Command { word, argument } => columns_of(ask, word, argument.as_deref())?,
+                Statement::Empty | Statement::Set { .. } => None,
+            };
+            Ok(vec![Part::Parameters(statement.parameters()), columns.map_or(Part::NoColumns, Part::Columns)])
+        });
+        match described {
+            Ok(parts) => self.reply(ask.asker, parts, true),
+            Err(refusal) => self.refuse(ask.asker, &refusal),
+        }
     }
 
     /// Looks at a view: what needs no shard is answered at once.
@@ -234,6 +253,23 @@ impl Control {
     }
 }
 
+/// The columns that a command gives, if it gives rows.
+fn columns_of(ask: &Ask<'_>, word: &str, argument: Option<&str>) -> Result<Option<Vec<Column>>, Refusal> {
+    let row = COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word)).ok_or_else(|| ask.invalid())?;
+    if ask.right < row.right {
+        return Err(Refusal::AdminNeeded);
+    }
+    if !matches!(row.word, "SHOW" | "SELECT") {
+        return Ok(None);
+    }
+    let name = argument.unwrap_or_default();
+    if let Some((name, _)) = SESSION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(Some(vec![Column { name, kind: ColumnType::Text }]));
+    }
+    let view = VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| ask.invalid())?;
+    Ok(view.notice.is_none().then(|| view.columns.to_vec()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +326,24 @@ mod tests {
             harness.listing(1, empty(Subject::Pools), true);
         }
         assert!(harness.logged("stats: 20 xacts/s, "), "{:?}", harness.log);
+    }
+
+    #[test]
+    fn a_description_runs_nothing() {
+        let mut harness = Harness::new();
+        let describe = |harness: &mut Harness, sql: &str| {
+            let query = AdminQuery { wanted: Wanted::Description, ..harness.query(Right::Admin, sql) };
+            harness.input(Input::Report(mail::Report::Query(query)));
+            harness.parts().to_vec()
+        };
+        let parts = describe(&mut harness, "SHOW POOLS");
+        assert!(matches!(&parts[..], [Part::Parameters(0), Part::Columns(columns)] if columns.len() == 17));
+        for sql in ["RELOAD", "SHOW HELP", "", "SET verbose = 1"] {
+            assert_eq!(describe(&mut harness, sql), [Part::Parameters(0), Part::NoColumns], "{sql}");
+        }
+        assert_eq!(describe(&mut harness, "KILL_CLIENT $1"), [Part::Parameters(1), Part::NoColumns]);
+        assert!(matches!(&describe(&mut harness, "SHOW nothing")[..], [Part::Error { .. }]));
+        assert!(harness.told.is_empty() && harness.loads == 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use mail::{
-    AdminQuery, AdminReply, Cell, Command, Listing, Part, Report, RequestId, Right, ShardId, Subject,
+    AdminQuery, AdminReply, Cell, Command, Listing, Part, Report, RequestId, Right, ShardId, Subject, Wanted,
 };
 use settings::{Config, Files};
 use telemetry::Record;
@@ -76,8 +76,14 @@ impl Harness {
         self.input(Input::Signal(signal));
     }
 
+    pub(crate) fn query(&self, right: Right, sql: &str) -> AdminQuery {
+        let sql = sql.to_owned();
+        let wanted = Wanted::Run;
+        AdminQuery { shard: ShardId(0), client: 3, client_id: 33, right, sql, parameters: None, wanted }
+    }
+
     pub(crate) fn ask_as(&mut self, right: Right, sql: &str) {
-        let query = AdminQuery { shard: ShardId(0), client: 3, client_id: 33, right, sql: sql.to_owned() };
+        let query = self.query(right, sql);
         self.input(Input::Report(Report::Query(query)));
     }
 
@@ -188,7 +194,7 @@ fn request_of(command: &Command) -> Option<RequestId> {
 }
 
 /// Words between blanks: enough for these tests.
-fn grammar(sql: &str) -> Result<Statement, Misread> {
+fn grammar(sql: &str, _: Option<&[Option<String>]>) -> Result<Statement, Misread> {
     let words: Vec<&str> = sql.split_whitespace().collect();
     let owned = |word: &str| word.to_owned();
     match words[..] {

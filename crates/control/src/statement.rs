@@ -33,9 +33,25 @@ pub enum Misread {
     Trailing,
     /// SET without a name, or without a value.
     Incomplete,
+    /// A parameter without a value, or whose value is NULL.
+    Unbound,
     /// A sign that no statement has.
     Sign(char),
 }
 
-/// Takes a statement apart.
-pub type Grammar = fn(&str) -> Result<Statement, Misread>;
+/// Takes a statement apart. `$1` and its like stand for the values given, or for themselves where none are.
+pub type Grammar = fn(&str, Option<&[Option<String>]>) -> Result<Statement, Misread>;
+
+impl Statement {
+    /// How many parameters it has, if it was read without values: the largest number behind a `$`.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        let words = match self {
+            Statement::Empty => [None, None],
+            Statement::Command { word, argument } => [Some(word), argument.as_ref()],
+            Statement::Set { key, value } => [Some(key), Some(value)],
+        };
+        let number = |word: &String| word.strip_prefix('$')?.parse().ok().filter(|number| *number <= 65_535);
+        words.into_iter().flatten().filter_map(number).max().unwrap_or(0)
+    }
+}

@@ -14,7 +14,17 @@ pub enum Right {
     Admin,
 }
 
-/// One simple query of a console client.
+/// What is wanted of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// That it be run.
+    #[default]
+    Run,
+    /// How many parameters it has and which columns it gives; it is not run.
+    Description,
+}
+
+/// One statement of a console client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminQuery {
     /// Where the client's socket is.
@@ -27,6 +37,10 @@ pub struct AdminQuery {
     pub right: Right,
     /// The statement, as it was sent.
     pub sql: String,
+    /// The values of `$1`, `$2`, ... as text; `None` where none were bound, and they stand for themselves.
+    pub parameters: Option<Vec<Option<String>>>,
+    /// What is wanted.
+    pub wanted: Wanted,
 }
 
 /// The answer to an [`AdminQuery`]; the shard adds ReadyForQuery.
@@ -45,6 +59,10 @@ pub struct AdminReply {
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// ParameterDescription, for so many of them.
+    Parameters(usize),
+    /// NoData.
+    NoColumns,
     /// RowDescription.
     Columns(Vec<Column>),
     /// DataRows.
@@ -97,8 +115,10 @@ pub enum Cell {
     Null,
     /// Text.
     Text(String),
-    /// A number.
+    /// A number, of type int4 or int8.
     Number(i64),
+    /// A number of type numeric.
+    Sum(u64),
 }
 
 impl From<&str> for Cell {

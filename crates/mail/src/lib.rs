@@ -10,7 +10,7 @@ pub mod command;
 pub mod listing;
 pub mod report;
 
-pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right};
+pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
 pub use command::{Command, Neighbour, ShutdownMode};
 pub use listing::{
     DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, SLICE_ROWS, ShardRow,

@@ -9,6 +9,7 @@ use mail::Right;
 use pool::Ticket;
 use session::{Greeting, Parameters, Request, Tracked};
 
+use crate::console_session::Session;
 use crate::dedicated::Wish;
 use crate::{ConnId, Now, Peer};
 
@@ -28,8 +29,8 @@ pub(crate) enum Phase {
     Preparing(ConnId),
     /// It talks to this server.
     Linked(ConnId),
-    /// It talks to the console. True while an answer is awaited.
-    Console { right: Right, asked: bool },
+    /// It talks to the console.
+    Console(Box<Session>),
     /// It sent a cancel request and waits for its end.
     Canceller,
     /// Its socket is being closed.

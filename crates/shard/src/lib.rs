@@ -16,6 +16,8 @@ mod canceller;
 mod client;
 mod commands;
 mod console;
+mod console_encode;
+mod console_session;
 mod dedicated;
 mod handover;
 mod innards;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod bind;
 pub mod encode;
 pub mod error;
 pub mod frame;

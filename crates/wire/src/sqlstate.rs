@@ -19,6 +19,7 @@ states! {
     INVALID_PARAMETER              "22023" "invalid_parameter_value";
     IDLE_IN_TRANSACTION_TIMEOUT    "25P03" "idle_in_transaction_session_timeout";
     TRANSACTION_TIMEOUT            "25P04" "transaction_timeout";
+    UNDEFINED_CURSOR               "34000" "invalid_cursor_name: no portal of that name.";
     UNDEFINED_PREPARED             "26000" "invalid_sql_statement_name: no prepared statement of that name.";
     INVALID_AUTHORIZATION          "28000" "invalid_authorization_specification";
     INVALID_PASSWORD               "28P01" "invalid_password";

@@ -154,6 +154,7 @@ mod tests {
             Cell::Null => "NULL".to_owned(),
             Cell::Text(text) => text.clone(),
             Cell::Number(number) => number.to_string(),
+            Cell::Sum(number) => number.to_string(),
         };
         rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
     }

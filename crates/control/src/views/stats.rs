@@ -61,7 +61,7 @@ pub(super) fn sums(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     let mut sum = Counters::default();
     databases.values().for_each(|counters| sum.add(counters));
     let row = |word: &str, counter: &Counter, value: u64| {
-        vec![Cell::from(format!("{word}_{}", name_in_totals(counter.name))), Cell::from(value)]
+        vec![Cell::from(format!("{word}_{}", name_in_totals(counter.name))), Cell::Sum(value)]
     };
     let totals = COUNTERS.iter().map(|counter| row("total", counter, (counter.read)(&sum)));
     totals.chain(COUNTERS.iter().map(|counter| row("avg", counter, growth.average(counter)))).collect()
@@ -74,7 +74,7 @@ fn by_database(scene: &Scene<'_>, values: fn(&Counters, &Growth) -> Vec<u64>) ->
     let row = |(name, counters): (&String, &Counters)| {
         let growth = scene.statistics.growth_of(name, counters, scene.now_us);
         let values = values(counters, &growth);
-        std::iter::once(Cell::from(name.as_str())).chain(values.into_iter().map(Cell::from)).collect()
+        std::iter::once(Cell::from(name.as_str())).chain(values.into_iter().map(Cell::Sum)).collect()
     };
     databases.iter().map(row).collect()
 }

@@ -113,10 +113,16 @@ fn report_fields(out: &mut Vec<u8>, tag: u8, fields: &[(u8, &str)]) {
 
 /// RowDescription: columns of no table, values as text.
 pub fn row_description(out: &mut Vec<u8>, columns: &[Column<'_>]) {
+    row_description_in(out, columns, &|_| 0);
+}
+
+/// RowDescription: columns of no table, each with the format of its values (0 text, 1 binary).
+pub fn row_description_in(out: &mut Vec<u8>, columns: &[Column<'_>], format_of: &dyn Fn(usize) -> u16) {
     let message = Message::tagged(out, tag::ROW_DESCRIPTION).count(columns.len());
     columns
         .iter()
-        .fold(message, |message, column| {
+        .enumerate()
+        .fold(message, |message, (index, column)| {
             message
                 .text(column.name.as_bytes())
                 .number(0) // table
@@ -124,7 +130,7 @@ pub fn row_description(out: &mut Vec<u8>, columns: &[Column<'_>]) {
                 .number(column.type_oid)
                 .short(column.type_bytes.cast_unsigned())
                 .number(u32::MAX) // no type modifier
-                .short(0) // text
+                .short(format_of(index))
         })
         .end();
 }
