@@ -64,8 +64,6 @@ pub enum Malformed {
 /// What a server did wrong, or what we lack for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
-    /// It wants a password and none is known for this user.
-    NoSecret,
     /// It wants a method that the kind of secret we hold cannot answer.
     WrongPasswordType,
     /// SCRAM keys are at hand, but for another salt or iteration count.
@@ -96,9 +94,7 @@ impl Fault {
             Self::Client(ClientFault::Mechanism | ClientFault::Malformed(_)) => PROTOCOL_VIOLATION,
             Self::Client(ClientFault::Peer | ClientFault::PeerMap) => INVALID_AUTHORIZATION,
             Self::Client(_) => INVALID_PASSWORD,
-            Self::Server(
-                ServerFault::NoSecret | ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit,
-            ) => INVALID_PASSWORD,
+            Self::Server(ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit) => INVALID_PASSWORD,
             Self::Server(_) => PROTOCOL_VIOLATION,
             Self::Bug => INTERNAL_ERROR,
         }
@@ -175,7 +171,6 @@ fn client_message(fault: ClientFault) -> &'static str {
 
 fn server_message(fault: ServerFault) -> &'static str {
     match fault {
-        ServerFault::NoSecret => "server asks for a password and none is configured",
         ServerFault::WrongPasswordType => "wrong password type",
         ServerFault::KeysDoNotFit => "SCRAM keys of the client do not fit the server's salt and iterations",
         ServerFault::Mechanism => "server offers no SASL mechanism that is supported",

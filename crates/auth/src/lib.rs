@@ -129,7 +129,7 @@ pub struct Accepted {
     /// Keys recovered from a SCRAM login against a stored verifier: they can log in to a server with the same
     /// salt and iterations.
     pub keys: Option<ScramKeys>,
-    /// The password a client sent in clear text, if it is UTF-8.
+    /// The password a client sent in clear text and that somebody else than a stored secret confirmed, if it is UTF-8.
     pub password: Option<Zeroizing<String>>,
 }
 

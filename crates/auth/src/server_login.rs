@@ -11,6 +11,7 @@ use crate::{Accepted, Answer, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step,
 use subtle::ConstantTimeEq;
 use wire::backend::{self, Authentication, Mechanisms};
 use wire::encode;
+use zeroize::Zeroizing;
 
 /// One login to a server, from the sent startup packet to AuthenticationOk.
 pub struct ServerLogin {
@@ -51,10 +52,15 @@ struct Exchange {
 type Next = Result<(State, Step), ServerFault>;
 
 impl ServerLogin {
-    /// A login of this user with these credentials.
+    /// A login of this user with these credentials. Without any, a server that asks gets the empty password, as from
+    /// PgBouncer: nobody has that one, so the server refuses in words that clients know.
     #[must_use]
     pub fn new(user: &str, credentials: &Credentials) -> Self {
-        Self { user: user.to_owned(), credentials: credentials.clone(), state: State::Request }
+        let credentials = match credentials {
+            Credentials::None => Credentials::Plain(Zeroizing::default()),
+            known => known.clone(),
+        };
+        Self { user: user.to_owned(), credentials, state: State::Request }
     }
 
     /// Takes the body of the server's next `R` message, code included. A [`Step::Send`] without bytes only waits.
@@ -117,7 +123,7 @@ impl ServerLogin {
     fn send_password(&self) -> Next {
         match &self.credentials {
             Credentials::Plain(password) => Ok(send_password(password.as_bytes())),
-            other => Err(unfit(other)),
+            _ => Err(ServerFault::WrongPasswordType),
         }
     }
 
@@ -125,7 +131,7 @@ impl ServerLogin {
         let stored = match &self.credentials {
             Credentials::Plain(password) => md5::stored(password.as_bytes(), &self.user),
             Credentials::Md5(digits) => **digits,
-            other => return Err(unfit(other)),
+            _ => return Err(ServerFault::WrongPasswordType),
         };
         Ok(send_password(&md5::reply(&stored, salt)))
     }
@@ -136,7 +142,7 @@ impl ServerLogin {
             return Err(ServerFault::Mechanism);
         }
         if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys(_)) {
-            return Err(unfit(&self.credentials));
+            return Err(ServerFault::WrongPasswordType);
         }
         let mut nonce = [0; NONCE_LENGTH];
         entropy.fill(&mut nonce);
@@ -167,7 +173,7 @@ impl ServerLogin {
                 let question = Question::Pbkdf2 { password, salt: first.salt, iterations: first.iterations };
                 Ok((State::Derived { index, exchange }, Step::Ask(question)))
             }
-            other => Err(unfit(other)),
+            _ => Err(ServerFault::WrongPasswordType),
         }
     }
 }
@@ -206,13 +212,6 @@ fn check_server(payload: &[u8], expected: &[u8; 32]) -> Next {
 /// The user is left empty, as libpq does: PostgreSQL takes the one of the startup packet.
 fn client_first_bare(client_nonce: &str) -> String {
     format!("n=,r={client_nonce}")
-}
-
-fn unfit(credentials: &Credentials) -> ServerFault {
-    match credentials {
-        Credentials::None => ServerFault::NoSecret,
-        _ => ServerFault::WrongPasswordType,
-    }
 }
 
 /// We do not bind to a channel yet.

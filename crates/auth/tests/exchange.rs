@@ -95,7 +95,7 @@ fn without_a_secret_only_open_servers_let_us_in() {
     assert!(login(&mut world, Method::Trust, Some(&plain(PASSWORD)), &Credentials::None).accepted());
     for method in [Method::Plain, Method::Md5, Method::Scram] {
         let outcome = login(&mut world, method, Some(&plain(PASSWORD)), &Credentials::None);
-        assert_eq!(outcome.login_fault(), Fault::Server(ServerFault::NoSecret), "{method:?}");
+        assert!(matches!(outcome.fault(), Fault::Client(_)), "{method:?}: the server says no");
     }
     let bare = credentials(&stored(Kind::Scram));
     let outcome = login(&mut world, Method::Scram, Some(&stored(Kind::Scram)), &bare);
@@ -125,22 +125,22 @@ fn keys_of_a_client_log_in_to_the_server_with_the_same_verifier() {
 }
 
 #[test]
-fn only_stored_verifiers_give_keys_and_only_clear_text_gives_the_password() {
+fn only_stored_verifiers_give_keys_and_no_stored_secret_gives_the_password() {
     let right = credentials(&plain(PASSWORD));
-    for (method, kind, keys, password) in [
-        (Method::Scram, Kind::Scram, true, false),
-        (Method::Scram, Kind::Plain, false, false),
-        (Method::Md5, Kind::Scram, true, false),
-        (Method::Md5, Kind::Plain, false, false),
-        (Method::Plain, Kind::Scram, false, true),
-        (Method::Plain, Kind::Md5, false, true),
-        (Method::Plain, Kind::Plain, false, true),
+    for (method, kind, keys) in [
+        (Method::Scram, Kind::Scram, true),
+        (Method::Scram, Kind::Plain, false),
+        (Method::Md5, Kind::Scram, true),
+        (Method::Md5, Kind::Plain, false),
+        (Method::Plain, Kind::Scram, false),
+        (Method::Plain, Kind::Md5, false),
+        (Method::Plain, Kind::Plain, false),
     ] {
         let mut world = World::default();
         for attempt in ["first", "from the cache"] {
             let accepted = login(&mut world, method, Some(&stored(kind)), &right).verdict.unwrap();
             let found = (accepted.keys.is_some(), accepted.password.is_some());
-            assert_eq!(found, (keys, password), "{method:?} {kind:?} {attempt}");
+            assert_eq!(found, (keys, false), "{method:?} {kind:?} {attempt}");
         }
     }
 }

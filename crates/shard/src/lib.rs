@@ -18,6 +18,7 @@ mod commands;
 mod console;
 mod console_encode;
 mod console_session;
+mod credentials;
 mod dedicated;
 mod handover;
 mod innards;

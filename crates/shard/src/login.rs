@@ -372,8 +372,10 @@ impl State {
             return;
         }
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        part.keys = accepted.keys.or(part.keys.take());
-        part.password = accepted.password.or(part.password.take());
+        if part.database.user.is_none() {
+            part.keys = accepted.keys.or(part.keys.take());
+            part.password = accepted.password.or(part.password.take());
+        }
         part.counters.client_login_count += 1;
         part.clients += 1;
         part.last_used_us = now_us;

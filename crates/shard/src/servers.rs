@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use auth::{Credentials, Secret};
+use auth::Secret;
 use pool::Permit;
 use session::{Conversation, Hello, Means, Parameters, Progress, ServerLogin};
 use settings::LoadBalance;
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
+use crate::credentials::credentials;
 use crate::server::{Phase, Server};
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
@@ -378,19 +379,6 @@ pub(crate) fn unix_target(part: &Part) -> Target {
     let directory = part.database.host.iter().find(|host| host.starts_with(['/', '@']));
     let directory = directory.map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
     Target::Unix { path: format!("{directory}/.s.PGSQL.{}", part.database.port).into() }
-}
-
-/// What Weir can prove itself with: the entry's own password, a stored secret, or what its last client proved.
-fn credentials(part: &Part, stored: Option<&Secret>) -> Credentials {
-    let forced = part.database.user.as_deref() == Some(&*part.user);
-    if forced && let Some(password) = &part.database.password {
-        return Credentials::from_secret(Some(&Secret::parse(password)), None);
-    }
-    match (Credentials::from_secret(stored, part.keys.as_ref()), &part.password) {
-        (Credentials::Plain(password), _) => Credentials::Plain(password),
-        (_, Some(password)) => Credentials::Plain(password.clone()),
-        (other, None) => other,
-    }
 }
 
 /// The clients that wait for a server that anybody may have.

@@ -56,16 +56,16 @@ impl ExpectPassword {
             // Digests are compared, so that the time does not tell how long the password is.
             Check::Plain { digest, known } => {
                 let fits = scram::hash(&[&password]).ct_eq(&digest) & Choice::from(u8::from(known));
-                verdict(fits, password)
+                verdict(fits)
             }
-            Check::Md5(digits) => verdict(md5::stored(&password, &self.user).ct_eq(&*digits), password),
+            Check::Md5(digits) => verdict(md5::stored(&password, &self.user).ct_eq(&*digits)),
             Check::Scram { verifier, known } => {
                 // A verifier may come from a server by auth_query: one that demands more fails instead of keeping a
                 // helper thread busy.
                 let iterations = verifier.iterations.min(MAX_ITERATIONS);
                 let prepared = scram::prepare_password(&password);
                 let question = Question::Pbkdf2 { password: prepared, salt: verifier.salt, iterations };
-                let expect = ExpectDerivedPassword { password, stored_key: verifier.stored_key, known };
+                let expect = ExpectDerivedPassword { stored_key: verifier.stored_key, known };
                 (State::DerivedPassword(expect), Step::Ask(question))
             }
         }
@@ -74,7 +74,6 @@ impl ExpectPassword {
 
 /// Waits for SaltedPassword of a clear text that is checked against a SCRAM verifier.
 pub(super) struct ExpectDerivedPassword {
-    password: Zeroizing<Vec<u8>>,
     stored_key: [u8; 32],
     known: bool,
 }
@@ -83,7 +82,7 @@ impl ExpectDerivedPassword {
     pub(super) fn answer(self, salted_password: &[u8; 32]) -> (State, Step) {
         let stored_key = scram::hash(&[&scram::client_key(salted_password)]);
         let fits = stored_key.ct_eq(&self.stored_key) & Choice::from(u8::from(self.known));
-        verdict(fits, self.password)
+        verdict(fits)
     }
 }
 
@@ -135,10 +134,11 @@ fn read_password(body: &[u8]) -> Result<&[u8], ClientFault> {
     }
 }
 
-fn verdict(fits: Choice, password: Zeroizing<Vec<u8>>) -> (State, Step) {
-    if !bool::from(fits) {
-        return reject(ClientFault::Password);
+/// What was typed is not handed on: as in PgBouncer, servers are shown the stored secret, which it has only confirmed.
+fn verdict(fits: Choice) -> (State, Step) {
+    if bool::from(fits) {
+        (State::Finished, Step::Accept(Accepted::default()))
+    } else {
+        reject(ClientFault::Password)
     }
-    let password = std::str::from_utf8(&password).ok().map(|text| Zeroizing::new(text.to_owned()));
-    (State::Finished, Step::Accept(Accepted { password, ..Accepted::default() }))
 }
