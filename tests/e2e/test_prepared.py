@@ -1,6 +1,5 @@
 """Protocol-level prepared statements in transaction mode: the client's names hold on whatever server it meets."""
 
-import psycopg
 import pytest
 
 import host
@@ -207,18 +206,6 @@ def test_psycopg_prepares_by_itself(weir):
     for number in range(20):
         for client in clients:
             assert client.execute("select %s::int * 2", (number,)).fetchone() == (number * 2,)
-
-
-def test_a_cached_plan_that_must_not_change(weir):
-    """PostgreSQL's own error reaches the client, and the session goes on."""
-    pooler = weir(default_pool_size=1)
-    pooler.connect().execute("drop table if exists shape; create table shape (a int)")
-    client = pooler.connect(prepare_threshold=0)
-    assert client.execute("select * from shape").fetchall() == []
-    pooler.connect().execute("alter table shape add column b int")
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="cached plan"):
-        client.execute("select * from shape")
-    assert client.execute("select 1").fetchone() == (1,)
 
 
 def test_counters_of_prepared_statements(weir):

@@ -5,6 +5,7 @@
 
 use wire::backend::Status;
 
+use crate::replay::Watch;
 use crate::{Owed, Owes, Parameters, ServerStatements};
 
 /// The protocol state of a logged-in server connection.
@@ -28,6 +29,10 @@ pub struct Conversation {
     pub(crate) doubtful: bool,
     /// In a transaction block, as the last ReadyForQuery said.
     pub(crate) in_block: bool,
+    /// Nothing but Parse, Describe and Close was asked since the last Sync.
+    pub(crate) untouched: bool,
+    /// The request that may have to be said again.
+    pub(crate) watch: Watch,
     /// Statements prepared here.
     pub statements: ServerStatements,
     /// Tracked parameters as the server reported them.
@@ -48,6 +53,8 @@ impl Conversation {
             copying_both: false,
             doubtful: false,
             in_block: false,
+            untouched: true,
+            watch: Watch::default(),
             statements: ServerStatements::default(),
             parameters,
         }
@@ -68,6 +75,13 @@ impl Conversation {
             && self.partial.is_empty()
             && !self.copying_in
             && !self.doubtful
+    }
+
+    /// The server is quiet and its client has asked for nothing more: DDL may come before what is asked next, so that
+    /// the next Bind of each statement is watched anew.
+    #[inline]
+    pub fn rest(&mut self) {
+        self.statements.rest();
     }
 
     /// The last ReadyForQuery, unless something was asked since.
@@ -92,6 +106,13 @@ impl Conversation {
     #[must_use]
     pub fn streams_both_ways(&self) -> bool {
         self.copying_both && self.copying_in
+    }
+
+    /// What the client sends now is kept until the server has bound what it was asked before.
+    #[inline]
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        self.watch.holds_back()
     }
 
     /// The client has received a part of a frame: nothing can be said to it before the rest.

@@ -12,6 +12,7 @@ pub mod owed;
 pub mod parameters;
 pub mod prepared;
 pub mod probe;
+mod replay;
 pub mod replication;
 pub mod reply;
 pub mod request;

@@ -22,10 +22,14 @@ pub enum Owed {
     OwnParse(StatementId),
     /// The client's Parse of a statement that the server has already: say ParseComplete for it.
     SayParseComplete,
-    /// Bind: BindComplete.
-    Bind,
-    /// Describe: RowDescription or NoData.
-    Describe,
+    /// Bind: BindComplete. Of a named statement it carries that.
+    Bind(Option<StatementId>),
+    /// Describe: RowDescription or NoData. Of a named statement it carries that.
+    Describe(Option<StatementId>),
+    /// Bind of a named statement whose request is kept, in case its plan is spoilt.
+    WatchedBind(StatementId),
+    /// Describe, likewise.
+    WatchedDescribe(StatementId),
     /// Execute: rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
     /// The client's Close of a portal or the unnamed statement: CloseComplete.
@@ -38,12 +42,14 @@ pub enum Owed {
     CopyEnd,
     /// A query of Weir's own: swallow everything up to its ReadyForQuery.
     Own,
+    /// The Sync of a segment that is said again: swallow its ReadyForQuery.
+    OwnSync,
 }
 
 impl Owed {
     /// Entries that a ReadyForQuery answers.
     fn ends_with_ready(self) -> bool {
-        matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own)
+        matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync)
     }
 }
 
@@ -98,7 +104,9 @@ impl Owes {
     /// is given to `dropped`, and the answer is true if that Sync has not been sent yet.
     pub fn fail(&mut self, mut dropped: impl FnMut(Owed)) -> bool {
         match self.queue.front() {
-            None | Some(Owed::Query | Owed::Function | Owed::Sync | Owed::Own) => return false,
+            None | Some(Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync) => {
+                return false;
+            }
             Some(_) => {}
         }
         while let Some(owed) = self.queue.front().copied() {
@@ -109,6 +117,36 @@ impl Owes {
             dropped(owed);
         }
         true
+    }
+
+    /// A request is watched for a spoilt plan.
+    #[must_use]
+    pub fn has_watched(&self) -> bool {
+        self.queue.iter().any(|owed| matches!(owed, Owed::WatchedBind(_) | Owed::WatchedDescribe(_)))
+    }
+
+    /// A Sync has been sent and not been answered.
+    #[must_use]
+    pub fn has_sync(&self) -> bool {
+        self.queue.contains(&Owed::Sync)
+    }
+
+    /// All that is owed is one segment, and its Sync has been sent.
+    #[must_use]
+    pub fn ends_with_its_only_sync(&self) -> bool {
+        self.queue.iter().position(|owed| *owed == Owed::Sync) == self.queue.len().checked_sub(1)
+    }
+
+    /// The segment at the head failed because of this statement and is said again behind a fresh Parse.
+    pub fn say_again(&mut self, statement: StatementId) {
+        match self.queue.front_mut() {
+            Some(owed @ Owed::WatchedBind(_)) => *owed = Owed::Bind(Some(statement)),
+            Some(owed @ Owed::WatchedDescribe(_)) => *owed = Owed::Describe(Some(statement)),
+            _ => {}
+        }
+        for owed in [Owed::OwnParse(statement), Owed::OwnClose(statement), Owed::OwnSync] {
+            self.queue.push_front(owed);
+        }
     }
 
     /// The Parse of this statement has been sent and not been answered.
@@ -154,10 +192,10 @@ mod tests {
 
     #[test]
     fn an_error_skips_to_the_next_sync_and_no_further() {
-        let mut queue = owes(&[Owed::Bind, Owed::Execute, Owed::Sync, Owed::Bind, Owed::Sync]);
+        let mut queue = owes(&[Owed::Bind(None), Owed::Execute, Owed::Sync, Owed::Bind(None), Owed::Sync]);
         let mut dropped = vec![];
         assert!(!queue.fail(|owed| dropped.push(owed)));
-        assert_eq!(dropped, [Owed::Bind, Owed::Execute]);
+        assert_eq!(dropped, [Owed::Bind(None), Owed::Execute]);
         assert_eq!(queue.len(), 3);
         assert!(owes(&[Owed::Parse(None)]).fail(drop), "the Sync is still to come");
     }

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::replay::Habit;
+
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
 
@@ -100,6 +102,8 @@ pub struct ClientStatements {
     /// Parses and Closes that the stream has not reached yet, oldest first: an error before them undoes them.
     unconfirmed: VecDeque<Unconfirmed>,
     bytes: usize,
+    /// How it reads results.
+    pub(crate) habit: Habit,
 }
 
 impl ClientStatements {
@@ -193,53 +197,107 @@ impl ClientStatements {
 /// One server's set, with the order of use.
 #[derive(Debug, Default)]
 pub struct ServerStatements {
-    used: BTreeMap<StatementId, u64>,
+    kept: BTreeMap<StatementId, Kept>,
     clock: u64,
+    /// Counts the times at which nothing was owed.
+    rests: u64,
+}
+
+/// One statement of a server.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// When it was last used, by `clock`.
+    used: u64,
+    /// At which count of `rests` it was last parsed or bound.
+    verified: u64,
+    /// The server has refused it: it has to be closed before it is prepared again.
+    spoilt: bool,
 }
 
 impl ServerStatements {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.used.len()
+        self.kept.len()
     }
 
-    /// True if the server has it (or will, by the time it reads what comes next); it is now the last used.
+    /// True if the server has it in good order (or will, by the time it reads what comes next); it is now the last used.
     pub fn touch(&mut self, id: StatementId) -> bool {
         self.clock += 1;
-        match self.used.get_mut(&id) {
-            Some(used) => {
-                *used = self.clock;
+        match self.kept.get_mut(&id) {
+            Some(kept) if !kept.spoilt => {
+                kept.used = self.clock;
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
     /// Its Parse is being sent.
     pub fn insert(&mut self, id: StatementId) {
         self.clock += 1;
-        self.used.insert(id, self.clock);
+        self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false });
     }
 
     /// Its Parse failed or was skipped, or it was closed.
     pub fn forget(&mut self, id: StatementId) {
-        self.used.remove(&id);
+        self.kept.remove(&id);
     }
 
     /// The least recently used one, taken out, if there are `limit` or more.
     pub fn make_room(&mut self, limit: usize) -> Option<StatementId> {
-        if self.used.len() < limit {
+        if self.kept.len() < limit {
             return None;
         }
-        let id = self.used.iter().min_by_key(|(_, used)| **used).map(|(id, _)| *id)?;
-        self.used.remove(&id);
+        let id = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id)?;
+        self.kept.remove(&id);
         Some(id)
     }
 
     /// DEALLOCATE ALL or DISCARD ALL was run: only those whose Parse is still on its way remain.
     pub fn clear(&mut self, mut on_its_way: impl FnMut(StatementId) -> bool) {
-        self.used.retain(|id, _| on_its_way(*id));
+        self.kept.retain(|id, _| on_its_way(*id));
+    }
+
+    /// Nothing is owed any more: what was bound before may be spoilt when it is bound next.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        self.rests += 1;
+    }
+
+    /// The server has bound it.
+    pub(crate) fn verify(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.verified = self.rests;
+        }
+    }
+
+    /// It was parsed or bound since the server was last at rest.
+    pub(crate) fn is_verified(&self, id: StatementId) -> bool {
+        self.kept.get(&id).is_some_and(|kept| kept.verified == self.rests)
+    }
+
+    /// It is parsed again under its name, wherever it stands in the order of use.
+    pub(crate) fn prepared_anew(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            (kept.verified, kept.spoilt) = (self.rests, false);
+        }
+    }
+
+    /// The server refused to bind it, and the client was told.
+    pub(crate) fn spoil(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.spoilt = true;
+        }
+    }
+
+    /// Takes it out if it is there and spoilt.
+    pub(crate) fn take_spoilt(&mut self, id: StatementId) -> bool {
+        let spoilt = self.kept.get(&id).is_some_and(|kept| kept.spoilt);
+        if spoilt {
+            self.kept.remove(&id);
+        }
+        spoilt
     }
 }
 

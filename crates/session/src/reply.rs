@@ -9,6 +9,7 @@ use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
+use crate::replay;
 use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked};
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -30,6 +31,10 @@ pub struct Replied {
     pub fatal: bool,
     /// Tracked parameters changed.
     pub parameters_changed: bool,
+    /// Requests that were said again, their statement prepared anew, because DDL had spoilt its plan.
+    pub replayed: u32,
+    /// What the client sent later, and was kept ([`Conversation::holds_back`]), can be passed on now.
+    pub unblocked: bool,
     /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.
     pub discarded: bool,
     /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
@@ -94,6 +99,8 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
+    /// An error that the client is spared: its request is said again.
+    Replay,
     /// This and what follows is not for the client.
     Stop,
     Fault(ServerFault),
@@ -121,6 +128,13 @@ impl Step<'_, '_> {
                     self.flush(out);
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
+                }
+                Verdict::Replay => {
+                    self.flush(out);
+                    self.at += header.frame_bytes as usize;
+                    self.start = self.at;
+                    self.replied.unblocked |= self.server.replay(self.context.registry, out);
+                    self.replied.replayed += 1;
                 }
                 Verdict::Hold | Verdict::Stop => return,
                 Verdict::Fault(fault) => return self.fail(fault),
@@ -160,14 +174,15 @@ impl Step<'_, '_> {
             tag::COMMAND_COMPLETE => self.command_complete(header, rest),
             tag::ROW_DESCRIPTION | tag::NO_DATA => self.described(header),
             tag::PARSE_COMPLETE => self.parse_complete(header),
-            tag::BIND_COMPLETE => self.expect(header, |owed| owed == Owed::Bind),
+            tag::BIND_COMPLETE => self.bind_complete(header),
             tag::CLOSE_COMPLETE => self.close_complete(header),
             tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED => self.executed(header),
             tag::ERROR => self.error(header, rest),
             tag::PARAMETER_STATUS => self.with_body(header, rest, Self::parameter_status),
             tag::COPY_IN | tag::COPY_BOTH => self.copy_in(header),
             tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
-            tag::COPY_OUT | tag::COPY_DONE | tag::PARAMETER_DESCRIPTION | tag::FUNCTION_RESULT => self.data(),
+            tag::PARAMETER_DESCRIPTION => self.parameters_described(header, rest),
+            tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => self.data(),
             other => Verdict::Fault(ServerFault::UnexpectedTag(other)),
         }
     }
@@ -218,21 +233,52 @@ impl Step<'_, '_> {
         }
     }
 
-    fn expect(&mut self, header: Header, fits: fn(Owed) -> bool) -> Verdict {
-        match self.server.owes.front() {
-            Some(owed) if fits(owed) => {
-                self.server.owes.pop();
+    fn bind_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.pop() {
+            Some(Owed::Bind(_)) => Verdict::Pass,
+            Some(Owed::WatchedBind(statement)) => self.plan_holds(statement),
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    /// The message by which a spoilt plan would have been seen has been answered.
+    fn plan_holds(&mut self, statement: crate::StatementId) -> Verdict {
+        self.server.statements.verify(statement);
+        self.settle_watch();
+        Verdict::Pass
+    }
+
+    /// Ends the watch if what it waited for is not owed any more.
+    fn settle_watch(&mut self) {
+        if !self.server.owes.has_watched() {
+            self.replied.unblocked |= self.server.watch.end();
+        }
+    }
+
+    /// PostgreSQL describes the parameters before it finds that the result has changed. The client gets both parts of
+    /// the answer or, of what has to be said again, neither.
+    fn parameters_described(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        let Some(Owed::WatchedDescribe(_)) = self.server.owes.front() else { return self.data() };
+        match rest.get(header.frame_bytes as usize) {
+            Some(&tag::ROW_DESCRIPTION | &tag::NO_DATA) => Verdict::Pass,
+            Some(&tag::ERROR) => Verdict::Swallow,
+            None if header.frame_bytes as usize <= HELD_BYTES => Verdict::Hold,
+            _ => {
+                self.replied.unblocked |= self.server.watch.end();
                 Verdict::Pass
             }
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
 
     fn described(&mut self, header: Header) -> Verdict {
         match self.server.owes.front() {
-            Some(Owed::Describe) => {
+            Some(Owed::Describe(_)) => {
                 self.server.owes.pop();
                 Verdict::Pass
+            }
+            Some(Owed::WatchedDescribe(statement)) => {
+                self.server.owes.pop();
+                self.plan_holds(statement)
             }
             Some(Owed::Query | Owed::Execute) => Verdict::Pass,
             Some(Owed::Own) => self.swallow_body(),
@@ -312,6 +358,7 @@ impl Step<'_, '_> {
                 let ended = self.server.owes.copy_in(&mut self.server.doubtful);
                 self.server.copying_in = !ended;
                 self.server.copying_both = header.tag == tag::COPY_BOTH;
+                self.settle_watch();
                 Verdict::Pass
             }
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
@@ -327,6 +374,7 @@ impl Step<'_, '_> {
         self.server.in_block = status != Status::Idle;
         if self.server.owes.is_empty() {
             self.server.status = Some(status);
+            self.server.untouched = true;
         }
         #[cfg(weir_bug = "release_at_first_ready")]
         {
@@ -334,6 +382,9 @@ impl Step<'_, '_> {
         }
         if answered == Owed::Own {
             self.replied.own_ready = Some(self.context.own_error.is_none());
+            return Verdict::Swallow;
+        }
+        if answered == Owed::OwnSync {
             return Verdict::Swallow;
         }
         if self.context.refuses_blocks && status != Status::Idle {
@@ -365,19 +416,43 @@ impl Step<'_, '_> {
             None => {}
             Some(body) => {
                 let severity = wire::error::parse(body).severity().unwrap_or(b"");
-                self.replied.fatal |= severity == b"FATAL" || severity == b"PANIC";
+                let fatal = severity == b"FATAL" || severity == b"PANIC";
+                self.replied.fatal |= fatal;
+                if !fatal && self.may_replay(body) {
+                    return Verdict::Replay;
+                }
+                self.note_spoilt(body);
             }
         }
         self.server.copying_in = false;
         let mut failed = Failed { server_statements: vec![], names: 0 };
         self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
         self.undo(&failed);
+        self.settle_watch();
         Verdict::Pass
+    }
+
+    fn may_replay(&self, error_body: &[u8]) -> bool {
+        let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
+        self.server.may_replay(error_body, habit, self.context.registry)
+    }
+
+    /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
+    fn note_spoilt(&mut self, error_body: &[u8]) {
+        let statement = match self.server.owes.front() {
+            Some(Owed::Bind(Some(statement)) | Owed::Describe(Some(statement))) => statement,
+            Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) => statement,
+            _ => return,
+        };
+        if replay::is_spoilt(error_body) {
+            self.server.statements.spoil(statement);
+        }
     }
 
     /// What the error made the server skip never happened.
     fn undo(&mut self, failed: &Failed) {
-        for (statement, closed) in &failed.server_statements {
+        // The latest first: what was closed, then parsed again, was there before.
+        for (statement, closed) in failed.server_statements.iter().rev() {
             if *closed {
                 self.server.statements.insert(*statement);
             } else {

@@ -9,6 +9,7 @@ use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
 use crate::prepared::server_name;
+use crate::replay::{self, Watch, parse_message};
 use crate::{ClientFault, ClientStatements, Conversation, Output, Owed, Registry, StatementId};
 
 /// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
@@ -133,6 +134,10 @@ impl Request {
         input: &[u8],
         out: &mut impl Output,
     ) -> Heard {
+        if server.watch.holds_back() {
+            self.held.extend_from_slice(input);
+            return Heard::All;
+        }
         let mut step = Step { request: self, server, rules, input, start: 0, at: 0 };
         let heard = step.run(out);
         let (start, at) = (step.start, step.at);
@@ -142,7 +147,10 @@ impl Request {
         }
         if heard == Heard::All && at < input.len() {
             self.held.extend_from_slice(&input[at..]);
-            if let (Some(&tag::PARSE), Ok(Some(header))) = (self.held.first(), frame::header(&self.held)) {
+            let first = self.held.first().copied();
+            if let (Some(tag::PARSE | tag::BIND), Ok(Some(header))) = (first, frame::header(&self.held))
+                && (first == Some(tag::PARSE) || header.frame_bytes as usize <= replay::BYTES)
+            {
                 self.held_until = header.frame_bytes as usize;
             }
             if self.held.len() > HELD_BYTES {
@@ -170,6 +178,8 @@ enum Verdict {
     Dropped(usize),
     /// Not enough of it is here.
     Hold,
+    /// Passed on whole, and what comes behind it is kept for the time being.
+    PassAndHold,
     Stop(Heard),
 }
 
@@ -183,24 +193,47 @@ impl Step<'_, '_> {
                 Ok(None) => return Heard::All,
                 Err(fault) => return Heard::Fault(fault),
             };
+            if self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
+                return Heard::All;
+            }
             match self.frame(header, rest, out) {
                 Verdict::Pass => {
                     self.request.remain = header.frame_bytes;
+                    self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                     self.skip_body();
                 }
                 Verdict::Dropped(bytes) => {
                     self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
+                    match rest.get(bytes..header.frame_bytes as usize) {
+                        Some(tail) => self.server.watch.record(tail),
+                        None => drop(self.server.watch.end()), // Too long to be kept.
+                    }
                     self.at += bytes;
                     self.start = self.at;
                     self.request.remain =
                         header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
                     self.skip_body();
                 }
+                Verdict::PassAndHold => {
+                    self.at += header.frame_bytes as usize;
+                    return Heard::All;
+                }
                 Verdict::Hold => return Heard::All,
                 Verdict::Stop(heard) => return heard,
             }
         }
         Heard::All
+    }
+
+    /// While a request is kept its messages go on whole, so that it can be said again at any time; one that is too
+    /// long to be kept ends that.
+    fn is_whole_or_unwatched(&mut self, header: Header, rest: &[u8]) -> bool {
+        let bytes = header.frame_bytes as usize;
+        if self.server.watch.has_room_for(bytes) {
+            return rest.len() >= bytes;
+        }
+        self.server.watch.end();
+        true
     }
 
     /// Moves over as much of the current frame as is here.
@@ -218,8 +251,11 @@ impl Step<'_, '_> {
                 return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
             }
             tag::QUERY => self.ask(Owed::Query),
-            tag::SYNC => self.sync(),
-            tag::EXECUTE => self.ask(Owed::Execute),
+            tag::SYNC => return self.sync(),
+            tag::EXECUTE => {
+                self.server.untouched = false;
+                self.ask(Owed::Execute);
+            }
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => return self.extended(header, rest, out),
             tag::FUNCTION_CALL => self.ask(Owed::Function),
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
@@ -244,12 +280,23 @@ impl Step<'_, '_> {
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it.
     #[inline]
-    fn sync(&mut self) {
+    fn sync(&mut self) -> Verdict {
         self.server.status = None;
-        if !self.server.copying_in {
-            self.server.skipping = false;
-            self.server.owes.push(Owed::Sync);
+        if self.server.copying_in {
+            return Verdict::Pass;
         }
+        self.server.skipping = false;
+        self.server.untouched = true;
+        self.server.owes.push(Owed::Sync);
+        if let Some(described) = self.server.watch.sync() {
+            if let Some(names) = &mut self.request.statements {
+                names.habit.describes_each = described;
+            }
+            if self.server.watch.holds_back() {
+                return Verdict::PassAndHold;
+            }
+        }
+        Verdict::Pass
     }
 
     fn end_copy(&mut self) {
@@ -286,7 +333,12 @@ impl Step<'_, '_> {
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
             },
             tag::BIND => match frontend::bind_names(body) {
-                Found::Yes((_, b"", _)) => self.pass(Owed::Bind),
+                Found::Yes((_, b"", _)) => {
+                    self.server.untouched = false;
+                    self.pass(Owed::Bind(None))
+                }
+                // A whole one can be said again.
+                Found::Yes(_) if !complete && header.frame_bytes as usize <= replay::BYTES => Verdict::Hold,
                 Found::Yes((portal, name, rest)) => self.bind(header, portal, name, rest, out),
                 Found::More => Verdict::Hold,
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
@@ -294,6 +346,7 @@ impl Step<'_, '_> {
             // Describe and Close are a name and nothing else: judged when they are whole.
             _ if !complete => Verdict::Hold,
             tag => match frontend::target(body) {
+                Found::Yes((b'P', _)) if tag == tag::DESCRIBE => self.describe_portal(),
                 Found::Yes((b'S', name)) if !name.is_empty() => self.target(header, name, out),
                 Found::Yes(_) => self.pass(plain(tag)),
                 Found::More => Verdict::Hold,
@@ -334,16 +387,25 @@ impl Step<'_, '_> {
 
     /// Sends a Parse under the shared name, making room first.
     fn prepare(&mut self, statement: StatementId, owed: Owed, out: &mut impl Output) {
+        if self.server.statements.take_spoilt(statement) {
+            self.close_own(statement, out);
+        }
         while let Some(victim) = self.server.statements.make_room(self.rules.statements_max) {
-            out.to_server(|bytes| encode::close(bytes, b'S', &server_name(victim)));
-            self.server.owes.push(Owed::OwnClose(victim));
+            self.close_own(victim, out);
         }
         if let Some(rest) = self.rules.registry.rest(statement) {
-            out.to_server(|bytes| parse_message(bytes, &server_name(statement), rest));
+            let watch = &mut self.server.watch;
+            send(watch, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
         self.server.statements.insert(statement);
         self.server.owes.push(owed);
+    }
+
+    fn close_own(&mut self, statement: StatementId, out: &mut impl Output) {
+        let name = server_name(statement);
+        send(&mut self.server.watch, out, |bytes| encode::close(bytes, b'S', &name));
+        self.server.owes.push(Owed::OwnClose(statement));
     }
 
     fn bind(
@@ -363,9 +425,16 @@ impl Step<'_, '_> {
         };
         self.rules.bound += 1;
         self.flush(out);
-        self.ensure_prepared(statement, out);
-        out.to_server(|bytes| rename::bind(bytes, header, portal, name.len(), &server_name(statement)));
-        self.ask(Owed::Bind);
+        let owed = match self.ensure_prepared(statement, out) {
+            true => Owed::WatchedBind(statement),
+            false => Owed::Bind(Some(statement)),
+        };
+        self.server.untouched = false;
+        let server = server_name(statement);
+        send(&mut self.server.watch, out, |bytes| {
+            rename::bind(bytes, header, portal, name.len(), &server);
+        });
+        self.ask(owed);
         Verdict::Dropped(taken)
     }
 
@@ -383,7 +452,9 @@ impl Step<'_, '_> {
                 self.say(Owed::SayCloseComplete, encode::close_complete, out);
             } else {
                 // Closing what does not exist is no error; the server says so best.
-                out.to_server(|bytes| rename::target(bytes, tag::CLOSE, b'S', b"PGBOUNCER_0"));
+                send(&mut self.server.watch, out, |bytes| {
+                    rename::target(bytes, tag::CLOSE, b'S', b"PGBOUNCER_0");
+                });
                 self.server.owes.push(Owed::Close);
             }
             return dropped;
@@ -392,20 +463,47 @@ impl Step<'_, '_> {
             return Verdict::Stop(Heard::Fault(ClientFault::NoSuchStatement));
         };
         self.flush(out);
-        self.ensure_prepared(statement, out);
-        out.to_server(|bytes| rename::target(bytes, tag::DESCRIBE, b'S', &server_name(statement)));
-        self.ask(Owed::Describe);
+        self.note_describe();
+        let owed = match self.ensure_prepared(statement, out) {
+            true => Owed::WatchedDescribe(statement),
+            false => Owed::Describe(Some(statement)),
+        };
+        let server = server_name(statement);
+        send(&mut self.server.watch, out, |bytes| rename::target(bytes, tag::DESCRIBE, b'S', &server));
+        self.ask(owed);
         dropped
+    }
+
+    fn describe_portal(&mut self) -> Verdict {
+        self.note_describe();
+        self.pass(Owed::Describe(None))
+    }
+
+    fn note_describe(&mut self) {
+        self.server.watch.describe();
+        if let Some(names) = &mut self.request.statements {
+            names.habit.describes = true;
+        }
     }
 
     fn find(&self, name: &[u8]) -> Option<StatementId> {
         self.request.statements.as_ref().and_then(|names| names.find(name))
     }
 
-    fn ensure_prepared(&mut self, statement: StatementId, out: &mut impl Output) {
+    /// True if the server has had it for longer, and this is the message of the segment by which it will be seen
+    /// whether its plan still holds: from here on the segment is kept.
+    fn ensure_prepared(&mut self, statement: StatementId, out: &mut impl Output) -> bool {
         if !self.server.statements.touch(statement) {
             self.prepare(statement, Owed::OwnParse(statement), out);
+            return false;
         }
+        let server = &mut *self.server;
+        let in_block = server.in_block && server.owes.is_empty();
+        if !server.untouched || server.watch.records() || in_block || server.skipping {
+            return false;
+        }
+        server.watch.begin(statement, server.statements.is_verified(statement));
+        true
     }
 
     /// Says a reply of Weir's own: now if nothing is owed before it, else when the stream gets there.
@@ -432,17 +530,17 @@ impl Step<'_, '_> {
 fn plain(frame_tag: u8) -> Owed {
     match frame_tag {
         tag::PARSE => Owed::Parse(None),
-        tag::BIND => Owed::Bind,
-        tag::DESCRIBE => Owed::Describe,
+        tag::BIND => Owed::Bind(None),
+        tag::DESCRIBE => Owed::Describe(None),
         _ => Owed::Close,
     }
 }
 
-fn parse_message(out: &mut Vec<u8>, name: &[u8], rest: &[u8]) {
-    let body_bytes = u32::try_from(name.len() + 1 + rest.len()).unwrap_or(u32::MAX - 4);
-    out.push(tag::PARSE);
-    out.extend_from_slice(&(body_bytes + 4).to_be_bytes());
-    out.extend_from_slice(name);
-    out.push(0);
-    out.extend_from_slice(rest);
+/// Sends a message of Weir's own, and keeps it where its request is kept.
+fn send(watch: &mut Watch, out: &mut impl Output, write: impl FnOnce(&mut Vec<u8>)) {
+    out.to_server(|bytes| {
+        let start = bytes.len();
+        write(bytes);
+        watch.record(&bytes[start..]);
+    });
 }

@@ -111,6 +111,7 @@ impl State {
         if !server.talk.is_quiet() || server.unsent {
             return;
         }
+        server.talk.rest();
         let part = server.pool;
         let kept = server.dedicated.is_some();
         let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);

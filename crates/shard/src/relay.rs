@@ -153,7 +153,9 @@ impl State {
             part.counters.server_parse_count += rules.parsed_on_server;
             part.counters.bind_count += rules.bound;
         }
+        let kept = server.talk.holds_back() && !client.request.held.is_empty();
         match heard {
+            Heard::All if kept => self.pause_client(client_conn),
             Heard::All => {}
             Heard::Terminate => self.client_leaves(client_conn, "client close request"),
             Heard::Fault(fault) => self.client_fault(client_conn, &fault),
@@ -198,7 +200,15 @@ impl State {
         }
         if let (true, Some(client_conn)) = (replied.ready > 0, client_conn) {
             self.requests_answered(server_conn, client_conn, replied);
+        } else if let (true, Some(client_conn)) = (replied.unblocked, client_conn) {
+            self.ask_what_was_kept(server_conn, client_conn);
         }
+    }
+
+    /// What the client asked behind a request whose plan was in doubt.
+    fn ask_what_was_kept(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        self.ask_held(client_conn, server_conn);
+        self.resume_client(client_conn);
     }
 
     #[inline]
@@ -237,6 +247,7 @@ impl State {
             server.close_when_free = Some("server sent FATAL");
         }
         if let Some(part) = self.parts.get_mut(server.pool) {
+            part.counters.server_parse_count += u64::from(replied.replayed);
             part.counters.bytes_sent += forwarded;
         }
         replied
@@ -280,6 +291,9 @@ impl State {
             if replied.idle > 0 {
                 part.counters.xact_time += now_us.saturating_sub(transaction_us);
             }
+        }
+        if replied.unblocked {
+            self.ask_what_was_kept(server_conn, client_conn);
         }
         self.give_back(server_conn);
     }
@@ -433,7 +447,7 @@ impl State {
             return;
         }
         if let Some(server) = client.server()
-            && self.server(server).is_some_and(|server| server.clogged)
+            && self.server(server).is_some_and(|server| server.clogged || server.talk.holds_back())
         {
             return;
         }

@@ -147,8 +147,13 @@ mod tests {
 
     impl Lonely {
         fn log_in() -> Lonely {
-            let servers =
-                Servers { work_us: 1, chatter_per_million: 0, max_connections: 1_000, starting_us: 0 };
+            let servers = Servers {
+                work_us: 1,
+                chatter_per_million: 0,
+                ddl_per_million: 0,
+                max_connections: 1_000,
+                starting_us: 0,
+            };
             let mut cluster = Cluster::new(servers, Prng::new(1));
             let number = cluster.accept(End { link: LinkId(0), opener: false });
             let mut startup = Vec::new();

@@ -101,6 +101,8 @@ pub(crate) struct Servers {
     pub(crate) work_us: u64,
     /// How often a message has a notice or a changed parameter before it.
     pub(crate) chatter_per_million: u32,
+    /// How often a prepared statement turns out to be spoilt by DDL, or gone, when it is bound after a while.
+    pub(crate) ddl_per_million: u32,
     /// How many connections a server takes.
     pub(crate) max_connections: u32,
     /// How long a restarted server says that it is starting.
@@ -223,11 +225,17 @@ impl Swarm {
     /// The world of a seed.
     pub(crate) fn draw(prng: &mut Prng) -> Swarm {
         let calm = prng.chance(250_000);
+        let (weather, crowd, mut servers, pooling) =
+            (Weather::draw(prng), crowd(prng), servers(prng), pooling(prng));
+        // Nobody mends what passes through.
+        if pooling.max_prepared_statements == 0 {
+            servers.ddl_per_million = 0;
+        }
         Swarm {
-            weather: Weather::draw(prng),
-            crowd: crowd(prng),
-            servers: servers(prng),
-            pooling: pooling(prng),
+            weather,
+            crowd,
+            servers,
+            pooling,
             driving: driving(prng),
             faults: if calm { Vec::new() } else { faults(prng) },
             chaos_us: prng.between(200_000, 2_000_000),
@@ -273,6 +281,7 @@ fn servers(prng: &mut Prng) -> Servers {
     Servers {
         work_us: prng.log_between(1, 10_000),
         chatter_per_million: rate(prng, 100_000),
+        ddl_per_million: rate(prng, 400_000),
         max_connections: if full { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 1_000 },
         starting_us: prng.log_between(1_000, 500_000),
     }

@@ -182,6 +182,7 @@ impl Client {
             message(out, b'H', |_| ());
         });
         group.steps.push_back(Step::new(Kind::DescribeStatement, statement.clone(), tag));
+        self.has_described = true;
         self.described = Some((statement, tag));
         self.groups.push_back(group);
         false
@@ -237,7 +238,8 @@ impl Client {
         group: &mut Group,
     ) {
         group.needs_server |= statement.has_parameter();
-        let describes = scene.prng.chance(400_000);
+        let describes = self.describes && scene.prng.chance(600_000);
+        self.has_described |= describes;
         let limit = if statement.rows() > 1 && scene.prng.chance(200_000) {
             u32::try_from(scene.prng.between(1, u64::from(statement.rows()))).unwrap_or(1)
         } else {

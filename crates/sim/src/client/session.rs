@@ -31,6 +31,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) fair: bool,
     /// Statements keep their names when servers change.
     pub(crate) named: bool,
+    /// What DDL does to prepared statements is mended where it can be.
+    pub(crate) mends: bool,
     /// A client outside a transaction holds no server.
     pub(crate) shares: bool,
     /// The faults are still on: bad manners are allowed.
@@ -110,6 +112,10 @@ pub(crate) struct Client {
     pub(super) prepared: BTreeMap<String, (Statement, Tag)>,
     /// What the describer has parsed and had described.
     pub(super) described: Option<(Statement, Tag)>,
+    /// It asks for descriptions of results now and then.
+    pub(super) describes: bool,
+    /// It has asked for one.
+    pub(super) has_described: bool,
     /// It has sent nonsense and waits for the consequences until then.
     pub(super) gives_up_at_us: Option<u64>,
     /// A failed transaction has refused something of the pipeline under way.
@@ -147,6 +153,8 @@ impl Client {
             view: View::new(),
             prepared: BTreeMap::new(),
             described: None,
+            describes: scene.prng.chance(600_000),
+            has_described: false,
             gives_up_at_us: None,
             was_refused: false,
             rows: Vec::new(),
@@ -326,6 +334,12 @@ impl Client {
                 Filling::Failure => sqlstate == "57014",
             };
         let own = Tag::in_brackets(words).is_none_or(|tag| step.is_of(tag));
+        let spoilt = step.kind == Kind::Bind && matches!(&*sqlstate, "0A000" | "26000") && !lost;
+        if spoilt && self.must_be_spared(&sqlstate, scene) {
+            let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
+            return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), scene);
+        }
+        let expected = expected || spoilt;
         if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
@@ -344,6 +358,15 @@ impl Client {
         if !group.synced {
             self.send_sync();
         }
+    }
+
+    /// Whether the pooler can have its request said again: nothing of it was done, nothing comes behind it, and the
+    /// client does not read results by an old description. (Its Bind may be cut off from its Describe, so that only of
+    /// those who never ask it is known.)
+    fn must_be_spared(&self, sqlstate: &str, scene: &Scene<'_>) -> bool {
+        let keeps_description = sqlstate == "0A000" && self.has_described;
+        let alone = self.groups.len() == 1;
+        scene.mends && alone && self.view.status == Status::Idle && !keeps_description
     }
 
     fn take_ready(&mut self, body: &[u8], scene: &mut Scene<'_>) {

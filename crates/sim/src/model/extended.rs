@@ -14,6 +14,10 @@ pub(crate) struct Prepared {
     statement: Statement,
     /// Whose text it is; None for a text that several share.
     tag: Option<Tag>,
+    /// The transaction in which it was last parsed or bound: that holds a lock, and no DDL gets by.
+    locked_in: u64,
+    /// DDL has changed its result.
+    spoilt: bool,
 }
 
 /// A portal.
@@ -42,6 +46,7 @@ impl Session {
     }
 
     pub(super) fn bind(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        self.suffer_ddl(body, near);
         match self.try_bind(body) {
             Ok(()) => self.say(b'2', near),
             Err((sqlstate, words, tag)) => self.fail(sqlstate, words, tag, near),
@@ -86,6 +91,22 @@ impl Session {
         self.say(b'3', near);
     }
 
+    /// DDL, or somebody's DEALLOCATE, may have come since the statement was used last.
+    fn suffer_ddl(&mut self, bind: &[u8], near: &mut Surroundings<'_>) {
+        let mut fields = Fields(bind);
+        let (Some(_), Some(name)) = (fields.text(), fields.text()) else { return };
+        let now = self.transactions;
+        let Some(prepared) = self.statements.get_mut(name) else { return };
+        if name.is_empty() || prepared.locked_in == now || !near.prng.chance(near.servers.ddl_per_million) {
+            return;
+        }
+        if near.prng.chance(700_000) {
+            prepared.spoilt = true;
+        } else {
+            self.statements.remove(name);
+        }
+    }
+
     fn say(&mut self, kind: u8, near: &mut Surroundings<'_>) {
         self.chatter(near);
         reply::bare(&mut self.out, kind);
@@ -110,7 +131,8 @@ impl Session {
         if !name.is_empty() && self.statements.contains_key(name) {
             return Err(("42P05", "prepared statement already exists", tag));
         }
-        self.statements.insert(name.to_vec(), Prepared { statement, tag });
+        let locked_in = self.transactions;
+        self.statements.insert(name.to_vec(), Prepared { statement, tag, locked_in, spoilt: false });
         Ok(())
     }
 
@@ -132,11 +154,17 @@ impl Session {
         if self.is_barred(&prepared.statement) {
             return Err(("25P02", IN_FAILED, tag));
         }
+        if prepared.spoilt {
+            return Err(("0A000", "cached plan must not change result type", tag));
+        }
         if !portal.is_empty() && self.portals.contains_key(portal) {
             return Err(("42P03", "cursor already exists", tag));
         }
         if prepared.statement == Statement::DivideByZero {
             return Err(("22012", "division by zero", tag));
+        }
+        if let Some(prepared) = self.statements.get_mut(name) {
+            prepared.locked_in = self.transactions;
         }
         let made = Portal { statement: prepared.statement, tag, parameter, sent: 0 };
         self.portals.insert(portal.to_vec(), made);

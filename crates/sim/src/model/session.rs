@@ -81,6 +81,8 @@ pub(crate) struct Session {
     /// The server process's number; never used again in a run.
     pub(super) number: u32,
     pub(super) status: Status,
+    /// Transactions that have ended, implicit ones too.
+    pub(super) transactions: u64,
     pub(super) parameters: Parameters,
     pub(super) statements: BTreeMap<Vec<u8>, Prepared>,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
@@ -102,6 +104,7 @@ impl Session {
         Session {
             number,
             status: Status::Idle,
+            transactions: 0,
             parameters,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
@@ -257,6 +260,7 @@ impl Session {
     /// Ends the transaction: well, or with nothing done.
     pub(super) fn end_transaction(&mut self, well: bool, near: &mut Surroundings<'_>) {
         self.status = Status::Idle;
+        self.transactions += 1;
         near.ledger.transactions += 1;
         if well {
             near.ledger.commit(&mut self.pending);

@@ -26,6 +26,7 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             named: pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
+            mends: self.pools && pooling.max_prepared_statements > 0,
             shares: pooling.pool_mode == PoolMode::Transaction,
             chaos: self.era == Era::Chaos,
         };
@@ -50,6 +51,7 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             named: false,
+            mends: false,
             shares: false,
             chaos: !probing,
         };

@@ -1,0 +1,184 @@
+//! What becomes of a prepared statement whose plan DDL has spoilt: the client sees nothing of it, where that is safe.
+//!
+//! Owns the copy of a request that may have to be said again, and the judgement whether it may be. A request is its
+//! segment from the first Bind or Describe of a named statement on, up to Sync. It may be said again if the server
+//! refused that very message (0A000, 26000) before anything of the segment was executed, outside a transaction block,
+//! and nothing of what comes behind has been sent. Never knows a socket; never keeps more than [`BYTES`].
+
+use wire::{encode, error, sqlstate};
+
+use crate::prepared::server_name;
+use crate::{Conversation, Output, Owed, Registry, StatementId};
+
+/// A request that is longer is not kept: its errors pass.
+pub(crate) const BYTES: usize = 64 * 1024;
+
+/// A copy that took more memory than this gives it back.
+const KEPT_BYTES: usize = 4096;
+
+/// The request that is watched on a server, and its copy.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    state: State,
+    statement: StatementId,
+    /// What was sent, from the watched message on; its Sync is not in it.
+    copy: Vec<u8>,
+    /// The client asked for the description of its result, so it will not read new rows by an old one.
+    described: bool,
+    /// The server has bound the statement since it was last at rest: nobody is made to wait for it.
+    verified: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Off,
+    /// More of the segment is to come.
+    Recording,
+    /// Its Sync has been sent.
+    Whole,
+}
+
+impl Watch {
+    /// The next message is the first of the segment that may meet a spoilt plan.
+    pub(crate) fn begin(&mut self, statement: StatementId, verified: bool) {
+        self.copy.clear();
+        (self.state, self.statement, self.described, self.verified) =
+            (State::Recording, statement, false, verified);
+    }
+
+    /// What is sent now belongs to the copy.
+    #[inline]
+    pub(crate) fn records(&self) -> bool {
+        self.state == State::Recording
+    }
+
+    /// Whether so many bytes more may be kept.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.copy.len() + bytes <= BYTES
+    }
+
+    /// These bytes go to the server.
+    #[inline]
+    pub(crate) fn record(&mut self, bytes: &[u8]) {
+        if self.records() {
+            if self.has_room_for(bytes.len()) {
+                self.copy.extend_from_slice(bytes);
+            } else {
+                self.end();
+            }
+        }
+    }
+
+    /// The client asks for a description.
+    pub(crate) fn describe(&mut self) {
+        self.described = true;
+    }
+
+    /// The segment's Sync goes to the server. Some if it was watched; true if its result was described.
+    #[inline]
+    pub(crate) fn sync(&mut self) -> Option<bool> {
+        if !self.records() {
+            return None;
+        }
+        self.state = State::Whole;
+        Some(self.described)
+    }
+
+    /// What the client sends behind this segment has to wait until it is known that the segment need not be said
+    /// again: what was asked later must not be done earlier.
+    #[inline]
+    pub(crate) fn holds_back(&self) -> bool {
+        self.state == State::Whole && !self.verified
+    }
+
+    /// Ends it; true if it held something back.
+    pub(crate) fn end(&mut self) -> bool {
+        let held_back = self.holds_back();
+        self.state = State::Off;
+        if self.copy.capacity() > KEPT_BYTES {
+            self.copy = Vec::new();
+        }
+        held_back
+    }
+}
+
+/// What is known of how the client reads results.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habit {
+    /// It has asked for a description: it may still read rows by that one.
+    pub(crate) describes: bool,
+    /// It asked for one in its last request.
+    pub(crate) describes_each: bool,
+}
+
+/// An error that says that a prepared statement's result has changed, or that it is not there.
+pub(crate) fn is_spoilt(error_body: &[u8]) -> bool {
+    let code = error::parse(error_body).code();
+    [sqlstate::UNDEFINED_PREPARED, sqlstate::FEATURE_NOT_SUPPORTED]
+        .iter()
+        .any(|spoilt| code == Some(spoilt.as_bytes()))
+}
+
+impl Conversation {
+    /// Whether the request that the server has just refused with this error can be said again.
+    pub(crate) fn may_replay(&self, error_body: &[u8], habit: Habit, registry: &Registry) -> bool {
+        let Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) = self.owes.front() else {
+            return false;
+        };
+        let watch = &self.watch;
+        #[cfg(weir_bug = "replay_overtakes")]
+        let nothing_behind = watch.state != State::Off;
+        #[cfg(not(weir_bug = "replay_overtakes"))]
+        let nothing_behind = match watch.state {
+            State::Off => false,
+            State::Recording => !self.owes.has_sync(),
+            State::Whole => self.owes.ends_with_its_only_sync(),
+        };
+        let same_result = match error::parse(error_body).code() {
+            Some(code) if code == sqlstate::UNDEFINED_PREPARED.as_bytes() => true,
+            Some(code) if code == sqlstate::FEATURE_NOT_SUPPORTED.as_bytes() => {
+                let will_describe = watch.state == State::Recording && habit.describes_each;
+                let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
+                watch.described || is_description || will_describe || !habit.describes
+            }
+            _ => return false,
+        };
+        let known = watch.statement == statement && registry.rest(statement).is_some();
+        let spared = !cfg!(weir_bug = "spoilt_plan_told");
+        spared && same_result && nothing_behind && !self.in_block && known
+    }
+
+    /// Says it again: what was to be skipped ends with a Sync of our own or the client's, the statement is prepared
+    /// anew, and the copy follows. True if the client's further requests had been held back.
+    pub(crate) fn replay(&mut self, registry: &Registry, out: &mut impl Output) -> bool {
+        let statement = self.watch.statement;
+        let Some(rest) = registry.rest(statement) else { return self.watch.end() };
+        let (name, whole) = (server_name(statement), self.watch.state == State::Whole);
+        let copy = std::mem::take(&mut self.watch.copy);
+        out.to_server(|bytes| {
+            if !whole {
+                encode::sync(bytes);
+            }
+            encode::close(bytes, b'S', &name);
+            parse_message(bytes, &name, rest);
+            bytes.extend_from_slice(&copy);
+            if whole {
+                encode::sync(bytes);
+            }
+        });
+        self.owes.say_again(statement);
+        self.statements.prepared_anew(statement);
+        self.watch.end()
+    }
+}
+
+/// Appends a Parse whose body after the name is `rest`.
+pub(crate) fn parse_message(out: &mut Vec<u8>, name: &[u8], rest: &[u8]) {
+    let body_bytes = u32::try_from(name.len() + 1 + rest.len()).unwrap_or(u32::MAX - 4);
+    out.push(wire::tag::frontend::PARSE);
+    out.extend_from_slice(&(body_bytes + 4).to_be_bytes());
+    out.extend_from_slice(name);
+    out.push(0);
+    out.extend_from_slice(rest);
+}
