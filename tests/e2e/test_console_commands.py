@@ -263,7 +263,12 @@ def test_a_megabyte_of_console_command(weir):
 
 @pytest.mark.parametrize(
     "command",
-    ["RELOAD", "PAUSE", "RESUME", "KILL app", "RECONNECT", "SET verbose = 1", "SHUTDOWN"],
+    [
+        "RELOAD", "PAUSE", "PAUSE app", "RESUME", "RESUME app", "KILL app", "RECONNECT", "DISABLE app", "ENABLE app",
+        "SUSPEND", "WAIT_CLOSE app", "SET verbose = 1", "SHUTDOWN", "SHOW FDS",
+        *(pytest.param(newer, marks=pytest.mark.since("1.24")) for newer in
+          ("KILL_CLIENT 1", "SHUTDOWN WAIT_FOR_CLIENTS", "SHUTDOWN WAIT_FOR_SERVERS")),
+    ],
 )
 def test_stats_users_may_only_look(weir, command):
     pooler = weir()
