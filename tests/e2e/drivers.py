@@ -1,0 +1,141 @@
+"""The drivers that applications use: how each one's program in tests/clients is built, and how it is run.
+`python tests/e2e/drivers.py` builds them all (scripts/prepare-tests does), so that no test waits for a download."""
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+import host
+
+SOURCES = host.REPOSITORY / "tests/clients"
+BUILT = host.REPOSITORY / os.environ.get("CARGO_TARGET_DIR", "target") / "clients"
+SCENARIOS = "simple prepared transactions failures copy cancel crowd large notices parameters console".split()
+
+
+class Driver:
+    """One library, one program. `needs` are the tools without which it cannot be built."""
+
+    needs = ()
+    scenarios = SCENARIOS
+
+    def __init__(self, name):
+        self.name = name
+        self.source = SOURCES / name
+        self.built = BUILT / name
+
+    def lacking(self):
+        """What this machine does not have, or None."""
+        return next((tool for tool in self.needs if shutil.which(tool) is None), None)
+
+    def ensure_built(self):
+        """Builds what is not built or is older than its source; one process at a time."""
+        with self._lock():
+            self.build()
+
+    @contextlib.contextmanager
+    def _lock(self):
+        self.built.mkdir(parents=True, exist_ok=True)
+        with open(self.built / ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def is_older(self, made, *sources):
+        """Whether what was made of these files is not there, or older than one of them."""
+        path = self.built / made
+        return not path.exists() or any((self.source / name).stat().st_mtime > path.stat().st_mtime for name in sources)
+
+    def make(self, *command, **environment):
+        words = [str(word) for word in command]
+        options = {"capture_output": True, "text": True, "check": False, "timeout": 600}
+        done = subprocess.run(words, cwd=self.source, env={**os.environ, **environment}, **options)
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+    def run(self, *arguments, timeout=90):
+        return host.run([*self.command(), *arguments], as_user=False, timeout=timeout)
+
+    def build(self):
+        raise NotImplementedError
+
+    def command(self):
+        raise NotImplementedError
+
+
+class Asyncpg(Driver):
+    def lacking(self):
+        return None if importlib.util.find_spec("asyncpg") else "asyncpg"
+
+    def build(self):
+        pass
+
+    def command(self):
+        return [sys.executable, self.source / "check.py"]
+
+
+class Go(Driver):
+    needs = ("go",)
+
+    def build(self):
+        if self.is_older("check", "main.go", "go.mod", "go.sum"):
+            self.make("go", "build", "-o", self.built / "check", ".", CGO_ENABLED="0")
+
+    def command(self):
+        return [self.built / "check"]
+
+
+class Java(Driver):
+    needs = ("java", "javac", "mvn")
+    scenarios = [*SCENARIOS, "replication"]
+
+    def build(self):
+        fetch = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        if self.is_older("fetched", "pom.xml"):
+            self.make(*fetch, f"-DoutputDirectory={self.built}")
+            (self.built / "fetched").touch()
+        if self.is_older("Check.class", "Check.java"):
+            self.make("javac", "-encoding", "UTF-8", "-d", self.built, "-cp", self.built / "*", "Check.java")
+
+    def command(self):
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        return ["java", *quick, "-cp", f"{self.built}:{self.built}/*", "Check"]
+
+
+class Node(Driver):
+    needs = ("node", "npm")
+
+    def build(self):
+        if self.is_older("node_modules/.package-lock.json", "package.json", "package-lock.json"):
+            for name in ("package.json", "package-lock.json", ".npmrc"):
+                shutil.copy(self.source / name, self.built)
+            self.make("npm", "ci", "--no-audit", "--no-fund", "--prefix", self.built)
+        if self.is_older("check.js", "check.js"):
+            shutil.copy(self.source / "check.js", self.built)
+
+    def command(self):
+        return ["node", self.built / "check.js"]
+
+
+DRIVERS = [Asyncpg("asyncpg"), Go("go"), Java("java"), Node("node")]
+
+
+def main():
+    """Builds all that can be built; what cannot is named, and its tests are skipped."""
+    missing = 0
+    for driver in DRIVERS:
+        lacking = driver.lacking()
+        try:
+            if lacking is None:
+                driver.ensure_built()
+        except (AssertionError, OSError, subprocess.SubprocessError) as failure:
+            lacking = f"what it is built of: {str(failure).strip().splitlines()[-1]}"
+        if lacking:
+            missing += 1
+            print(f"the client tests/clients/{driver.name} lacks {lacking}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
