@@ -2,6 +2,7 @@
 //! It never reads a file and never carries a rule out; no rule means that nobody is let in.
 
 use settings::hba::{Hba, Names, Rule, Transport};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// What is known of a client when its method is chosen.
@@ -17,16 +18,34 @@ pub struct Approach<'a> {
     pub database: &'a str,
     /// The user it says it is.
     pub user: &'a str,
+    /// The roles that user is a member of, itself among them; None while nobody has asked.
+    pub roles: Option<&'a BTreeSet<String>>,
+}
+
+/// What comes of looking for a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// This rule counts.
+    Rule(&'a Rule),
+    /// No rule fits.
+    Nothing,
+    /// It hangs on the roles that the user is a member of, which are not known yet.
+    NeedsRoles,
 }
 
 /// The rule that counts.
 #[must_use]
-pub fn rule<'a>(hba: &'a Hba, approach: &Approach<'_>) -> Option<&'a Rule> {
-    hba.rules.iter().find(|rule| {
-        reaches(rule, approach)
-            && is_for_database(&rule.databases, approach)
-            && is_for_user(&rule.users, approach)
-    })
+pub fn rule<'a>(hba: &'a Hba, approach: &Approach<'_>) -> Found<'a> {
+    for rule in hba.rules.iter().filter(|rule| reaches(rule, approach)) {
+        let fits = [is_for_database(&rule.databases, approach), is_for_user(&rule.users, approach)];
+        if fits == [Some(true); 2] {
+            return Found::Rule(rule);
+        }
+        if !fits.contains(&Some(false)) {
+            return Found::NeedsRoles;
+        }
+    }
+    Found::Nothing
 }
 
 fn reaches(rule: &Rule, approach: &Approach<'_>) -> bool {
@@ -40,22 +59,33 @@ fn reaches(rule: &Rule, approach: &Approach<'_>) -> bool {
     over && rule.addresses.contain(address)
 }
 
-fn is_for_database(names: &Names, approach: &Approach<'_>) -> bool {
+/// None where only the user's roles would tell.
+fn is_for_database(names: &Names, approach: &Approach<'_>) -> Option<bool> {
     if approach.physical_replication {
-        return names.replication;
+        return Some(names.replication);
     }
     let is_same_user = names.same_user && approach.database == approach.user;
-    names.all || is_same_user || names.listed.contains(approach.database)
+    if names.all || is_same_user || names.listed.contains(approach.database) {
+        return Some(true);
+    }
+    if names.same_role { approach.roles.map(|roles| roles.contains(approach.database)) } else { Some(false) }
 }
 
-fn is_for_user(names: &Names, approach: &Approach<'_>) -> bool {
-    names.all || names.listed.contains(approach.user)
+/// None where only the user's roles would tell.
+fn is_for_user(names: &Names, approach: &Approach<'_>) -> Option<bool> {
+    if names.all || names.listed.contains(approach.user) {
+        return Some(true);
+    }
+    if names.groups.is_empty() {
+        return Some(false);
+    }
+    approach.roles.map(|roles| !names.groups.is_disjoint(roles))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::hba::{Hba, RuleMethod};
+    use settings::hba::Hba;
     use settings::{Files, ident::IdentMaps};
     use std::io;
 
@@ -73,13 +103,18 @@ mod tests {
         physical_replication: false,
         database: "app",
         user: "alice",
+        roles: None,
     };
 
     /// The line that an approach meets.
     fn line(text: &str, approach: Approach<'_>) -> Option<u32> {
-        let (hba, told) = Hba::parse(&NoFiles, &"hba".into(), text.as_bytes(), &IdentMaps::new());
+        let (hba, told) = Hba::parse(&NoFiles, &"hba".into(), text.as_bytes(), &IdentMaps::new(), true);
         assert!(told.is_empty(), "{told:?}");
-        rule(&hba, &approach).map(|rule| rule.line)
+        match rule(&hba, &approach) {
+            Found::Rule(rule) => Some(rule.line),
+            Found::Nothing => None,
+            Found::NeedsRoles => Some(0),
+        }
     }
 
     #[test]
@@ -130,8 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn methods_come_with_the_rule() {
-        let (hba, _) = Hba::parse(&NoFiles, &"h".into(), b"host all all all password", &IdentMaps::new());
-        assert_eq!(rule(&hba, &FROM_TCP).map(|rule| &rule.method), Some(&RuleMethod::Plain));
+    fn roles_are_asked_for_only_where_they_decide() {
+        let text = "host app bob all trust\nhost app +staff all md5\nhost samerole alice all trust\nhost all all all reject";
+        assert_eq!(line(text, FROM_TCP), Some(0));
+        assert_eq!(line(text, Approach { user: "bob", ..FROM_TCP }), Some(1));
+        assert_eq!(line(text, Approach { database: "other", ..FROM_TCP }), Some(0));
+        assert_eq!(line(text, Approach { database: "other", user: "bob", ..FROM_TCP }), Some(4));
+        let in_staff = BTreeSet::from(["alice".to_owned(), "staff".to_owned()]);
+        let known = Approach { roles: Some(&in_staff), ..FROM_TCP };
+        assert_eq!(line(text, known), Some(2));
+        assert_eq!(line(text, Approach { database: "staff", ..known }), Some(3));
+        assert_eq!(line(text, Approach { database: "other", ..known }), Some(4));
+        let nobody = BTreeSet::new();
+        assert_eq!(line(text, Approach { roles: Some(&nobody), ..FROM_TCP }), Some(4));
     }
 }

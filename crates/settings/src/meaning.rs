@@ -81,7 +81,7 @@ pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
         _ => Default::default(),
     };
     let path = config.global.auth_hba_file.as_deref().unwrap_or_default();
-    let (hba, told) = Hba::read(files, path, &maps);
+    let (hba, told) = Hba::read(files, path, &maps, false);
     config.hba = Arc::new(hba);
     findings.extend(told);
     findings

@@ -57,7 +57,7 @@ pub fn hba(bytes: &[u8]) {
     let file: Arc<str> = "any/hba".into();
     let lines = bytes.split(|byte| *byte == b'\n').count();
     let maps: IdentMaps = ident::parse(&file, bytes).0;
-    let (hba, findings) = Hba::parse(&Everywhere(bytes), &file, bytes, &maps);
+    let (hba, findings) = Hba::parse(&Everywhere(bytes), &file, bytes, &maps, true);
     assert!(hba.rules.windows(2).all(|pair| pair[0].line < pair[1].line));
     assert!(hba.rules.iter().all(|rule| (1..=lines).contains(&(rule.line as usize))));
     for finding in findings {

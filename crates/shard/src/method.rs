@@ -58,8 +58,9 @@ impl State {
             physical_replication: is_physical(greeting),
             database: &greeting.database,
             user: &greeting.user,
+            roles: None,
         };
-        let Some(rule) = hba::rule(&self.config.hba, &approach) else {
+        let hba::Found::Rule(rule) = hba::rule(&self.config.hba, &approach) else {
             return Demand::Refusal(Refusal::NoRule);
         };
         let demand = match &rule.method {

@@ -122,11 +122,11 @@ impl fmt::Display for Broken {
 
 impl Hba {
     /// Reads the file at `path`. One that cannot be read has no rules, so that nobody is let in by rules that are
-    /// not there any more.
-    pub fn read(files: &dyn Files, path: &str, maps: &IdentMaps) -> (Self, Vec<Finding>) {
+    /// not there any more. `asks`: a server can be asked whose member a user is.
+    pub fn read(files: &dyn Files, path: &str, maps: &IdentMaps, asks: bool) -> (Self, Vec<Finding>) {
         let file: Arc<str> = path.into();
         match files.read(path) {
-            Ok(bytes) => Self::parse(files, &file, &bytes, maps),
+            Ok(bytes) => Self::parse(files, &file, &bytes, maps, asks),
             Err(error) => {
                 let message = format!("could not open hba config file {path}: {}", reason(&error));
                 (Self::default(), vec![Finding::warning(&Origin { file, line: 0 }, message)])
@@ -135,8 +135,14 @@ impl Hba {
     }
 
     /// Reads the bytes of a file; `file` is its path, beside which files of names are looked for.
-    pub fn parse(files: &dyn Files, file: &Arc<str>, bytes: &[u8], maps: &IdentMaps) -> (Self, Vec<Finding>) {
-        let mut reading = Reading { names: Reader::new(files), file, maps, findings: Vec::new() };
+    pub fn parse(
+        files: &dyn Files,
+        file: &Arc<str>,
+        bytes: &[u8],
+        maps: &IdentMaps,
+        asks: bool,
+    ) -> (Self, Vec<Finding>) {
+        let mut reading = Reading { names: Reader::new(files, asks), file, maps, findings: Vec::new() };
         let mut rules = Vec::new();
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);

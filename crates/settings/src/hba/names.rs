@@ -20,8 +20,12 @@ pub struct Names {
     pub same_user: bool,
     /// `replication`: physical replication connections.
     pub replication: bool,
+    /// `samerole`, `samegroup`: the database that is called like a role the user is a member of.
+    pub same_role: bool,
     /// Names as such.
     pub listed: BTreeSet<String>,
+    /// `+name`: the members of these roles, however indirect.
+    pub groups: BTreeSet<String>,
 }
 
 /// Which column is read; keywords differ.
@@ -34,12 +38,19 @@ pub(crate) enum Column {
 /// Reads columns; files of names come from `files`.
 pub(crate) struct Reader<'a> {
     pub(crate) files: &'a dyn Files,
+    /// Somebody can ask a server whose member a user is.
+    asks: bool,
     read: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(files: &'a dyn Files) -> Self {
-        Self { files, read: 0 }
+    pub(crate) fn new(files: &'a dyn Files, asks: bool) -> Self {
+        Self { files, asks, read: 0 }
+    }
+
+    /// A word that means members of a role is of use only where a server can be asked.
+    fn ask_for(&self, word: &str) -> Result<(), Broken> {
+        if self.asks { Ok(()) } else { Err(Broken::Unsupported(word.to_owned())) }
     }
 
     /// One column of a line of the file at `path`.
@@ -71,10 +82,12 @@ impl<'a> Reader<'a> {
             (Some(Token::Word("sameuser")), Column::Database) => names.same_user = true,
             (Some(Token::Word("replication")), Column::Database) => names.replication = true,
             (Some(Token::Word(word @ ("samerole" | "samegroup"))), Column::Database) => {
-                return Err(Broken::Unsupported(word.to_owned()));
+                self.ask_for(word)?;
+                names.same_role = true;
             }
-            (Some(Token::Word(word)), _) if word.starts_with('+') => {
-                return Err(Broken::Unsupported(word.to_owned()));
+            (Some(Token::Word(word)), Column::User) if word.starts_with('+') => {
+                self.ask_for(word)?;
+                names.groups.insert(word[1..].to_owned());
             }
             (Some(Token::Word(word)), _) if word.starts_with('@') => {
                 return self.file(names, column, &beside(path, &word[1..]), depth);
@@ -120,7 +133,7 @@ mod tests {
     use crate::draft::memory::Memory;
 
     fn column(line: &str, column: Column, files: &[(&str, &str)]) -> Result<Names, Broken> {
-        Reader::new(&Memory(files)).column(&mut Tokens::new(line), column, "dir/hba")
+        Reader::new(&Memory(files), true).column(&mut Tokens::new(line), column, "dir/hba")
     }
 
     fn listed(names: &Names) -> Vec<&str> {
@@ -135,7 +148,8 @@ mod tests {
         let names = column("sameuser,replication,samerole", Column::User, &[])?;
         assert_eq!(listed(&names), ["replication", "samerole", "sameuser"]);
         assert!(column("a,all", Column::User, &[])?.all);
-        assert!(column("samerole", Column::Database, &[]).is_err());
+        let names = column("samerole,b", Column::Database, &[])?;
+        assert!(names.same_role && listed(&names) == ["b"]);
         Ok(())
     }
 
@@ -167,6 +181,18 @@ mod tests {
         for line in ["", "a,", ",a", "a,,b", "\"a"] {
             assert_eq!(column(line, Column::User, &[]), Err(Broken::NoName), "{line}");
         }
-        assert!(column("+staff", Column::User, &[]).is_err());
+    }
+
+    #[test]
+    fn members_of_roles_are_for_servers_that_can_be_asked() -> Result<(), Broken> {
+        let names = column("a,+staff,\"+b\"", Column::User, &[])?;
+        assert_eq!(names.groups.iter().collect::<Vec<_>>(), ["staff"]);
+        assert_eq!(listed(&names), ["+b", "a"]);
+        let mute =
+            |line, column| Reader::new(&Memory(&[]), false).column(&mut Tokens::new(line), column, "hba");
+        for (word, column) in [("+staff", Column::User), ("samegroup", Column::Database)] {
+            assert_eq!(mute(word, column), Err(Broken::Unsupported(word.to_owned())));
+        }
+        Ok(())
     }
 }

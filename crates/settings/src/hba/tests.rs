@@ -9,7 +9,7 @@ const IDENT: &str = "staff root alice\n\"two words\" root all\n";
 
 fn parse(text: &str) -> (Hba, Vec<String>) {
     let (maps, _) = crate::ident::parse(&"ident".into(), IDENT.as_bytes());
-    let (hba, findings) = Hba::parse(&Memory(&[]), &"hba".into(), text.as_bytes(), &maps);
+    let (hba, findings) = Hba::parse(&Memory(&[]), &"hba".into(), text.as_bytes(), &maps, false);
     (hba, findings.iter().map(ToString::to_string).collect())
 }
 
@@ -136,7 +136,7 @@ fn the_machines_own_addresses_are_asked_for() {
         }
     }
     let text = "host all all samehost trust\nhost all all samenet md5";
-    let (hba, told) = Hba::parse(&Machine, &"hba".into(), text.as_bytes(), &IdentMaps::new());
+    let (hba, told) = Hba::parse(&Machine, &"hba".into(), text.as_bytes(), &IdentMaps::new(), false);
     assert!(told.is_empty());
     let let_in = |rule: usize, address: &str| hba.rules[rule].addresses.contain(address.parse().unwrap());
     assert!(let_in(0, "10.1.2.3") && let_in(0, "fe80::5") && !let_in(0, "10.1.2.4"));
@@ -145,7 +145,7 @@ fn the_machines_own_addresses_are_asked_for() {
 
 #[test]
 fn a_file_that_cannot_be_read_lets_nobody_in() {
-    let (hba, findings) = Hba::read(&Memory(&[]), "gone", &IdentMaps::new());
+    let (hba, findings) = Hba::read(&Memory(&[]), "gone", &IdentMaps::new(), false);
     assert!(hba.rules.is_empty());
     let expected = "gone: could not open hba config file gone: No such file or directory";
     assert_eq!(findings[0].to_string(), expected);
