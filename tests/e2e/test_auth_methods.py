@@ -4,7 +4,9 @@
 import psycopg
 import pytest
 
+import host
 import secret
+import wire
 
 # The users of this server, by what it asks them for (see postgres.HBA).
 PASSWORDS = {"alice": "any", "plainuser": "plain secret", "md5user": "md5 secret", "scramuser": "scram secret"}
@@ -135,3 +137,23 @@ def test_a_password_of_64_kib(weir, pg, method):
     assert pooler.value("select current_user", user="longuser", password=password) == "longuser"
     with pytest.raises(psycopg.OperationalError, match="authentication failed"):
         pooler.connect(user="longuser", password=password[:-1])
+
+
+# --- who is not there --------------------------------------------------------------------------------------------
+@pytest.mark.weir_only
+def test_under_md5_an_unknown_user_is_asked_like_most_known_ones(weir):
+    """PgBouncer asks known users for SCRAM and unknown ones for MD5 here, which tells them apart."""
+    def asked(user):
+        with wire.Raw(pooler.port) as raw:
+            raw.send(wire.startup(user=user, database="app"))
+            return int.from_bytes(raw.read().body[:4], "big")
+
+    scram, md5 = 10, 5
+    pooler = weir(auth_type="md5", userlist={"alice": secret.scram("a"), "bob": secret.scram("b"), "admin": secret.scram("c")})
+    assert {asked(user) for user in ("alice", "mallory")} == {scram}
+    with pytest.raises(psycopg.OperationalError, match="SASL authentication failed"):
+        pooler.connect(user="mallory", password="a")
+    pooler.write_userlist({"alice": "a", "bob": "b", "admin": secret.scram("c")})
+    pooler.signal(1)
+    host.eventually(lambda: asked("mallory") == md5, timeout=10)
+    assert asked("alice") == md5

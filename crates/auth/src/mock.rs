@@ -29,6 +29,14 @@ impl MockKey {
         Self { kind, ..self }
     }
 
+    /// The same key, mocking users like most of those whose secrets are these texts.
+    #[must_use]
+    pub fn imitating_most<'a>(self, secrets: impl ExactSizeIterator<Item = &'a str>) -> Self {
+        let all = secrets.len();
+        let scram = secrets.filter(|secret| secret.starts_with(SCRAM)).count();
+        self.imitating(if scram > all / 2 { Kind::Scram } else { Kind::Plain })
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -60,12 +68,23 @@ impl fmt::Debug for MockKey {
     }
 }
 
+/// How a stored verifier begins; whether all of it is well-formed does not matter to a majority.
+const SCRAM: &str = "SCRAM-SHA-256$";
 /// PostgreSQL's own salt length (`scram-common.h`, `SCRAM_DEFAULT_SALT_LEN`), so that mocks do not stand out.
 const SALT_LENGTH: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_majority_is_imitated() {
+        let kind =
+            |secrets: &[&'static str]| MockKey::new([7; 32]).imitating_most(secrets.iter().copied()).kind();
+        assert_eq!(kind(&[]), Kind::Plain);
+        assert_eq!(kind(&["a", "SCRAM-SHA-256$1"]), Kind::Plain);
+        assert_eq!(kind(&["a", "SCRAM-SHA-256$1", "SCRAM-SHA-256$2"]), Kind::Scram);
+    }
 
     #[test]
     fn a_salt_depends_on_key_and_user_only() {

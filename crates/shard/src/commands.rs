@@ -11,7 +11,7 @@ use wire::sqlstate;
 use crate::canceller::AskedBy;
 use crate::client;
 use crate::parts::limits;
-use crate::state::{Conn, Pending, PendingKind, State};
+use crate::state::{Conn, Pending, PendingKind, State, mock_of};
 use crate::{Action, ConnId};
 
 impl State {
@@ -229,6 +229,7 @@ impl State {
     /// RELOAD or SET: limits hold at once, changed databases get new servers, removed ones lose their clients.
     fn configure(&mut self, config: Arc<Config>) {
         let old = std::mem::replace(&mut self.config, config);
+        self.mock = mock_of(&self.mock, &self.config);
         let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
         for index in parts {
             self.configure_part(index, &old);

@@ -85,7 +85,7 @@ pub(crate) struct State {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) process: Arc<Process>,
     pub(crate) entropy: Box<dyn Entropy>,
-    pub(crate) mock: Arc<MockKey>,
+    pub(crate) mock: MockKey,
     pub(crate) unix_user_id: Option<u32>,
     pub(crate) conns: Slab<Conn>,
     pub(crate) parts: Slab<Part>,
@@ -132,7 +132,7 @@ impl State {
             process: directory.process(),
             directory,
             entropy,
-            mock,
+            mock: mock_of(&mock, &config),
             unix_user_id: None,
             conns: Slab::new(),
             parts: Slab::new(),
@@ -206,6 +206,11 @@ impl State {
             .map(|(index, _)| ConnId(u32::try_from(index).unwrap_or(u32::MAX)))
             .collect()
     }
+}
+
+/// Unknown users look like most of the known ones.
+pub(crate) fn mock_of(mock: &MockKey, config: &Config) -> MockKey {
+    mock.clone().imitating_most(config.secrets.values().map(String::as_str))
 }
 
 /// A client and a server at once, while the rest of the state is borrowed elsewhere.
