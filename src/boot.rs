@@ -8,10 +8,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use std::{io, thread};
 
-use control::{Facts, Input, Signal};
+use control::{Facts, Input, Signal, Succession};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
-use driver::{Engine, ListenFault, Listeners, Plan, ReceiveBuffers, StartFault};
+use driver::{
+    Engine, ListenFault, Listeners, News, Plan, Predecessor, ReceiveBuffers, StartFault, TakeoverFault,
+};
 use mail::{Command, Listing, ShardId, Subject};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
@@ -20,6 +22,7 @@ use crate::cli::Options;
 use crate::files::Source;
 use crate::life::{Crew, Life};
 use crate::logging::Logger;
+use crate::takeover;
 
 /// How long threads may take to end before the process ends without them.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -29,8 +32,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) enum NoBoot {
     /// The file is wrong; each finding has its line.
     File(Vec<Finding>),
-    /// `--reboot` was asked for.
-    Reboot,
+    /// `--reboot` without a unix socket, where the old process could be found.
+    NoUnixSocket,
+    /// The old process is there and does not hand over.
+    Takeover(TakeoverFault),
     /// Nobody should pool as root, and no other user was named.
     Root,
     /// The user to become cannot be become.
@@ -53,7 +58,8 @@ impl fmt::Display for NoBoot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoBoot::File(_) => out.write_str("cannot load config file"),
-            NoBoot::Reboot => out.write_str("--reboot is not supported yet: stop the old process first"),
+            NoBoot::NoUnixSocket => out.write_str("cannot reboot if unix dir not configured"),
+            NoBoot::Takeover(fault) => write!(out, "takeover failed: {fault}"),
             NoBoot::Root => out.write_str(
                 "should not run as root: name an unprivileged user, by `user =` in the file or by -u",
             ),
@@ -73,9 +79,6 @@ impl fmt::Display for NoBoot {
 /// # Errors
 /// [`NoBoot`], before any client was let in.
 pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot> {
-    if options.reboot {
-        return Err(NoBoot::Reboot);
-    }
     let source = Source { file: options.file.clone().unwrap_or_default(), flags: options.flags() };
     let config = Arc::new(source.load().map_err(NoBoot::File)?);
     let file_limit = process::raise_file_limit();
@@ -83,18 +86,21 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     open_log(&config, logger)?;
     tell_of_limits(&config, file_limit, logger);
     let pidfile = config.global.pidfile.as_deref().filter(|path| !path.is_empty());
-    check_pidfile(pidfile, options.daemon)?;
-    let listeners = Listeners::open(&config.global).map_err(NoBoot::Listen)?;
+    let mut predecessor = if options.reboot { takeover::predecessor(&config, logger)? } else { None };
+    check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
+    let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
+    let listeners = Listeners::open(&config.global, inherited).map_err(NoBoot::Listen)?;
     if options.daemon {
         logger.leave_stderr();
         process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;
     }
-    let pidfile = pidfile.map(PidFile::create).transpose().map_err(NoBoot::Pid)?;
-    let life = start(config, source, listeners, logger)?;
+    let write = if predecessor.is_some() { PidFile::take_over } else { PidFile::create };
+    let pidfile = pidfile.map(write).transpose().map_err(NoBoot::Pid)?;
+    let life = start(config, source, listeners, predecessor, logger)?;
     if options.daemon {
         process::leave_terminal().map_err(|why| NoBoot::System("cannot leave the terminal", why))?;
     }
-    dismiss(life.run());
+    dismiss(life.run().engine);
     drop(pidfile);
     Ok(())
 }
@@ -136,11 +142,12 @@ pub(crate) fn file_limit_warning(config: &Config, file_limit: u64) -> Option<Str
 }
 
 /// Before anything is bound: a second process must not get far enough to disturb the first.
-fn check_pidfile(path: Option<&str>, is_daemon: bool) -> Result<(), NoBoot> {
+fn check_pidfile(path: Option<&str>, is_daemon: bool, takes_over: bool) -> Result<(), NoBoot> {
     let Some(path) = path else {
         return if is_daemon { Err(NoBoot::NoPidFile) } else { Ok(()) };
     };
     match PidFile::living(Path::new(path)).map_err(NoBoot::Pid)? {
+        Some(_) if takes_over => Ok(()),
         Some(process_id) => Err(NoBoot::Pid(PidFault::Alive { path: path.into(), process_id })),
         None => Ok(()),
     }
@@ -151,8 +158,9 @@ fn start(
     config: Arc<Config>,
     source: Source,
     listeners: Listeners,
+    predecessor: Option<Predecessor>,
     logger: &Arc<Logger>,
-) -> Result<Life<Engine>, NoBoot> {
+) -> Result<Life<Workers>, NoBoot> {
     let signals = Signals::block().map_err(|why| NoBoot::System("cannot block signals", why))?;
     let (sender, inputs) = channel();
     let shards = match config.global.threads {
@@ -168,17 +176,29 @@ fn start(
         io: config.global.io_driver,
         receive_buffers: ReceiveBuffers::default(),
         listeners,
+        inheritance: predecessor.as_ref().map(|old| old.inheritance).unwrap_or_default(),
         log: writer(logger),
         reports: reporter(sender.clone()),
     };
+    if let Some(predecessor) = &predecessor {
+        predecessor.rest_gates().map_err(NoBoot::Takeover)?;
+    }
     let engine = Engine::start(plan).map_err(NoBoot::Start)?;
     let (io_driver, _) = engine.io_driver_in_use();
-    let tell = move |signal| drop(sender.send(Input::Signal(meaning(signal))));
+    let signalled = sender.clone();
+    let tell = move |signal| drop(signalled.send(Input::Signal(meaning(signal))));
     signals.deliver(tell).map_err(|why| NoBoot::System("cannot wait for signals", why))?;
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = Facts { shards, io_driver };
-    Ok(Life::new(config, facts, engine, Arc::clone(logger), source, inputs))
+    let threads = Workers { engine, inputs: sender };
+    let mut life = Life::new(config, facts, threads, Arc::clone(logger), source, inputs);
+    if let Some(predecessor) = predecessor {
+        let threads = life.inherit(&predecessor.note);
+        let took = threads.engine.take_over(predecessor);
+        took.map_err(|why| NoBoot::Takeover(TakeoverFault::Broken(why)))?;
+    }
+    Ok(life)
 }
 
 fn writer(logger: &Arc<Logger>) -> driver::Log {
@@ -201,17 +221,41 @@ fn meaning(signal: signals::Signal) -> Signal {
     }
 }
 
-impl Crew for Engine {
+/// The shards' threads, and the way in which others tell the control thread.
+struct Workers {
+    engine: Engine,
+    inputs: Sender<Input>,
+}
+
+impl Crew for Workers {
     fn tell(&self, shard: ShardId, command: Command) {
-        self.command(shard, command);
+        self.engine.command(shard, command);
     }
 
     fn close_tcp(&self) {
-        self.close_tcp_listeners();
+        self.engine.close_tcp_listeners();
     }
 
     fn inspect(&self, subject: Subject) -> Listing {
-        Engine::inspect(self, subject)
+        self.engine.inspect(subject)
+    }
+
+    fn hand_over(&self, line: &str, note: String, patience: Duration) -> io::Result<()> {
+        let inputs = self.inputs.clone();
+        let news = move |news| drop(inputs.send(Input::Succession(outcome(news))));
+        self.engine.hand_over(line, note, patience, news)
+    }
+
+    fn cancel_at_predecessor(&self, key: [u8; 8]) {
+        self.engine.cancel_at_predecessor(key);
+    }
+}
+
+fn outcome(news: News) -> Succession {
+    match news {
+        News::Begun => Succession::Begun,
+        News::Failed(why) => Succession::Failed(why),
+        News::Over => Succession::Over,
     }
 }
 
@@ -233,15 +277,16 @@ mod tests {
 
     #[test]
     fn the_background_needs_a_pidfile() {
-        assert!(matches!(check_pidfile(None, true), Err(NoBoot::NoPidFile)));
-        assert!(check_pidfile(None, false).is_ok());
+        assert!(matches!(check_pidfile(None, true, false), Err(NoBoot::NoPidFile)));
+        assert!(check_pidfile(None, false, false).is_ok());
     }
 
     #[test]
     fn a_living_process_keeps_its_pidfile() {
         let path = std::env::temp_dir().join(format!("weir-boot-{}.pid", std::process::id()));
         std::fs::write(&path, "1\n").unwrap();
-        let fault = check_pidfile(path.to_str(), false).unwrap_err();
+        let fault = check_pidfile(path.to_str(), false, false).unwrap_err();
+        assert!(check_pidfile(path.to_str(), false, true).is_ok(), "it is to be taken over from");
         std::fs::remove_file(&path).unwrap();
         assert!(fault.to_string().contains("another instance running?"), "{fault}");
     }
@@ -256,11 +301,5 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let NoBoot::File(findings) = fault else { panic!("{fault:?}") };
         assert_eq!(findings[0].line, 2);
-    }
-
-    #[test]
-    fn taking_over_is_refused_before_anything_is_touched() {
-        let options = Options::read(["weir", "-R", "x.ini"].map(Into::into)).unwrap();
-        assert!(matches!(run(&options, &Arc::new(Logger::new(false))), Err(NoBoot::Reboot)));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Take over from a running process. Not supported yet.
+    /// Take over from the running process: its sockets, clients and servers, without losing a query.
     #[arg(short = 'R', long)]
     pub(crate) reboot: bool,
 

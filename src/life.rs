@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use control::{Control, Facts, Input, Output};
+use control::{Control, Facts, Input, Output, Succession};
 use mail::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
 use telemetry::{Level, Record};
@@ -22,6 +22,10 @@ pub(crate) trait Crew {
     fn close_tcp(&self);
     /// Rows about what no shard knows.
     fn inspect(&self, subject: Subject) -> Listing;
+    /// Hands over to the process that waits at this line; what comes of it is an input.
+    fn hand_over(&self, line: &str, note: String, patience: Duration) -> std::io::Result<()>;
+    /// Asks the process before this one to cancel what nobody here runs.
+    fn cancel_at_predecessor(&self, key: [u8; 8]);
 }
 
 /// A running process.
@@ -97,9 +101,26 @@ impl<C: Crew> Life<C> {
             Output::Configured(config) => self.tell_of_log(self.logger.configure(&config.global)),
             Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
             Output::CloseTcp => self.crew.close_tcp(),
+            Output::HandOver { line, note } => return self.hand_over(&line, note),
+            Output::StrayCancel { key } => self.crew.cancel_at_predecessor(key),
             Output::Exit => {}
         }
         None
+    }
+
+    fn hand_over(&self, line: &str, note: String) -> Option<Input> {
+        let patience = self.control.config().global.suspend_timeout;
+        let fault = self.crew.hand_over(line, note, patience).err()?;
+        Some(Input::Succession(Succession::Failed(fault.to_string())))
+    }
+
+    /// Takes over what the process before has said of itself; to be called before anything of it comes in.
+    pub(crate) fn inherit(&mut self, note: &str) -> &C {
+        self.control.inherit(note);
+        while let Some(output) = self.control.poll() {
+            self.act(output);
+        }
+        &self.crew
     }
 
     fn tell_of_log(&self, outcome: std::io::Result<()>) {
@@ -134,6 +155,10 @@ mod tests {
         fn inspect(&self, _: Subject) -> Listing {
             Listing::Hosts(Vec::new())
         }
+        fn hand_over(&self, _: &str, _: String, _: Duration) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::Unsupported.into())
+        }
+        fn cancel_at_predecessor(&self, _: [u8; 8]) {}
     }
 
     fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {

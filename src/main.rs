@@ -9,6 +9,7 @@ mod generate;
 mod life;
 mod logging;
 mod parity;
+mod takeover;
 
 use std::io::Write;
 use std::process::ExitCode;

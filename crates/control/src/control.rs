@@ -12,6 +12,7 @@ use crate::gathered::Gathered;
 use crate::pausing::Pausing;
 use crate::request::{Asker, Purpose, Request, Requests};
 use crate::statistics::Statistics;
+use crate::succession::Succession;
 use crate::{Grammar, Refusal, Signal};
 
 /// What does not change while the process runs.
@@ -35,6 +36,8 @@ pub enum Input {
     /// The answer to [`Output::ReadFiles`]: the same configuration with what its files hold, and with
     /// what reading them found for warnings.
     FilesRead(Config),
+    /// A takeover by another process has come so far.
+    Succession(Succession),
     /// [`Control::deadline`] has passed; early is harmless.
     Tick,
 }
@@ -76,6 +79,18 @@ pub enum Output {
     ReopenLog,
     /// Close the TCP listeners, now and for good.
     CloseTcp,
+    /// Hand over to the process that waits at this line; [`Input::Succession`] tells what comes of it.
+    HandOver {
+        /// Its name in the abstract name space.
+        line: String,
+        /// For the other process's [`Control::inherit`].
+        note: String,
+    },
+    /// Nobody here has this cancel key: a process that still hands over to this one may.
+    StrayCancel {
+        /// As the asker sent it.
+        key: [u8; 8],
+    },
     /// End the process with success, as it is.
     Exit,
 }
@@ -87,6 +102,8 @@ pub struct Control {
     pub(crate) grammar: Grammar,
     pub(crate) pausing: Pausing,
     pub(crate) ending: Option<ShutdownMode>,
+    /// Another process has taken over; this one ends when everything has left.
+    pub(crate) hands_over: bool,
     pub(crate) requests: Requests,
     pub(crate) statistics: Statistics,
     /// Who waits for files to be read, in order.
@@ -107,6 +124,7 @@ impl Control {
             grammar,
             pausing: Pausing::default(),
             ending: None,
+            hands_over: false,
             requests: Requests::default(),
             statistics: Statistics::new(now_us),
             loading: VecDeque::new(),
@@ -123,6 +141,8 @@ impl Control {
             Input::Report(Report::Query(query)) => self.answer(query),
             Input::Report(Report::Listing { request, rows, last, .. }) => self.listed(request, rows, last),
             Input::Report(Report::Done { request, count, .. }) => self.done(request, count),
+            Input::Report(Report::StrayCancel { key }) => self.push(Output::StrayCancel { key }),
+            Input::Succession(what) => self.succession(what),
             Input::Signal(signal) => self.signal(signal),
             Input::Loaded(outcome) => self.loaded(outcome),
             Input::FilesRead(config) => self.files_read(config),

@@ -27,6 +27,7 @@ pub(crate) struct Harness {
     pub(crate) lists: Vec<(RequestId, Subject)>,
     pub(crate) closed_tcp: bool,
     pub(crate) exited: bool,
+    pub(crate) handed_over: Option<(String, String)>,
 }
 
 impl Harness {
@@ -52,6 +53,7 @@ impl Harness {
             lists: Vec::new(),
             closed_tcp: false,
             exited: false,
+            handed_over: None,
         }
     }
 
@@ -67,6 +69,8 @@ impl Harness {
                 Output::ReadFiles(config) => self.secrets.push(*config),
                 Output::Configured(_) | Output::ReopenLog => {}
                 Output::CloseTcp => self.closed_tcp = true,
+                Output::HandOver { line, note } => self.handed_over = Some((line, note)),
+                Output::StrayCancel { .. } => {}
                 Output::Exit => self.exited = true,
             }
         }

@@ -17,6 +17,7 @@ mod shutdown;
 mod signals;
 mod statement;
 mod statistics;
+mod succession;
 mod views;
 
 pub use commands::{Argument, COMMANDS, CommandRow};
@@ -24,6 +25,7 @@ pub use control::{Control, Facts, Input, Output};
 pub use refusal::Refusal;
 pub use signals::Signal;
 pub use statement::{Grammar, Misread, Statement};
+pub use succession::Succession;
 pub use views::{VIEWS, View};
 
 /// The database that is the console, and the name of its user and of its pool.

@@ -21,6 +21,36 @@ pub(crate) struct Pausing {
 }
 
 impl Pausing {
+    /// All of it in text, a line each, for a process that takes over.
+    pub(crate) fn note(&self) -> String {
+        let whole = self.whole.then(|| "all\n".to_owned());
+        let killed = self.killed.then(|| "killed\n".to_owned());
+        let named = self.named.iter().map(|name| format!("database {name}\n"));
+        whole.into_iter().chain(killed).chain(named).collect()
+    }
+
+    /// The opposite of [`Pausing::note`]; what is not understood is not paused.
+    pub(crate) fn from_note(note: &str) -> Pausing {
+        let mut pausing = Pausing::default();
+        for line in note.lines() {
+            match line {
+                "all" => pausing.whole = true,
+                "killed" => pausing.killed = true,
+                other => {
+                    let name = other.strip_prefix("database ");
+                    pausing.named.extend(name.map(str::to_owned));
+                }
+            }
+        }
+        pausing
+    }
+
+    /// What shards are to be told to pause: databases, and None for all.
+    pub(crate) fn everything(&self) -> Vec<Option<String>> {
+        let all = (self.whole || self.killed).then_some(None);
+        all.into_iter().chain(self.named.iter().map(|name| Some(name.clone()))).collect()
+    }
+
     /// The whole pooler is paused.
     pub(crate) fn whole(&self) -> bool {
         self.whole

@@ -46,6 +46,10 @@ impl Control {
             self.push(Output::Exit);
             return;
         }
+        if self.ends_anyway(mode) {
+            self.log(format!("got {name}, another process has taken over: ending when everything has left"));
+            return;
+        }
         let what = match mode {
             ShutdownMode::WaitForServers => "all servers connections to be released",
             ShutdownMode::WaitForClients => "all clients disconnect",

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pool::{Both, Directory, Process, Shared};
+use mail::ShardId;
+use pool::{Both, CancelKey, Directory, Process, Shared};
 
 /// The directory of one process.
 pub struct OneProcess {
@@ -22,6 +23,8 @@ struct Names {
     users: HashMap<String, Arc<Both>>,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
+    /// Where the clients are that keep a predecessor process's cancel key.
+    cancel_keys: HashMap<CancelKey, (u16, u32)>,
 }
 
 impl OneProcess {
@@ -32,6 +35,21 @@ impl OneProcess {
         let names = Names { pools_begun: vec![0; count], ..Names::default() };
         let busy_percent = (0..count).map(|_| AtomicU32::new(0)).collect();
         OneProcess { names: Mutex::new(names), process: Arc::default(), busy_percent }
+    }
+
+    /// The shard for a part of a pool that a predecessor process had: the first goes where the pool begins, each further
+    /// one to the emptiest shard that has none yet.
+    pub(crate) fn part_for_heir(&self, database: &str, user: &str, is_first: bool) -> ShardId {
+        let pool = self.pool(database, user);
+        let home = u16::try_from(pool.shards().trailing_zeros()).unwrap_or(0);
+        if is_first {
+            return ShardId(home);
+        }
+        let names = self.names();
+        let free = (0..self.shards()).filter(|shard| pool.shards() & (1 << shard) == 0);
+        let shard = free.min_by_key(|shard| names.pools_begun[usize::from(*shard)]).unwrap_or(home);
+        pool.spread_to(shard);
+        ShardId(shard)
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -70,6 +88,18 @@ impl Directory for OneProcess {
 
     fn shards(&self) -> u16 {
         u16::try_from(self.busy_percent.len()).unwrap_or(u16::MAX)
+    }
+
+    fn keep_cancel_key(&self, key: CancelKey, shard: u16, place: u32) {
+        self.names().cancel_keys.insert(key, (shard, place));
+    }
+
+    fn forget_cancel_key(&self, key: &CancelKey) {
+        self.names().cancel_keys.remove(key);
+    }
+
+    fn find_cancel_key(&self, key: &CancelKey) -> Option<(u16, u32)> {
+        self.names().cancel_keys.get(key).copied()
     }
 
     fn busy_percent(&self, shard: u16) -> u32 {

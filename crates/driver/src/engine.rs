@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use std::{fmt, io, panic, process};
 
 use auth::{Entropy, MockKey};
@@ -22,6 +23,7 @@ use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
 use crate::mailbox::{Letter, Mailbox};
 use crate::outside::Outside;
+use crate::succession::{self, Giver, Heir, Inheritance, News, Predecessor, Succession};
 use crate::uring::{self, ReceiveBuffers, UringLoop};
 
 /// Where log records go; called by every thread.
@@ -42,6 +44,8 @@ pub struct Plan {
     pub receive_buffers: ReceiveBuffers,
     /// Bound already, so that a port in use is told before anything runs.
     pub listeners: Listeners,
+    /// Of the process that this one takes over from, if there is one.
+    pub inheritance: Inheritance,
     /// The log.
     pub log: Log,
     /// The control thread's ear.
@@ -85,6 +89,10 @@ pub struct Engine {
     threads: Vec<JoinHandle<()>>,
     driver: &'static str,
     fallback: Option<String>,
+    succession: Arc<Succession>,
+    directory: Arc<OneProcess>,
+    generation: u64,
+    log: Log,
 }
 
 /// What a loop is, once its thread knows whether it could be made.
@@ -99,10 +107,12 @@ impl Engine {
         log_panics(Arc::clone(&plan.log));
         let mock = Arc::new(MockKey::new(KernelEntropy::key()));
         let user_id = rustix::process::geteuid().as_raw();
+        let generation = plan.inheritance.generation;
         Engine::start_with(plan, move |seat: Seat| {
             let entropy = Box::new(KernelEntropy);
             let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
             shard.trust_unix_user(user_id);
+            shard.follow(generation);
             shard
         })
     }
@@ -123,11 +133,24 @@ impl Engine {
         let mailboxes: Arc<[Mailbox]> = boxes.map_err(|why| StartFault::System("a mailbox", why))?.into();
         let helpers =
             Arc::new(Helpers::start(&mailboxes).map_err(|why| StartFault::System("a thread", why))?);
-        let mut crew = Crew { plan, mailboxes, helpers, door: Arc::new(Door::new()), threads: Vec::new() };
+        let directory = Arc::new(OneProcess::new(plan.threads));
+        let inheritance = plan.inheritance;
+        directory.process().continue_ids_at(inheritance.next_id);
+        let mut crew = Crew {
+            plan,
+            mailboxes,
+            helpers,
+            door: Arc::new(Door::new()),
+            succession: Arc::default(),
+            directory,
+            threads: Vec::new(),
+        };
         let (driver, fallback) = crew.launch(make)?;
-        let Crew { plan, mailboxes, threads, .. } = crew;
+        let Crew { plan, mailboxes, threads, succession, directory, .. } = crew;
         announce(&plan.log, plan.io, driver, fallback.as_deref());
-        Ok(Engine { mailboxes, listeners: plan.listeners, threads, driver, fallback })
+        let generation = inheritance.generation;
+        let (listeners, log) = (plan.listeners, plan.log);
+        Ok(Engine { mailboxes, listeners, threads, driver, fallback, succession, directory, generation, log })
     }
 
     /// The driver in use, and why it is not io_uring where that was tried.
@@ -161,6 +184,53 @@ impl Engine {
         for shard in 0..u16::try_from(self.mailboxes.len()).unwrap_or(u16::MAX) {
             self.command(ShardId(shard), command.clone());
         }
+    }
+
+    /// Receives everything that the predecessor hands on; its gates must rest ([`Predecessor::rest_gates`]).
+    ///
+    /// # Errors
+    /// The predecessor has gone, or the system's.
+    pub fn take_over(&self, predecessor: Predecessor) -> io::Result<()> {
+        Heir {
+            succession: Arc::clone(&self.succession),
+            mailboxes: Arc::clone(&self.mailboxes),
+            directory: Arc::clone(&self.directory),
+            log: Arc::clone(&self.log),
+        }
+        .start(predecessor)
+    }
+
+    /// Opens a line to the process that takes over, and hands everything over to it; `news` hears what comes of it.
+    /// `name` is of the abstract name space, `note` what the control thread says to the other's, and `patience` how long
+    /// the successor may take before it is ready.
+    ///
+    /// # Errors
+    /// AlreadyExists if that is under way; PermissionDenied if somebody else's process answers; else the system's.
+    pub fn hand_over(
+        &self,
+        name: &str,
+        note: String,
+        patience: Duration,
+        news: impl Fn(News) + Send + 'static,
+    ) -> io::Result<()> {
+        Giver {
+            line: succession::line_to(name)?,
+            succession: Arc::clone(&self.succession),
+            mailboxes: Arc::clone(&self.mailboxes),
+            listeners: self.listeners.clone(),
+            generation: self.generation,
+            next_id: self.directory.process().upcoming_id(),
+            note,
+            patience,
+            log: Arc::clone(&self.log),
+            news: Box::new(news),
+        }
+        .start()
+    }
+
+    /// Asks the process that this one still takes over from, if there is one, to cancel what nobody here runs.
+    pub fn cancel_at_predecessor(&self, key: [u8; 8]) {
+        self.succession.cancel_there(key);
     }
 
     /// Refuses new TCP connections from now on; the unix socket stays for administrators.
@@ -198,6 +268,8 @@ struct Crew {
     mailboxes: Arc<[Mailbox]>,
     helpers: Arc<Helpers>,
     door: Arc<Door>,
+    succession: Arc<Succession>,
+    directory: Arc<OneProcess>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -208,7 +280,7 @@ impl Crew {
         make: impl Fn(Seat) -> C + Send + Sync + 'static,
     ) -> Result<(&'static str, Option<String>), StartFault> {
         let make = Arc::new(make);
-        let directory: Arc<dyn Directory> = Arc::new(OneProcess::new(self.plan.threads));
+        let directory: Arc<dyn Directory> = self.directory.clone();
         let (verdicts, heard) = channel();
         let mut starts: Vec<SyncSender<bool>> = Vec::new();
         for id in (0..self.plan.threads).map(ShardId) {
@@ -243,6 +315,7 @@ impl Crew {
             mailboxes: Arc::clone(&self.mailboxes),
             helpers: Arc::clone(&self.helpers),
             door: Arc::clone(&self.door),
+            succession: Arc::clone(&self.succession),
             listeners: self.plan.listeners.all.clone(),
             reports: Arc::clone(&self.plan.reports),
             log: Arc::clone(&self.plan.log),

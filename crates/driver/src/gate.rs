@@ -30,6 +30,8 @@ pub(crate) struct Gate {
     /// Some rest until then.
     resting_until_us: Option<u64>,
     told_until_us: u64,
+    /// Another process watches the same sockets: nobody is accepted here.
+    is_left: bool,
 }
 
 struct Watched {
@@ -55,7 +57,14 @@ impl Gate {
     pub(crate) fn new(listeners: Vec<Arc<Listener>>, door: Arc<Door>, log: Log) -> Gate {
         let watched =
             listeners.into_iter().map(|listener| Watched { listener: Some(listener), resting: false });
-        Gate { watched: watched.collect(), door, log, resting_until_us: None, told_until_us: 0 }
+        Gate {
+            watched: watched.collect(),
+            door,
+            log,
+            resting_until_us: None,
+            told_until_us: 0,
+            is_left: false,
+        }
     }
 
     /// The numbers and sockets of all that are not closed.
@@ -75,6 +84,17 @@ impl Gate {
         gone.filter_map(|(number, one)| Some((number, one.listener.take_if(wanted)?))).collect()
     }
 
+    /// Accepts nobody, or (`false`) somebody again; the numbers to be watched no more, or again.
+    pub(crate) fn leave(&mut self, is_left: bool) -> Vec<u32> {
+        self.is_left = is_left;
+        let mut numbers = Vec::new();
+        for (number, one) in (0..).zip(&mut self.watched).filter(|(_, one)| one.listener.is_some()) {
+            one.resting = false;
+            numbers.push(number);
+        }
+        numbers
+    }
+
     /// A descriptor was closed: whoever rests may try again.
     pub(crate) fn a_file_is_free(&mut self) {
         if self.resting_until_us.is_some() {
@@ -89,6 +109,9 @@ impl Gate {
 
     /// Accepts one.
     pub(crate) fn accept(&mut self, number: u32, now: Now) -> Arrival {
+        if self.is_left {
+            return Arrival::Rest;
+        }
         let Some(one) = self.watched.get_mut(number as usize) else { return Arrival::Rest };
         let Some(listener) = one.listener.clone() else { return Arrival::Rest };
         match acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC) {
@@ -124,7 +147,7 @@ impl Gate {
 
     /// The numbers to be watched again, if rest is over.
     pub(crate) fn wake(&mut self, now: Now) -> Vec<u32> {
-        if self.resting_until_us.is_none_or(|until| until > now.mono_us) {
+        if self.is_left || self.resting_until_us.is_none_or(|until| until > now.mono_us) {
             return Vec::new();
         }
         self.resting_until_us = None;
@@ -146,7 +169,7 @@ mod tests {
         let mut global = Global::default();
         (global.listen_addr, global.listen_port) = (vec!["127.0.0.1".to_owned()], 0);
         (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
-        let listeners = Listeners::open(&global).unwrap();
+        let listeners = Listeners::open(&global, Vec::new()).unwrap();
         let address = listeners.tcp_address().unwrap();
         (Gate::new(listeners.all, Arc::new(Door::new()), Arc::new(|_| {})), address)
     }

@@ -21,11 +21,13 @@ mod outside;
 mod parcel;
 pub mod process;
 pub mod signals;
+mod succession;
 mod sys;
 mod uring;
 
 pub use crate::core::Core;
 pub use directory::OneProcess;
 pub use engine::{Engine, Log, Plan, Reports, Seat, StartFault};
-pub use listen::{ListenFault, Listeners};
+pub use listen::{Inherited, ListenFault, Listeners, unix_path};
+pub use succession::{Inheritance, News, Predecessor, TakeoverFault};
 pub use uring::ReceiveBuffers;

@@ -6,13 +6,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, fs};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Shutdown, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
+    sockopt,
 };
 use settings::Global;
 
@@ -35,6 +37,15 @@ pub(crate) struct Listener {
     pub(crate) kind: Kind,
     name: String,
     file: Option<SocketFile>,
+    /// Another process has it too and goes on with it: it is not shut down from here, and its name stays.
+    is_left: AtomicBool,
+}
+
+/// A listening socket that somebody else has bound: a predecessor process, or the service manager.
+pub struct Inherited {
+    pub(crate) socket: OwnedFd,
+    /// Its name in the file system with its inode, where it is ours to remove.
+    pub(crate) file: Option<(PathBuf, u64)>,
 }
 
 /// A socket's name in the file system; it goes when the socket goes, unless somebody else has taken the name.
@@ -44,6 +55,7 @@ struct SocketFile {
 }
 
 /// All listening sockets of a process.
+#[derive(Clone)]
 pub struct Listeners {
     pub(crate) all: Vec<Arc<Listener>>,
 }
@@ -78,24 +90,32 @@ impl fmt::Display for ListenFault {
 impl std::error::Error for ListenFault {}
 
 impl Listeners {
-    /// Binds everything that the settings name.
+    /// Has everything that the settings name: taken from `inherited` where it is there, else bound. What is inherited
+    /// and not wanted any more is closed, its name in the file system too.
     ///
     /// # Errors
     /// [`ListenFault`]; whatever was bound before is closed again. A machine without IPv6 is no fault for `*`.
-    pub fn open(global: &Global) -> Result<Listeners, ListenFault> {
+    pub fn open(global: &Global, mut inherited: Vec<Inherited>) -> Result<Listeners, ListenFault> {
         let mut all = Vec::new();
         for entry in &global.listen_addr {
             for address in addresses(entry, global.listen_port)? {
-                match tcp(address, global) {
+                let found = take_inherited(&mut inherited, |one| one.address() == Some(address));
+                match found.map_or_else(|| tcp(address, global), |one| Ok(one.into_tcp(address, global))) {
                     Ok(listener) => all.push(Arc::new(listener)),
                     Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if entry == "*" => {}
                     Err(fault) => return Err(ListenFault::Refused(address.to_string(), text(fault))),
                 }
             }
         }
-        if let Some(directory) = global.unix_socket_dir.as_deref().filter(|directory| !directory.is_empty()) {
-            all.push(Arc::new(unix_listener(directory, global)?));
+        if let Some(path) = unix_path(global) {
+            let found = take_inherited(&mut inherited, |one| one.is_at(&path));
+            let listener = match found {
+                Some(one) => one.into_unix(&path, global.listen_port),
+                None => unix_listener(&path, global)?,
+            };
+            all.push(Arc::new(listener));
         }
+        inherited.iter().for_each(Inherited::remove_file);
         if all.is_empty() { Err(ListenFault::Nowhere) } else { Ok(Listeners { all }) }
     }
 
@@ -120,19 +140,37 @@ impl Listeners {
 
     /// Refuses new connections at once, whoever holds the sockets; `all` means the unix socket too.
     pub(crate) fn close(&self, all: bool) {
-        for listener in self.all.iter().filter(|listener| all || listener.kind == Kind::Tcp) {
+        let ours = self.all.iter().filter(|listener| !listener.is_left.load(Ordering::Acquire));
+        for listener in ours.filter(|listener| all || listener.kind == Kind::Tcp) {
             let _ = rustix::net::shutdown(&listener.socket, Shutdown::Both);
             listener.remove_file();
         }
     }
 }
 
+impl Listeners {
+    /// Whether another process goes on with these sockets.
+    pub(crate) fn leave_to_successor(&self, is_left: bool) {
+        self.all.iter().for_each(|listener| listener.is_left.store(is_left, Ordering::Release));
+    }
+}
+
 impl Listener {
+    fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
+        Listener { socket, kind, name, file, is_left: AtomicBool::new(false) }
+    }
+
+    /// Its name in the file system with its inode.
+    pub(crate) fn file(&self) -> Option<(&Path, u64)> {
+        self.file.as_ref().map(|file| (&*file.path, file.inode))
+    }
+
     fn remove_file(&self) {
-        if let Some(file) = &self.file
-            && fs::symlink_metadata(&file.path).is_ok_and(|found| found.ino() == file.inode)
-        {
-            let _ = fs::remove_file(&file.path);
+        if self.is_left.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(file) = &self.file {
+            remove_if_same(&file.path, file.inode);
         }
     }
 }
@@ -169,32 +207,79 @@ fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Errno> {
     bind(&socket, &address)?;
     options::apply_to_listener(&socket, global);
     listen(&socket, backlog(global))?;
-    Ok(Listener { socket, kind: Kind::Tcp, name: address.to_string(), file: None })
+    Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
 }
 
 fn backlog(global: &Global) -> i32 {
     i32::try_from(global.listen_backlog).unwrap_or(i32::MAX)
 }
 
-fn unix_listener(directory: &str, global: &Global) -> Result<Listener, ListenFault> {
+/// Where the unix socket is to be, if anywhere.
+#[must_use]
+pub fn unix_path(global: &Global) -> Option<String> {
+    let directory = global.unix_socket_dir.as_deref().filter(|directory| !directory.is_empty())?;
+    Some(format!("{directory}/.s.PGSQL.{}", global.listen_port))
+}
+
+impl Inherited {
+    fn address(&self) -> Option<SocketAddr> {
+        rustix::net::getsockname(&self.socket).ok()?.try_into().ok()
+    }
+
+    fn is_at(&self, path: &str) -> bool {
+        let wanted = unix_address(path).ok();
+        let own: Option<SocketAddrUnix> =
+            rustix::net::getsockname(&self.socket).ok().and_then(|any| any.try_into().ok());
+        own.is_some() && own == wanted
+    }
+
+    fn into_tcp(self, address: SocketAddr, global: &Global) -> Listener {
+        options::apply_to_listener(&self.socket, global);
+        let _ = listen(&self.socket, backlog(global));
+        Listener::new(self.socket, Kind::Tcp, address.to_string(), None)
+    }
+
+    fn into_unix(self, path: &str, port: u16) -> Listener {
+        let file = self.file.map(|(path, inode)| SocketFile { path, inode });
+        Listener::new(self.socket, Kind::Unix { port }, format!("unix:{path}"), file)
+    }
+
+    fn remove_file(&self) {
+        if let Some((path, inode)) = &self.file {
+            remove_if_same(path, *inode);
+        }
+    }
+}
+
+fn take_inherited(from: &mut Vec<Inherited>, wanted: impl Fn(&Inherited) -> bool) -> Option<Inherited> {
+    let place = from.iter().position(wanted)?;
+    Some(from.remove(place))
+}
+
+fn remove_if_same(path: &Path, inode: u64) {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn unix_listener(path: &str, global: &Global) -> Result<Listener, ListenFault> {
     let port = global.listen_port;
-    let path = format!("{directory}/.s.PGSQL.{port}");
     let refused = |fault| ListenFault::Refused(format!("unix:{path}"), text(fault));
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(refused)?;
-    let address = unix_address(&path).map_err(refused)?;
+    let address = unix_address(path).map_err(refused)?;
     match bind(&socket, &address) {
         Err(Errno::ADDRINUSE) => {
-            if unix(&path).is_ok() || directory.starts_with('@') {
-                return Err(ListenFault::UnixInUse(path));
+            if unix(path).is_ok() || path.starts_with('@') {
+                return Err(ListenFault::UnixInUse(path.to_owned()));
             }
-            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(path);
             bind(&socket, &address).map_err(refused)?;
         }
         outcome => outcome.map_err(refused)?,
     }
-    let file = if directory.starts_with('@') { None } else { Some(own_file(&path, global)?) };
+    let file = if path.starts_with('@') { None } else { Some(own_file(path, global)?) };
     listen(&socket, backlog(global)).map_err(refused)?;
-    Ok(Listener { socket, kind: Kind::Unix { port }, name: format!("unix:{path}"), file })
+    Ok(Listener::new(socket, Kind::Unix { port }, format!("unix:{path}"), file))
 }
 
 /// Gives the socket's file its group and permissions. Before listen, so that nobody slips in by the wrong ones.

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use shard::{ConnId, Handover};
 
 use crate::connect::Addresses;
+use crate::succession::Legacy;
 
 /// Which occupant of a [`ConnId`] is meant: ids are used again, tickets (nearly) never.
 pub(crate) type Ticket = u32;
@@ -31,6 +32,13 @@ pub(crate) enum Letter {
     Resolved { conn: ConnId, ticket: Ticket, addresses: Result<Addresses, String> },
     /// Stop accepting; `all` means the unix socket too.
     CloseListeners { all: bool },
+    /// Accept nobody for a while: another process is to watch the same sockets. [`crate::succession::Item::GatesRest`]
+    /// answers.
+    RestGates,
+    /// Accept again.
+    WakeGates,
+    /// Something from a process that this one takes over from.
+    Inherit(Legacy),
     /// Leave the loop.
     Stop,
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use mail::{Neighbour, Report, ShardId};
+use shard::HandOn;
 use telemetry::{Level, Record};
 
 use crate::door::Door;
@@ -13,6 +14,7 @@ use crate::gate::Gate;
 use crate::helpers::Helpers;
 use crate::listen::Listener;
 use crate::mailbox::{Letter, Mailbox, Mover};
+use crate::succession::{Item, Leaver, Succession};
 
 /// One shard's share of the process.
 pub(crate) struct Outside {
@@ -20,6 +22,7 @@ pub(crate) struct Outside {
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) helpers: Arc<Helpers>,
     pub(crate) door: Arc<Door>,
+    pub(crate) succession: Arc<Succession>,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) reports: Reports,
     pub(crate) log: Log,
@@ -44,6 +47,21 @@ impl Outside {
     /// Sends a client away.
     pub(crate) fn hand_over(&self, to: ShardId, mover: Mover) {
         self.post(to, Letter::Adopt(mover));
+    }
+
+    /// Tells the process that takes over.
+    pub(crate) fn hand_on(&self, what: HandOn) {
+        self.succession.say(Item::FromShard(self.id, what));
+    }
+
+    /// Sends a socket to the process that takes over.
+    pub(crate) fn send_off(&self, leaver: Leaver) {
+        self.succession.say(Item::Leaver(self.id, Box::new(leaver)));
+    }
+
+    /// The gates of this thread rest.
+    pub(crate) fn gates_rest(&self) {
+        self.succession.say(Item::GatesRest);
     }
 
     fn post(&self, to: ShardId, letter: Letter) {

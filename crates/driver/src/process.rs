@@ -136,7 +136,7 @@ impl fmt::Display for PidFault {
 
 impl std::error::Error for PidFault {}
 
-/// The pidfile of this process; it is removed when dropped.
+/// The pidfile of this process; it is removed when dropped, if it is still this process's.
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
@@ -152,6 +152,15 @@ impl PidFile {
         if let Some(process_id) = PidFile::living(&path)? {
             return Err(PidFault::Alive { path, process_id });
         }
+        PidFile::take_over(path)
+    }
+
+    /// Writes this process's id, whoever stands there: this process takes over from that one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn take_over(path: impl Into<PathBuf>) -> Result<PidFile, PidFault> {
+        let path = path.into();
         let write = || {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&path)?;
@@ -180,8 +189,12 @@ impl PidFile {
 }
 
 impl Drop for PidFile {
+    /// A successor may have written its own id by now: that stays.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let own = std::process::id().to_string();
+        if fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == own) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -205,6 +218,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
         drop(own);
         assert!(!path.exists());
+        let own = PidFile::create(&path).unwrap();
+        fs::write(&path, "1\n").unwrap();
+        drop(own);
+        assert!(path.exists(), "a successor has it now");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

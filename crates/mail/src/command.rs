@@ -76,6 +76,18 @@ pub enum Command {
         /// How gently.
         mode: ShutdownMode,
     },
+    /// Another process takes over: hand on whatever rests, until nothing is left.
+    HandOver {
+        /// Counted up with every question whether anything is left.
+        round: u32,
+    },
+    /// That process has died: serve what is left.
+    Keep,
+    /// A cancel request that reached the process that takes over, for a client that may still be here.
+    Cancel {
+        /// As the asker sent it.
+        key: [u8; 8],
+    },
     /// The answer to a console client's statement.
     Reply(AdminReply),
 }

@@ -25,6 +25,11 @@ pub enum Report {
         /// True in the last slice of this shard.
         last: bool,
     },
+    /// A cancel request for no client of this process; a predecessor that still hands over may have it.
+    StrayCancel {
+        /// As the asker sent it.
+        key: [u8; 8],
+    },
     /// What a command asked for is true on this shard.
     Done {
         /// From the command.

@@ -95,7 +95,20 @@ impl Process {
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
+
+    /// The number that [`Process::next_id`] would give next.
+    pub fn upcoming_id(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
+    /// Goes on counting where a predecessor process has stopped.
+    pub fn continue_ids_at(&self, next: u64) {
+        self.next_id.fetch_max(next, Ordering::Relaxed);
+    }
 }
+
+/// What a client sends to have its query cancelled.
+pub type CancelKey = [u8; 8];
 
 /// A database or a user: what it may have of each side.
 #[derive(Debug, Default)]
@@ -122,6 +135,15 @@ pub trait Directory: Send + Sync {
     fn busy_percent(&self, shard: u16) -> u32;
     /// Says how busy a shard is.
     fn set_busy_percent(&self, shard: u16, percent: u32);
+    /// A client that came from a predecessor process keeps the cancel key that it was given there, and is on this shard,
+    /// at this place.
+    fn keep_cancel_key(&self, _key: CancelKey, _shard: u16, _place: u32) {}
+    /// That client has left.
+    fn forget_cancel_key(&self, _key: &CancelKey) {}
+    /// Shard and place of the client with this key, if a predecessor process gave it.
+    fn find_cancel_key(&self, _key: &CancelKey) -> Option<(u16, u32)> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,6 @@ pub mod ledger;
 pub mod pool;
 pub mod queue;
 
-pub use ledger::{Both, Directory, Process, Shared, Tally};
+pub use ledger::{Both, CancelKey, Directory, Process, Shared, Tally};
 pub use pool::{Idle, Limits, Permit, Pool};
 pub use queue::{Queue, Ticket, Waiter};

@@ -77,6 +77,8 @@ pub struct Pool {
     user: Arc<Both>,
     idle: Vec<Idle>,
     open: u32,
+    /// Permits of servers that a predecessor process still holds and will send or close.
+    elsewhere: u32,
     logging_in: u32,
     retry_at_us: u64,
     retry_delay_us: u64,
@@ -95,6 +97,7 @@ impl Pool {
             user,
             idle: Vec::new(),
             open: 0,
+            elsewhere: 0,
             logging_in: 0,
             retry_at_us: 0,
             retry_delay_us: 0,
@@ -276,9 +279,49 @@ impl Pool {
     /// A server's socket is gone: its permits are free, everywhere.
     pub fn closed(&mut self) {
         self.open = self.open.saturating_sub(1);
+        self.give_permit();
+    }
+
+    fn give_permit(&self) {
         self.shared.servers.give();
         self.database.servers.give();
         self.user.servers.give();
+    }
+}
+
+/// Servers that another process holds while it hands over: they count here, so that limits hold over both.
+impl Pool {
+    /// Permits of servers that are still elsewhere.
+    #[must_use]
+    pub fn elsewhere(&self) -> u32 {
+        self.elsewhere
+    }
+
+    /// One more server is held elsewhere. It exists, so it counts whatever the limits say.
+    pub fn held_elsewhere(&mut self) {
+        self.shared.servers.take(0);
+        self.database.servers.take(0);
+        self.user.servers.take(0);
+        self.elsewhere += 1;
+    }
+
+    /// A server came from elsewhere and is open here now.
+    pub fn arrived(&mut self) {
+        if self.elsewhere == 0 {
+            self.held_elsewhere();
+        }
+        self.elsewhere -= 1;
+        self.open += 1;
+    }
+
+    /// A server that was held elsewhere was closed there; false if none was.
+    pub fn closed_elsewhere(&mut self) -> bool {
+        let was_held = self.elsewhere > 0;
+        if was_held {
+            self.elsewhere -= 1;
+            self.give_permit();
+        }
+        was_held
     }
 }
 
@@ -383,6 +426,21 @@ pub(crate) mod tests {
         assert_eq!(delays[9], 15_000_000);
         pool.logged_in(true, now_us);
         assert!(pool.should_open(now_us));
+    }
+
+    #[test]
+    fn what_another_process_holds_counts_until_it_comes_or_goes() {
+        let mut pool = pool(limits(2));
+        pool.held_elsewhere();
+        pool.held_elsewhere();
+        assert_eq!(pool.take_permit(0), Permit::PoolFull);
+        pool.arrived();
+        assert_eq!((pool.open(), pool.elsewhere(), pool.shared().servers.taken()), (1, 1, 2));
+        assert!(pool.closed_elsewhere() && !pool.closed_elsewhere());
+        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
+        pool.closed();
+        pool.closed();
+        assert_eq!(pool.shared().servers.taken(), 0);
     }
 
     #[test]

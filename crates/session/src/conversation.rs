@@ -60,6 +60,27 @@ impl Conversation {
         }
     }
 
+    /// A server that came from another process, where it had just said this ReadyForQuery.
+    #[must_use]
+    pub fn resumed(parameters: Parameters, status: Status, doubtful: bool) -> Conversation {
+        let mut talk = Conversation::new(parameters);
+        (talk.status, talk.in_block, talk.doubtful) = (Some(status), status != Status::Idle, doubtful);
+        talk
+    }
+
+    /// Nothing is owed and nothing half read, in a transaction or not: the dialogue can go on in another process.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        let at_boundary = self.remain == 0 && self.partial.is_empty();
+        self.owes.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
+    }
+
+    /// Something was sent whose outcome is not modelled.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
     /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs. One of the conditions of
     /// release; the others (unsent bytes, cancels, the client's half-sent request) are the shard's to know.
     #[inline]

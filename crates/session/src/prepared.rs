@@ -76,6 +76,22 @@ impl Registry {
         self.spare = 0;
     }
 
+    /// Numbers statements from here on, so that no other shard and no earlier process has used a number.
+    pub fn number_from(&mut self, base: StatementId) {
+        self.last_id = self.last_id.max(base);
+    }
+
+    /// A server that came from another process has this statement under this number.
+    pub fn adopt(&mut self, id: StatementId, rest: &[u8]) {
+        if self.by_rest.contains_key(rest) || self.by_id.contains_key(&id) {
+            return;
+        }
+        let rest: Arc<[u8]> = rest.into();
+        self.by_rest.insert(Arc::clone(&rest), id);
+        self.by_id.insert(id, Statement { rest, clients: 0 });
+        self.spare += 1;
+    }
+
     /// Parse's body after the name.
     #[must_use]
     pub fn rest(&self, id: StatementId) -> Option<&Arc<[u8]>> {
@@ -182,6 +198,29 @@ impl ClientStatements {
     }
 }
 
+/// What another process needs to know of a client whose requests are all answered.
+impl ClientStatements {
+    /// The server has reached every Parse and Close.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.unconfirmed.is_empty()
+    }
+
+    /// Names with what they stand for.
+    pub fn names(&self) -> impl Iterator<Item = (&[u8], StatementId)> {
+        self.names.iter().map(|(name, statement)| (&**name, *statement))
+    }
+
+    /// A name that the client has already.
+    pub fn adopt(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) {
+        self.bytes += name.len() + rest.len();
+        let statement = registry.intern(rest);
+        if let Some(before) = self.names.insert(name.into(), statement) {
+            registry.release(before);
+        }
+    }
+}
+
 impl ClientStatements {
     /// The client leaves.
     pub fn forget_all(&mut self, registry: &mut Registry) {
@@ -221,6 +260,14 @@ impl ServerStatements {
         self.kept.len()
     }
 
+    /// All of them, the least recently used first.
+    #[must_use]
+    pub fn by_age(&self) -> Vec<StatementId> {
+        let mut by_age: Vec<(u64, StatementId)> = self.kept.iter().map(|(id, kept)| (kept.used, *id)).collect();
+        by_age.sort_unstable();
+        by_age.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// True if the server has it in good order (or will, by the time it reads what comes next); it is now the last used.
     pub fn touch(&mut self, id: StatementId) -> bool {
         self.clock += 1;
@@ -237,6 +284,13 @@ impl ServerStatements {
     pub fn insert(&mut self, id: StatementId) {
         self.clock += 1;
         self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false });
+    }
+
+    /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
+    /// not known.
+    pub fn adopt(&mut self, id: StatementId) {
+        self.insert(id);
+        self.rest();
     }
 
     /// Its Parse failed or was skipped, or it was closed.
@@ -350,6 +404,25 @@ mod tests {
         assert_eq!(server.make_room(3), None);
         assert_eq!(server.make_room(2), Some(2));
         assert!(!server.touch(2));
+    }
+
+    #[test]
+    fn what_another_process_prepared_keeps_its_number_and_its_age() {
+        let mut registry = Registry::default();
+        registry.number_from(1 << 40);
+        registry.adopt(7, b"x");
+        registry.adopt(8, b"x");
+        assert_eq!(registry.intern(b"x"), 7);
+        assert_eq!(registry.intern(b"y"), (1 << 40) + 1);
+        let mut client = ClientStatements::default();
+        client.adopt(b"a", b"x", &mut registry);
+        assert!(client.is_settled());
+        assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], 7)]);
+        let mut server = ServerStatements::default();
+        server.insert(9);
+        server.insert(7);
+        server.touch(9);
+        assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use auth::Question;
 use mail::{Neighbour, Report, ShardId};
 use telemetry::Record;
 
-use crate::{ConnId, Handover};
+use crate::{ConnId, HandOn, Handover};
 
 /// Where the bytes of an [`Action::Send`] lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub enum Action {
         /// What.
         letter: Neighbour,
     },
+    /// Write to the process that takes over from this one.
+    HandOn(HandOn),
     /// Write to the control thread.
     Report(Report),
     /// Write to the log.

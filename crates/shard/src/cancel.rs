@@ -3,7 +3,7 @@
 //! Owns the keys that clients get, the forwarding connection, and the rule that a server is not lent again while a
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped.
 
-use mail::{Neighbour, ShardId};
+use mail::{Neighbour, Report, ShardId};
 use telemetry::Level;
 use wire::encode;
 
@@ -38,7 +38,7 @@ impl State {
         if peer_id > 0 && cancel_key::peer(&key) != peer_id {
             return self.forward_cancel(conn, &key);
         }
-        let shard = ShardId(cancel_key::shard(&key));
+        let shard = self.shard_of_key(&key);
         if shard == self.id {
             return self.cancel(AskedBy::Here(conn), &key);
         }
@@ -49,18 +49,43 @@ impl State {
         self.act(Action::Tell { to: shard, letter });
     }
 
+    /// Where the client with this key is: where the key says, unless a predecessor process made it.
+    fn shard_of_key(&self, key: &Key) -> ShardId {
+        let kept = self.directory.find_cancel_key(&cancel_key::whole(key, self.config.global.peer_id));
+        ShardId(kept.map_or_else(|| cancel_key::shard(key), |(shard, _)| shard))
+    }
+
+    /// A cancel request reached the successor process, and the client is still in this one.
+    pub(crate) fn cancel_for_successor(&mut self, key: &Key) {
+        // Nobody here waits for the end of it: a number that no connection has.
+        let (from, conn, id) = (self.id, u32::MAX, 0);
+        let shard = self.shard_of_key(key);
+        if shard == self.id {
+            self.cancel(AskedBy::Neighbour(from, conn, id), key);
+        } else if shard.0 < self.directory.shards() {
+            self.act(Action::Tell { to: shard, letter: Neighbour::Cancel { from, conn, id, key: *key } });
+        }
+    }
+
     /// Who has this key. In a group the key has no room for the place, and all are looked at.
     fn client_of_key(&self, key: &Key) -> Option<&client::Client> {
         let peer_id = self.config.global.peer_id;
         let fits = |client: &&client::Client| cancel_key::same(&client.cancel_key, key, peer_id);
         if peer_id == 0 {
-            return self.conns.get(cancel_key::place(key).0 as usize).and_then(client_in).filter(fits);
+            let kept = self.directory.find_cancel_key(key).filter(|(shard, _)| *shard == self.id.0);
+            let place = kept.map_or_else(|| cancel_key::place(key), |(_, place)| ConnId(place));
+            return self.conns.get(place.0 as usize).and_then(client_in).filter(fits);
         }
         self.conns.iter().filter_map(|(_, conn)| client_in(conn)).find(fits)
     }
 
     /// The key says that the client is here.
     pub(crate) fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
+        let phase = self.client_of_key(key).map(|client| &client.phase);
+        if phase.is_none() {
+            // A predecessor process may still have the client.
+            self.act(Action::Report(Report::StrayCancel { key: *key }));
+        }
         let phase = self.client_of_key(key).map(|client| &client.phase);
         let Some(&client::Phase::Linked(server_conn)) = phase else { return self.cancel_over(asked_by) };
         let now_us = self.now.mono_us;

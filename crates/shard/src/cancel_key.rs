@@ -55,13 +55,16 @@ pub(crate) fn forwarded(key: &Key) -> Option<Key> {
     (last & HOPS > 0).then_some(key)
 }
 
+/// The key before it was forwarded for the first time.
+pub(crate) fn whole(key: &Key, peer_id: u32) -> Key {
+    let mut key = *key;
+    key[7] |= if peer_id == 0 { 0 } else { HOPS };
+    key
+}
+
 /// Whether they are the same key, however often it was forwarded; takes as long if they are not.
 pub(crate) fn same(one: &Key, other: &Key, peer_id: u32) -> bool {
-    let hops = if peer_id == 0 { 0 } else { HOPS };
-    let (mut one, mut other) = (*one, *other);
-    one[7] |= hops;
-    other[7] |= hops;
-    one.ct_eq(&other).into()
+    whole(one, peer_id).ct_eq(&whole(other, peer_id)).into()
 }
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub(crate) struct Client {
     pub(crate) pool: usize,
     /// What it sends to have its query cancelled.
     pub(crate) cancel_key: [u8; 8],
+    /// A predecessor process gave it that key; the client knows no other.
+    pub(crate) keeps_key: bool,
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
     /// It wants a server of its own.
@@ -91,6 +93,7 @@ impl Client {
             parameters: Parameters::unknown(tracked),
             pool: usize::MAX,
             cancel_key: [0; 8],
+            keeps_key: false,
             server_used_last: None,
             wish: None,
             counted: Counted::default(),

@@ -28,6 +28,9 @@ impl State {
             Command::Kill { request, database } => self.kill(request, database),
             Command::KillClient { request, id } => self.kill_client(request, id),
             Command::Shutdown { request, mode } => self.shut_down(request, mode),
+            Command::HandOver { round } => self.hand_over(round),
+            Command::Keep => self.keep(),
+            Command::Cancel { key } => self.cancel_for_successor(&key),
             Command::Reply(reply) => self.console_reply(reply),
         }
     }
@@ -227,7 +230,10 @@ impl State {
     }
 
     /// RELOAD or SET: limits hold at once, changed databases get new servers, removed ones lose their clients.
-    fn configure(&mut self, config: Arc<Config>) {
+    pub(crate) fn configure(&mut self, config: Arc<Config>) {
+        if self.handing_on.is_some() {
+            return; // It is the next process's now.
+        }
         let old = std::mem::replace(&mut self.config, config);
         self.mock = mock_of(&self.mock, &self.config);
         let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();

@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Takes the next messages, up to one that has to be asked about.
-    fn console_goes_on(&mut self, conn: ConnId) {
+    pub(crate) fn console_goes_on(&mut self, conn: ConnId) {
         loop {
             let Some(client) = self.client(conn) else { return };
             let Phase::Console(session) = &client.phase else { return };

@@ -95,6 +95,12 @@ impl Session {
         }
     }
 
+    /// It waits for an answer, or has prepared what it will ask for by name.
+    pub(crate) fn has_state(&self) -> bool {
+        let named = self.statements.keys().any(|name| !name.is_empty());
+        !matches!(self.asked, Asked::Nothing) || self.skipping || named || !self.portals.is_empty()
+    }
+
     /// Parse.
     pub(crate) fn parse(&mut self, body: &[u8]) -> Result<(), Refused> {
         let Found::Yes((name, rest)) = frontend::parse_name(body) else { return Err(malformed()) };

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use auth::Answer;
 use mail::{Command, Neighbour};
 
-use crate::Handover;
+use crate::{Handover, Inherit};
 
 /// A connection on one shard. The driver takes the next free one from [`crate::Shard::vacant`] for sockets it brings;
 /// the shard takes it for those it asks for. It is free again only after [`Event::Closed`].
@@ -132,6 +132,8 @@ pub enum Event<'a> {
     Command(Command),
     /// Another shard has written.
     Neighbour(Neighbour),
+    /// A predecessor process hands something on.
+    Inherit(Box<Inherit>),
     /// [`crate::Shard::deadline`] has passed (also sent when it is merely near; early is harmless).
     Tick,
     /// How busy the shard's thread was since the last such event; about once a second.

@@ -36,7 +36,9 @@ impl State {
             return None;
         }
         self.enqueue(conn);
-        self.open_if_wanted(part_index);
+        if !self.hands_on(conn) {
+            self.open_if_wanted(part_index);
+        }
         None
     }
 

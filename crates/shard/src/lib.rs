@@ -7,6 +7,8 @@
 
 pub mod action;
 pub mod event;
+pub mod fields;
+pub mod succession;
 
 mod alike;
 mod cancel;
@@ -20,7 +22,9 @@ mod console_encode;
 mod console_session;
 mod credentials;
 mod dedicated;
+mod hand_on;
 mod handover;
+mod inherit;
 mod innards;
 mod lend;
 mod listing;
@@ -43,6 +47,7 @@ mod words;
 pub use action::{Action, Source, Target};
 pub use event::{ConnId, ConnectFault, Event, Now, Peer};
 pub use handover::Handover;
+pub use succession::{HandOn, Inherit};
 
 use std::sync::Arc;
 
@@ -76,6 +81,13 @@ impl Shard {
         self.state.unix_user_id = Some(user_id);
     }
 
+    /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
+    /// the processes that have taken over from one another.
+    pub fn follow(&mut self, generation: u64) {
+        let shard = u64::from(self.state.id.0) << inherit::STATEMENTS_SHIFT;
+        self.state.registry.number_from((generation << inherit::GENERATION_SHIFT) + shard);
+    }
+
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).
     pub fn start(&mut self, now: Now) {
         self.state.outbox.begin();
@@ -98,6 +110,9 @@ impl Shard {
         state.now = now;
         state.event(event);
         state.deal_with_freed();
+        if state.handing_on.is_some() {
+            state.hand_on_what_rests();
+        }
         state.arm_tick();
     }
 
@@ -146,6 +161,7 @@ impl State {
             Event::Command(command) => self.command(command),
             Event::Neighbour(letter) => self.neighbour(letter),
             Event::Busy { percent } => self.busy(percent),
+            Event::Inherit(what) => self.inherit(*what),
             Event::Tick => self.tick(),
         }
     }
@@ -203,7 +219,10 @@ impl State {
     /// The id is free again.
     fn closed(&mut self, conn: ConnId) {
         match self.conns.try_remove(conn.0 as usize) {
-            Some(Conn::Server(server)) => self.server_closed(server.pool),
+            Some(Conn::Server(server)) => {
+                self.server_closed(server.pool);
+                self.tell_of_server(server.pool, false);
+            }
             Some(Conn::Canceller(canceller)) => self.canceller_closed(&canceller),
             Some(Conn::Forwarder(forwarder)) => self.forwarder_closed(&forwarder),
             Some(Conn::Client(_)) => self.paused_progress(),

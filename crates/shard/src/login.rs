@@ -496,6 +496,10 @@ impl State {
         if let Some(mut statements) = client.request.statements.take() {
             statements.forget_all(&mut self.registry);
         }
+        if std::mem::take(&mut client.keeps_key) {
+            let key = crate::cancel_key::whole(&client.cancel_key, self.config.global.peer_id);
+            self.directory.forget_cancel_key(&key);
+        }
         let counted = std::mem::take(&mut client.counted);
         if counted.process {
             self.process.clients.give();

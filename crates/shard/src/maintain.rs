@@ -44,6 +44,9 @@ impl State {
             self.watch_part(part);
         }
         self.paused_progress();
+        if self.handing_on.is_some() {
+            self.hand_on_all();
+        }
     }
 
     /// Connections in states that end by themselves. Idle clients are only looked at if they have a timeout.

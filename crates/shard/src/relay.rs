@@ -296,6 +296,9 @@ impl State {
             self.ask_what_was_kept(server_conn, client_conn);
         }
         self.give_back(server_conn);
+        if self.handing_on.is_some() {
+            self.hands_on(client_conn);
+        }
     }
 
     fn refuse_block(&mut self, server_conn: ConnId, client_conn: ConnId) {

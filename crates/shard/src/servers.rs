@@ -78,6 +78,7 @@ impl State {
             self.log_server(conn, Level::Log, "taking connection from reserve_pool");
         }
         self.act(Action::Connect { conn, target });
+        self.tell_of_server(part_index, true);
     }
 
     /// The socket is connected: say who we are.

@@ -15,6 +15,7 @@ use telemetry::{Counters, Level, Record};
 
 use crate::canceller::Canceller;
 use crate::client::Client;
+use crate::hand_on::HandingOn;
 use crate::outbox::Outbox;
 use crate::peers::{Forwarder, PeerPool};
 use crate::server::Server;
@@ -106,6 +107,8 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Pending>,
     pub(crate) shutdown: Option<ShutdownMode>,
     pub(crate) all_paused: bool,
+    /// Another process takes over from this one.
+    pub(crate) handing_on: Option<HandingOn>,
     pub(crate) busy_percent: u32,
     pub(crate) busy_seconds: u32,
     pub(crate) next_tick_us: Option<u64>,
@@ -150,6 +153,7 @@ impl State {
             pending: Vec::new(),
             shutdown: None,
             all_paused: false,
+            handing_on: None,
             busy_percent: 0,
             busy_seconds: 0,
             next_tick_us: None,

@@ -5,6 +5,7 @@
 
 mod conn;
 mod dial;
+mod legacy;
 mod net;
 
 use std::collections::VecDeque;
@@ -243,6 +244,16 @@ impl<C: Core> EpollLoop<C> {
                     self.net.leave_gate(&listener.socket);
                 }
             }
+            Letter::RestGates => {
+                for number in self.net.gate.leave(true) {
+                    self.net.gate.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
+                }
+                self.net.outside.gates_rest();
+            }
+            Letter::WakeGates => {
+                self.net.gate.leave(false).into_iter().for_each(|number| self.net.watch_gate(number));
+            }
+            Letter::Inherit(legacy) => self.inherit(legacy),
             Letter::Stop => self.stopped = true,
         }
     }

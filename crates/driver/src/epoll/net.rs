@@ -10,7 +10,7 @@ use mail::ShardId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use settings::Config;
-use shard::{Action, ConnId, Event, Handover, Now};
+use shard::{Action, ConnId, Event, HandOn, Handover, Now};
 use telemetry::Level;
 
 use crate::epoll::conn::{Backlog, Conn, State};
@@ -20,6 +20,7 @@ use crate::inspect::with_descriptors;
 use crate::mailbox::{Mover, Ticket};
 use crate::outside::Outside;
 use crate::parcel::{Bytes, Parcel};
+use crate::succession::{Farewell, Leaver};
 
 /// Output that may wait for one connection before whoever feeds it is told to stop, in bytes.
 const CLOG: usize = 64 * 1024;
@@ -112,6 +113,10 @@ impl Net {
             Action::Resume { conn } => self.resume(conn),
             Action::Settle { .. } => {}
             Action::Move { conn, to, client } => self.hand_over(conn, to, client),
+            Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
+                self.send_off(conn, Farewell { state, link, is_server });
+            }
+            Action::HandOn(what) => self.outside.hand_on(what),
             Action::Ask { conn, question } => {
                 let asker = self.asker(conn);
                 self.outside.helpers.ask(asker, question);
@@ -235,14 +240,26 @@ impl Net {
     }
 
     fn hand_over(&mut self, conn: ConnId, to: ShardId, client: Box<Handover>) {
-        let Some(slot) = self.open(conn) else { return };
+        if let Some((fd, unsent)) = self.take_away(conn) {
+            self.outside.hand_over(to, Mover { fd, client, unsent, unread: Vec::new() });
+        }
+    }
+
+    fn send_off(&mut self, conn: ConnId, farewell: Farewell) {
+        let (socket, unsent) =
+            self.take_away(conn).map_or((None, Vec::new()), |(fd, unsent)| (Some(fd), unsent));
+        self.outside.send_off(Leaver { socket, farewell, unsent, unread: Vec::new() });
+    }
+
+    /// Takes a socket off this shard, with output that it has not taken yet; its id is free.
+    fn take_away(&mut self, conn: ConnId) -> Option<(OwnedFd, Vec<u8>)> {
+        let slot = self.open(conn)?;
         let unsent = slot.backlog.take().map(|backlog| backlog.into_bytes()).unwrap_or_default();
         let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
         let left = std::mem::replace(slot, Conn { queued, ticket, ..Conn::default() });
-        if let Some(fd) = left.socket {
-            let _ = epoll::delete(&self.epoll, &fd);
-            self.outside.hand_over(to, Mover { fd, client, unsent, unread: Vec::new() });
-        }
+        let fd = left.socket?;
+        let _ = epoll::delete(&self.epoll, &fd);
+        Some((fd, unsent))
     }
 
     /// Output that another shard could not send.

@@ -1,4 +1,4 @@
-//! Clients on their way to another shard while the kernel still works on them.
+//! Clients on their way to another shard (or anybody to another process) while the kernel still works on them.
 //!
 //! Normally nothing is in flight when a client moves. Where something is, its id is free at once all the same: the
 //! connection waits here until the kernel has let go of it, and takes along what has come and what has not gone.
@@ -7,6 +7,7 @@ use mail::ShardId;
 use shard::{ConnId, Handover};
 
 use crate::mailbox::Mover;
+use crate::succession::{Farewell, Leaver};
 use crate::uring::conn::{Conn, Receive};
 use crate::uring::net::Net;
 use crate::uring::ring::{Completion, Op};
@@ -15,15 +16,26 @@ use crate::uring::ring::{Completion, Op};
 pub(crate) struct Leaving {
     conn: ConnId,
     slot: Conn,
-    to: ShardId,
-    client: Box<Handover>,
+    to: Destination,
     unread: Vec<u8>,
 }
 
+/// Where it goes.
+pub(crate) enum Destination {
+    /// To another shard.
+    Shard(ShardId, Box<Handover>),
+    /// To another process.
+    Successor(Farewell),
+}
+
 impl Net {
-    /// Takes a client's socket off this shard.
-    pub(crate) fn leave(&mut self, conn: ConnId, to: ShardId, client: Box<Handover>) {
+    /// Takes a socket off this shard.
+    pub(crate) fn leave(&mut self, conn: ConnId, to: Destination) {
         if self.open(conn).is_none() {
+            if let Destination::Successor(farewell) = to {
+                let (unsent, unread) = (Vec::new(), Vec::new());
+                self.outside.send_off(Leaver { socket: None, farewell, unsent, unread });
+            }
             return;
         }
         self.cancel_all(conn);
@@ -35,7 +47,7 @@ impl Net {
             unread.extend_from_slice(self.buffers.bytes(&buffer, length));
             self.buffers.release(buffer);
         }
-        let leaving = Leaving { conn, slot, to, client, unread };
+        let leaving = Leaving { conn, slot, to, unread };
         if leaving.slot.requests == 0 {
             self.depart(leaving);
         } else {
@@ -82,9 +94,15 @@ impl Net {
     fn depart(&mut self, mut leaving: Leaving) {
         leaving.slot.say(&mut self.buffers);
         let unsent = leaving.slot.out.take().map(|out| out.into_bytes(&mut self.buffers)).unwrap_or_default();
-        if let Some(fd) = leaving.slot.socket {
-            let Leaving { to, client, unread, .. } = leaving;
-            self.outside.hand_over(to, Mover { fd, client, unsent, unread });
+        let (socket, unread) = (leaving.slot.socket, leaving.unread);
+        match (leaving.to, socket) {
+            (Destination::Shard(to, client), Some(fd)) => {
+                self.outside.hand_over(to, Mover { fd, client, unsent, unread });
+            }
+            (Destination::Shard(..), None) => {}
+            (Destination::Successor(farewell), socket) => {
+                self.outside.send_off(Leaver { socket, farewell, unsent, unread });
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod conn;
 mod dial;
 mod kernel;
 mod leave;
+mod legacy;
 mod net;
 mod outbox;
 mod ring;
@@ -38,6 +39,8 @@ pub(crate) struct UringLoop<C> {
     net: Net,
     clock: Clock,
     letters: VecDeque<Letter>,
+    /// The gates' watches were cancelled; that counts once the kernel was entered.
+    gates_cancelled: bool,
     stopped: bool,
 }
 
@@ -45,7 +48,14 @@ impl<C: Core> UringLoop<C> {
     /// A loop that listens already.
     pub(crate) fn new(core: C, outside: Outside, kernel: Kernel) -> UringLoop<C> {
         let net = Net::new(outside, kernel);
-        let mut this = UringLoop { core, net, clock: Clock::new(), letters: VecDeque::new(), stopped: false };
+        let mut this = UringLoop {
+            core,
+            net,
+            clock: Clock::new(),
+            letters: VecDeque::new(),
+            gates_cancelled: false,
+            stopped: false,
+        };
         let numbers: Vec<u32> = this.net.gate.sockets().map(|(number, _)| number).collect();
         for number in numbers {
             this.watch_gate(number);
@@ -64,6 +74,9 @@ impl<C: Core> UringLoop<C> {
             self.net.attend_all();
             self.net.ring.turn(self.sleep_us(), &mut answers)?;
             self.begin_batch();
+            if std::mem::take(&mut self.gates_cancelled) {
+                self.net.outside.gates_rest();
+            }
             for answer in &answers {
                 self.take(*answer);
             }
@@ -313,6 +326,11 @@ impl<C: Core> UringLoop<C> {
             }
             // Shutting a socket down ends the watch on it, and the next accept finds it closed.
             Letter::CloseListeners { all } => drop(self.net.gate.close(all)),
+            Letter::RestGates => self.rest_gates(),
+            Letter::WakeGates => {
+                self.net.gate.leave(false).into_iter().for_each(|number| self.watch_gate(number));
+            }
+            Letter::Inherit(legacy) => self.inherit(legacy),
             Letter::Stop => self.stopped = true,
         }
     }

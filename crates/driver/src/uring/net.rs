@@ -7,17 +7,18 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use settings::Config;
-use shard::{Action, ConnId, Event, Now, Source};
+use shard::{Action, ConnId, Event, HandOn, Now, Source};
 
 use crate::gate::Gate;
 use crate::helpers::Asker;
 use crate::inspect::with_descriptors;
 use crate::mailbox::Ticket;
 use crate::outside::Outside;
+use crate::succession::Farewell;
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::conn::{Conn, Receive, State};
 use crate::uring::kernel::Kernel;
-use crate::uring::leave::Leaving;
+use crate::uring::leave::{Destination, Leaving};
 use crate::uring::outbox::Outbox;
 use crate::uring::ring::{Op, Ring, TICKETS, Tag};
 
@@ -120,7 +121,11 @@ impl Net {
             Action::Pause { conn } => self.pause(conn),
             Action::Resume { conn } => self.resume(conn),
             Action::Settle { conn } => self.slot(conn).settled = true,
-            Action::Move { conn, to, client } => self.leave(conn, to, client),
+            Action::Move { conn, to, client } => self.leave(conn, Destination::Shard(to, client)),
+            Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
+                self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
+            }
+            Action::HandOn(what) => self.outside.hand_on(what),
             Action::Ask { conn, question } => {
                 let asker = self.asker(conn);
                 self.outside.helpers.ask(asker, question);

@@ -1,0 +1,125 @@
+//! Another process takes over from this one (`-R`): what its console asks, and how that ends here.
+//! Never moves a connection; the driver and the shards do.
+
+use mail::{Command, RequestId, ShutdownMode};
+use telemetry::{Level, Record};
+
+use crate::ask::Ask;
+use crate::control::Output;
+use crate::pausing::Pausing;
+use crate::{Control, Refusal};
+
+/// What has become of a takeover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Succession {
+    /// The other process listens now; connections leave for it.
+    Begun,
+    /// Nothing came of it, for this reason; everything that is still here stays.
+    Failed(String),
+    /// Everything has left.
+    Over,
+}
+
+/// TAKEOVER, which only another process of ours says: it names the line that it waits at.
+pub(crate) fn take_over(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+    if control.is_ending() {
+        return Err(Refusal::ShuttingDown);
+    }
+    control.log("TAKEOVER command issued");
+    let note = control.pausing.note();
+    control.push(Output::HandOver { line: ask.argument.unwrap_or_default().to_owned(), note });
+    control.complete(ask.asker, "TAKEOVER");
+    Ok(())
+}
+
+impl Control {
+    pub(crate) fn succession(&mut self, what: Succession) {
+        match what {
+            Succession::Begun => {
+                self.hands_over = true;
+                self.log("another process has taken over, handing on every connection");
+            }
+            Succession::Failed(why) => {
+                self.hands_over = false;
+                let text = format!("takeover failed, going on as before: {why}");
+                self.push(Output::Log(Record::new(Level::Warning, text)));
+            }
+            Succession::Over => {
+                self.log("everything handed over, exiting");
+                self.push(Output::Exit);
+            }
+        }
+    }
+
+    /// A signal asks for a gentle end of a process that is about to end gently. True if that was news.
+    pub(crate) fn ends_anyway(&mut self, mode: ShutdownMode) -> bool {
+        let is_news = self.hands_over && self.ending.is_none();
+        if is_news {
+            self.ending = Some(mode);
+        }
+        is_news
+    }
+
+    /// What the predecessor said ([`Output::HandOver`]'s note): what was paused there is paused here. To be called before
+    /// anything of it comes in.
+    pub fn inherit(&mut self, note: &str) {
+        self.pausing = Pausing::from_note(note);
+        // Nobody waits for these to be done.
+        let request = RequestId(0);
+        for database in self.pausing.everything() {
+            self.tell_all(&Command::Pause { request, database });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::Harness;
+    use crate::{Input, Signal};
+
+    #[test]
+    fn what_is_paused_stays_paused_in_the_next_process() {
+        let mut old = Harness::new();
+        old.ask("PAUSE app");
+        old.ask("TAKEOVER \"line\"");
+        assert_eq!(old.tag(), "TAKEOVER");
+        let (line, note) = old.handed_over.clone().expect("an output");
+        assert_eq!(line, "line");
+        let mut new = Harness::new();
+        new.control.inherit(&note);
+        new.input(Input::Tick);
+        assert!(
+            matches!(&new.told[..], [(0, Command::Pause { database: Some(name), .. }), _] if name == "app")
+        );
+        new.ask("RESUME app");
+        assert_eq!(new.tag(), "RESUME");
+    }
+
+    #[test]
+    fn it_ends_when_everything_has_left_and_at_once_when_told_twice() {
+        let mut harness = Harness::new();
+        harness.input(Input::Succession(Succession::Begun));
+        harness.signal(Signal::Term);
+        assert!(!harness.exited && harness.told.is_empty() && !harness.closed_tcp);
+        harness.input(Input::Succession(Succession::Over));
+        assert!(harness.exited);
+        let mut harness = Harness::new();
+        harness.input(Input::Succession(Succession::Begun));
+        harness.signal(Signal::Term);
+        harness.signal(Signal::Term);
+        assert!(harness.exited);
+    }
+
+    #[test]
+    fn a_takeover_that_fails_leaves_everything_as_it_was() {
+        let mut harness = Harness::new();
+        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Succession(Succession::Failed("gone".to_owned())));
+        assert!(harness.logged("takeover failed, going on as before: gone"));
+        harness.signal(Signal::Term);
+        assert!(harness.closed_tcp);
+        harness.ask("TAKEOVER \"line\"");
+        assert_eq!(harness.error(), ("08P01", "pooler is shutting down"));
+    }
+}

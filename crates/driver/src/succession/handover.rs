@@ -1,0 +1,278 @@
+//! The old process's side: a thread that sends everything to the process that takes over.
+//!
+//! Until the successor is ready, nothing is changed for good: if it goes away, the gates are opened again. After that
+//! its death means that whatever has not left yet is served here on. Never decides when a connection may leave.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use mail::{Command, ShardId};
+use shard::HandOn;
+use shard::fields::FieldsOut;
+use telemetry::{Level, Record};
+
+use super::frame::{self, Frame};
+use super::{Item, Leaver, News, Succession, field, from_new, from_old};
+use crate::engine::Log;
+use crate::listen::{Kind, Listener, Listeners};
+use crate::mailbox::{Letter, Mailbox};
+
+/// What the thread works with.
+pub(crate) struct Giver {
+    pub(crate) line: OwnedFd,
+    pub(crate) succession: Arc<Succession>,
+    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) listeners: Listeners,
+    /// Goes to the successor: which process of its line this is, the next id, and what the control thread says.
+    pub(crate) generation: u64,
+    pub(crate) next_id: u64,
+    pub(crate) note: String,
+    /// `suspend_timeout`: how long the successor may take before it is ready.
+    pub(crate) patience: Duration,
+    pub(crate) log: Log,
+    pub(crate) news: Box<dyn Fn(News) + Send>,
+}
+
+impl Giver {
+    /// Starts to hand over.
+    ///
+    /// # Errors
+    /// AlreadyExists if that is under way; else the system's.
+    pub(crate) fn start(self) -> io::Result<()> {
+        if self.succession.has_giver() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (sender, items) = channel();
+        self.succession.set_giver(Some(sender.clone()));
+        let line = self.line.try_clone()?;
+        let listen = move || {
+            while let Ok(frame) = frame::take(&line) {
+                if sender.send(Item::Heard(frame)).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send(Item::Hangup);
+        };
+        thread::Builder::new().name("weir-successor".to_owned()).spawn(listen)?;
+        thread::Builder::new().name("weir-handover".to_owned()).spawn(move || self.run(&items)).map(drop)
+    }
+
+    fn run(self, items: &Receiver<Item>) {
+        let mut early = VecDeque::new();
+        let prepared = self.introduce().and_then(|()| self.let_it_get_ready(items, &mut early));
+        if let Err(why) = prepared {
+            self.take_back();
+            return (self.news)(News::Failed(why.to_string()));
+        }
+        (self.news)(News::Begun);
+        match self.give_everything(items, early) {
+            Ok(()) => (self.news)(News::Over),
+            Err(why) => {
+                self.take_back();
+                self.tell_all(|| Letter::Command(Command::Keep));
+                (self.news)(News::Failed(why.to_string()));
+            }
+        }
+    }
+
+    /// Nothing is handed over any more: clients come in here again.
+    fn take_back(&self) {
+        self.succession.set_giver(None);
+        self.listeners.leave_to_successor(false);
+        self.tell_all(|| Letter::WakeGates);
+    }
+
+    fn tell_all(&self, letter: impl Fn() -> Letter) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
+    }
+
+    fn introduce(&self) -> io::Result<()> {
+        let mut out = FieldsOut::new();
+        out.text(field::VERSION, env!("CARGO_PKG_VERSION"));
+        out.number(field::GENERATION, self.generation);
+        out.number(field::NEXT_ID, self.next_id);
+        out.text(field::NOTE, &self.note);
+        frame::put(&self.line, from_old::HELLO, &out.into_bytes(), &[])?;
+        for listener in &self.listeners.all {
+            let payload = listener_fields(listener);
+            frame::put(&self.line, from_old::LISTENER, &payload, &[listener.socket.as_fd()])?;
+        }
+        frame::put(&self.line, from_old::LISTENERS_END, &[], &[])
+    }
+
+    /// The successor asks for the gates to rest, starts its threads, and is ready.
+    fn let_it_get_ready(&self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
+        let mut awake = self.mailboxes.len();
+        loop {
+            let item = items.recv_timeout(self.patience).map_err(|_| io::ErrorKind::TimedOut)?;
+            match item {
+                Item::Heard(Frame { kind: from_new::REST_GATES, .. }) => {
+                    self.listeners.leave_to_successor(true);
+                    self.tell_all(|| Letter::RestGates);
+                }
+                Item::GatesRest => {
+                    awake = awake.saturating_sub(1);
+                    if awake == 0 {
+                        frame::put(&self.line, from_old::GATES_REST, &[], &[])?;
+                    }
+                }
+                Item::Heard(Frame { kind: from_new::READY, .. }) if awake == 0 => return Ok(()),
+                Item::Heard(_) | Item::Hangup => return Err(io::ErrorKind::UnexpectedEof.into()),
+                other => early.push_back(other),
+            }
+        }
+    }
+
+    fn give_everything(&self, items: &Receiver<Item>, early: VecDeque<Item>) -> io::Result<()> {
+        let mut giving = Giving {
+            giver: self,
+            round: 1,
+            told: BTreeMap::new(),
+            gone: 0,
+            gone_when_empty: None,
+            halves: BTreeMap::new(),
+        };
+        giving.ask();
+        for item in early.into_iter().chain(items.iter()) {
+            if giving.take(item)? {
+                break;
+            }
+        }
+        frame::put(&self.line, from_old::BYE, &[], &[])
+    }
+
+    fn cancel(&self, payload: &[u8]) {
+        if let (Ok(key), Some(first)) = (payload.try_into(), self.mailboxes.first()) {
+            first.post(Letter::Command(Command::Cancel { key }));
+        }
+    }
+}
+
+/// What has gone and what is awaited.
+struct Giving<'a> {
+    giver: &'a Giver,
+    round: u32,
+    /// Sockets that each shard said had left when it was empty, in this round.
+    told: BTreeMap<u16, u64>,
+    /// Sockets that have come here.
+    gone: u64,
+    /// That number when every shard said for the first time that it was empty.
+    gone_when_empty: Option<u64>,
+    /// Clients whose server has not come yet, and the other way round.
+    halves: BTreeMap<(u16, u64), Box<Leaver>>,
+}
+
+impl Giving<'_> {
+    /// Asks every shard whether anything is left.
+    fn ask(&self) {
+        let round = self.round;
+        self.giver.tell_all(|| Letter::Command(Command::HandOver { round }));
+    }
+
+    /// True if that was the last.
+    fn take(&mut self, item: Item) -> io::Result<bool> {
+        match item {
+            Item::FromShard(shard, HandOn::Pool { state }) => self.say(from_old::POOL, shard, &state)?,
+            Item::FromShard(shard, HandOn::ServerOpened { state }) => {
+                self.say(from_old::SERVER_OPENED, shard, &state)?;
+            }
+            Item::FromShard(shard, HandOn::ServerClosed { state }) => {
+                self.say(from_old::SERVER_CLOSED, shard, &state)?;
+            }
+            Item::FromShard(shard, HandOn::Empty { round, sockets }) => {
+                if round == self.round {
+                    self.told.insert(shard.0, sockets);
+                }
+            }
+            Item::Leaver(shard, leaver) => {
+                self.gone += 1;
+                self.send(shard, leaver)?;
+            }
+            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.giver.cancel(&payload),
+            Item::PredecessorOver => {
+                self.gone_when_empty = None;
+                self.next_round();
+            }
+            Item::Hangup => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Item::FromShard(_, HandOn::Socket { .. }) | Item::GatesRest | Item::Heard(_) => {}
+        }
+        Ok(self.is_over())
+    }
+
+    /// Empty means empty only if every shard says so once more when all have said it: a client may have been on its way
+    /// from one to another.
+    fn is_over(&mut self) -> bool {
+        let all =
+            self.told.len() == self.giver.mailboxes.len() && self.told.values().sum::<u64>() == self.gone;
+        if !all || self.giver.succession.has_predecessor() {
+            return false;
+        }
+        if self.gone_when_empty == Some(self.gone) {
+            return true;
+        }
+        self.gone_when_empty = Some(self.gone);
+        self.next_round();
+        false
+    }
+
+    fn next_round(&mut self) {
+        self.told.clear();
+        self.round += 1;
+        self.ask();
+    }
+
+    fn say(&self, kind: u8, shard: ShardId, state: &[u8]) -> io::Result<()> {
+        let mut out = FieldsOut::new();
+        out.number(field::SHARD, shard.0.into());
+        out.bytes(field::STATE, state);
+        frame::put(&self.giver.line, kind, &out.into_bytes(), &[])
+    }
+
+    /// A socket goes at once, or when its other half is there.
+    fn send(&mut self, shard: ShardId, leaver: Box<Leaver>) -> io::Result<()> {
+        let Some(link) = leaver.farewell.link else { return self.put(shard, &[&leaver]) };
+        let Some(other) = self.halves.remove(&(shard.0, link)) else {
+            self.halves.insert((shard.0, link), leaver);
+            return Ok(());
+        };
+        let (client, server) = if leaver.farewell.is_server { (&other, &leaver) } else { (&leaver, &other) };
+        self.put(shard, &[client, server])
+    }
+
+    fn put(&self, shard: ShardId, leavers: &[&Leaver]) -> io::Result<()> {
+        let mut out = FieldsOut::new();
+        let mut sockets = Vec::new();
+        out.number(field::SHARD, shard.0.into());
+        for leaver in leavers {
+            let Some(socket) = &leaver.socket else {
+                let text = "a connection was lost while it was handed over";
+                (self.giver.log)(Record::new(Level::Warning, text));
+                return Ok(());
+            };
+            let [state, unsent, unread] =
+                if leaver.farewell.is_server { field::SERVER } else { field::CLIENT };
+            out.bytes(state, &leaver.farewell.state);
+            out.bytes(unsent, &leaver.unsent);
+            out.bytes(unread, &leaver.unread);
+            sockets.push(socket.as_fd());
+        }
+        frame::put(&self.giver.line, from_old::SOCKETS, &out.into_bytes(), &sockets)
+    }
+}
+
+fn listener_fields(listener: &Listener) -> Vec<u8> {
+    let mut out = FieldsOut::new();
+    if let Kind::Unix { port } = listener.kind {
+        out.number(field::PORT, port.into());
+    }
+    if let Some((path, inode)) = listener.file() {
+        out.text(field::PATH, &path.to_string_lossy());
+        out.number(field::INODE, inode);
+    }
+    out.into_bytes()
+}

@@ -1,0 +1,150 @@
+//! One process takes over from another (`-R`): listening sockets first, then every connection that comes to rest.
+//!
+//! The new process opens a line to the old one and names itself there; from then on the old one's [`handover`] thread
+//! sends, and the new one's [`takeover`] thread receives. Both processes run; a client meets one of them at a time.
+//! Owns what the two say; what is sent of a connection is the shards' ([`shard::HandOn`], [`shard::Inherit`]).
+
+mod frame;
+mod handover;
+mod takeover;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mail::ShardId;
+use shard::HandOn;
+
+pub(crate) use handover::Giver;
+pub(crate) use takeover::{Heir, Legacy, Newcomer};
+pub use takeover::{Inheritance, Predecessor, TakeoverFault};
+
+/// Kinds of messages from the old process.
+mod from_old {
+    pub(super) const HELLO: u8 = 1;
+    pub(super) const LISTENER: u8 = 2;
+    pub(super) const LISTENERS_END: u8 = 3;
+    pub(super) const GATES_REST: u8 = 4;
+    pub(super) const POOL: u8 = 10;
+    pub(super) const SERVER_OPENED: u8 = 11;
+    pub(super) const SERVER_CLOSED: u8 = 12;
+    pub(super) const SOCKETS: u8 = 13;
+    pub(super) const BYE: u8 = 14;
+}
+
+/// Kinds of messages from the new process.
+mod from_new {
+    pub(super) const REST_GATES: u8 = 20;
+    pub(super) const READY: u8 = 21;
+    pub(super) const CANCEL: u8 = 22;
+}
+
+/// Numbers of fields in the messages' payloads. A number is never used again for something else.
+mod field {
+    pub(super) const VERSION: u16 = 1;
+    pub(super) const GENERATION: u16 = 2;
+    pub(super) const NEXT_ID: u16 = 3;
+    pub(super) const NOTE: u16 = 4;
+    pub(super) const PORT: u16 = 5;
+    pub(super) const PATH: u16 = 6;
+    pub(super) const INODE: u16 = 7;
+    pub(super) const SHARD: u16 = 8;
+    pub(super) const STATE: u16 = 9;
+    /// State, unsent output and unread input of a client's socket, and of a server's.
+    pub(super) const CLIENT: [u16; 3] = [20, 21, 22];
+    pub(super) const SERVER: [u16; 3] = [30, 31, 32];
+}
+
+/// What a running takeover tells the control thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The successor listens; from now on connections leave.
+    Begun,
+    /// Nothing came of it (its words), and everything is as before.
+    Failed(String),
+    /// Everything has gone: this process can end.
+    Over,
+}
+
+/// A socket that has left its shard for the next process.
+pub(crate) struct Leaver {
+    /// None if it was lost on the way; it counts all the same.
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) farewell: Farewell,
+    /// Output that the socket has not taken yet.
+    pub(crate) unsent: Vec<u8>,
+    /// Input that was read already and that the shard has not seen.
+    pub(crate) unread: Vec<u8>,
+}
+
+/// What the shard said of it.
+pub(crate) struct Farewell {
+    pub(crate) state: Vec<u8>,
+    pub(crate) link: Option<u64>,
+    pub(crate) is_server: bool,
+}
+
+/// Something for the thread that hands over.
+pub(crate) enum Item {
+    FromShard(ShardId, HandOn),
+    Leaver(ShardId, Box<Leaver>),
+    GatesRest,
+    Heard(frame::Frame),
+    /// The successor has hung up.
+    Hangup,
+    /// This process's own predecessor has given everything.
+    PredecessorOver,
+}
+
+/// The process's place among those that take over from one another; shared by all its threads.
+#[derive(Default)]
+pub(crate) struct Succession {
+    giver: Mutex<Option<Sender<Item>>>,
+    predecessor: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl Succession {
+    /// Tells the thread that hands over, if there is one.
+    pub(crate) fn say(&self, item: Item) {
+        if let Some(giver) = &*lock(&self.giver) {
+            let _ = giver.send(item);
+        }
+    }
+
+    /// Somebody hands over from now on, or nobody any more.
+    fn set_giver(&self, giver: Option<Sender<Item>>) {
+        *lock(&self.giver) = giver;
+    }
+
+    fn has_giver(&self) -> bool {
+        lock(&self.giver).is_some()
+    }
+
+    /// The line to a process that this one still takes over from.
+    fn set_predecessor(&self, line: Option<Arc<OwnedFd>>) {
+        *lock(&self.predecessor) = line;
+    }
+
+    fn has_predecessor(&self) -> bool {
+        lock(&self.predecessor).is_some()
+    }
+
+    /// Asks the predecessor to cancel what nobody here runs.
+    pub(crate) fn cancel_there(&self, key: [u8; 8]) {
+        let Some(line) = lock(&self.predecessor).clone() else { return };
+        let _ = frame::put(&line, from_new::CANCEL, &key, &[]);
+    }
+}
+
+/// A line to the process that listens by this name; it must be the same user's.
+pub(crate) fn line_to(name: &str) -> io::Result<OwnedFd> {
+    let line = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    if frame::is_own_user(&line) { Ok(line.into()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

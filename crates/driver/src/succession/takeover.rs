@@ -1,0 +1,325 @@
+//! The new process's side: finding the old one, asking for everything, and a thread that receives it.
+//!
+//! The old one is found by its console on the unix socket, where only the same user of the system gets in without a
+//! password; the line between the two is opened by the old one to a name that is said there. Never sends a connection.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+use mail::ShardId;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use shard::Inherit;
+use shard::fields::Fields;
+use telemetry::{Level, Record};
+use wire::frame::Frames;
+use wire::startup::Version;
+use wire::tag::backend as tag;
+use wire::{encode, error};
+
+use super::frame::{self, Frame};
+use super::{Item, Succession, field, from_new, from_old};
+use crate::connect::text;
+use crate::directory::OneProcess;
+use crate::engine::Log;
+use crate::listen::Inherited;
+use crate::mailbox::{Letter, Mailbox};
+
+/// User and database of the console.
+const CONSOLE: &[u8] = b"pgbouncer";
+/// No message of the console is longer here.
+const CONSOLE_FRAME_BYTES: u32 = 64 * 1024;
+
+/// Why nothing can be taken over although somebody is there.
+#[derive(Debug)]
+pub enum TakeoverFault {
+    /// The console does not let this process in.
+    NotAllowed,
+    /// The old process says no: its words.
+    Refused(String),
+    /// It does not do its part, or not in time.
+    Broken(io::Error),
+}
+
+impl fmt::Display for TakeoverFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TakeoverFault::NotAllowed => {
+                out.write_str("the old process asks for a password: it runs as another user")
+            }
+            TakeoverFault::Refused(words) => write!(out, "the old process refuses: {words}"),
+            TakeoverFault::Broken(why) => write!(out, "the old process does not hand over: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TakeoverFault {}
+
+impl From<io::Error> for TakeoverFault {
+    fn from(why: io::Error) -> TakeoverFault {
+        TakeoverFault::Broken(why)
+    }
+}
+
+impl From<io::ErrorKind> for TakeoverFault {
+    fn from(why: io::ErrorKind) -> TakeoverFault {
+        TakeoverFault::Broken(why.into())
+    }
+}
+
+/// What a process must know of the one before from its beginning on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inheritance {
+    pub(crate) generation: u64,
+    pub(crate) next_id: u64,
+}
+
+/// A process that is ready to hand over to this one.
+pub struct Predecessor {
+    line: OwnedFd,
+    /// For [`crate::Plan`].
+    pub inheritance: Inheritance,
+    /// Its listening sockets; [`crate::Listeners::open`] takes those that are wanted.
+    pub listeners: Vec<Inherited>,
+    /// What its control thread says to this process's.
+    pub note: String,
+}
+
+impl Predecessor {
+    /// Finds the process behind a unix socket; None if nobody listens there. `patience` is for each of its answers.
+    ///
+    /// # Errors
+    /// [`TakeoverFault`]; the old process goes on as before.
+    pub fn find(socket_path: &str, patience: Duration) -> Result<Option<Predecessor>, TakeoverFault> {
+        let Ok(console) = UnixStream::connect_addr(&address(socket_path)?) else { return Ok(None) };
+        console.set_read_timeout(Some(patience))?;
+        let name = format!("weir-takeover-{}-{:x}", std::process::id(), unguessable());
+        let door = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        ask(&console, &name)?;
+        let line = accept(&door, patience)?;
+        Predecessor::introduced(line).map(Some)
+    }
+
+    fn introduced(line: OwnedFd) -> Result<Predecessor, TakeoverFault> {
+        let hello = expect(&line, from_old::HELLO)?;
+        let fields = Fields::read(&hello.payload).ok_or(io::ErrorKind::InvalidData)?;
+        let inheritance = Inheritance {
+            generation: fields.number(field::GENERATION).unwrap_or(0) + 1,
+            next_id: fields.number(field::NEXT_ID).unwrap_or(1),
+        };
+        let note = fields.text(field::NOTE).unwrap_or_default().to_owned();
+        let mut listeners = Vec::new();
+        loop {
+            let frame = frame::take(&line)?;
+            match frame.kind {
+                from_old::LISTENER => listeners.extend(inherited(frame)),
+                from_old::LISTENERS_END => return Ok(Predecessor { line, inheritance, listeners, note }),
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Has the old process accept no more. To be called before this process watches the same sockets: a newcomer wakes
+    /// one of those who watch, and it must not be one that does not look.
+    ///
+    /// # Errors
+    /// [`TakeoverFault::Broken`].
+    pub fn rest_gates(&self) -> Result<(), TakeoverFault> {
+        frame::put(&self.line, from_new::REST_GATES, &[], &[])?;
+        expect(&self.line, from_old::GATES_REST)?;
+        Ok(())
+    }
+}
+
+/// The part of the engine that receives.
+pub(crate) struct Heir {
+    pub(crate) succession: Arc<Succession>,
+    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) directory: Arc<OneProcess>,
+    pub(crate) log: Log,
+}
+
+impl Heir {
+    /// Says that this process listens, and receives everything from now on.
+    pub(crate) fn start(self, predecessor: Predecessor) -> io::Result<()> {
+        let line = Arc::new(predecessor.line);
+        // From here on one waits as long as clients take.
+        set_socket_timeout(&*line, Timeout::Recv, None)?;
+        frame::put(&line, from_new::READY, &[], &[])?;
+        self.succession.set_predecessor(Some(Arc::clone(&line)));
+        thread::Builder::new().name("weir-takeover".to_owned()).spawn(move || self.run(&line)).map(drop)
+    }
+
+    fn run(self, line: &OwnedFd) {
+        let mut heirs = BTreeMap::new();
+        let text = loop {
+            match frame::take(line) {
+                Ok(Frame { kind: from_old::BYE, .. }) => {
+                    break "takeover finished: the old process has given everything";
+                }
+                Ok(frame) => self.pass_on(frame, &mut heirs),
+                Err(_) => break "the old process ended before it had given everything",
+            }
+        };
+        for mailbox in self.mailboxes.iter() {
+            mailbox.post(Letter::Inherit(Legacy::Word(Inherit::Gone)));
+        }
+        self.succession.set_predecessor(None);
+        self.succession.say(Item::PredecessorOver);
+        (self.log)(Record::new(Level::Log, text));
+    }
+
+    fn pass_on(&self, frame: Frame, heirs: &mut Heirs) {
+        let Some(fields) = Fields::read(&frame.payload) else { return };
+        let from = fields.small(field::SHARD).and_then(|shard| u16::try_from(shard).ok()).unwrap_or(0);
+        let word = |make: fn(Vec<u8>) -> Inherit| {
+            let state = fields.bytes(field::STATE)?.to_vec();
+            Some((state.clone(), Legacy::Word(make(state))))
+        };
+        let parcel = match frame.kind {
+            from_old::POOL => word(|state| Inherit::Pool { state }),
+            from_old::SERVER_OPENED => word(|state| Inherit::ServerOpened { state }),
+            from_old::SERVER_CLOSED => word(|state| Inherit::ServerClosed { state }),
+            from_old::SOCKETS => sockets(&fields, frame.sockets),
+            _ => None,
+        };
+        let Some((state, legacy)) = parcel else { return };
+        let to = self.heir(from, &state, heirs);
+        if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
+            mailbox.post(Letter::Inherit(legacy));
+        }
+    }
+
+    /// Each part of a pool there becomes a part of it here, as far as there are threads.
+    fn heir(&self, from: u16, state: &[u8], heirs: &mut Heirs) -> ShardId {
+        let count = u16::try_from(self.mailboxes.len()).unwrap_or(1).max(1);
+        let Some((database, user)) = shard::succession::pool_of(state) else { return ShardId(from % count) };
+        let parts = heirs.entry((database.clone(), user.clone())).or_default();
+        let is_first = parts.is_empty();
+        *parts.entry(from).or_insert_with(|| self.directory.part_for_heir(&database, &user, is_first))
+    }
+}
+
+/// Which shard has a pool's part of a shard of the old process.
+type Heirs = BTreeMap<(String, String), BTreeMap<u16, ShardId>>;
+
+/// Something for a shard from the old process.
+pub(crate) enum Legacy {
+    /// A word.
+    Word(Inherit),
+    /// A client, a server, or both, which belong together then.
+    Sockets { client: Option<Box<Newcomer>>, server: Option<Box<Newcomer>> },
+}
+
+/// A socket that has come from the old process.
+pub(crate) struct Newcomer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) state: Vec<u8>,
+    pub(crate) unsent: Vec<u8>,
+    pub(crate) unread: Vec<u8>,
+}
+
+fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Legacy)> {
+    let mut sockets = sockets.into_iter();
+    let mut newcomer = |[state, unsent, unread]: [u16; 3]| {
+        let state = fields.bytes(state)?.to_vec();
+        let bytes = |number| fields.bytes(number).unwrap_or_default().to_vec();
+        Some(Box::new(Newcomer {
+            socket: sockets.next()?,
+            state,
+            unsent: bytes(unsent),
+            unread: bytes(unread),
+        }))
+    };
+    let client = newcomer(field::CLIENT);
+    let server = newcomer(field::SERVER);
+    let state = client.as_ref().or(server.as_ref())?.state.clone();
+    Some((state, Legacy::Sockets { client, server }))
+}
+
+fn inherited(frame: Frame) -> Option<Inherited> {
+    let fields = Fields::read(&frame.payload)?;
+    let path = fields.text(field::PATH).map(|path| (path.into(), fields.number(field::INODE).unwrap_or(0)));
+    let socket = frame.sockets.into_iter().next()?;
+    Some(Inherited { socket, file: path })
+}
+
+fn expect(line: &OwnedFd, kind: u8) -> io::Result<Frame> {
+    let frame = frame::take(line)?;
+    if frame.kind == kind { Ok(frame) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+fn address(path: &str) -> io::Result<SocketAddr> {
+    match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(path),
+    }
+}
+
+/// Not a secret: who answers is checked by its user. It only keeps two takeovers apart.
+fn unguessable() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+/// Says on the console where the line is to go.
+fn ask(mut console: &UnixStream, name: &str) -> Result<(), TakeoverFault> {
+    let mut packet = Vec::new();
+    encode::startup(&mut packet, Version::V3_0, &[(b"user", CONSOLE), (b"database", CONSOLE)]);
+    console.write_all(&packet)?;
+    let mut frames = Frames::new(CONSOLE_FRAME_BYTES);
+    ready(console, &mut frames)?;
+    packet.clear();
+    encode::query(&mut packet, format!("TAKEOVER \"{name}\"").as_bytes());
+    console.write_all(&packet)?;
+    ready(console, &mut frames)
+}
+
+/// Reads up to the next ReadyForQuery.
+fn ready(mut console: &UnixStream, frames: &mut Frames) -> Result<(), TakeoverFault> {
+    loop {
+        while let Some((kind, body)) = frames.pop().map_err(|_| io::ErrorKind::InvalidData)? {
+            match kind {
+                tag::READY => return Ok(()),
+                tag::AUTHENTICATION if body != [0; 4] => return Err(TakeoverFault::NotAllowed),
+                tag::ERROR => {
+                    let words = error::parse(&body).message().unwrap_or_default().to_vec();
+                    return Err(TakeoverFault::Refused(String::from_utf8_lossy(&words).into_owned()));
+                }
+                _ => {}
+            }
+        }
+        let mut bytes = [0; 4096];
+        match console.read(&mut bytes)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => frames.push(&bytes[..count]),
+        }
+    }
+}
+
+/// Waits for the old process to open the line. Whoever else comes is not listened to.
+fn accept(door: &UnixListener, patience: Duration) -> io::Result<OwnedFd> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = left.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(fault) => return Err(io::Error::other(text(fault))),
+        }
+        let (stream, _) = door.accept()?;
+        if frame::is_own_user(&stream) {
+            stream.set_read_timeout(Some(patience))?;
+            return Ok(stream.into());
+        }
+    }
+}

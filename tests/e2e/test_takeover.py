@@ -1,0 +1,237 @@
+"""`-R`: a new process takes over from the running one, and nobody who is connected notices."""
+
+import os
+import signal
+import threading
+import time
+
+import psycopg
+import pytest
+
+import host
+import weir as pooler_module
+
+pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
+
+
+def reboot(pooler, *flags, wait=True):
+    """Starts a second process that takes over; the old one is returned when it has ended by itself."""
+    old = pooler.process
+    pooler.launch("--reboot", *flags)
+    host.eventually(lambda: new_process_is_up(pooler), timeout=30)
+    if wait:
+        assert old.wait(30) == 0
+    return old
+
+
+def new_process_is_up(pooler):
+    assert pooler.process.poll() is None, f"the new process ended at start:\n{pooler.output()}"
+    return f"[{pooler.process.pid}] LOG process up" in pooler.log_text()
+
+
+def in_threads(work, count):
+    failures, threads = [], []
+
+    def run(number):
+        try:
+            work(number)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the test says it)
+            failures.append(error)
+
+    for number in range(count):
+        threads.append(threading.Thread(target=run, args=(number,)))
+        threads[-1].start()
+    return threads, failures
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_queries_and_sessions_outlive_three_takeovers(weir, pg, mode, threads):
+    pooler = weir(pool_mode=mode, threads=threads, default_pool_size=8)
+    idle = pooler.connect()
+    backend = idle.execute("select 1, pg_backend_pid()").fetchone()[1]
+    block = pooler.connect()
+    block.execute("begin")
+    in_block = block.execute("select pg_backend_pid()").fetchone()
+    prepared = pooler.connect(prepare_threshold=0)
+    assert prepared.execute("select %s::int + 1", (1,)).fetchone() == (2,)
+    sleepers, failures = in_threads(lambda _: pooler.value("select 1 from pg_sleep(2)"), 3)
+    for _ in range(3):
+        reboot(pooler)
+        assert idle.execute("select 2").fetchone() == (2,)
+        assert block.execute("select pg_backend_pid()").fetchone() == in_block
+        assert prepared.execute("select %s::int + 1", (2,)).fetchone() == (3,)
+        assert pooler.value("select 3") == 3
+    for sleeper in sleepers:
+        sleeper.join(30)
+    assert not failures
+    block.execute("commit")
+    if mode == "session":
+        assert idle.execute("select pg_backend_pid()").fetchone() == (backend,)
+    assert pg.count() <= 8
+    assert pooler.pidfile.read_text() == f"{pooler.process.pid}\n"
+    assert pooler.socket_path.exists()
+
+
+# pgbench prepares while it waits for nothing else: in transactions it would stop itself wherever clients share servers.
+SCRIPTS = {
+    "simple": "begin;\nselect pg_sleep(0.005);\nselect 1;\ncommit;\n",
+    "prepared": "select pg_sleep(0.005);\nselect 1;\n",
+}
+
+
+@pytest.mark.parametrize("protocol, threads", [("simple", 1), ("simple", 4), ("prepared", 4)])
+def test_load_notices_nothing(weir, pg, protocol, threads):
+    pooler = weir(default_pool_size=5, threads=threads)
+    script = pooler.directory / "script.sql"
+    script.write_text(SCRIPTS[protocol])
+    address = ["-h", "127.0.0.1", "-p", pooler.port, "-U", "alice"]
+    load = ["-n", "-c", "20", "-j", "2", "-T", "5", "-f", script, "-M", protocol]
+    with open(pooler.directory / "pgbench.out", "w+") as output:
+        bench = host.start([pg.bindir / "pgbench", *address, *load, "app"], stdout=output, stderr=output, cwd="/")
+        host.eventually(lambda: pooler.pool().get("sv_active", 0) > 0, timeout=20)
+        for _ in range(3):
+            reboot(pooler)
+            assert pg.count() <= 5
+        status = bench.wait(60)
+        output.seek(0)
+        said = output.read()
+    assert status == 0 and not any(word in said for word in ("error", "ERROR", "FATAL", "abort")), said
+
+
+def test_a_scram_client_opens_new_servers_afterwards(weir, pg):
+    """The user file holds a verifier: only the client's own proof opens servers, and the client gives it once."""
+    verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
+    pooler = weir(auth_type="scram-sha-256", userlist={"scramuser": verifier, "admin": ""})
+    client = pooler.connect(user="scramuser", password="scram secret")
+    assert client.execute("select 1").fetchone() == (1,)
+    for _ in range(2):
+        reboot(pooler)
+        pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'scramuser'")
+        host.eventually(lambda: pg.count() == 0)
+        assert client.execute("select 2").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("when", ["still there", "moved"])
+def test_cancel_keys_given_before_still_work(weir, pg, when):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("select 1")
+    failures = []
+
+    def sleep():
+        try:
+            client.execute("select pg_sleep(60)")
+        except psycopg.errors.QueryCanceled as error:
+            failures.append(error)
+
+    sleeper = threading.Thread(target=sleep)
+    if when == "still there":
+        sleeper.start()
+        host.eventually(lambda: pg.count("query like '%pg_sleep%' and state = 'active'"))
+        old = reboot(pooler, wait=False)
+    else:
+        reboot(pooler)
+        sleeper.start()
+        host.eventually(lambda: pg.count("query like '%pg_sleep%' and state = 'active'"))
+
+    def cancelled():
+        client.cancel()
+        sleeper.join(0.5)
+        return not sleeper.is_alive()
+
+    host.eventually(cancelled, timeout=30)
+    assert len(failures) == 1
+    assert client.execute("select 2").fetchone() == (2,)
+    if when == "still there":
+        assert old.wait(30) == 0
+
+
+def test_what_was_paused_stays_paused(weir, pg):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("select 1")
+    pooler.console("PAUSE app")
+    reboot(pooler)
+    (row,) = [row for row in pooler.console("SHOW DATABASES") if row["name"] == "app"]
+    assert row["paused"] == 1
+    done, failures = in_threads(lambda _: client.execute("select 2"), 1)
+    host.eventually(lambda: pooler.pool().get("cl_waiting") == 1)
+    pooler.console("RESUME app")
+    done[0].join(20)
+    assert not failures
+
+
+def test_without_an_old_process_it_starts_as_always(weir):
+    pooler = weir.prepared()
+    pooler.start("--reboot")
+    assert pooler.value("select 1") == 1
+    pooler.wait_log("old process not found, try to continue normally")
+
+
+def test_it_needs_the_unix_socket(weir):
+    pooler = weir.prepared(unix_socket_dir="")
+    done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=20)
+    assert done.returncode == 1
+    assert "cannot reboot if unix dir not configured" in done.stderr
+
+
+def test_a_new_process_that_cannot_start_changes_nothing(weir):
+    pooler = weir()
+    client = pooler.connect()
+    good = pooler.settings["listen_addr"]
+    pooler.write_ini(listen_addr=f"{good}, 192.0.2.1")
+    done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=30)
+    assert done.returncode == 1 and "192.0.2.1" in done.stderr
+    pooler.wait_log("takeover failed, going on as before")
+    assert client.execute("select 1").fetchone() == (1,)
+    assert pooler.value("select 2") == 2
+    assert pooler.socket_path.exists()
+    assert pooler.pidfile.read_text() == f"{pooler.process.pid}\n"
+    pooler.write_ini(listen_addr=good)
+    reboot(pooler)
+    assert pooler.value("select 3") == 3
+
+
+def test_nobody_else_gets_anything(weir):
+    """Whoever may use the console is not therefore somebody to hand sockets to."""
+    pooler = weir()
+    assert pooler.console('TAKEOVER "nobody-listens-here"') == "TAKEOVER"
+    pooler.wait_log("takeover failed, going on as before")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        pooler.console('TAKEOVER "x"', user="stats")
+    assert pooler.value("select 1") == 1
+
+
+def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
+    pooler = weir()
+    client = pooler.connect()
+    started, failures = in_threads(lambda _: client.execute("select pg_sleep(60)"), 1)
+    host.eventually(lambda: pooler.pool().get("sv_active") == 1)
+    old = reboot(pooler, wait=False)
+    old.send_signal(signal.SIGTERM)
+    pooler.wait_log("got SIGTERM, another process has taken over")
+    time.sleep(0.2)
+    assert old.poll() is None
+    old.send_signal(signal.SIGTERM)
+    assert old.wait(20) == 0
+    started[0].join(20)
+    assert failures
+    assert pooler.value("select 1") == 1
+
+
+def test_in_the_background(weir):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("select 1")
+    old = pooler.process
+    host.run([pooler_module.PROGRAM_COPY["path"], "-d", "-R", pooler.ini], cwd=pooler.directory)
+    assert old.wait(30) == 0
+    pid = int(pooler.pidfile.read_text())
+    try:
+        assert pid != old.pid
+        assert client.execute("select 2").fetchone() == (2,)
+        assert pooler.value("select 3") == 3
+    finally:
+        os.kill(pid, signal.SIGQUIT)
+        host.eventually(lambda: not pooler.pidfile.exists())
