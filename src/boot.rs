@@ -255,6 +255,7 @@ fn outcome(news: News) -> Succession {
     match news {
         News::Begun => Succession::Begun,
         News::Failed(why) => Succession::Failed(why),
+        News::Orphaned => Succession::Orphaned,
         News::Over => Succession::Over,
     }
 }

@@ -29,8 +29,17 @@ const CONSOLE: &[(&str, &str, &str)] = &[
     ),
     ("SHOW MEM", "different", "counts Weir's own objects, which are fewer kinds than PgBouncer's"),
     ("SHOW SHARDS", "own", "what each thread does"),
+    ("TAKEOVER", "own", "what a process that was started with -R says to the one before it"),
     ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
 ];
+
+/// Options that mean something else here, or more.
+const OPTIONS: &[(&str, &str, &str)] = &[(
+    "-R",
+    "better",
+    "takes over while both processes run; connections follow when they rest, those with TLS stay with the old process \
+     until they end; PgBouncer 1.26 has dropped it",
+)];
 
 /// The lines.
 pub(crate) fn rows() -> String {
@@ -57,14 +66,11 @@ pub(crate) fn rows() -> String {
     }
     for argument in Options::command().get_arguments().filter(|argument| !argument.is_hide_set()) {
         if let Some(letter) = argument.get_short() {
-            row(
-                &mut text,
-                "options",
-                &format!("-{letter}"),
-                "",
-                "same",
-                &argument.get_help().map(ToString::to_string).unwrap_or_default(),
-            );
+            let name = format!("-{letter}");
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let known = OPTIONS.iter().find(|(known, ..)| *known == name);
+            let (verdict, note) = known.map_or(("same", &*help), |(_, verdict, note)| (*verdict, *note));
+            row(&mut text, "options", &name, "", verdict, note);
         }
     }
     text

@@ -14,9 +14,22 @@ import weir as pooler_module
 pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
 
 
+@pytest.fixture(autouse=True)
+def old_ones(weir):
+    """Old processes; none of them outlives its test."""
+    OLD_ONES.clear()
+    yield
+    for process in OLD_ONES:
+        host.stop(process, signal.SIGQUIT)
+
+
+OLD_ONES = []
+
+
 def reboot(pooler, *flags, wait=True):
     """Starts a second process that takes over; the old one is returned when it has ended by itself."""
     old = pooler.process
+    OLD_ONES.append(old)
     pooler.launch("--reboot", *flags)
     host.eventually(lambda: new_process_is_up(pooler), timeout=30)
     if wait:
@@ -218,6 +231,27 @@ def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
     started[0].join(20)
     assert failures
     assert pooler.value("select 1") == 1
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_old_process_outlives_a_new_one_that_ends_too_soon(weir, pg, end):
+    """Whatever ends the new process, a query that the old one still runs is answered, and then the old one ends or goes on."""
+    pooler = weir()
+    client = pooler.connect()
+    started, failures = in_threads(lambda _: client.execute("select pg_sleep(3)"), 1)
+    host.eventually(lambda: pooler.pool().get("sv_active") == 1)
+    old = reboot(pooler, wait=False)
+    pooler.process.send_signal(end)
+    pooler.process.wait(20)
+    started[0].join(30)
+    assert not failures
+    assert client.execute("select 2").fetchone() == (2,)
+    if end == signal.SIGKILL:
+        pooler.wait_log("takeover failed, going on as before")
+        assert pooler.value("select 3") == 3
+        old.send_signal(signal.SIGTERM)
+    client.close()
+    assert old.wait(30) == 0
 
 
 def test_in_the_background(weir):

@@ -77,7 +77,7 @@ pub static COMMANDS: &[CommandRow] = commands! {
         kill_client;
     "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
         shutdown;
-    "TAKEOVER", Required, Admin, None, "Said by another Weir that was started with -R: hands everything over to it.",
+    "TAKEOVER", Optional, Admin, None, "Said by another Weir that was started with -R: hands everything over to it.",
         crate::succession::take_over;
     "DISABLE", Optional, Admin, Some(" <db>"), "Lets no new client into a database; those that are in stay.",
         disable;

@@ -26,7 +26,8 @@ impl Pausing {
         let whole = self.whole.then(|| "all\n".to_owned());
         let killed = self.killed.then(|| "killed\n".to_owned());
         let named = self.named.iter().map(|name| format!("database {name}\n"));
-        whole.into_iter().chain(killed).chain(named).collect()
+        let disabled = self.disabled.iter().map(|name| format!("disabled {name}\n"));
+        whole.into_iter().chain(killed).chain(named).chain(disabled).collect()
     }
 
     /// The opposite of [`Pausing::note`]; what is not understood is not paused.
@@ -37,8 +38,8 @@ impl Pausing {
                 "all" => pausing.whole = true,
                 "killed" => pausing.killed = true,
                 other => {
-                    let name = other.strip_prefix("database ");
-                    pausing.named.extend(name.map(str::to_owned));
+                    pausing.named.extend(other.strip_prefix("database ").map(str::to_owned));
+                    pausing.disabled.extend(other.strip_prefix("disabled ").map(str::to_owned));
                 }
             }
         }
@@ -49,6 +50,11 @@ impl Pausing {
     pub(crate) fn everything(&self) -> Vec<Option<String>> {
         let all = (self.whole || self.killed).then_some(None);
         all.into_iter().chain(self.named.iter().map(|name| Some(name.clone()))).collect()
+    }
+
+    /// Databases that take no new clients.
+    pub(crate) fn all_disabled(&self) -> impl Iterator<Item = &String> {
+        self.disabled.iter()
     }
 
     /// The whole pooler is paused.

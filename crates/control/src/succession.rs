@@ -16,6 +16,8 @@ pub enum Succession {
     Begun,
     /// Nothing came of it, for this reason; everything that is still here stays.
     Failed(String),
+    /// The other process has ended, and nobody can come to this one any more.
+    Orphaned,
     /// Everything has left.
     Over,
 }
@@ -25,9 +27,10 @@ pub(crate) fn take_over(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refu
     if control.is_ending() {
         return Err(Refusal::ShuttingDown);
     }
+    let line = ask.argument.ok_or_else(|| ask.invalid())?.to_owned();
     control.log("TAKEOVER command issued");
     let note = control.pausing.note();
-    control.push(Output::HandOver { line: ask.argument.unwrap_or_default().to_owned(), note });
+    control.push(Output::HandOver { line, note });
     control.complete(ask.asker, "TAKEOVER");
     Ok(())
 }
@@ -43,6 +46,11 @@ impl Control {
                 self.hands_over = false;
                 let text = format!("takeover failed, going on as before: {why}");
                 self.push(Output::Log(Record::new(Level::Warning, text)));
+            }
+            Succession::Orphaned => {
+                self.hands_over = false;
+                self.log("the process that took over has ended, waiting for all clients disconnect");
+                self.begin_shutdown(ShutdownMode::WaitForClients);
             }
             Succession::Over => {
                 self.log("everything handed over, exiting");
@@ -69,6 +77,10 @@ impl Control {
         for database in self.pausing.everything() {
             self.tell_all(&Command::Pause { request, database });
         }
+        let disabled: Vec<String> = self.pausing.all_disabled().cloned().collect();
+        for database in disabled {
+            self.tell_all(&Command::Disable { database, disabled: true });
+        }
     }
 }
 
@@ -82,16 +94,24 @@ mod tests {
     fn what_is_paused_stays_paused_in_the_next_process() {
         let mut old = Harness::new();
         old.ask("PAUSE app");
-        old.ask("TAKEOVER \"line\"");
+        old.ask("DISABLE other");
+        old.ask("TAKEOVER line");
         assert_eq!(old.tag(), "TAKEOVER");
         let (line, note) = old.handed_over.clone().expect("an output");
         assert_eq!(line, "line");
         let mut new = Harness::new();
         new.control.inherit(&note);
         new.input(Input::Tick);
-        assert!(
-            matches!(&new.told[..], [(0, Command::Pause { database: Some(name), .. }), _] if name == "app")
-        );
+        let [
+            (0, Command::Pause { database: Some(paused), .. }),
+            _,
+            (0, Command::Disable { database, .. }),
+            _,
+        ] = &new.told[..]
+        else {
+            panic!("{:?}", new.told)
+        };
+        assert_eq!((paused.as_str(), database.as_str()), ("app", "other"));
         new.ask("RESUME app");
         assert_eq!(new.tag(), "RESUME");
     }
@@ -119,7 +139,11 @@ mod tests {
         assert!(harness.logged("takeover failed, going on as before: gone"));
         harness.signal(Signal::Term);
         assert!(harness.closed_tcp);
-        harness.ask("TAKEOVER \"line\"");
+        let mut harness = Harness::new();
+        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Succession(Succession::Orphaned));
+        assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
+        harness.ask("TAKEOVER line");
         assert_eq!(harness.error(), ("08P01", "pooler is shutting down"));
     }
 }

@@ -149,6 +149,15 @@ impl Listeners {
 }
 
 impl Listeners {
+    /// Whether anybody can still come: a process that ends shuts its listening sockets down, for all who share them.
+    pub(crate) fn any_listens(&self) -> bool {
+        self.all.iter().any(|listener| match listener.kind {
+            Kind::Tcp => sockopt::socket_acceptconn(&listener.socket) == Ok(true),
+            // These go on saying so; but whoever shuts them down takes their name away.
+            Kind::Unix { .. } => listener.file.as_ref().is_some_and(|file| is_same(&file.path, file.inode)),
+        })
+    }
+
     /// Whether another process goes on with these sockets.
     pub(crate) fn leave_to_successor(&self, is_left: bool) {
         self.all.iter().for_each(|listener| listener.is_left.store(is_left, Ordering::Release));
@@ -256,8 +265,12 @@ fn take_inherited(from: &mut Vec<Inherited>, wanted: impl Fn(&Inherited) -> bool
     Some(from.remove(place))
 }
 
+fn is_same(path: &Path, inode: u64) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
+}
+
 fn remove_if_same(path: &Path, inode: u64) {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode) {
+    if is_same(path, inode) {
         let _ = fs::remove_file(path);
     }
 }

@@ -263,7 +263,8 @@ impl ServerStatements {
     /// All of them, the least recently used first.
     #[must_use]
     pub fn by_age(&self) -> Vec<StatementId> {
-        let mut by_age: Vec<(u64, StatementId)> = self.kept.iter().map(|(id, kept)| (kept.used, *id)).collect();
+        let mut by_age: Vec<(u64, StatementId)> =
+            self.kept.iter().map(|(id, kept)| (kept.used, *id)).collect();
         by_age.sort_unstable();
         by_age.into_iter().map(|(_, id)| id).collect()
     }

@@ -114,7 +114,10 @@ impl State {
     /// Sends a client away if it rests, with its server if it has one.
     fn hand_on_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        if client.wish.is_some() || client.clogged || client.request.statements.as_ref().is_some_and(|names| !names.is_settled()) {
+        if client.wish.is_some()
+            || client.clogged
+            || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
+        {
             return;
         }
         let phase = match &client.phase {
@@ -229,7 +232,7 @@ impl State {
     fn put_names(&self, out: &mut FieldsOut, client: &Client) {
         for (name, id) in client.request.statements.iter().flat_map(|names| names.names()) {
             if let Some(rest) = self.registry.rest(id) {
-                out.bytes(field::STATEMENT, &paired(name, rest));
+                out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
             }
         }
     }

@@ -202,6 +202,9 @@ impl State {
         client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
         for (name, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let names = client.request.statements.get_or_insert_default();
+            let Some((id, rest)) = rest.split_first_chunk() else { continue };
+            // Its servers have it under this number.
+            self.registry.adopt(u64::from_be_bytes(*id), rest);
             names.adopt(name, rest, &mut self.registry);
         }
         Some(client)

@@ -75,7 +75,8 @@ impl Giver {
             Err(why) => {
                 self.take_back();
                 self.tell_all(|| Letter::Command(Command::Keep));
-                (self.news)(News::Failed(why.to_string()));
+                let is_open = self.listeners.any_listens();
+                (self.news)(if is_open { News::Failed(why.to_string()) } else { News::Orphaned });
             }
         }
     }

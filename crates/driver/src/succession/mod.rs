@@ -65,6 +65,8 @@ pub enum News {
     Begun,
     /// Nothing came of it (its words), and everything is as before.
     Failed(String),
+    /// The successor has ended and taken the listening sockets with it; what is left here is served to its end.
+    Orphaned,
     /// Everything has gone: this process can end.
     Over,
 }

@@ -262,7 +262,8 @@ pub fn plan(setup: &Setup, seen: &Arc<Seen>) -> Plan {
         threads: setup.threads,
         io: setup.io,
         receive_buffers: setup.buffers,
-        listeners: Listeners::open(&setup.config.global).unwrap(),
+        inheritance: weir_driver::Inheritance::default(),
+        listeners: Listeners::open(&setup.config.global, Vec::new()).unwrap(),
         log: Arc::new(move |record| told.log.lock().unwrap().push(record.text)),
         reports: Arc::new(|_| {}),
     }

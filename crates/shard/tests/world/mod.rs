@@ -10,7 +10,7 @@ use auth::{Entropy, MockKey};
 use mail::{Neighbour, Report, ShardId};
 use pool::{Both, Directory, Process, Shared};
 use settings::{Config, Files};
-use shard::{Action, ConnId, Event, Now, Peer, Shard, Source};
+use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{encode, frame::Frames};
@@ -88,6 +88,7 @@ pub struct World {
     pub paused: Vec<ConnId>,
     pub reports: Vec<Report>,
     pub letters: Vec<Neighbour>,
+    pub handed_on: Vec<HandOn>,
     pub log: Vec<String>,
 }
 
@@ -105,6 +106,7 @@ impl World {
             paused: vec![],
             reports: vec![],
             letters: vec![],
+            handed_on: vec![],
             log: vec![],
         }
     }
@@ -126,6 +128,7 @@ impl World {
                 Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),
                 Action::Report(report) => self.reports.push(report),
                 Action::Tell { letter, .. } => self.letters.push(letter),
+                Action::HandOn(what) => self.handed_on.push(what),
                 Action::Log(record) => self.log.push(record.text),
                 Action::Settle { .. } | Action::Move { .. } | Action::Ask { .. } => {}
             }

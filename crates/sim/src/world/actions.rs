@@ -61,6 +61,7 @@ impl<P: Pooler> World<P> {
                     self.clock.after(delay, What::Connect(spot, attempt));
                 }
             }
+            Action::HandOn(_) => self.referee.object("contract", "nobody takes over here".to_owned()),
             Action::Close { conn } => self.close_socket(shard, conn),
             Action::Pause { conn } => self.set_paused(shard, conn, true),
             Action::Resume { conn } => self.set_paused(shard, conn, false),

@@ -1,0 +1,220 @@
+//! A shard hands everything on to the shard of another process: what travels, when, and what is as before.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use mail::Command;
+use shard::{ConnId, Event, HandOn, Inherit};
+use wire::backend::Status;
+use wire::encode;
+use world::{World, message};
+
+/// Where a connection of the old shard is on the new one.
+type Places = BTreeMap<ConnId, ConnId>;
+
+fn hand_over(old: &mut World, round: u32) {
+    old.event(Event::Command(Command::HandOver { round }));
+}
+
+/// Brings to the new shard what the old one has handed on; true if the old one said that nothing is left.
+fn carry(old: &mut World, new: &mut World, places: &mut Places) -> bool {
+    let mut halves: BTreeMap<u64, (ConnId, Vec<u8>)> = BTreeMap::new();
+    let mut is_empty = false;
+    let inherit = |new: &mut World, word| new.event(Event::Inherit(Box::new(word)));
+    for what in std::mem::take(&mut old.handed_on) {
+        match what {
+            HandOn::Pool { state } => inherit(new, Inherit::Pool { state }),
+            HandOn::ServerOpened { state } => inherit(new, Inherit::ServerOpened { state }),
+            HandOn::ServerClosed { state } => inherit(new, Inherit::ServerClosed { state }),
+            HandOn::Empty { .. } => is_empty = true,
+            HandOn::Socket { conn, state, link, is_server } => {
+                let place = new.shard.vacant();
+                places.insert(conn, place);
+                match link.map(|link| (link, halves.remove(&link))) {
+                    None if is_server => inherit(new, Inherit::Server { conn: place, state }),
+                    None => inherit(new, Inherit::Client { conn: place, state }),
+                    Some((link, None)) => drop(halves.insert(link, (place, state))),
+                    Some((_, Some((client, client_state)))) => {
+                        assert!(is_server, "the client goes first");
+                        let (server, server_state) = (place, state);
+                        inherit(new, Inherit::Linked { client, client_state, server, server_state });
+                    }
+                }
+            }
+        }
+    }
+    assert!(halves.is_empty(), "half a pair");
+    is_empty
+}
+
+fn named(statement: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::bind_simple(out, b"", statement, &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    })
+}
+
+#[test]
+fn who_rests_leaves_at_once_and_is_served_as_before() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[("application_name", "mine")]);
+    let server = old.server();
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places), "nothing is left");
+    let (client, server) = (places[&client], places[&server]);
+    new.sent.clear();
+    new.query(client, "select 1");
+    assert!(new.text(server).contains("SET application_name='mine'"));
+    assert!(new.connecting.is_empty(), "the pool has its server");
+}
+
+#[test]
+fn what_is_in_mid_query_is_answered_first() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let (busy, waiting) = (old.client(&[]), old.client(&[]));
+    let server = old.server();
+    old.query(busy, "select 1");
+    old.query(waiting, "select 2");
+    old.sent.clear();
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places));
+    assert_eq!(places.keys().copied().collect::<Vec<_>>(), [waiting], "its request has not been begun");
+    assert!(new.connecting.is_empty(), "the only server is still with the old process");
+    old.answer(server, Status::Idle);
+    assert_eq!(old.tags(busy), "CZ");
+    assert!(carry(&mut old, &mut new, &mut places));
+    assert!(new.text(places[&server]).contains("select 2"), "who waited is served next");
+    new.answer(places[&server], Status::Idle);
+    assert_eq!(new.tags(places[&waiting]), "CZ");
+    new.query(places[&busy], "select 3");
+    assert!(new.text(places[&server]).contains("select 3"));
+}
+
+#[test]
+fn a_transaction_moves_with_its_server() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    let server = old.server();
+    old.query(client, "begin");
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places));
+    old.answer(server, Status::InTransaction);
+    assert!(carry(&mut old, &mut new, &mut places));
+    let other = new.client(&[]);
+    new.query(other, "select 1");
+    assert!(new.connecting.is_empty() && new.paused == [other], "the server is its client's");
+    new.query(places[&client], "commit");
+    assert!(new.text(places[&server]).contains("commit"));
+    new.answer(places[&server], Status::Idle);
+    assert!(new.text(places[&server]).contains("select 1"));
+}
+
+#[test]
+fn prepared_statements_and_cancel_keys_stay_what_they_were() {
+    let (mut old, mut new) = (World::new(""), World::new(""));
+    new.shard.follow(1);
+    let client = old.client(&[]);
+    let server = old.server();
+    old.receive(
+        client,
+        &message(|out| {
+            encode::parse(out, b"s", b"select 1", &[]);
+            encode::sync(out);
+        }),
+    );
+    let prepared = message(|out| {
+        encode::parse_complete(out);
+        encode::ready(out, Status::Idle);
+    });
+    old.receive(server, &prepared);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.sent.clear();
+    new.receive(places[&client], &named(b"s"));
+    let sent = new.text(places[&server]);
+    assert!(sent.starts_with('B') && sent.contains("PGBOUNCER_1"), "{sent:?}");
+}
+
+#[test]
+fn limits_hold_over_both_processes() {
+    let (mut old, mut new) = (World::new("default_pool_size = 2"), World::new("default_pool_size = 2"));
+    let clients = [old.client(&[]), old.client(&[])];
+    let server = old.server();
+    clients.iter().for_each(|client| old.query(*client, "select 1"));
+    let second = old.server();
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places));
+    let newcomer = new.client(&[]);
+    new.query(newcomer, "select 2");
+    assert!(new.connecting.is_empty(), "both servers are counted");
+    old.event(Event::HungUp { conn: server });
+    assert!(!carry(&mut old, &mut new, &mut places));
+    assert_eq!(new.connecting.len(), 1, "one was closed over there");
+    new.event(Event::Inherit(Box::new(Inherit::Gone)));
+    new.server();
+    let further = new.client(&[]);
+    new.query(newcomer, "begin");
+    new.query(further, "begin");
+    assert_eq!(new.connecting.len(), 1, "what died with the old process is not counted for ever");
+    let _ = second;
+}
+
+#[test]
+fn half_a_request_travels_unread() {
+    let (mut old, mut new) = (World::new(""), World::new(""));
+    let client = old.client(&[]);
+    let server = old.server();
+    let whole = message(|out| encode::query(out, b"select 1"));
+    old.receive(client, &whole[..3]);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.receive(places[&client], &whole[3..]);
+    assert_eq!(new.tags(places[&server]), "Q");
+}
+
+#[test]
+fn a_successor_that_dies_leaves_the_rest_in_service() {
+    let mut old = World::new("default_pool_size = 1");
+    let (busy, other) = (old.client(&[]), old.accept());
+    let server = old.server();
+    old.query(busy, "select 1");
+    hand_over(&mut old, 1);
+    old.event(Event::Command(Command::Keep));
+    old.answer(server, Status::Idle);
+    old.sent.clear();
+    old.query(busy, "select 2");
+    assert_eq!(old.tags(server), "Q");
+    let _ = other;
+}
+
+#[test]
+fn a_console_client_keeps_its_console() {
+    let (mut old, mut new) = (World::new(""), World::new(""));
+    let console = old.client(&[("user", "boss"), ("database", "pgbouncer")]);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.query(places[&console], "SHOW VERSION");
+    assert!(matches!(&new.reports[..], [mail::Report::Query(query)] if query.sql == "SHOW VERSION"));
+}
+
+#[test]
+fn what_is_no_state_is_closed() {
+    let mut new = World::new("");
+    for word in
+        [|conn| Inherit::Client { conn, state: vec![1] }, |conn| Inherit::Server { conn, state: vec![] }]
+    {
+        let conn = new.shard.vacant();
+        new.event(Event::Inherit(Box::new(word(conn))));
+        assert_eq!(new.closed.pop(), Some(conn));
+    }
+}
