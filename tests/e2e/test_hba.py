@@ -274,6 +274,14 @@ def test_peer_for_all(weir):
         by_socket(pooler, "alice")
 
 
+# --- cert ------------------------------------------------------------------------------------------------------
+def test_a_certificate_wants_tls(weir):
+    pooler = rules(weir, "host all all 127.0.0.1/32 cert\n")
+    with pytest.raises(psycopg.OperationalError, match="certificate authentication failed|TLS connection required"):
+        pooler.connect()
+    pooler.wait_log("TLS connection required")
+
+
 # --- any -------------------------------------------------------------------------------------------------------
 def test_any_wants_a_forced_user(weir):
     pooler = weir(auth_type="any", databases={"app": "user=carol", "other": ""})

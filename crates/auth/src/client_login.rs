@@ -3,6 +3,7 @@
 //! It never tells a client whether the user exists: unknown users go through the same exchange with a mock.
 
 mod account;
+mod certificate;
 mod password;
 mod scram;
 
@@ -12,6 +13,7 @@ use crate::mock::MockKey;
 use crate::secret::{Kind, Secret};
 use crate::{Accepted, Answer, Entropy, MAX_BODY, Method, Step};
 use account::ExpectAccount;
+pub use certificate::Shown;
 use password::{ExpectDerivedPassword, ExpectMd5, ExpectPassword};
 use scram::{ExpectDerivedKeys, ExpectFinal, ExpectFirst};
 use settings::ident::IdentMap;
@@ -62,6 +64,13 @@ impl ClientLogin {
     /// whether there is such a user at all; a `map` says who may be whom.
     pub fn peer(user: &str, known: bool, user_id: Option<u32>, map: Option<Arc<IdentMap>>) -> (Self, Step) {
         let (state, step) = ExpectAccount::begin(user, known, user_id, map);
+        (Self { state }, step)
+    }
+
+    /// A login by the names in a client's certificate; the step is the verdict. `known` and `map` are as for
+    /// [`ClientLogin::peer`].
+    pub fn certificate(user: &str, known: bool, shown: Shown<'_>, map: Option<&IdentMap>) -> (Self, Step) {
+        let (state, step) = certificate::judge(user, known, shown, map);
         (Self { state }, step)
     }
 

@@ -30,10 +30,27 @@ pub enum ClientFault {
     Peer,
     /// The system user at the other end may not be this user by its map. Looks like [`ClientFault::Peer`] from outside.
     PeerMap,
+    /// The client's certificate does not say that it is this user.
+    Certificate(CertificateFault),
     /// The client chose a SASL mechanism that was not offered.
     Mechanism,
     /// The message is not well-formed.
     Malformed(Malformed),
+}
+
+/// What is wrong with a client's certificate. From outside they all look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateFault {
+    /// The connection does not use TLS.
+    NoTls,
+    /// There is none.
+    Missing,
+    /// None of its names is the user's.
+    Name,
+    /// By the map, none of its names may be this user.
+    Map,
+    /// There is no such user.
+    UnknownUser,
 }
 
 /// How a message was not well-formed.
@@ -92,7 +109,9 @@ impl Fault {
     pub fn sqlstate(self) -> &'static str {
         match self {
             Self::Client(ClientFault::Mechanism | ClientFault::Malformed(_)) => PROTOCOL_VIOLATION,
-            Self::Client(ClientFault::Peer | ClientFault::PeerMap) => INVALID_AUTHORIZATION,
+            Self::Client(ClientFault::Peer | ClientFault::PeerMap | ClientFault::Certificate(_)) => {
+                INVALID_AUTHORIZATION
+            }
             Self::Client(_) => INVALID_PASSWORD,
             Self::Server(ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit) => INVALID_PASSWORD,
             Self::Server(_) => PROTOCOL_VIOLATION,
@@ -116,6 +135,7 @@ impl Fault {
     pub fn detail(self) -> Option<&'static str> {
         match self {
             Self::Client(ClientFault::WrongPasswordType) => Some("wrong password type"),
+            Self::Client(ClientFault::Certificate(fault)) => certificate_detail(fault),
             Self::Client(ClientFault::PeerMap) => Some("ident map cannot be matched"),
             Self::Client(ClientFault::Malformed(malformed))
             | Self::Server(ServerFault::Malformed(malformed)) => Some(malformed_detail(malformed)),
@@ -162,10 +182,21 @@ fn client_message(fault: ClientFault) -> &'static str {
         ClientFault::Password => "password authentication failed",
         ClientFault::Proof | ClientFault::WrongPasswordType => "SASL authentication failed",
         ClientFault::Peer | ClientFault::PeerMap => "unix socket login rejected",
+        ClientFault::Certificate(_) => "certificate authentication failed",
         ClientFault::Mechanism => "client selected an invalid SASL authentication mechanism",
         ClientFault::Malformed(Malformed::TooLong) => "authentication message too long",
         ClientFault::Malformed(Malformed::Layout) => "invalid authentication message",
         ClientFault::Malformed(_) => "SASL authentication failed",
+    }
+}
+
+fn certificate_detail(fault: CertificateFault) -> Option<&'static str> {
+    match fault {
+        CertificateFault::NoTls => Some("TLS connection required"),
+        CertificateFault::Missing => Some("TLS client certificate required"),
+        CertificateFault::Name => Some("TLS certificate name mismatch"),
+        CertificateFault::Map => Some("ident map does not have a match"),
+        CertificateFault::UnknownUser => None,
     }
 }
 

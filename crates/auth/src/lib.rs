@@ -17,8 +17,8 @@ mod secret;
 mod server_login;
 
 pub use cache::{DerivedCache, ServerKeyCache};
-pub use client_login::ClientLogin;
-pub use fault::{ClientFault, Fault, Malformed, ServerFault};
+pub use client_login::{ClientLogin, Shown};
+pub use fault::{CertificateFault, ClientFault, Fault, Malformed, ServerFault};
 pub use mock::MockKey;
 pub use secret::{Credentials, Kind, ScramKeys, Secret, Verifier};
 pub use server_login::ServerLogin;

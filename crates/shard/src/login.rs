@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use auth::{Accepted, Answer, ClientLogin, Secret, Step};
+use auth::{Accepted, Answer, ClientLogin, Secret, Shown, Step};
 use mail::Right;
 use session::parameters::APPLICATION_NAME;
 use session::{Greeting, Hello};
@@ -236,6 +236,10 @@ impl State {
             Demand::Peer(map) => {
                 let user_id = self.peer_user_id(conn);
                 Ok(ClientLogin::peer(&greeting.user, secret.is_some(), user_id, map))
+            }
+            Demand::Certificate(map) => {
+                let known = secret.is_some();
+                Ok(ClientLogin::certificate(&greeting.user, known, Shown::NoTls, map.as_deref()))
             }
             Demand::Refusal(refusal) => Err(refusal),
         };

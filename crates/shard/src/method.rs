@@ -21,6 +21,8 @@ use crate::{ConnId, Peer};
 pub(crate) enum Demand {
     /// An exchange by messages, or none.
     Exchange(Method),
+    /// A certificate with the user's name, or one that this map has for it.
+    Certificate(Option<Arc<IdentMap>>),
     /// To be this system user, by this map if there is one.
     Peer(Option<Arc<IdentMap>>),
     /// It is not let in, whatever it says.
@@ -69,8 +71,9 @@ impl State {
             RuleMethod::Md5 => Demand::Exchange(Method::Md5),
             RuleMethod::Scram => Demand::Exchange(Method::Scram),
             RuleMethod::Peer => Demand::Peer(rule.map.clone()),
-            // Certificates and directories cannot be asked for yet.
-            RuleMethod::Cert | RuleMethod::Ldap(_) | RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
+            RuleMethod::Cert => Demand::Certificate(rule.map.clone()),
+            // Directories cannot be asked yet.
+            RuleMethod::Ldap(_) | RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
         };
         let text = format!("HBA Line {} is matched", rule.line);
         self.log_client(conn, Level::Noise, &text);
