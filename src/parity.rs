@@ -48,6 +48,11 @@ pub(crate) fn rows() -> String {
     for word in settings::AuthType::WORDS {
         let (verdict, note) = match *word {
             "peer" => ("own", "PgBouncer has it in HBA rules only"),
+            "ldap" => (
+                "better",
+                "a user's name is escaped, many are asked about at once, and no wait is without end",
+            ),
+            "pam" => ("better", "many are asked about at once; an empty password is refused"),
             _ => ("same", ""),
         };
         row(&mut text, "auth_type", word, "", verdict, note);

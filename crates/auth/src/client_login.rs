@@ -4,6 +4,7 @@
 
 mod account;
 mod certificate;
+mod elsewhere;
 mod password;
 mod scram;
 
@@ -11,9 +12,10 @@ use crate::cache::DerivedCache;
 use crate::fault::{ClientFault, Fault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret};
-use crate::{Accepted, Answer, Entropy, MAX_BODY, Method, Step};
+use crate::{Accepted, Answer, Authority, Entropy, MAX_BODY, Method, Step};
 use account::ExpectAccount;
 pub use certificate::Shown;
+use elsewhere::{ExpectSecret, ExpectVerdict};
 use password::{ExpectDerivedPassword, ExpectMd5, ExpectPassword};
 use scram::{ExpectDerivedKeys, ExpectFinal, ExpectFirst};
 use settings::ident::IdentMap;
@@ -29,6 +31,8 @@ enum State {
     Password(ExpectPassword),
     DerivedPassword(ExpectDerivedPassword),
     Md5(ExpectMd5),
+    Secret(ExpectSecret),
+    Verdict(ExpectVerdict),
     First(ExpectFirst),
     Final(ExpectFinal),
     DerivedKeys(ExpectDerivedKeys),
@@ -74,6 +78,12 @@ impl ClientLogin {
         (Self { state }, step)
     }
 
+    /// Begins an exchange whose verdict is somebody else's; `remote` is the client's address for their records.
+    pub fn begin_elsewhere(authority: Authority, user: &str, remote: &str) -> (Self, Step) {
+        let (state, step) = ExpectSecret::begin(authority, user, remote);
+        (Self { state }, step)
+    }
+
     /// Takes the body of the client's next `p` message.
     pub fn message(&mut self, body: &[u8]) -> Step {
         if body.len() > MAX_BODY {
@@ -83,11 +93,14 @@ impl ClientLogin {
         let (state, step) = match std::mem::replace(&mut self.state, State::Finished) {
             State::Password(expect) => expect.message(body),
             State::Md5(expect) => expect.message(body),
+            State::Secret(expect) => expect.message(body),
             State::First(expect) => expect.message(body),
             State::Final(expect) => expect.message(body),
-            State::DerivedPassword(_) | State::DerivedKeys(_) | State::Account(_) | State::Finished => {
-                reject(Fault::Bug)
-            }
+            State::DerivedPassword(_)
+            | State::DerivedKeys(_)
+            | State::Account(_)
+            | State::Verdict(_)
+            | State::Finished => reject(Fault::Bug),
         };
         self.state = state;
         step
@@ -99,6 +112,7 @@ impl ClientLogin {
             (State::DerivedPassword(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted),
             (State::DerivedKeys(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted, cache),
             (State::Account(expect), Answer::Account(name)) => expect.answer(name.as_deref()),
+            (State::Verdict(expect), Answer::Verdict(verdict)) => expect.answer(&verdict),
             _ => reject(Fault::Bug),
         };
         self.state = state;

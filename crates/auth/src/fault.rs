@@ -32,6 +32,10 @@ pub enum ClientFault {
     PeerMap,
     /// The client's certificate does not say that it is this user.
     Certificate(CertificateFault),
+    /// The directory does not know the user by this password, or could not be asked.
+    Directory,
+    /// PAM does not know the user by this password, or could not be asked.
+    Pam,
     /// The client chose a SASL mechanism that was not offered.
     Mechanism,
     /// The message is not well-formed.
@@ -112,6 +116,8 @@ impl Fault {
             Self::Client(ClientFault::Peer | ClientFault::PeerMap | ClientFault::Certificate(_)) => {
                 INVALID_AUTHORIZATION
             }
+            // As PostgreSQL: nobody says that the password was what was wrong.
+            Self::Client(ClientFault::Directory | ClientFault::Pam) => INVALID_AUTHORIZATION,
             Self::Client(_) => INVALID_PASSWORD,
             Self::Server(ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit) => INVALID_PASSWORD,
             Self::Server(_) => PROTOCOL_VIOLATION,
@@ -183,6 +189,8 @@ fn client_message(fault: ClientFault) -> &'static str {
         ClientFault::Proof | ClientFault::WrongPasswordType => "SASL authentication failed",
         ClientFault::Peer | ClientFault::PeerMap => "unix socket login rejected",
         ClientFault::Certificate(_) => "certificate authentication failed",
+        ClientFault::Directory => "LDAP authentication failed",
+        ClientFault::Pam => "PAM authentication failed",
         ClientFault::Mechanism => "client selected an invalid SASL authentication mechanism",
         ClientFault::Malformed(Malformed::TooLong) => "authentication message too long",
         ClientFault::Malformed(Malformed::Layout) => "invalid authentication message",

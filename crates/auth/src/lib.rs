@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod check;
 mod client_login;
+pub mod directory;
 mod fault;
 pub mod hba;
 mod md5;
@@ -17,6 +19,7 @@ mod secret;
 mod server_login;
 
 pub use cache::{DerivedCache, ServerKeyCache};
+pub use check::{Authority, Check, Verdict};
 pub use client_login::{ClientLogin, Shown};
 pub use fault::{CertificateFault, ClientFault, Fault, Malformed, ServerFault};
 pub use mock::MockKey;
@@ -77,6 +80,8 @@ pub enum Question {
         /// The number.
         user_id: u32,
     },
+    /// Whether a directory or PAM knows this user by this password.
+    Check(Box<Check>),
 }
 
 impl Question {
@@ -89,6 +94,7 @@ impl Question {
                 Answer::SaltedPassword(scram::salted_password(password, salt, *iterations))
             }
             Self::Account { .. } => Answer::Account(None),
+            Self::Check(_) => Answer::Verdict(Verdict::Refused("nobody here can tell".to_owned())),
         }
     }
 }
@@ -100,6 +106,7 @@ impl fmt::Debug for Question {
                 write!(formatter, "Pbkdf2 {{ iterations: {iterations}, *** }}")
             }
             Self::Account { user_id } => write!(formatter, "Account {{ user_id: {user_id} }}"),
+            Self::Check(check) => check.fmt(formatter),
         }
     }
 }
@@ -110,6 +117,8 @@ pub enum Answer {
     SaltedPassword([u8; 32]),
     /// To [`Question::Account`]: the name, if there is one.
     Account(Option<String>),
+    /// To [`Question::Check`].
+    Verdict(Verdict),
 }
 
 impl fmt::Debug for Answer {
@@ -117,6 +126,7 @@ impl fmt::Debug for Answer {
         match self {
             Self::SaltedPassword(_) => formatter.write_str("SaltedPassword(***)"),
             Self::Account(name) => write!(formatter, "Account({name:?})"),
+            Self::Verdict(verdict) => verdict.fmt(formatter),
         }
     }
 }

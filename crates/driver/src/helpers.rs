@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, thread};
 
 use auth::{Answer, Question};
 use mail::ShardId;
 use shard::ConnId;
 
+use crate::authorities::Authorities;
 use crate::clock::monotonic_us;
 use crate::connect::Addresses;
 use crate::mailbox::{Letter, Mailbox, Ticket};
@@ -36,6 +38,7 @@ pub(crate) struct Asker {
 pub(crate) struct Helpers {
     names: Sender<(Asker, String)>,
     sums: Sender<(Asker, Question)>,
+    authorities: Authorities,
     cache: Arc<Cache>,
 }
 
@@ -64,7 +67,7 @@ impl Helpers {
             ticket: asker.ticket,
             answer: answer(&question),
         })?;
-        Ok(Helpers { names, sums, cache })
+        Ok(Helpers { names, sums, authorities: Authorities::new(mailboxes), cache })
     }
 
     /// A name's addresses, if they were looked up lately.
@@ -77,9 +80,12 @@ impl Helpers {
         let _ = self.names.send((asker, host.to_owned()));
     }
 
-    /// Finds out; [`Letter::Answered`] follows.
-    pub(crate) fn ask(&self, asker: Asker, question: Question) {
-        let _ = self.sums.send((asker, question));
+    /// Finds out; [`Letter::Answered`] follows. `patience` is how long the client is waited for (0 is for ever).
+    pub(crate) fn ask(&self, asker: Asker, question: Question, patience: Duration) {
+        match question {
+            Question::Check(check) => self.authorities.ask(asker, *check, patience),
+            quick => drop(self.sums.send((asker, quick))),
+        }
     }
 }
 
@@ -87,7 +93,7 @@ impl Helpers {
 fn answer(question: &Question) -> Answer {
     match question {
         Question::Account { user_id } => Answer::Account(sys::account_name(*user_id)),
-        Question::Pbkdf2 { .. } => question.solve(),
+        Question::Pbkdf2 { .. } | Question::Check(_) => question.solve(),
     }
 }
 
@@ -172,7 +178,7 @@ mod tests {
             if !letters.is_empty() {
                 break;
             }
-            thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
         }
         let Some(Letter::Resolved { conn: ConnId(7), ticket: 3, addresses: Ok(addresses) }) =
             letters.pop_front()

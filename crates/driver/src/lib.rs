@@ -1,23 +1,29 @@
 //! What moves bytes: epoll and io_uring behind one boundary, sockets, signals and helper threads.
 //!
 //! The driver starts one thread per shard, tells the shard what happened on its sockets ([`shard::Event`]) and does
-//! what the shard wants done ([`shard::Action`]). It is the only crate with `unsafe`, confined to `sys`, `uring::ring`
-//! and `uring::buffers`. It never looks into the bytes and never decides who may do what.
+//! what the shard wants done ([`shard::Action`]). It is the only crate with `unsafe`, confined to `sys`, `library`,
+//! `ldap`, `pam`, `uring::ring` and `uring::buffers`. It never looks into the bytes and never decides who may do what.
 
+mod authorities;
 mod clock;
 mod connect;
 mod core;
+mod crew;
 mod directory;
 mod door;
 mod engine;
 mod epoll;
+mod fuse;
 mod gate;
 mod helpers;
 mod inspect;
+mod ldap;
+mod library;
 mod listen;
 mod mailbox;
 mod options;
 mod outside;
+mod pam;
 mod parcel;
 pub mod process;
 pub mod signals;

@@ -104,7 +104,11 @@ choices! {
         Hba = "hba",
         /// Weir's own: by the system user at the other end of the unix socket.
         Peer = "peer",
-    } not yet ["cert", "ldap", "pam"];
+        /// By a directory, which is given the password in clear (`auth_ldap_options`).
+        Ldap = "ldap",
+        /// By PAM, service `pgbouncer`, which is given the password in clear.
+        Pam = "pam",
+    } not yet ["cert"];
 
     /// What asks the kernel for bytes.
     IoDriver {
@@ -136,7 +140,7 @@ mod tests {
         assert_eq!(PoolMode::read("TRANSACTION"), Ok(PoolMode::Transaction));
         assert_eq!(IoDriver::read("io_uring"), Ok(IoDriver::IoUring));
         assert_eq!(PoolMode::read("tx"), Err(BadValue::NotAChoice(PoolMode::WORDS)));
-        assert_eq!(AuthType::read("ldap"), Err(BadValue::NotYet(AuthType::WORDS)));
+        assert_eq!(AuthType::read("cert"), Err(BadValue::NotYet(AuthType::WORDS)));
         assert_eq!(Threads::read("auto"), Ok(Threads::Auto));
         assert_eq!(Threads::read("4"), Ok(Threads::Count(4)));
         for text in ["0", "many", "5000"] {

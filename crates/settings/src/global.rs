@@ -7,6 +7,7 @@ use crate::codec::{
     Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, PeerId, Percent, Port, Positive,
     PositiveSeconds, Seconds, Text, WholeSeconds,
 };
+use crate::ldap::Rule;
 use crate::table::{Row, default_of, live_row, not_yet_row};
 use crate::value::Codec;
 use std::collections::BTreeMap;
@@ -75,6 +76,8 @@ live {
         "File of host-based rules, in the form of PostgreSQL's pg_hba.conf; used with auth_type hba.";
     auth_ident_file: Option<String>, Text, unset, Reload,
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
+    auth_ldap_options: Rule, Rule, unset, Reload,
+        "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_type: AuthType, AuthType, "md5", Reload,
         "How clients prove who they are.";
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
@@ -222,7 +225,6 @@ inert {
 }
 not_yet {
     auth_dbname: unset, [""], Reload, "Database that auth_query runs in.";
-    auth_ldap_options: unset, [""], Reload, "Options of auth_type ldap.";
     auth_query: "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
         ["SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"], Reload,
         "Query for the secret of a user who is not in auth_file; used only with auth_user.";

@@ -17,6 +17,7 @@ mod global;
 pub mod hba;
 pub mod ident;
 mod ini;
+pub mod ldap;
 mod manual;
 mod meaning;
 mod parity;

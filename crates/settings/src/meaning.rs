@@ -65,6 +65,7 @@ impl Draft {
         meaning.secrets(files);
         let findings = read_rules(files, &mut meaning.config);
         meaning.findings.extend(findings);
+        meaning.directory(&self.said, &self.file);
         meaning.finish()
     }
 }
@@ -203,6 +204,17 @@ impl Meaning {
         }
     }
 
+    /// PgBouncer starts with options of no meaning too, and refuses whoever has to log in by them.
+    fn directory(&mut self, said: &[Said], file: &Arc<str>) {
+        let global = &self.config.global;
+        let Err(fault) = global.auth_ldap_options.options() else { return };
+        if global.auth_type == AuthType::Ldap {
+            let written = said.iter().rfind(|said| said.key == "auth_ldap_options");
+            let at = written.map_or(Origin { file: file.clone(), line: 0 }, |said| said.at.clone());
+            self.findings.push(Finding::warning(&at, format!("auth_ldap_options: {fault}")));
+        }
+    }
+
     fn whole(&mut self, file: &Arc<str>, message: &str) {
         self.findings.push(Finding::error(&Origin { file: file.clone(), line: 0 }, message));
     }
@@ -321,7 +333,7 @@ mod tests {
     fn every_error_is_told_with_its_place() {
         let text = "[pgbouncer]
             listen_port = sixty
-            auth_type = ldap
+            auth_type = cert
             client_tls_sslmode = require
             pool_mode = tx
             conffile = x
@@ -341,7 +353,7 @@ mod tests {
         let expected = [
             "w.ini:19: unknown section [odd]",
             "w.ini:2: listen_port: \"sixty\" is not a whole number",
-            "w.ini:3: auth_type: \"ldap\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256, hba, peer is)",
+            "w.ini:3: auth_type: \"cert\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256, hba, peer, ldap, pam is)",
             "w.ini:4: client_tls_sslmode: \"require\" is not supported by this version of Weir (only disable is)",
             "w.ini:5: pool_mode: \"tx\" is not one of session, transaction, statement",
             "w.ini:6: conffile: is given on the command line only",
@@ -422,6 +434,21 @@ mod tests {
         assert_eq!(config.hba.rules.len(), 1);
         let told: Vec<u32> = config.warnings.iter().map(|finding| finding.line).collect();
         assert_eq!(told, [2, 2]);
+    }
+
+    #[test]
+    fn options_of_a_directory_are_told_where_they_count() {
+        let told = |auth_type: &str, options: &str| {
+            let text = format!("[pgbouncer]\nauth_type = {auth_type}\nauth_ldap_options = {options}");
+            config(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let sound = r#"ldapurl="ldap://127.0.0.1:12345/dc=example,dc=net?uid?sub""#;
+        assert_eq!(told("ldap", sound), Vec::<String>::new());
+        assert_eq!(told("plain", "ldapport=x"), Vec::<String>::new());
+        let bad = "w.ini:3: auth_ldap_options: invalid LDAP port number: \"x\"";
+        assert_eq!(told("ldap", "ldapport=x"), [bad]);
+        assert_eq!(config("[pgbouncer]\nauth_type = ldap").warnings.len(), 1);
+        assert_eq!(config("[pgbouncer]\nauth_type = pam").warnings.len(), 0);
     }
 
     #[test]

@@ -24,6 +24,13 @@ use Scope::{Database, Global};
 /// All that is not the same.
 const ROWS: &[(Scope, &str, Parity)] = &[
     (Global, "auth_hba_file", Better("rules may also name samehost and samenet")),
+    (
+        Global,
+        "auth_ldap_options",
+        Better(
+            "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too",
+        ),
+    ),
     (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
     (
         Global,

@@ -22,6 +22,7 @@ mod console_encode;
 mod console_session;
 mod credentials;
 mod dedicated;
+mod elsewhere;
 mod hand_on;
 mod handover;
 mod inherit;

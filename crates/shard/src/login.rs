@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use auth::{Accepted, Answer, ClientLogin, Secret, Shown, Step};
+use auth::{Accepted, Answer, ClientLogin, Fault, Secret, Shown, Step};
 use mail::Right;
 use session::parameters::APPLICATION_NAME;
 use session::{Greeting, Hello};
@@ -241,6 +241,9 @@ impl State {
                 let known = secret.is_some();
                 Ok(ClientLogin::certificate(&greeting.user, known, Shown::NoTls, map.as_deref()))
             }
+            Demand::Elsewhere(authority) => {
+                Ok(ClientLogin::begin_elsewhere(authority, &greeting.user, &self.remote(conn)))
+            }
             Demand::Refusal(refusal) => Err(refusal),
         };
         let Some(client) = self.client(conn) else { return };
@@ -288,6 +291,7 @@ impl State {
 
     /// What a client's login asked is answered.
     pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: Answer) {
+        self.log_verdict(conn, &answer);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
@@ -295,7 +299,7 @@ impl State {
         self.login_step(conn, step);
     }
 
-    fn login_step(&mut self, conn: ConnId, step: Step) {
+    pub(crate) fn login_step(&mut self, conn: ConnId, step: Step) {
         match step {
             Step::Send(bytes) => {
                 self.outbox.write(conn, |out| out.extend_from_slice(&bytes));
@@ -303,20 +307,23 @@ impl State {
             }
             Step::Ask(question) => self.act(Action::Ask { conn, question }),
             Step::Accept(accepted) => self.proven(conn, accepted),
-            Step::Reject(fault) => {
-                if let Some(detail) = fault.detail() {
-                    self.log_client(conn, Level::Warning, detail);
-                }
-                let user = self.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
-                let text = match fault.message() {
-                    "password authentication failed" => {
-                        format!("password authentication failed for user \"{user}\"")
-                    }
-                    other => other.to_owned(),
-                };
-                self.fail_client(conn, fault.sqlstate(), &text);
-            }
+            Step::Reject(fault) => self.login_refused(conn, fault),
         }
+    }
+
+    /// The client did not prove itself.
+    pub(crate) fn login_refused(&mut self, conn: ConnId, fault: Fault) {
+        if let Some(detail) = fault.detail() {
+            self.log_client(conn, Level::Warning, detail);
+        }
+        let user = self.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
+        let text = match fault.message() {
+            "password authentication failed" => {
+                format!("password authentication failed for user \"{user}\"")
+            }
+            other => other.to_owned(),
+        };
+        self.fail_client(conn, fault.sqlstate(), &text);
     }
 
     /// The client is who it says. Find its pool and the shard that has it.

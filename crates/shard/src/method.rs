@@ -4,12 +4,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Method, hba};
+use auth::{Authority, ClientFault, Method, hba};
 use session::Greeting;
 use session::replication::Kind;
 use settings::AuthType;
 use settings::hba::RuleMethod;
 use settings::ident::IdentMap;
+use settings::ldap;
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
@@ -25,6 +26,8 @@ pub(crate) enum Demand {
     Certificate(Option<Arc<IdentMap>>),
     /// To be this system user, by this map if there is one.
     Peer(Option<Arc<IdentMap>>),
+    /// To give its password to somebody else.
+    Elsewhere(Authority),
     /// It is not let in, whatever it says.
     Refusal(Refusal),
 }
@@ -36,6 +39,8 @@ pub(crate) enum Refusal {
     NoRule,
     /// The rule that fits says `reject`.
     Rejected,
+    /// A directory decides, and where that is makes no sense.
+    NoDirectory,
 }
 
 impl State {
@@ -49,6 +54,11 @@ impl State {
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Peer => return Demand::Peer(None),
             AuthType::Hba => return self.rule_demand(conn, greeting),
+            AuthType::Ldap => {
+                let rule = self.config.global.auth_ldap_options.clone();
+                return self.by_directory(conn, &rule);
+            }
+            AuthType::Pam => return Demand::Elsewhere(Authority::Pam),
         };
         Demand::Exchange(method)
     }
@@ -65,6 +75,7 @@ impl State {
         let hba::Found::Rule(rule) = hba::rule(&self.config.hba, &approach) else {
             return Demand::Refusal(Refusal::NoRule);
         };
+        let line = rule.line;
         let demand = match &rule.method {
             RuleMethod::Trust => Demand::Exchange(Method::Trust),
             RuleMethod::Plain => Demand::Exchange(Method::Plain),
@@ -72,16 +83,30 @@ impl State {
             RuleMethod::Scram => Demand::Exchange(Method::Scram),
             RuleMethod::Peer => Demand::Peer(rule.map.clone()),
             RuleMethod::Cert => Demand::Certificate(rule.map.clone()),
-            // Directories cannot be asked yet.
-            RuleMethod::Ldap(_) | RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
+            RuleMethod::Ldap(rule) => {
+                let rule = rule.clone();
+                self.by_directory(conn, &rule)
+            }
+            RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
         };
-        let text = format!("HBA Line {} is matched", rule.line);
+        let text = format!("HBA Line {line} is matched");
         self.log_client(conn, Level::Noise, &text);
         demand
     }
 
+    /// Options without meaning let nobody in.
+    fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> Demand {
+        match rule.options() {
+            Ok(options) => Demand::Elsewhere(Authority::Directory(Arc::clone(options))),
+            Err(fault) => {
+                self.log_client(conn, Level::Warning, &fault.to_string());
+                Demand::Refusal(Refusal::NoDirectory)
+            }
+        }
+    }
+
     /// Where a TCP client is; None for a unix socket.
-    fn address(&mut self, conn: ConnId) -> Option<IpAddr> {
+    pub(crate) fn address(&mut self, conn: ConnId) -> Option<IpAddr> {
         match self.client(conn)?.peer {
             Peer::Inet { remote, .. } => Some(remote.ip()),
             Peer::Unix { .. } => None,
@@ -105,6 +130,7 @@ impl State {
             (format!("host \"{host}\", user \"{user}\", database \"{database}\", no encryption"), "", "")
         };
         let (text, detail) = match refusal {
+            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Directory.into()),
             Refusal::NoRule => {
                 ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
             }

@@ -128,7 +128,7 @@ impl Net {
             Action::HandOn(what) => self.outside.hand_on(what),
             Action::Ask { conn, question } => {
                 let asker = self.asker(conn);
-                self.outside.helpers.ask(asker, question);
+                self.outside.helpers.ask(asker, question, config.global.client_login_timeout);
             }
             Action::Tell { to, letter } => self.outside.tell(to, letter),
             Action::Report(report) => {

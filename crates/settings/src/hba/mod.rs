@@ -12,6 +12,7 @@ pub use names::Names;
 use crate::draft::{Files, reason};
 use crate::finding::{Finding, Origin};
 use crate::ident::{IdentMap, IdentMaps};
+use crate::ldap;
 use names::{Column, Reader};
 use std::fmt;
 use std::sync::Arc;
@@ -73,8 +74,8 @@ pub enum RuleMethod {
     Cert,
     /// The system user at the other end of the unix socket.
     Peer,
-    /// An LDAP server decides; the options are as written.
-    Ldap(String),
+    /// An LDAP server decides.
+    Ldap(ldap::Rule),
 }
 
 /// Why a line holds no rule.
@@ -190,8 +191,14 @@ impl Reading<'_> {
             _ => self.addresses(number, &mut tokens)?,
         };
         let method = method(&mut tokens)?;
-        let map = match method {
-            RuleMethod::Ldap(_) => None,
+        let map = match &method {
+            RuleMethod::Ldap(rule) => {
+                // As in PgBouncer the rule stands, and lets nobody in.
+                if let Err(fault) = rule.options() {
+                    self.tell(number, format!("hba line {number}: {fault}"));
+                }
+                None
+            }
             _ => self.map(&mut tokens)?,
         };
         if tokens.current().is_some() {
@@ -253,7 +260,7 @@ fn method(tokens: &mut Tokens<'_>) -> Result<RuleMethod, Broken> {
         Some(Token::Word("ldap")) => {
             let options = tokens.rest().trim().to_owned();
             while tokens.take().is_some() {}
-            return Ok(RuleMethod::Ldap(options));
+            return Ok(RuleMethod::Ldap(ldap::Rule::read(&options)));
         }
         Some(Token::Word(word)) => return Err(Broken::Method((*word).to_owned())),
         Some(Token::Quoted(text)) => return Err(Broken::Method(text.clone())),

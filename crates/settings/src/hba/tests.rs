@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::draft::memory::Memory;
+use crate::ldap::Rule as Directory;
 use std::io;
 
 const IDENT: &str = "staff root alice\n\"two words\" root all\n";
@@ -76,10 +77,17 @@ fn every_method_and_every_style_of_map() {
 
 #[test]
 fn options_of_ldap_are_kept_as_they_were_written() {
-    let options = r#"ldapserver=127.0.0.1 "ldapport"=389, ldapsearchfilter="uid=$username""#;
+    let options =
+        r#"ldapserver=127.0.0.1 "ldapport"=389, ldapbasedn="dc=net" ldapsearchfilter="uid=$username""#;
     let rule = one(&format!("host all all 0.0.0.0/0 ldap  {options} \r"));
-    assert_eq!(rule.method, RuleMethod::Ldap(options.to_owned()));
-    assert_eq!(one("host all all all ldap").method, RuleMethod::Ldap(String::new()));
+    assert_eq!(rule.method, RuleMethod::Ldap(Directory::read(options)));
+}
+
+#[test]
+fn options_of_ldap_without_meaning_leave_a_rule_that_lets_nobody_in() {
+    let (hba, told) = parse("host all all all ldap ldapserver=h");
+    assert!(matches!(&hba.rules[0].method, RuleMethod::Ldap(rule) if rule.options().is_err()));
+    assert!(told[0].starts_with("hba:1: hba line 1: authentication method \"ldap\" requires"), "{told:?}");
 }
 
 #[test]

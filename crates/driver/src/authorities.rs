@@ -1,0 +1,86 @@
+//! Those who know passwords that Weir does not: directories and PAM, asked on threads of their own.
+//!
+//! Owns how many are asked at once and that nobody is asked for a client that has given up. Never judges an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::{Answer, Authority, Check, Verdict};
+
+use crate::clock::monotonic_us;
+use crate::crew::{Crew, Overloaded};
+use crate::helpers::Asker;
+use crate::ldap::Ldap;
+use crate::mailbox::{Letter, Mailbox};
+use crate::pam::Pam;
+
+/// Logins that are asked about at once: a directory that is down holds one up for seconds, and the others must not wait
+/// for that.
+const THREADS: usize = 64;
+
+/// The ways to them.
+pub(crate) struct Authorities {
+    mailboxes: Arc<[Mailbox]>,
+    libraries: Arc<Libraries>,
+    directories: Crew,
+    pam: Crew,
+}
+
+/// What asks, loaded when first needed.
+#[derive(Default)]
+struct Libraries {
+    ldap: Ldap,
+    pam: Pam,
+}
+
+impl Authorities {
+    /// Nobody is asked yet, and no thread is there.
+    pub(crate) fn new(mailboxes: &Arc<[Mailbox]>) -> Authorities {
+        Authorities {
+            mailboxes: Arc::clone(mailboxes),
+            libraries: Arc::default(),
+            directories: Crew::new("weir-ldap", THREADS),
+            pam: Crew::new("weir-pam", THREADS),
+        }
+    }
+
+    /// Asks; [`Letter::Answered`] follows. After `patience` (0 is never over) the client is gone, and a question that has
+    /// not been asked by then is dropped.
+    pub(crate) fn ask(&self, asker: Asker, check: Check, patience: Duration) {
+        let crew = match check.authority {
+            Authority::Directory(_) => &self.directories,
+            Authority::Pam => &self.pam,
+        };
+        let (libraries, mailboxes) = (Arc::clone(&self.libraries), Arc::clone(&self.mailboxes));
+        let asked_us = monotonic_us();
+        let job = move || {
+            let waited = Duration::from_micros(monotonic_us().saturating_sub(asked_us));
+            if patience.is_zero() || waited < patience {
+                answer(&mailboxes, asker, libraries.check(&check));
+            }
+        };
+        if let Err(Overloaded) = crew.take(Box::new(job)) {
+            answer(&self.mailboxes, asker, Err("too many logins wait for an answer".to_owned()));
+        }
+    }
+}
+
+impl Libraries {
+    fn check(&self, check: &Check) -> Result<(), String> {
+        match &check.authority {
+            Authority::Directory(options) => self.ldap.check(options, &check.user, &check.password),
+            Authority::Pam => self.pam.check(&check.user, &check.remote, &check.password),
+        }
+    }
+}
+
+fn answer(mailboxes: &[Mailbox], asker: Asker, outcome: Result<(), String>) {
+    let verdict = match outcome {
+        Ok(()) => Verdict::Passed,
+        Err(reason) => Verdict::Refused(reason),
+    };
+    if let Some(mailbox) = mailboxes.get(usize::from(asker.shard.0)) {
+        let Asker { conn, ticket, .. } = asker;
+        mailbox.post(Letter::Answered { conn, ticket, answer: Answer::Verdict(verdict) });
+    }
+}

@@ -1,0 +1,121 @@
+//! Fuses: sockets inside somebody else's library that are cut when a step takes too long, so that whoever waits for them
+//! there goes on.
+//!
+//! Owns a thread that sleeps until the next is due, started with the first. A fuse holds the socket by a descriptor of its
+//! own, so that it never cuts another that has got the number since.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use rustix::net::{Shutdown, shutdown};
+
+/// All fuses of a process.
+#[derive(Default)]
+pub(crate) struct Fuses {
+    shared: Arc<Shared>,
+}
+
+/// One that burns, by when it is due.
+pub(crate) type Fuse = (Instant, u64);
+
+#[derive(Default)]
+struct Shared {
+    burning: Mutex<Burning>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Burning {
+    sockets: BTreeMap<Fuse, OwnedFd>,
+    lit: u64,
+    watched: bool,
+    over: bool,
+}
+
+impl Fuses {
+    /// Cuts the socket after this time, unless the fuse is put out before.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn light(&self, socket: OwnedFd, time: Duration) -> io::Result<Fuse> {
+        let mut burning = self.shared.burning();
+        if !burning.watched {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("weir-fuses".to_owned()).stack_size(64 * 1024);
+            builder.spawn(move || shared.watch())?;
+            burning.watched = true;
+        }
+        burning.lit += 1;
+        let fuse = (Instant::now() + time, burning.lit);
+        burning.sockets.insert(fuse, socket);
+        drop(burning);
+        self.shared.bell.notify_all();
+        Ok(fuse)
+    }
+
+    /// The step was done in time, or is not waited for any more.
+    pub(crate) fn put_out(&self, fuse: Fuse) {
+        self.shared.burning().sockets.remove(&fuse);
+    }
+}
+
+impl Drop for Fuses {
+    fn drop(&mut self) {
+        self.shared.burning().over = true;
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Shared {
+    fn burning(&self) -> MutexGuard<'_, Burning> {
+        self.burning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) {
+        let mut burning = self.burning();
+        while !burning.over {
+            let Some(next) = burning.sockets.first_entry() else {
+                burning = self.bell.wait(burning).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = next.key().0.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // A socket that is closed already needs no cutting.
+                let _ = shutdown(next.remove(), Shutdown::Both);
+                continue;
+            }
+            let waited = self.bell.wait_timeout(burning, left);
+            burning = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_fuse_cuts_its_socket_and_no_other() {
+        let fuses = Fuses::default();
+        let (mut late, _peer) = UnixStream::pair().unwrap();
+        let (quick, mut quick_peer) = UnixStream::pair().unwrap();
+        let fuse = fuses.light(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        fuses.put_out(fuse);
+        assert_eq!(fuses.shared.burning().sockets.len(), 0);
+        let (kept, mut kept_peer) = UnixStream::pair().unwrap();
+        fuses.light(kept.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        fuses.light(late.try_clone().unwrap().into(), Duration::from_millis(20)).unwrap();
+        assert_eq!(late.read(&mut [0]).unwrap(), 0, "cut while it was waited for");
+        (&kept).write_all(b"x").unwrap();
+        kept_peer.read_exact(&mut [0]).unwrap();
+        (&quick).write_all(b"x").unwrap();
+        quick_peer.read_exact(&mut [0]).unwrap();
+    }
+}

@@ -1,0 +1,459 @@
+//! What `auth_ldap_options`, and the options of an HBA line with method `ldap`, mean: PostgreSQL's names for them
+//! (chapter 20.10), written as PgBouncer or pg_hba.conf writes them.
+//! Owns which options go together. Never sees a user or a user's password, and never talks to a directory.
+
+mod url;
+mod words;
+
+use crate::value::{BadValue, Codec, Kind};
+use std::fmt;
+use std::sync::Arc;
+use url::Url;
+
+/// What was said and what it means. Nonsense is kept with its reason: as in PgBouncer it stops no start, and whoever
+/// has to log in by it is refused.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Rule {
+    text: String,
+    meaning: Result<Arc<Options>, Fault>,
+}
+
+impl Rule {
+    /// Understands a text as far as that is possible.
+    pub fn read(text: &str) -> Rule {
+        Rule { text: text.to_owned(), meaning: Options::parse(text).map(Arc::new) }
+    }
+
+    /// What it means.
+    ///
+    /// # Errors
+    /// Why it means nothing.
+    pub fn options(&self) -> Result<&Arc<Options>, &Fault> {
+        self.meaning.as_ref()
+    }
+
+    /// As it was written, passwords included.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule::read("")
+    }
+}
+
+/// Hides what it may hold of `ldapbindpasswd`.
+impl fmt::Debug for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.meaning.fmt(out)
+    }
+}
+
+impl Codec for Rule {
+    type Value = Rule;
+    const KIND: Kind = Kind::Text;
+    fn read(text: &str) -> Result<Rule, BadValue> {
+        Ok(Rule::read(text))
+    }
+    fn show(value: &Rule) -> Option<String> {
+        Some(value.text.clone()).filter(|text| !text.is_empty())
+    }
+}
+
+/// Where a directory is and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Plain LDAP or LDAP over TLS.
+    pub scheme: Scheme,
+    /// Hosts, tried in order, each perhaps with a port of its own; none are looked up by the domain in the base.
+    pub servers: Vec<String>,
+    /// The port of hosts without one.
+    pub port: u16,
+    /// Turns to TLS inside a plain connection (StartTLS) before anything is said.
+    pub start_tls: bool,
+    /// How a user is checked.
+    pub way: Way,
+}
+
+/// The way from a user's name to a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Bind as the user, under a name made of these.
+    Bind {
+        /// Before the user's name.
+        prefix: String,
+        /// Behind it.
+        suffix: String,
+    },
+    /// Look for the user's entry, then bind as that.
+    Search(Search),
+}
+
+/// A search for a user's entry.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Search {
+    /// Below which entry.
+    pub base: String,
+    /// How deep.
+    pub scope: Scope,
+    /// Who searches; empty is anonymous.
+    pub bind_name: String,
+    /// The searcher's password.
+    pub bind_password: String,
+    /// What the entry must match.
+    pub filter: Filter,
+}
+
+/// Hides the password.
+impl fmt::Debug for Search {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Search")
+            .field("base", &self.base)
+            .field("scope", &self.scope)
+            .field("bind_name", &self.bind_name)
+            .field("filter", &self.filter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the entry of a user must match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// This attribute is the user's name.
+    Attribute(String),
+    /// A filter (RFC 4515) in which `$username` stands for the user's name.
+    Pattern(String),
+}
+
+/// How the connection is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Plain, port 389.
+    Ldap,
+    /// Over TLS from its first byte, port 636.
+    Ldaps,
+}
+
+impl Scheme {
+    /// As it stands before `://`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scheme::Ldap => "ldap",
+            Scheme::Ldaps => "ldaps",
+        }
+    }
+
+    /// The port where none is named.
+    pub fn port(self) -> u16 {
+        match self {
+            Scheme::Ldap => 389,
+            Scheme::Ldaps => 636,
+        }
+    }
+
+    fn read(word: &str) -> Option<Scheme> {
+        [Scheme::Ldap, Scheme::Ldaps].into_iter().find(|scheme| scheme.word() == word)
+    }
+}
+
+/// How deep below the base a search goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The base alone.
+    Base,
+    /// Its direct children.
+    One,
+    /// The base and all below it.
+    Subtree,
+    /// All below it.
+    Children,
+}
+
+/// Why a text means nothing; the words are PostgreSQL's and PgBouncer's where they have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What begins at this byte, counted from 1, is not `name=value`. It is not shown: it may be half a password.
+    Syntax(usize),
+    /// No such option.
+    Unknown(String),
+    /// Not a port.
+    Port(String),
+    /// Neither ldap nor ldaps.
+    Scheme(String),
+    /// Not an LDAP URL: itself, and why.
+    Url(String, &'static str),
+    /// A URL of another scheme.
+    UrlScheme(String),
+    /// Options of a search together with those of a plain bind.
+    Mixed,
+    /// Neither those of a search nor those of a plain bind.
+    NoWay,
+    /// An attribute and a filter.
+    TwoFilters,
+    /// Nowhere to go, and no domain to find servers by.
+    NoServer,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Syntax(at) => write!(out, "expected name=value at byte {at} of the LDAP options"),
+            Fault::Unknown(name) => write!(out, "invalid LDAP key parameter: \"{name}\""),
+            Fault::Port(text) => write!(out, "invalid LDAP port number: \"{text}\""),
+            Fault::Scheme(text) => write!(out, "invalid ldapscheme value: \"{text}\""),
+            Fault::Url(text, why) => write!(out, "could not parse LDAP URL \"{text}\": {why}"),
+            Fault::UrlScheme(scheme) => write!(out, "unsupported LDAP URL scheme: {scheme}"),
+            Fault::Mixed => out.write_str(
+                "cannot use ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter, or \
+                 ldapurl together with ldapprefix",
+            ),
+            Fault::NoWay => out.write_str(
+                "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \
+                 \"ldapsuffix\" to be set",
+            ),
+            Fault::TwoFilters => out.write_str("cannot use ldapsearchattribute together with ldapsearchfilter"),
+            Fault::NoServer => out.write_str("LDAP server not specified, and no ldapbasedn"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Options {
+    /// Reads `name=value` pairs with blanks or commas between them; names, values or whole pairs may stand in double
+    /// quotes, in which two are one. Of two values for one option the later counts.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(text: &str) -> Result<Options, Fault> {
+        let mut said = Said::default();
+        for (name, value) in words::pairs(text)? {
+            said.assign(&name, value)?;
+        }
+        said.options()
+    }
+}
+
+/// Options as they were said, before it is asked whether they go together.
+#[derive(Default)]
+struct Said {
+    scheme: Option<Scheme>,
+    servers: Vec<String>,
+    port: Option<u16>,
+    start_tls: bool,
+    prefix: Option<String>,
+    suffix: Option<String>,
+    base: Option<String>,
+    scope: Option<Scope>,
+    bind_name: Option<String>,
+    bind_password: Option<String>,
+    attribute: Option<String>,
+    pattern: Option<String>,
+}
+
+impl Said {
+    fn assign(&mut self, name: &str, value: String) -> Result<(), Fault> {
+        match name {
+            "ldapscheme" => self.scheme = Some(Scheme::read(&value).ok_or(Fault::Scheme(value))?),
+            "ldapserver" => self.servers = value.split_ascii_whitespace().map(str::to_owned).collect(),
+            "ldapport" => {
+                let port = value.parse().ok().filter(|port| *port != 0);
+                self.port = Some(port.ok_or(Fault::Port(value))?);
+            }
+            "ldaptls" => self.start_tls = value == "1",
+            "ldapprefix" => self.prefix = Some(value),
+            "ldapsuffix" => self.suffix = Some(value),
+            "ldapbasedn" => self.base = Some(value),
+            "ldapbinddn" => self.bind_name = filled(value),
+            "ldapbindpasswd" => self.bind_password = filled(value),
+            "ldapsearchattribute" => self.attribute = filled(value),
+            "ldapsearchfilter" => self.pattern = filled(value),
+            "ldapurl" => self.url(Url::parse(&value)?),
+            _ => return Err(Fault::Unknown(name.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// A URL says several things at once. Its scope is said even where it is not written: RFC 4516 means the base alone.
+    fn url(&mut self, url: Url) {
+        self.scheme = Some(url.scheme);
+        self.port = Some(url.port.unwrap_or(url.scheme.port()));
+        self.base = Some(url.base);
+        self.scope = Some(url.scope);
+        if let Some(host) = url.host {
+            self.servers = vec![host];
+        }
+        self.attribute = url.attribute.or(self.attribute.take());
+        self.pattern = url.filter.or(self.pattern.take());
+    }
+
+    fn options(self) -> Result<Options, Fault> {
+        let scheme = self.scheme.unwrap_or(Scheme::Ldap);
+        let (servers, start_tls) = (self.servers.clone(), self.start_tls);
+        let port = self.port.unwrap_or(scheme.port());
+        let way = self.way()?;
+        let has_domain = matches!(&way, Way::Search(search) if !search.base.is_empty());
+        if servers.is_empty() && !has_domain {
+            return Err(Fault::NoServer);
+        }
+        Ok(Options { scheme, servers, port, start_tls, way })
+    }
+
+    fn way(self) -> Result<Way, Fault> {
+        let binds = self.prefix.is_some() || self.suffix.is_some();
+        let searches = self.base.is_some()
+            || self.bind_name.is_some()
+            || self.bind_password.is_some()
+            || self.attribute.is_some()
+            || self.pattern.is_some();
+        match (binds, self.base) {
+            (true, _) if searches => Err(Fault::Mixed),
+            (true, _) => Ok(Way::Bind {
+                prefix: self.prefix.unwrap_or_default(),
+                suffix: self.suffix.unwrap_or_default(),
+            }),
+            (false, None) => Err(Fault::NoWay),
+            (false, Some(base)) => Ok(Way::Search(Search {
+                base,
+                scope: self.scope.unwrap_or(Scope::Subtree),
+                bind_name: self.bind_name.unwrap_or_default(),
+                bind_password: self.bind_password.unwrap_or_default(),
+                filter: match (self.attribute, self.pattern) {
+                    (Some(_), Some(_)) => return Err(Fault::TwoFilters),
+                    (None, Some(pattern)) => Filter::Pattern(pattern),
+                    (attribute, None) => Filter::Attribute(attribute.unwrap_or_else(|| "uid".to_owned())),
+                },
+            })),
+        }
+    }
+}
+
+fn filled(value: String) -> Option<String> {
+    Some(value).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn search(text: &str) -> (Options, Search) {
+        let options = Options::parse(text).unwrap();
+        let Way::Search(search) = options.way.clone() else { panic!("{options:?}") };
+        (options, search)
+    }
+
+    fn told(text: &str) -> String {
+        Options::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_plain_bind() {
+        let text = r#"ldapserver=ldap.example.net ldapprefix="cn=" ldapsuffix=", dc=example, dc=net""#;
+        let way = Way::Bind { prefix: "cn=".to_owned(), suffix: ", dc=example, dc=net".to_owned() };
+        let servers = vec!["ldap.example.net".to_owned()];
+        let expected = Options { scheme: Scheme::Ldap, servers, port: 389, start_tls: false, way };
+        assert_eq!(Options::parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn a_search_in_every_style_of_quotes() {
+        let styles = [
+            r#"ldapserver=h ldapport=7 ldapbasedn="dc=a,dc=b" ldapsearchfilter="(uid=$username)" ldaptls=1"#,
+            r#""ldapserver"=h,"ldapport"=7,"ldapbasedn"="dc=a,dc=b","ldapsearchfilter"="(uid=$username)","ldaptls"=1"#,
+            r#""ldapserver=h" "ldapport=7" "ldapbasedn=dc=a,dc=b" "ldapsearchfilter=(uid=$username)" "ldaptls=1""#,
+            "  ldapserver=h\t, ldapport=7 ,ldapbasedn=\"dc=a,dc=b\" ,ldapsearchfilter=(uid=$username) ldaptls=1 \n",
+            r#"ldapserver=h ldapport=7 ldapbasedn="dc=a,dc=b" ldapsearchfilter=(uid=$username) ldaptls=1 # ldapport=8"#,
+            r#"ldaptls=0 ldapport=1 ldapserver=x ldapserver=h ldapport=7 ldapbasedn="dc=a,dc=b" ldapsearchfilter=(uid=$username) ldaptls=1"#,
+        ];
+        for style in styles {
+            let (options, search) = search(style);
+            assert_eq!((options.servers, options.port, options.start_tls), (vec!["h".to_owned()], 7, true));
+            assert_eq!((&*search.base, search.scope), ("dc=a,dc=b", Scope::Subtree), "{style}");
+            assert_eq!(search.filter, Filter::Pattern("(uid=$username)".to_owned()), "{style}");
+        }
+    }
+
+    #[test]
+    fn who_searches_and_for_what() {
+        let (_, found) = search(r#"ldapserver=h ldapbasedn=b ldapbinddn="cn=x y" ldapbindpasswd="a""b, c""#);
+        assert_eq!((&*found.bind_name, &*found.bind_password), ("cn=x y", "a\"b, c"));
+        assert_eq!(found.filter, Filter::Attribute("uid".to_owned()));
+        let (_, found) = search(r#"ldapserver=h ldapbasedn="" ldapsearchattribute=cn ldapbinddn="""#);
+        assert_eq!((&*found.base, &*found.bind_name), ("", ""));
+        assert_eq!(found.filter, Filter::Attribute("cn".to_owned()));
+    }
+
+    #[test]
+    fn several_servers() {
+        let (options, _) = search(r#"ldapserver="one two:1636  [::1]" ldapscheme=ldaps ldapbasedn=b"#);
+        assert_eq!(options.servers, ["one", "two:1636", "[::1]"]);
+        assert_eq!((options.scheme, options.port), (Scheme::Ldaps, 636));
+        let (options, _) = search("ldapbasedn=\"dc=example,dc=net\" ldaptls=1");
+        assert!(options.servers.is_empty(), "found by the domain of the base");
+    }
+
+    #[test]
+    fn a_url_says_several_things() {
+        let (options, found) = search(r#"ldapurl="ldap://127.0.0.1:12345/dc=example,dc=net?uid?sub""#);
+        assert_eq!((&*options.servers, options.port), (&["127.0.0.1".to_owned()][..], 12345));
+        assert_eq!((&*found.base, found.scope), ("dc=example,dc=net", Scope::Subtree));
+        assert_eq!(found.filter, Filter::Attribute("uid".to_owned()));
+        let (options, found) = search(r#"ldapurl="ldaps://h/dc=a??one?(cn=$username)" ldapport=9"#);
+        assert_eq!((options.scheme, options.port, found.scope), (Scheme::Ldaps, 9, Scope::One));
+        assert_eq!(found.filter, Filter::Pattern("(cn=$username)".to_owned()));
+        let (options, found) = search("ldapport=9 ldapurl=ldaps://h");
+        assert_eq!((options.port, &*found.base, found.scope), (636, "", Scope::Base));
+    }
+
+    #[test]
+    fn a_very_long_name_is_a_name() {
+        let base = format!("ou={},dc=net", "long,ou=".repeat(5000));
+        assert_eq!(search(&format!("ldapserver=h ldapbasedn=\"{base}\"")).1.base, base);
+    }
+
+    #[test]
+    fn options_that_do_not_go_together() {
+        let mixed = "cannot use ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter, or ldapurl together with ldapprefix";
+        for other in ["ldapbasedn=b", "ldapbinddn=b", "ldapsearchattribute=b", "ldapurl=ldap://h/dc=a"] {
+            assert_eq!(told(&format!("ldapserver=h ldapprefix=cn= {other}")), mixed);
+            assert_eq!(told(&format!("ldapserver=h {other} ldapsuffix=x")), mixed);
+        }
+        let no_way = "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \"ldapsuffix\" to be set";
+        for text in ["", "ldapserver=h", "ldapserver=h ldapbinddn=b ldapbindpasswd=c"] {
+            assert_eq!(told(text), no_way, "{text}");
+        }
+        let two = "ldapserver=h ldapbasedn=b ldapsearchattribute=cn ldapsearchfilter=(cn=$username)";
+        assert_eq!(told(two), "cannot use ldapsearchattribute together with ldapsearchfilter");
+        for text in ["ldapprefix=cn=", "ldapbasedn=\"\"", "ldapurl=ldap:///"] {
+            assert_eq!(told(text), "LDAP server not specified, and no ldapbasedn", "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_told_and_kept() {
+        assert_eq!(told("ldapserver=h colour=red"), "invalid LDAP key parameter: \"colour\"");
+        for port in ["0", "x", "65536", "-1", "\"\""] {
+            let expected = format!("invalid LDAP port number: \"{}\"", port.trim_matches('"'));
+            assert_eq!(told(&format!("ldapport={port}")), expected);
+        }
+        assert_eq!(told("ldapscheme=ldapi"), "invalid ldapscheme value: \"ldapi\"");
+        assert_eq!(told("ldapurl=http://h/"), "unsupported LDAP URL scheme: http");
+        for text in
+            ["ldaptls", "ldapport=1 ldaptls", "ldapserver =h", "ldapserver= h", "=h", "\"ldapserver=h"]
+        {
+            assert!(told(text).starts_with("expected name=value at byte"), "{text}");
+        }
+        assert_eq!(told("ldapbindpasswd= secret"), "expected name=value at byte 17 of the LDAP options");
+        let rule = Rule::read("ldaptls");
+        assert_eq!((rule.text(), rule.options().is_err()), ("ldaptls", true));
+    }
+
+    #[test]
+    fn the_password_of_the_searcher_never_shows() {
+        let rule = Rule::read("ldapserver=h ldapbasedn=b ldapbinddn=x ldapbindpasswd=hidden");
+        assert!(!format!("{rule:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,24 @@
+//! Logins whose password somebody else checks: a directory (LDAP) or PAM.
+//!
+//! Owns what they are told of the client, and what the log says of their answer. Never asks by itself: that is a question
+//! to a helper.
+
+use auth::{Answer, Verdict};
+use telemetry::Level;
+
+use crate::ConnId;
+use crate::state::State;
+
+impl State {
+    /// Where a client is, for the records of others.
+    pub(crate) fn remote(&mut self, conn: ConnId) -> String {
+        self.address(conn).map_or_else(|| "unix".to_owned(), |address| address.to_string())
+    }
+
+    /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
+    pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &Answer) {
+        if let Answer::Verdict(Verdict::Refused(reason)) = answer {
+            self.log_client(conn, Level::Warning, reason);
+        }
+    }
+}

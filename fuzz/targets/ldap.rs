@@ -1,0 +1,4 @@
+//! `settings::probe::ldap` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| settings::probe::ldap(bytes));
