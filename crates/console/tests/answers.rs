@@ -82,7 +82,12 @@ impl World {
                         }));
                     }
                     Output::Exit => self.exited = true,
-                    Output::Log(_) | Output::Configured(_) | Output::ReopenLog | Output::CloseTcp => {}
+                    Output::Log(_)
+                    | Output::Configured(_)
+                    | Output::ReopenLog
+                    | Output::CloseTcp
+                    | Output::HandOver { .. }
+                    | Output::StrayCancel { .. } => {}
                 }
             }
         }

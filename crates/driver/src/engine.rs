@@ -86,6 +86,7 @@ impl std::error::Error for StartFault {}
 pub struct Engine {
     mailboxes: Arc<[Mailbox]>,
     listeners: Listeners,
+    helpers: Arc<Helpers>,
     threads: Vec<JoinHandle<()>>,
     driver: &'static str,
     fallback: Option<String>,
@@ -131,8 +132,9 @@ impl Engine {
         let count = usize::from(plan.threads);
         let boxes: io::Result<Vec<Mailbox>> = (0..count).map(|_| Mailbox::new()).collect();
         let mailboxes: Arc<[Mailbox]> = boxes.map_err(|why| StartFault::System("a mailbox", why))?.into();
-        let helpers =
-            Arc::new(Helpers::start(&mailboxes).map_err(|why| StartFault::System("a thread", why))?);
+        let helpers = Helpers::start(&mailboxes, &plan.config.global)
+            .map_err(|why| StartFault::System("a thread", why))?;
+        let helpers = Arc::new(helpers);
         let directory = Arc::new(OneProcess::new(plan.threads));
         let inheritance = plan.inheritance;
         directory.process().continue_ids_at(inheritance.next_id);
@@ -146,11 +148,22 @@ impl Engine {
             threads: Vec::new(),
         };
         let (driver, fallback) = crew.launch(make)?;
-        let Crew { plan, mailboxes, threads, succession, directory, .. } = crew;
+        let Crew { plan, mailboxes, helpers, threads, succession, directory, .. } = crew;
         announce(&plan.log, plan.io, driver, fallback.as_deref());
         let generation = inheritance.generation;
         let (listeners, log) = (plan.listeners, plan.log);
-        Ok(Engine { mailboxes, listeners, threads, driver, fallback, succession, directory, generation, log })
+        Ok(Engine {
+            mailboxes,
+            listeners,
+            helpers,
+            threads,
+            driver,
+            fallback,
+            succession,
+            directory,
+            generation,
+            log,
+        })
     }
 
     /// The driver in use, and why it is not io_uring where that was tried.
@@ -163,6 +176,7 @@ impl Engine {
     pub fn command(&self, shard: ShardId, command: Command) {
         if let Command::Configure(config) = &command {
             self.listeners.configure(&config.global);
+            self.helpers.known().configure(&config.global);
         }
         if let Some(mailbox) = self.mailboxes.get(usize::from(shard.0)) {
             mailbox.post(Letter::Command(command));
@@ -173,8 +187,8 @@ impl Engine {
     #[must_use]
     pub fn inspect(&self, subject: Subject) -> Listing {
         match subject {
-            Subject::Hosts => Listing::Hosts(Vec::new()),
-            Subject::Zones => Listing::Zones(Vec::new()),
+            Subject::Hosts => Listing::Hosts(self.helpers.known().host_rows()),
+            Subject::Zones => Listing::Zones(self.helpers.known().zone_rows()),
             _ => Listing::Listeners(self.listeners.all.iter().map(|listener| listener.row()).collect()),
         }
     }

@@ -1,28 +1,23 @@
-//! Threads for what would hold a shard up: looking up names and deriving keys.
+//! Threads for what would hold a shard up: looking up names, watching their zones, deriving keys.
 //!
-//! Owns the cache of names. Answers go to the mailbox of the shard that asked; nobody waits for them.
+//! Owns the threads. Answers go to the mailbox of the shard that asked; nobody waits for them.
 
-use std::collections::HashMap;
-use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
 use auth::{Answer, Question};
-use mail::ShardId;
+use mail::{Neighbour, ShardId};
+use settings::Global;
 use shard::ConnId;
 
 use crate::authorities::Authorities;
-use crate::clock::monotonic_us;
 use crate::connect::Addresses;
 use crate::mailbox::{Letter, Mailbox, Ticket};
+use crate::names::Names;
 use crate::sys;
 
-/// How long an answer about a name is kept, good or bad (PgBouncer's `dns_max_ttl` and `dns_nxdomain_ttl`).
-const KEPT_US: u64 = 15_000_000;
-/// Names that are kept at once; beyond, the cache starts anew.
-const NAMES: usize = 1_000;
 /// Threads of each kind: one slow name server must not stop every look-up.
 const THREADS: usize = 2;
 
@@ -39,40 +34,46 @@ pub(crate) struct Helpers {
     names: Sender<(Asker, String)>,
     sums: Sender<(Asker, Question)>,
     authorities: Authorities,
-    cache: Arc<Cache>,
-}
-
-#[derive(Default)]
-struct Cache(Mutex<HashMap<String, Kept>>);
-
-struct Kept {
-    answer: Result<Addresses, String>,
-    until_us: u64,
+    known: Arc<Names>,
 }
 
 impl Helpers {
     /// Starts the threads.
-    pub(crate) fn start(mailboxes: &Arc<[Mailbox]>) -> io::Result<Helpers> {
-        let cache = Arc::new(Cache::default());
+    pub(crate) fn start(mailboxes: &Arc<[Mailbox]>, global: &Global) -> io::Result<Helpers> {
+        let shards = Arc::clone(mailboxes);
+        let tell = move |host: &str, gone: &[std::net::IpAddr]| {
+            for mailbox in shards.iter() {
+                let moved = Neighbour::HostMoved { host: host.to_owned(), gone: gone.to_vec() };
+                mailbox.post(Letter::Neighbour(moved));
+            }
+        };
+        let known = Arc::new(Names::new(global, Box::new(tell)));
         let (names, names_asked) = channel::<(Asker, String)>();
         let (sums, sums_asked) = channel::<(Asker, Question)>();
-        let known = Arc::clone(&cache);
+        let (looks_up, watches) = (Arc::clone(&known), Arc::clone(&known));
         spawn("weir-names", names_asked, mailboxes, move |asker, host| Letter::Resolved {
             conn: asker.conn,
             ticket: asker.ticket,
-            addresses: known.look_up(&host),
+            addresses: looks_up.look_up(&host),
         })?;
+        let work = move || watches.watch_zones();
+        thread::Builder::new().name("weir-zones".to_owned()).stack_size(256 * 1024).spawn(work)?;
         spawn("weir-keys", sums_asked, mailboxes, |asker, question| Letter::Answered {
             conn: asker.conn,
             ticket: asker.ticket,
             answer: answer(&question),
         })?;
-        Ok(Helpers { names, sums, authorities: Authorities::new(mailboxes), cache })
+        Ok(Helpers { names, sums, authorities: Authorities::new(mailboxes), known })
     }
 
     /// A name's addresses, if they were looked up lately.
     pub(crate) fn remembered(&self, host: &str) -> Option<Result<Addresses, String>> {
-        self.cache.remembered(host)
+        self.known.remembered(host)
+    }
+
+    /// What is known of names.
+    pub(crate) fn known(&self) -> &Names {
+        &self.known
     }
 
     /// Looks a name up; [`Letter::Resolved`] follows.
@@ -86,6 +87,12 @@ impl Helpers {
             Question::Check(check) => self.authorities.ask(asker, *check, patience),
             quick => drop(self.sums.send((asker, quick))),
         }
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        self.known.close();
     }
 }
 
@@ -120,45 +127,6 @@ fn spawn<Asked: Send + 'static>(
     Ok(())
 }
 
-impl Cache {
-    fn remembered(&self, host: &str) -> Option<Result<Addresses, String>> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = names.get_mut(host).filter(|kept| kept.until_us > monotonic_us())?;
-        if let Ok(addresses) = &mut kept.answer {
-            addresses.turn = addresses.turn.wrapping_add(1);
-        }
-        Some(kept.answer.clone())
-    }
-
-    fn look_up(&self, host: &str) -> Result<Addresses, String> {
-        if let Some(answer) = self.remembered(host) {
-            return answer;
-        }
-        let answer = ask_system(host);
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES {
-            names.clear();
-        }
-        let kept = Kept { answer: answer.clone(), until_us: monotonic_us() + KEPT_US };
-        names.insert(host.to_owned(), kept);
-        answer
-    }
-}
-
-/// getaddrinfo; waits.
-fn ask_system(host: &str) -> Result<Addresses, String> {
-    let mut list = Vec::new();
-    for address in (host, 0).to_socket_addrs().map_err(|fault| fault.to_string())? {
-        if !list.contains(&address) {
-            list.push(address);
-        }
-    }
-    if list.is_empty() {
-        return Err("no address".to_owned());
-    }
-    Ok(Addresses { list: list.into(), turn: 0 })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -169,7 +137,7 @@ mod tests {
     #[test]
     fn answers_come_by_mail() {
         let mailboxes: Arc<[Mailbox]> = Arc::new([Mailbox::new().unwrap()]);
-        let helpers = Helpers::start(&mailboxes).unwrap();
+        let helpers = Helpers::start(&mailboxes, &Global::default()).unwrap();
         let asker = Asker { shard: ShardId(0), conn: ConnId(7), ticket: 3 };
         helpers.resolve(asker, "localhost");
         let mut letters = VecDeque::new();

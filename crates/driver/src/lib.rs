@@ -21,6 +21,7 @@ mod ldap;
 mod library;
 mod listen;
 mod mailbox;
+mod names;
 mod options;
 mod outside;
 mod pam;

@@ -132,6 +132,13 @@ pub enum Neighbour {
         /// The pool's user.
         user: String,
     },
+    /// A host name does not stand for these addresses any more: servers there are obsolete.
+    HostMoved {
+        /// The name, as configured.
+        host: String,
+        /// The addresses.
+        gone: Vec<std::net::IpAddr>,
+    },
     /// A permit that was wanted is free now: try again.
     Freed {
         /// The pool's database.

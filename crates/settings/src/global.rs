@@ -94,6 +94,12 @@ live {
         "Server connections allowed per user and database. 0 is no limit.";
     disable_pqexec: bool, Boolean, "0", Restart,
         "Refuses the simple query protocol, and with it several statements in one message; only clients that use the extended protocol throughout can work.";
+    dns_max_ttl: Duration, Seconds, "15", Reload,
+        "How long the addresses of a host name are used at most, however long the name server says.";
+    dns_nxdomain_ttl: Duration, Seconds, "15", Reload,
+        "How long it is believed that there is no such host name.";
+    dns_zone_check_period: Duration, Seconds, "0", Reload,
+        "How often the serial numbers of the zones of host names are checked; a new one has all names of its zone looked up again. 0 is never.";
     idle_transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
@@ -150,6 +156,8 @@ live {
         "Further server connections that a pool may open when clients wait for longer than reserve_pool_timeout.";
     reserve_pool_timeout: Duration, Seconds, "5", Reload,
         "How long a client waits before the reserve pool is used. 0 never uses it.";
+    resolv_conf: Option<String>, Text, "", Restart,
+        "File that names the name servers (resolv.conf(5)); nothing is the system's. With it, only these and /etc/hosts are asked.";
     scram_iterations: u32, Positive, "4096", Reload,
         "Rounds of hashing for SCRAM secrets that are made from plain passwords.";
     server_check_delay: Duration, Seconds, "30", Reload,
@@ -238,11 +246,7 @@ not_yet {
     client_tls_key_file: "", [""], Reload, "Key of the certificate shown to clients.";
     client_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards clients.";
     client_tls_sslmode: "disable", ["disable"], Reload, "Whether clients may or must use TLS.";
-    dns_max_ttl: "15", ["15"], Reload, "How long a name stays looked up.";
-    dns_nxdomain_ttl: "15", ["15"], Reload, "How long a failed look-up stays.";
-    dns_zone_check_period: "0", ["0"], Reload, "How often the serial of a zone is checked.";
     pool_idle_timeout: "0", ["0"], Reload, "Drops pools that were unused for this long.";
-    resolv_conf: "", [""], Restart, "File that says how names are looked up.";
     server_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards servers.";
     server_tls_ca_file: "", [""], Reload, "Roots that server certificates are checked by.";
     server_tls_cert_file: "", [""], Reload, "Certificate shown to servers.";

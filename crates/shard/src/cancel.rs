@@ -159,7 +159,7 @@ impl State {
             return None;
         }
         let Some(remote) = server.remote else {
-            return self.parts.get(server.pool).map(crate::servers::unix_target);
+            return Some(server.target.clone());
         };
         Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
     }

@@ -49,10 +49,12 @@ pub(crate) fn peer(key: &Key) -> u32 {
 
 /// The key to forward; None if it has been forwarded too often.
 pub(crate) fn forwarded(key: &Key) -> Option<Key> {
-    let [.., last] = key;
     let mut key = *key;
-    key[7] = last - 1;
-    (last & HOPS > 0).then_some(key)
+    if key[7] & HOPS == 0 {
+        return None;
+    }
+    key[7] -= 1;
+    Some(key)
 }
 
 /// The key before it was forwarded for the first time.
@@ -96,5 +98,6 @@ mod tests {
             assert!(same(&made, &key, 16_383) && peer(&key) == 16_383);
         }
         assert_eq!(hops, 3);
+        assert_eq!(forwarded(&[0; 8]), None);
     }
 }

@@ -46,6 +46,7 @@ impl State {
                     self.cancel_over(AskedBy::Here(conn));
                 }
             }
+            Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
             Neighbour::Want { database, user, .. } => self.neighbour_wants(&database, &user),
             Neighbour::Freed { database, user } => self.neighbour_freed(&database, &user),
         }
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    fn close_idle_servers(&mut self, part: usize, reason: &str) {
+    pub(crate) fn close_idle_servers(&mut self, part: usize, reason: &str) {
         let idle: Vec<ConnId> = self
             .parts
             .get(part)

@@ -283,6 +283,7 @@ impl State {
             request_us: time(field::REQUEST),
             query_us: time(field::QUERY),
             transaction_us: time(field::TRANSACTION),
+            target: part.first_target(),
             remote,
             local,
         })

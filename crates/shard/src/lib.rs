@@ -25,6 +25,7 @@ mod dedicated;
 mod elsewhere;
 mod hand_on;
 mod handover;
+mod hosts;
 mod inherit;
 mod innards;
 mod lend;

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use session::replication::Kind;
 use session::{Conversation, ServerLogin};
 
-use crate::ConnId;
 use crate::dedicated::Dedicated;
+use crate::{ConnId, Target};
 
 /// Where a server connection is in its life.
 pub(crate) enum Phase {
@@ -73,6 +73,8 @@ pub(crate) struct Server {
     pub(crate) query_us: u64,
     /// When the transaction that runs began.
     pub(crate) transaction_us: u64,
+    /// Where it was asked for: a cancel goes to the same unix socket.
+    pub(crate) target: Target,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
 }

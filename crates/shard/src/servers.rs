@@ -2,12 +2,9 @@
 //!
 //! Owns when a connection attempt is made and what its end does to the pool. Who gets a free server is `lend`'s.
 
-use std::sync::Arc;
-
 use auth::Secret;
 use pool::Permit;
 use session::{Conversation, Hello, Means, Parameters, Progress, ServerLogin};
-use settings::LoadBalance;
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
@@ -15,10 +12,7 @@ use crate::credentials::credentials;
 use crate::server::{Phase, Server};
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
-use crate::{Action, ConnId, ConnectFault, Target};
-
-/// Where PostgreSQL puts its socket when nothing else is said.
-const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
+use crate::{Action, ConnId, ConnectFault};
 
 /// How long a server that was told goodbye may take to let go.
 const GOODBYE_US: u64 = 1_000_000;
@@ -48,7 +42,7 @@ impl State {
         let now = self.now;
         let tracked = &self.tracked;
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        let target = next_target(part);
+        let target = part.next_target();
         let server = Server {
             id: self.process.next_id(),
             pool: part_index,
@@ -68,6 +62,7 @@ impl State {
             request_us: now.mono_us,
             query_us: now.mono_us,
             transaction_us: now.mono_us,
+            target: target.clone(),
             remote: None,
             local: None,
         };
@@ -238,6 +233,9 @@ impl State {
         }
         if let Some(part) = self.parts.get_mut(server.pool) {
             part.pool.logged_in(well, now_us);
+            if !well {
+                part.leave_failing_host();
+            }
         }
         self.unbind(conn);
     }
@@ -357,29 +355,6 @@ impl State {
         }
         part.pool.paused.then_some("pause")
     }
-}
-
-/// Where the next connection goes: each configured host in turn, or the first that works.
-fn next_target(part: &mut Part) -> Target {
-    let database = &part.database;
-    let hosts = &database.host;
-    let index = part.next_host % hosts.len().max(1);
-    if database.load_balance_hosts == LoadBalance::RoundRobin || part.pool.is_failing() {
-        part.next_host = index + 1;
-    }
-    let host = hosts.get(index).map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
-    if host.starts_with('/') || host.starts_with('@') {
-        Target::Unix { path: format!("{host}/.s.PGSQL.{}", database.port).into() }
-    } else {
-        Target::Inet { host: Arc::from(host), port: database.port }
-    }
-}
-
-/// The unix socket of a pool whose servers have no address.
-pub(crate) fn unix_target(part: &Part) -> Target {
-    let directory = part.database.host.iter().find(|host| host.starts_with(['/', '@']));
-    let directory = directory.map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
-    Target::Unix { path: format!("{directory}/.s.PGSQL.{}", part.database.port).into() }
 }
 
 /// The clients that wait for a server that anybody may have.
