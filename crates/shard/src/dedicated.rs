@@ -94,7 +94,7 @@ impl State {
         }
         self.welcome(client_conn, Some(hello));
         if !behind.is_empty() {
-            self.server_received(conn, behind, false);
+            self.answer(conn, Some(client_conn), behind, &[]);
         }
         self.ask_held(client_conn, conn);
         self.open_if_wanted(part_index);

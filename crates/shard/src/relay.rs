@@ -168,19 +168,26 @@ impl State {
         let Some(server) = self.server(conn) else { return };
         server.unsent |= unsent;
         match server.phase {
-            server::Phase::Linked(client) => self.answer(conn, Some(client), bytes),
-            server::Phase::Errand(_) => self.answer(conn, None, bytes),
+            server::Phase::Linked(client) => self.answer(conn, Some(client), bytes, bytes),
+            server::Phase::Errand(_) => self.answer(conn, None, bytes, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
             server::Phase::Idle | server::Phase::Unsettled => self.idle_server_speaks(conn, bytes),
             server::Phase::Connecting | server::Phase::Leaving { .. } | server::Phase::Closing => {}
         }
     }
 
-    /// One step server to client. Without a client, all of it answers a query of Weir's own.
+    /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
+    /// `bytes` are of it.
     #[inline]
-    fn answer(&mut self, server_conn: ConnId, client_conn: Option<ConnId>, bytes: &[u8]) {
+    pub(crate) fn answer(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: Option<ConnId>,
+        bytes: &[u8],
+        received: &[u8],
+    ) {
         let replied = match client_conn {
-            Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes),
+            Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
             None => self.step_errand(server_conn, bytes),
         };
         if let Some(fault) = replied.fault {
@@ -212,7 +219,13 @@ impl State {
     }
 
     #[inline]
-    fn step_to_client(&mut self, server_conn: ConnId, client_conn: ConnId, bytes: &[u8]) -> Replied {
+    fn step_to_client(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: ConnId,
+        bytes: &[u8],
+        received: &[u8],
+    ) -> Replied {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return Replied::default();
         };
@@ -232,7 +245,7 @@ impl State {
         };
         let mut sides = Sides {
             outbox: &mut self.outbox,
-            received: bytes,
+            received,
             forward_to: client_conn,
             client: client_conn,
             server: server_conn,

@@ -206,6 +206,17 @@ fn what_the_server_says_unasked_reaches_it() {
 }
 
 #[test]
+fn what_comes_right_behind_the_login_reaches_it_too() {
+    let mut world = World::new("");
+    let client = world.client(PHYSICAL);
+    let server = world.connected();
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "by the way"));
+    world.log_in(server, &notice[..9]);
+    world.receive(server, &notice[9..]);
+    assert!(world.sent.remove(&client).unwrap().ends_with(&notice));
+}
+
+#[test]
 fn a_refusal_is_its_own_affair() {
     let mut world = World::new("");
     let client = world.client(PHYSICAL);

@@ -3,7 +3,7 @@
 //! It sees bytes, events and what clients were told, never the pooler's insides and never which bugs were planted.
 //! The numbers I1 to I8 are those of the project's list of invariants (`ARCHITECTURE.md`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::ledger::Ledger;
@@ -42,6 +42,8 @@ pub(crate) struct Referee {
     claims: BTreeMap<Tag, Claim>,
     /// Answers that servers have given and clients have not yet been told, per client.
     owed: BTreeMap<u32, u64>,
+    /// Clients that must have a server of their own.
+    replicating: BTreeSet<u32>,
 }
 
 impl Referee {
@@ -60,6 +62,16 @@ impl Referee {
     /// The verdict.
     pub(crate) fn into_verdict(self) -> Option<Violation> {
         self.first
+    }
+
+    /// A client asks for a server of its own.
+    pub(crate) fn wants_own_server(&mut self, client: u32) {
+        self.replicating.insert(client);
+    }
+
+    /// Whether it did.
+    pub(crate) fn must_have_own_server(&self, client: u32) -> bool {
+        self.replicating.contains(&client)
     }
 
     /// A client was told, or can conclude, what became of a row.

@@ -90,6 +90,8 @@ pub(crate) struct Crowd {
     pub(crate) copy_per_million: u32,
     /// The most rows of a result.
     pub(crate) rows_most: u64,
+    /// How often a session replicates, which gives it a server of its own.
+    pub(crate) replicate_per_million: u32,
     /// Whether sessions begin with SSLRequest.
     pub(crate) ask_for_tls: bool,
 }
@@ -264,6 +266,7 @@ fn crowd(prng: &mut Prng) -> Crowd {
         die_per_million: rate(prng, 60_000),
         deaf_per_million: rate(prng, 30_000),
         siesta_per_million: rate(prng, 20_000),
+        replicate_per_million: rate(prng, 300_000),
         slow_per_million: rate(prng, 500_000),
         garbage_per_million: rate(prng, 10_000),
         cancel_per_million: rate(prng, 200_000),

@@ -31,6 +31,8 @@ pub(crate) enum Purpose {
         database: String,
         /// The user.
         user: String,
+        /// It is one client's own, which replicates.
+        own: bool,
     },
     /// A cancel request with this key.
     Cancel {
@@ -221,7 +223,14 @@ impl Tap {
             );
             referee.object("I2", text);
         }
+        let own = matches!(self.purpose, Purpose::Session { own: true, .. });
+        if own != referee.must_have_own_server(client) {
+            referee.object("I2", format!("c{client} was given a server that is not of the kind it wants"));
+        }
         let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
+        if own {
+            referee.object("I2", format!("c{client} was given the server that is c{before}'s own"));
+        }
         let Moment { owed, status, cancel } = self.began;
         if owed > 0 {
             referee
@@ -246,16 +255,17 @@ fn purpose(body: &[u8]) -> Purpose {
         let key = fields.long().zip(fields.long()).unwrap_or((0, 0));
         return Purpose::Cancel { key };
     }
-    let (mut database, mut user) = (String::new(), String::new());
+    let (mut database, mut user, mut own) = (String::new(), String::new(), false);
     while let (Some(name), Some(value)) = (fields.text().filter(|name| !name.is_empty()), fields.text()) {
         let value = || String::from_utf8_lossy(value).into_owned();
         match name {
             b"user" => user = value(),
             b"database" => database = value(),
+            b"replication" => own = true,
             _ => (),
         }
     }
-    Purpose::Session { database, user }
+    Purpose::Session { database, user, own }
 }
 
 /// Whose message it is, if it tells; None if it is no whole message of its type, which only a torn one is.
@@ -341,6 +351,25 @@ mod tests {
             tap.sent(&query(2), referee, QUIET);
         });
         assert_eq!([owed, open, torn], [Some("I2"); 3]);
+    }
+
+    #[test]
+    fn a_server_of_ones_own_is_for_nobody_else() {
+        let begun = |act: fn(&mut Tap, &mut Referee)| {
+            let (mut tap, mut referee) = (Tap::new(), Referee::default());
+            referee.wants_own_server(1);
+            tap.sent(b"\0\0\0\x1e\0\x03\0\0replication\0database\0\0", &mut referee, QUIET);
+            tap.received(&ready(b'I'), &mut referee);
+            act(&mut tap, &mut referee);
+            referee.into_verdict().map(|violation| violation.invariant)
+        };
+        assert_eq!(begun(|tap, referee| tap.sent(&query(1), referee, QUIET)), None);
+        assert_eq!(begun(|tap, referee| tap.sent(&query(2), referee, QUIET)), Some("I2"));
+        let shared = verdict(|tap, referee| {
+            referee.wants_own_server(1);
+            tap.sent(&query(1), referee, QUIET);
+        });
+        assert_eq!(shared, Some("I2"));
     }
 
     #[test]

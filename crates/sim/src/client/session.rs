@@ -100,6 +100,8 @@ pub(crate) struct Client {
     pub(crate) waiting_since_us: Option<u64>,
     /// Requests until it leaves.
     pub(crate) budget: u64,
+    /// It replicates: its server is its own.
+    pub(crate) replicates: bool,
     /// User and database.
     login: (String, String),
     pub(super) style: Style,
@@ -145,6 +147,7 @@ impl Client {
             disturbed: false,
             waiting_since_us: Some(scene.now_us),
             budget: scene.prng.between(1, scene.crowd.requests),
+            replicates: scene.prng.chance(scene.crowd.replicate_per_million),
             login: (user.to_owned(), database.to_owned()),
             style: scene.prng.pick(&styles),
             requests: 0,
@@ -255,6 +258,10 @@ impl Client {
         let name = format!("app{}", scene.prng.below(3));
         let zone = scene.prng.pick(super::script::TIME_ZONES);
         let says_zone = scene.prng.chance(300_000);
+        let replicates = self.replicates;
+        if replicates {
+            scene.referee.wants_own_server(self.number);
+        }
         self.send(|out| {
             untyped(out, |body| {
                 body.extend_from_slice(&196_608_u32.to_be_bytes());
@@ -262,6 +269,9 @@ impl Client {
                     vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
                 if says_zone {
                     pairs.push(("TimeZone", zone));
+                }
+                if replicates {
+                    pairs.push(("replication", "database"));
                 }
                 for (name, value) in pairs {
                     text(body, name.as_bytes());

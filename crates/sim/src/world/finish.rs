@@ -64,7 +64,7 @@ impl<P: Pooler> World<P> {
         let mut objections = Vec::new();
         for socket in self.shards.iter().flat_map(|shard| shard.sockets.iter().flatten()) {
             match socket.tap.as_ref().map(|tap| &tap.purpose) {
-                Some(Purpose::Session { database, user }) => {
+                Some(Purpose::Session { database, user, own: false }) => {
                     *servers.entry((database.clone(), user.clone())).or_insert(0) += 1;
                 }
                 other => objections.push(format!("{:?} ({other:?}) was left open", socket.spot)),

@@ -19,15 +19,16 @@ impl<P: Pooler> World<P> {
     fn with_client(&mut self, number: u32, act: impl FnOnce(&mut Client, &mut Scene<'_>)) {
         let fair = self.is_fair();
         let pooling = &self.swarm.pooling;
+        let own = self.clients[number as usize].replicates;
         let mut scene = Scene {
             prng: &mut self.prng,
             referee: &mut self.referee,
             crowd: &self.swarm.crowd,
             now_us: self.clock.now_us(),
             fair,
-            named: pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
+            named: own || pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
             mends: self.pools && pooling.max_prepared_statements > 0,
-            shares: pooling.pool_mode == PoolMode::Transaction,
+            shares: pooling.pool_mode == PoolMode::Transaction && !own,
             chaos: self.era == Era::Chaos,
         };
         act(&mut self.clients[number as usize], &mut scene);

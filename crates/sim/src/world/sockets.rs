@@ -352,10 +352,10 @@ impl<P: Pooler> World<P> {
                     self.cancels.push(CancelUnderWay { key: *key, spot, end });
                 }
             }
-            Purpose::Session { database, user } => {
+            Purpose::Session { database, user, .. } => {
                 let (mut of_pool, mut of_database) = (1, 1);
                 for tap in self.open_taps() {
-                    if let Purpose::Session { database: other, user: other_user } = &tap.purpose
+                    if let Purpose::Session { database: other, user: other_user, .. } = &tap.purpose
                         && other == database
                     {
                         of_database += 1;
