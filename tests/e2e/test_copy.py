@@ -95,6 +95,52 @@ def test_copy_data_after_the_error_does_not_hold_the_server(weir, seconds):
         assert raw.simple("select 6") == [["6"]]
 
 
+def extended(statement, name=""):
+    """A COPY by the extended protocol, under a name or none; libpq sends its Sync at once, and PostgreSQL ignores it."""
+    parse = wire.parse(name, statement)
+    run = wire.bind(name) + wire.execute() + wire.SYNC
+    return parse, run
+
+
+@pytest.mark.parametrize("name", ["", pytest.param("named", marks=pytest.mark.since("1.22"))])
+@pytest.mark.since("1.22")
+def test_copy_by_the_extended_protocol(weir, name):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists extended; create table extended (number int)")
+        for turn in range(3):
+            parse, run = extended("copy extended from stdin", name and f"{name} in")
+            first = parse if turn == 0 or not name else b""
+            raw.send(first, run)
+            assert wire.kinds(raw.read_until("G")) == ("12G" if first else "2G")
+            raw.send(wire.message(b"d", b"1\n2\n"), wire.message(b"c"), wire.SYNC)
+            assert wire.kinds(raw.read_until("Z")) == "CZ"
+            parse, run = extended("copy extended to stdout", name and f"{name} out")
+            first = parse if turn == 0 or not name else b""
+            lines = "d" * 2 * (turn + 1)
+            assert wire.kinds(raw.ask(first, run)) == ("12H" if first else "2H") + lines + "cCZ"
+        assert pooler.value("select count(*) from extended") == 6
+
+
+@pytest.mark.since("1.26")
+@pytest.mark.parametrize("name", ["", "named"])
+def test_an_extended_copy_that_fails_frees_its_server(weir, name):
+    """CopyDone and Sync come when the error has been told already."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists failing; create table failing (number int)")
+        for _ in range(2):
+            parse, run = extended("copy failing from stdin", name)
+            raw.send(wire.close(b"S", name), parse, run)
+            raw.read_until("G")
+            raw.send(wire.message(b"d", b"bad\n"))
+            raw.send(wire.message(b"d", b"1\n" * 1000), wire.message(b"c"), wire.SYNC)
+            replies = raw.read_until("Z")
+            assert wire.errors(replies)[0][0] == "22P02"
+            assert pooler.value("select 5") == 5
+        assert raw.simple("select count(*) from failing") == [["0"]]
+
+
 def test_a_client_that_dies_in_copy_leaves_no_trace(weir, pg):
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login() as raw:

@@ -184,3 +184,12 @@ def test_otherwise_few_servers_do_the_work(weir):
     fill(pooler, 4)
     client = pooler.connect()
     assert len({server_of(client) for _ in range(8)}) == 1
+
+
+# --- notifications --------------------------------------------------------------------------------------------
+def test_notify_in_transaction_mode(weir, pg):
+    pooler = weir()
+    with psycopg.connect(host="127.0.0.1", port=pg.port, user="alice", dbname="app", autocommit=True) as listener:
+        listener.execute("listen tidings")
+        pooler.connect().execute("notify tidings, 'two'")
+        assert [heard.payload for heard in listener.notifies(timeout=10, stop_after=1)] == ["two"]

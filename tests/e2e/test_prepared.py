@@ -221,3 +221,44 @@ def test_counters_of_prepared_statements(weir):
 
 def totals(pooler):
     return next(row for row in pooler.console("SHOW STATS") if row["database"] == "app")
+
+
+@pytest.mark.since("1.24")
+def test_show_counts_prepared_statements(weir):
+    """SHOW CLIENTS counts a client's names, SHOW SERVERS what its server holds."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as two:
+        for name in ("a", "b", "c"):
+            prepare(one, name, f"select '{name}'")
+        prepare(two, "d", "select 'a'")
+        ask = lambda view: sorted(row["prepared_statements"] for row in pooler.console(f"SHOW {view}") if row["database"] == "app")
+        assert (ask("CLIENTS"), ask("SERVERS")) == ([1, 3], [3])
+        one.ask(wire.close(b"S", "a"), wire.SYNC)
+        assert (ask("CLIENTS"), ask("SERVERS")) == ([1, 2], [3])
+
+
+def test_statement_mode(weir):
+    """Each statement may meet another server; the names hold all the same, and a block is refused by them too."""
+    pooler = weir(pool_mode="statement", default_pool_size=2)
+    with wire.Raw(pooler.port).login() as raw:
+        prepare(raw, "add", "select $1::int + 1")
+        assert [answer(raw, "add", [b"%d" % number]) for number in range(3)] == ["1", "2", "3"]
+        prepare(raw, "begin", "begin")
+        raw.send(wire.bind("begin"), wire.execute(), wire.SYNC)
+        raw.read_to_end()
+    pooler.wait_log("closing because: transaction blocks not allowed in statement pooling mode")
+
+
+def test_names_are_bytes(raw):
+    """Not only identifiers, and not only UTF-8."""
+    for name in ("with blank", "ü", "PGBOUNCER_1", '"quoted"'):
+        prepare(raw, name, f"select {len(name)}")
+    assert answer(raw, "PGBOUNCER_1") == "11"
+    assert answer(raw, "ü") == "1"
+
+
+def test_an_unnamed_statement_beside_named_ones(raw):
+    prepare(raw, "named", "select 'named'")
+    assert wire.kinds(raw.ask(wire.parse("", "select 'unnamed'"), wire.SYNC)) == "1Z"
+    replies = raw.ask(wire.parse("", "select 'unnamed'"), wire.bind("named"), wire.execute(), wire.bind(""), wire.execute(), wire.SYNC)
+    assert [reply.row()[0] for reply in replies if reply.kind == "D"] == [b"named", b"unnamed"]

@@ -34,6 +34,18 @@ def test_query_wait_timeout(weir):
     assert holder.execute("select 1").fetchone() == (1,)
 
 
+def test_query_timeout_of_those_who_wait(weir):
+    """The time in the queue is part of a query's; PgBouncer has a word of its own for who ran out of it there."""
+    pooler = weir(default_pool_size=1, query_timeout=1)
+    holder = pooler.connect()
+    holder.execute("begin")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        fails_after(1, raw, "query_timeout")
+    pooler.wait_log("closing because: query_timeout")
+    assert holder.execute("select 1").fetchone() == (1,)
+
+
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("place", ["databases", "users"])
 def test_query_wait_timeout_of_one_pool(weir, place):

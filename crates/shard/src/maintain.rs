@@ -166,9 +166,12 @@ impl State {
         for (_, part) in &self.parts {
             let user = self.config.user(&part.user).map(|user| &**user);
             let limit_us = micros(self.config.query_wait_timeout(&part.database, user));
+            let query_us = micros(self.config.query_timeout(user));
             for waiter in part.pool.queue.iter() {
-                if passed(now_us, waiter.since_us, limit_us) {
-                    late.push(ConnId(waiter.client));
+                if passed(now_us, waiter.since_us, query_us) {
+                    late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
+                } else if passed(now_us, waiter.since_us, limit_us) {
+                    late.push((ConnId(waiter.client), sqlstate::TOO_MANY_CONNECTIONS, "query_wait_timeout"));
                 } else if passed(now_us, waiter.since_us, notify_us) {
                     told.push(ConnId(waiter.client));
                 } else {
@@ -176,8 +179,8 @@ impl State {
                 }
             }
         }
-        for conn in late {
-            self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, "query_wait_timeout");
+        for (conn, code, text) in late {
+            self.fail_client(conn, code, text);
         }
         for conn in told {
             self.tell_waiter(conn);
