@@ -6,7 +6,7 @@
 use wire::backend::Status;
 
 use crate::replay::Watch;
-use crate::{Owed, Owes, Parameters, ServerStatements};
+use crate::{Owed, Owes, OwnAnswer, Parameters, ServerStatements};
 
 /// The protocol state of a logged-in server connection.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Conversation {
     pub(crate) untouched: bool,
     /// The request that may have to be said again.
     pub(crate) watch: Watch,
+    /// The answer to a question of Weir's own, while one is asked.
+    pub(crate) own_answer: Option<Box<OwnAnswer>>,
     /// Statements prepared here.
     pub statements: ServerStatements,
     /// Tracked parameters as the server reported them.
@@ -55,6 +57,7 @@ impl Conversation {
             in_block: false,
             untouched: true,
             watch: Watch::default(),
+            own_answer: None,
             statements: ServerStatements::default(),
             parameters,
         }
@@ -153,5 +156,25 @@ impl Conversation {
         wire::encode::query(out, sql.as_bytes());
         self.owes.push(Owed::Own);
         self.status = None;
+    }
+
+    /// Appends a question of Weir's own, whose rows are kept for [`Conversation::take_answer`]. The values are bound
+    /// (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::Replied::own_ready`] tells of
+    /// the end.
+    pub fn ask_for_rows(&mut self, out: &mut Vec<u8>, sql: &str, values: &[String]) {
+        let values: Vec<Option<&[u8]>> = values.iter().map(|value| Some(value.as_bytes())).collect();
+        wire::encode::parse(out, b"", sql.as_bytes(), &[]);
+        wire::encode::bind_simple(out, b"", b"", &values);
+        wire::encode::describe(out, b'P', b"");
+        wire::encode::execute(out, b"", 0);
+        wire::encode::sync(out);
+        self.owes.push(Owed::Own);
+        self.own_answer = Some(Box::default());
+        self.status = None;
+    }
+
+    /// What came for the last [`Conversation::ask_for_rows`].
+    pub fn take_answer(&mut self) -> OwnAnswer {
+        self.own_answer.take().map(|answer| *answer).unwrap_or_default()
     }
 }

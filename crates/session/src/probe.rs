@@ -4,8 +4,8 @@
 use wire::encode;
 
 use crate::{
-    ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Rules, Tracked,
-    options,
+    ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Row, Rules,
+    Tracked, options,
 };
 
 /// What went to each side.
@@ -109,6 +109,46 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
     (heap, false)
 }
 
+/// Any bytes of a server that owes the answer to a question of Weir's own, whole and cut: the same rows, nothing passed
+/// on.
+pub fn own_answer(bytes: &[u8]) {
+    let whole = answered(&[bytes]);
+    for cut in 0..bytes.len().min(100) {
+        let (head, tail) = bytes.split_at(cut);
+        let parts = answered(&[head, tail]);
+        assert_eq!(parts.1, whole.1, "cut at {cut}");
+        if !whole.1 {
+            assert_eq!(parts.0, whole.0, "cut at {cut}");
+        }
+    }
+}
+
+/// The rows, and true if the server was found at fault.
+fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
+    let tracked = Tracked::new([]);
+    let mut server = Conversation::new(Parameters::unknown(&tracked));
+    server.ask_for_rows(&mut Vec::new(), "select $1", &["x".to_owned()]);
+    let (mut registry, mut heap, mut own_error) = (Registry::default(), Heap::default(), None);
+    let mut fault = false;
+    for piece in pieces {
+        let mut context = Context {
+            registry: &mut registry,
+            tracked: &tracked,
+            names: None,
+            own_error: &mut own_error,
+            audience: false,
+            borrows: false,
+            refuses_blocks: false,
+        };
+        if server.step(&mut context, piece, &mut heap).fault.is_some() {
+            fault = true;
+            break;
+        }
+    }
+    assert_eq!(heap, Heap::default(), "nothing of it is a client's business");
+    (server.take_answer().into_rows(), fault)
+}
+
 /// One of everything that is answered.
 fn pipeline() -> Vec<u8> {
     let mut out = Vec::new();
@@ -182,6 +222,20 @@ mod tests {
     #[test]
     fn replies_are_the_same_however_they_are_cut() {
         mutations(&answers(), 2_000, reply);
+    }
+
+    #[test]
+    fn own_answers_are_the_same_however_they_are_cut() {
+        let mut rows = Vec::new();
+        encode::parse_complete(&mut rows);
+        encode::bind_complete(&mut rows);
+        encode::row_description(&mut rows, &[encode::Column { name: "a", type_oid: 25, type_bytes: -1 }]);
+        encode::data_row(&mut rows, [Some(&b"x"[..])]);
+        encode::data_row(&mut rows, [None]);
+        encode::command_complete(&mut rows, "SELECT 2");
+        encode::ready(&mut rows, Status::Idle);
+        assert_eq!(answered(&[&rows]), (vec![vec![Some(b"x".to_vec())], vec![None]], false));
+        mutations(&rows, 300, own_answer);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use crate::replay;
-use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked};
+use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer};
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
 const HELD_BYTES: usize = 64 * 1024;
@@ -205,7 +205,7 @@ impl Step<'_, '_> {
     #[inline]
     fn data(&mut self) -> Verdict {
         match self.server.owes.front() {
-            Some(Owed::Own) => self.swallow_body(),
+            Some(Owed::Own) => self.own_data(),
             Some(_) => Verdict::Pass,
             None => Verdict::Fault(ServerFault::OutOfStep(self.input[self.at])),
         }
@@ -233,11 +233,42 @@ impl Step<'_, '_> {
         }
     }
 
-    fn bind_complete(&mut self, header: Header) -> Verdict {
-        match self.server.owes.pop() {
-            Some(Owed::Bind(_)) => Verdict::Pass,
-            Some(Owed::WatchedBind(statement)) => self.plan_holds(statement),
+    /// Rows of Weir's own question are kept; other data of its own queries is of no interest.
+    fn own_data(&mut self) -> Verdict {
+        let rest = &self.input[self.at..];
+        let Some(answer) = &mut self.server.own_answer else { return self.swallow_body() };
+        match frame::header(rest) {
+            Ok(Some(header)) if header.frame_bytes as usize > own_answer::FRAME_BYTES => {
+                Verdict::Fault(ServerFault::Malformed)
+            }
+            Ok(Some(header)) => match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
+                Some(body) if header.tag != tag::DATA_ROW || answer.keep(body) => Verdict::Swallow,
+                Some(_) => Verdict::Fault(ServerFault::Malformed),
+                None => Verdict::Hold,
+            },
+            _ => Verdict::Hold,
+        }
+    }
+
+    /// A question of Weir's own goes by the extended protocol, whose steps are confirmed one by one.
+    fn own_step(&mut self, header: Header) -> Verdict {
+        match (self.server.owes.front(), &self.server.own_answer) {
+            (Some(Owed::Own), Some(_)) => self.swallow_body(),
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    fn bind_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Bind(_)) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            Some(Owed::WatchedBind(statement)) => {
+                self.server.owes.pop();
+                self.plan_holds(statement)
+            }
+            _ => self.own_step(header),
         }
     }
 
@@ -326,15 +357,19 @@ impl Step<'_, '_> {
     }
 
     fn parse_complete(&mut self, header: Header) -> Verdict {
-        match self.server.owes.pop() {
+        match self.server.owes.front() {
             Some(Owed::Parse(statement)) => {
+                self.server.owes.pop();
                 if statement.is_some() {
                     self.confirm();
                 }
                 Verdict::Pass
             }
-            Some(Owed::OwnParse(_)) => Verdict::Swallow,
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+            Some(Owed::OwnParse(_)) => {
+                self.server.owes.pop();
+                Verdict::Swallow
+            }
+            _ => self.own_step(header),
         }
     }
 
