@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settings::Config;
 
-use crate::{AdminReply, RequestId, ShardId, Subject};
+use crate::{AdminReply, Answer, Inquiry, RequestId, ShardId, Subject};
 
 /// From the control thread. Commands that carry a request id are answered with [`crate::Report::Done`], once, when what
 /// they ask for has become true.
@@ -138,6 +138,34 @@ pub enum Neighbour {
         host: String,
         /// The addresses.
         gone: Vec<std::net::IpAddr>,
+    },
+    /// A client that logs in there waits for the answer to a question whose pool is here. Answered with
+    /// [`Neighbour::Answered`], once, unless it is withdrawn.
+    Ask {
+        /// Where the client is.
+        from: ShardId,
+        /// Its connection there.
+        conn: u32,
+        /// Its `id`.
+        id: u64,
+        /// The question.
+        inquiry: Box<Inquiry>,
+    },
+    /// That client has left: its question needs no answer.
+    Withdraw {
+        /// Where the client was.
+        from: ShardId,
+        /// Its `id`.
+        id: u64,
+    },
+    /// The answer to [`Neighbour::Ask`].
+    Answered {
+        /// The client's connection.
+        conn: u32,
+        /// Its `id`.
+        id: u64,
+        /// What came of it.
+        answer: Box<Answer>,
     },
     /// A permit that was wanted is free now: try again.
     Freed {

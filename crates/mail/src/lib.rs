@@ -7,11 +7,13 @@
 
 pub mod admin;
 pub mod command;
+pub mod inquiry;
 pub mod listing;
 pub mod report;
 
 pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
 pub use command::{Command, Neighbour, ShutdownMode};
+pub use inquiry::{Answer, AnswerRow, Inquiry};
 pub use listing::{
     DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, SLICE_ROWS, ShardRow,
     SocketRow, Subject, UserRow, ZoneRow,

@@ -43,6 +43,24 @@ impl Config {
         self.users.get(name)
     }
 
+    /// The user that `auth_query` runs as; `None` is that nobody is asked. The console has no entry.
+    pub fn auth_user<'a>(&'a self, database: Option<&'a Database>) -> Option<&'a str> {
+        let of_database = database.and_then(|database| database.auth_user.as_deref());
+        of_database.or(self.global.auth_user.as_deref())
+    }
+
+    /// The query for the secrets of users who are not in `auth_file`.
+    pub fn auth_query<'a>(&'a self, database: Option<&'a Database>) -> &'a str {
+        let of_database = database.and_then(|database| database.auth_query.as_deref());
+        of_database.or(self.global.auth_query.as_deref()).unwrap_or_default()
+    }
+
+    /// The database that `auth_query` runs in; `None` is the one that the client asked for.
+    pub fn auth_dbname<'a>(&'a self, database: Option<&'a Database>) -> Option<&'a str> {
+        let of_database = database.and_then(|database| database.auth_dbname.as_deref());
+        of_database.or(self.global.auth_dbname.as_deref())
+    }
+
     /// Server connections of the pool of a user in a database; 0 is no limit.
     pub fn pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
         user.and_then(|user| user.pool_size).or(database.pool_size).unwrap_or(self.global.default_pool_size)
@@ -159,6 +177,26 @@ mod tests {
         assert_eq!(config.pool_mode(&silent, None), PoolMode::Session);
         assert_eq!(config.pool_mode(&speaking, Some(&other)), PoolMode::Statement);
         assert_eq!(config.pool_mode(&speaking, Some(&user)), PoolMode::Transaction);
+    }
+
+    #[test]
+    fn who_is_asked_is_the_databases_matter_first() {
+        let mut config = Config::default();
+        assert_eq!((config.auth_user(None), config.auth_dbname(None)), (None, None));
+        assert!(config.auth_query(None).contains("pg_authid"));
+        config.global.auth_user = Some("asker".to_owned());
+        let own = Database {
+            auth_user: Some("own".to_owned()),
+            auth_query: Some("select 1".to_owned()),
+            auth_dbname: Some("users".to_owned()),
+            ..database(None, None)
+        };
+        assert_eq!(config.auth_user(Some(&database(None, None))), Some("asker"));
+        assert_eq!(config.auth_user(Some(&own)), Some("own"));
+        assert_eq!(
+            (config.auth_query(Some(&own)), config.auth_dbname(Some(&own))),
+            ("select 1", Some("users"))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::choice::{LoadBalance, PoolMode};
 use crate::codec::{Inherited, List, Number, Port, Seconds, Text, Word};
 use crate::finding::Origin;
-use crate::table::{Row, live_row, not_yet_row};
+use crate::table::{Row, live_row};
 use std::fmt;
 use std::time::Duration;
 
@@ -54,6 +54,12 @@ pub struct Database {
     pub application_name: Option<String>,
     /// Made from `*` for a name that has no entry of its own.
     pub auto: bool,
+    /// The user that `auth_query` runs as; `None` follows the global setting.
+    pub auth_user: Option<String>,
+    /// The query for users without a secret; `None` follows the global setting.
+    pub auth_query: Option<String>,
+    /// The database that `auth_query` runs in; `None` follows the global setting.
+    pub auth_dbname: Option<String>,
     /// Where the entry stands.
     pub at: Origin,
 }
@@ -83,6 +89,9 @@ impl Database {
             timezone: None,
             application_name: None,
             auto: false,
+            auth_user: None,
+            auth_query: None,
+            auth_dbname: None,
             at,
         }
     }
@@ -91,14 +100,6 @@ impl Database {
     pub(crate) fn under(&self, name: &str) -> Self {
         let dbname = if self.dbname == self.name { name.to_owned() } else { self.dbname.clone() };
         Self { name: name.to_owned(), dbname, auto: true, ..self.clone() }
-    }
-
-    /// Nothing without effect is shown per database, so nothing needs to be kept.
-    fn keep_unread(&mut self, _name: &str, _text: &str) {}
-
-    /// See [`Self::keep_unread`].
-    fn unread(&self, _name: &str) -> Option<String> {
-        None
     }
 }
 
@@ -118,18 +119,15 @@ impl fmt::Debug for Database {
 
 /// Rows of one table, each a `live_row`.
 macro_rules! rows {
-    (live { $($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal;)* }
-     not_yet { $($later:ident: $later_doc:literal;)* }) => {
+    ($($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal;)*) => {
         /// Every key of an entry of `[databases]`. `reserve_pool` is an old name of `reserve_pool_size`.
         pub static DATABASE: &[Row<Database>] = &[
             $(live_row!(Database, Database, $name, $codec, $default, $when, $doc),)*
-            $(not_yet_row!(Database, Database, $later, unset, [], Reload, $later_doc),)*
         ];
     };
 }
 
 rows! {
-live {
     dbname: Word, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
     host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; none is the unix socket in the default directory.";
     port: Port, "5432", Reconnect, "Port of the server.";
@@ -149,12 +147,9 @@ live {
     datestyle: Text, unset, Reconnect, "Startup parameter of server connections.";
     timezone: Text, unset, Reconnect, "Startup parameter of server connections.";
     application_name: Text, unset, Reconnect, "Startup parameter of server connections.";
-}
-not_yet {
-    auth_dbname: "Database that auth_query runs in.";
-    auth_query: "Query for the secret of a user who is not in auth_file.";
-    auth_user: "User that auth_query runs as.";
-}
+    auth_user: Text, unset, Reload, "User that auth_query runs as for this database; unless given, the global auth_user.";
+    auth_query: Text, unset, Reload, "Query for the secret of a user who is not in auth_file; unless given, the global auth_query.";
+    auth_dbname: Text, unset, Reload, "Database that auth_query runs in; unless given, the global auth_dbname, else this one.";
 }
 
 /// The row of a key of `[databases]`, by its name or by an old one.
@@ -167,7 +162,6 @@ pub(crate) fn row(name: &str) -> Option<&'static Row<Database>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::table::Effect;
 
     fn entry() -> Database {
         Database::new("app", Origin { file: "w.ini".into(), line: 3 })
@@ -175,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_row_writes_its_own_field_and_no_other() {
-        for row in DATABASE.iter().filter(|row| row.about.effect == Effect::Live) {
+        for row in DATABASE {
             let mut database = entry();
             let changed =
                 ["7", "statement", "disable"].iter().any(|word| (row.assign)(&mut database, word).is_ok());

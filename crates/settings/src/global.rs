@@ -70,6 +70,8 @@ live {
         "Users who may run every command of the console (database `pgbouncer`).";
     application_name_add_host: bool, Boolean, "0", Reload,
         "Adds the client's address and port to the application_name that the server is told.";
+    auth_dbname: Option<String>, Text, unset, Reload,
+        "Database, by its name in [databases], that auth_query runs in; unless given, the one that the client asked for.";
     auth_file: Option<String>, Text, unset, Reload,
         "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";
     auth_hba_file: Option<String>, Text, "", Reload,
@@ -78,8 +80,12 @@ live {
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
+    auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", Reload,
+        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Asked only where there is an auth_user.";
     auth_type: AuthType, AuthType, "md5", Reload,
         "How clients prove who they are.";
+    auth_user: Option<String>, Text, unset, Reload,
+        "User that auth_query runs as, with the secret of auth_file; without one nobody is asked.";
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
         "Pools made through `*` that were unused for this long are dropped, with their statistics.";
     cancel_wait_timeout: Duration, Seconds, "10", Reload,
@@ -232,11 +238,6 @@ inert {
         "it limits PgBouncer's turns on one socket, and Weir bounds its turns by bytes";
 }
 not_yet {
-    auth_dbname: unset, [""], Reload, "Database that auth_query runs in.";
-    auth_query: "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
-        ["SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin"], Reload,
-        "Query for the secret of a user who is not in auth_file; used only with auth_user.";
-    auth_user: unset, [""], Reload, "User that auth_query runs as.";
     client_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards clients.";
     client_tls_ca_file: "", [""], Reload, "Roots that client certificates are checked by.";
     client_tls_cert_file: "", [""], Reload, "Certificate shown to clients.";

@@ -341,7 +341,7 @@ mod tests {
             [databases]
             pgbouncer = host=h
             a = host
-            b = pool_size=x colour=red auth_user=bob
+            b = pool_size=x colour=red
             [users]
             c = pool_mode=never
             [peers]
@@ -362,7 +362,6 @@ mod tests {
             "w.ini:10: database a: syntax error: expected \"=\" after \"host\"",
             "w.ini:11: database b: pool_size: \"x\" is not a whole number",
             "w.ini:11: database b: unknown key \"colour\"",
-            "w.ini:11: database b: auth_user: \"bob\" is not supported by this version of Weir",
             "w.ini:13: user c: pool_mode: \"never\" is not one of session, transaction, statement",
             "w.ini:15: peer 0: its name is not a number from 1 to 16383",
             "w.ini:16: peer 2: host is missing",

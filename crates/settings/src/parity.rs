@@ -31,6 +31,7 @@ const ROWS: &[(Scope, &str, Parity)] = &[
             "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too",
         ),
     ),
+    (Global, "auth_query", Better("logins that wait with the same question share one answer")),
     (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
     (
         Global,

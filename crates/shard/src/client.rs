@@ -9,8 +9,12 @@ use mail::Right;
 use pool::Ticket;
 use session::{Greeting, Parameters, Request, Tracked};
 
+use crate::asker::Asks;
 use crate::console_session::Session;
+use crate::counting::Counted;
 use crate::dedicated::Wish;
+use crate::lookup::Found;
+use crate::method::Demand;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -42,6 +46,19 @@ pub(crate) struct Login {
     pub(crate) greeting: Greeting,
     pub(crate) exchange: Option<ClientLogin>,
     pub(crate) right: Option<Right>,
+    /// What it has to prove itself by, until that begins.
+    pub(crate) demand: Option<Demand>,
+    /// The user as a server knows it, if one was asked.
+    pub(crate) found: Option<Found>,
+    /// What it waits for, if a server is being asked.
+    pub(crate) asks: Option<Asks>,
+}
+
+impl Login {
+    /// Nothing asked yet, of the client or of a server.
+    pub(crate) fn new(greeting: Greeting, right: Option<Right>) -> Login {
+        Login { greeting, exchange: None, right, demand: None, found: None, asks: None }
+    }
 }
 
 /// One client.
@@ -74,14 +91,6 @@ pub(crate) struct Client {
     pub(crate) request_us: u64,
     pub(crate) peer: Peer,
     pub(crate) login_user: Arc<str>,
-}
-
-/// Which limits a client has been counted in.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
-    pub(crate) process: bool,
-    pub(crate) database: bool,
-    pub(crate) user: bool,
 }
 
 impl Client {

@@ -8,7 +8,8 @@ use mail::{Command, Neighbour, Report, RequestId, ShutdownMode};
 use settings::Config;
 use wire::sqlstate;
 
-use crate::canceller::AskedBy;
+use crate::asker::AskedBy;
+use crate::canceller;
 use crate::client;
 use crate::parts::limits;
 use crate::state::{Conn, Pending, PendingKind, State, mock_of};
@@ -38,15 +39,20 @@ impl State {
     pub(crate) fn neighbour(&mut self, letter: Neighbour) {
         match letter {
             Neighbour::Cancel { from, conn, id, key } => {
-                self.cancel(AskedBy::Neighbour(from, conn, id), &key);
+                self.cancel(canceller::AskedBy::Neighbour(from, conn, id), &key);
             }
             Neighbour::Cancelled { conn, id } => {
                 let conn = ConnId(conn);
                 if self.client(conn).is_some_and(|client| client.id == id) {
-                    self.cancel_over(AskedBy::Here(conn));
+                    self.cancel_over(canceller::AskedBy::Here(conn));
                 }
             }
             Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
+            Neighbour::Ask { from, conn, id, inquiry } => {
+                self.inquire_here(AskedBy { shard: from, id, conn }, *inquiry);
+            }
+            Neighbour::Withdraw { from, id } => self.withdrawn(from, id),
+            Neighbour::Answered { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
             Neighbour::Want { database, user, .. } => self.neighbour_wants(&database, &user),
             Neighbour::Freed { database, user } => self.neighbour_freed(&database, &user),
         }
@@ -189,6 +195,9 @@ impl State {
         for conn in clients {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, reason);
         }
+        for asker in self.askers_of(part) {
+            self.refuse_asker(asker, sqlstate::ADMIN_SHUTDOWN, reason);
+        }
     }
 
     fn kill_client(&mut self, request: RequestId, id: u64) {
@@ -256,7 +265,7 @@ impl State {
         part.pool.limits = limits(&self.config, &database, &part.user);
         part.database = database;
         if password_changed {
-            (part.keys, part.password) = (None, None);
+            (part.keys, part.password, part.found) = (None, None, None);
         }
         if changed {
             part.hello = None;

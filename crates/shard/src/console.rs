@@ -33,6 +33,9 @@ const PARAMETERS: [(&str, &str); 8] = [
 impl State {
     /// The client may use the console: greet it.
     pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right) {
+        if !self.count_in_console(conn, right) {
+            return;
+        }
         let key = self.new_cancel_key(conn);
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Console(Box::new(Session::new(right)));

@@ -9,9 +9,9 @@ use crate::state::Part;
 /// which for SCRAM needs the keys of a client's exchange.
 ///
 /// Where the entry forces a user, clients are somebody else: what they proved says nothing about that user, and showing
-/// it to the server would give it away.
+/// it to the server would give it away. The `auth_user` of such an entry has a pool of its own, and is nobody's servant.
 pub(crate) fn credentials(part: &Part, stored: Option<&Secret>) -> Credentials {
-    if part.database.user.is_some() {
+    if part.is_forced() {
         let own = part.database.password.as_deref().map(Secret::parse);
         return Credentials::from_secret(own.as_ref().or(stored), None);
     }

@@ -81,7 +81,7 @@ impl State {
         client.parameters = parameters;
         client.phase = client::Phase::Linked(conn);
         server.phase = server::Phase::Linked(client_conn);
-        server.lent = true;
+        server.lent = server::Lent::ToClient;
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
         (server.request_us, server.query_us, server.transaction_us) = (now_us, now_us, now_us);

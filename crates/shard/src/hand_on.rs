@@ -12,7 +12,7 @@ use wire::sqlstate;
 use crate::client::{self, Client};
 use crate::console_session::Asked;
 use crate::fields::{FieldsOut, paired};
-use crate::server;
+use crate::server::{self, Lent};
 use crate::state::{Conn, Part, State};
 use crate::succession::{HandOn, field};
 use crate::{Action, ConnId, Peer};
@@ -263,7 +263,7 @@ impl State {
         out.number(field::QUERY, server.query_us);
         out.number(field::TRANSACTION, server.transaction_us);
         out.number(field::STATUS, status_number(server.talk.status()?));
-        out.number(field::LENT, server.lent.into());
+        out.number(field::LENT, u64::from(server.lent != Lent::Never));
         out.number(field::DOUBTFUL, server.talk.is_doubtful().into());
         out.number(field::CLOSE, server.close_when_free.is_some().into());
         Some(out.into_bytes())
@@ -282,6 +282,9 @@ fn pool_state(part: &Part, whole: bool) -> Vec<u8> {
         }
         if let Some(password) = &part.password {
             out.text(field::PASSWORD, password);
+        }
+        if let Some(found) = &part.found {
+            out.text(field::FOUND, found);
         }
         for (name, value) in part.hello.iter().flat_map(|hello| &hello.parameters) {
             out.bytes(field::HELLO, &paired(name, value));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::Accepted;
+use auth::{Accepted, Zeroizing};
 use session::Greeting;
 use settings::Database;
 
@@ -15,6 +15,8 @@ pub struct Handover {
     pub(crate) pool_user: String,
     pub(crate) greeting: Greeting,
     pub(crate) accepted: Accepted,
+    /// The secret of `pool_user` as a server told it.
+    pub(crate) found: Option<Zeroizing<String>>,
 }
 
 impl std::fmt::Debug for Handover {

@@ -15,7 +15,7 @@ use crate::client::{self, Client};
 use crate::console_session::Session;
 use crate::fields::{Fields, pair};
 use crate::hand_on::target_text;
-use crate::server::{self, Server};
+use crate::server::{self, Lent, Server};
 use crate::state::{Conn, State};
 use crate::succession::{HandOn, Inherit, field};
 use crate::{Action, ConnId, Peer};
@@ -81,6 +81,9 @@ impl State {
         part.keys = read_keys(&fields).or(part.keys.take());
         if let Some(password) = fields.text(field::PASSWORD) {
             part.password = Some(auth::Zeroizing::new(password.to_owned()));
+        }
+        if let Some(found) = fields.text(field::FOUND) {
+            part.found = Some(auth::Zeroizing::new(found.to_owned()));
         }
         let pairs = fields.all(field::HELLO).filter_map(pair);
         let parameters: Vec<_> = pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
@@ -210,21 +213,6 @@ impl State {
         Some(client)
     }
 
-    /// It was let in before, so it is counted whatever the limits say.
-    fn count_inherited(&mut self, conn: ConnId, part_index: usize) {
-        self.process.clients.take(0);
-        let now_us = self.now.mono_us;
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        part.pool.database().clients.take(0);
-        part.pool.user().clients.take(0);
-        part.clients += 1;
-        part.last_used_us = now_us;
-        if let Some(client) = self.client(conn) {
-            client.pool = part_index;
-            client.counted = client::Counted { process: true, database: true, user: true };
-        }
-    }
-
     /// Makes a server of a state, linked to nobody. None if it cannot be used: it is told goodbye then.
     fn inherit_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
         let part_index = self.pool_named(state);
@@ -276,7 +264,7 @@ impl State {
             paused: false,
             clogged: false,
             cancels: 0,
-            lent: fields.number(field::LENT) != Some(0),
+            lent: if fields.number(field::LENT) == Some(0) { Lent::Never } else { Lent::ToClient },
             close_when_free: must_close.then_some("database configuration changed"),
             since_us: time(field::SINCE),
             since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),

@@ -70,7 +70,7 @@ impl State {
             match conn {
                 Conn::Client(_) => clients += 1,
                 Conn::Server(_) => servers += 1,
-                Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Reserved => {}
+                Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved => {}
             }
         }
         let row = |name, size: usize, used: usize, free: usize| MemoryRow {

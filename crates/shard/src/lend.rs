@@ -9,7 +9,7 @@ use telemetry::Level;
 use wire::encode;
 
 use crate::client;
-use crate::server::{self, Errand};
+use crate::server::{self, Errand, Lent};
 use crate::state::{Conn, State, linked};
 use crate::time::micros;
 use crate::{Action, ConnId};
@@ -59,7 +59,7 @@ impl State {
         let now_us = self.now.mono_us;
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
         client.server_used_last = Some(server_conn.0);
-        server.lent = true;
+        server.lent = Lent::ToClient;
         server.request_us = now_us;
         server.query_us = now_us;
         server.transaction_us = now_us;
@@ -230,6 +230,9 @@ impl State {
             }
             let Some(waiter) = part.pool.queue.serve() else { break };
             let client_conn = ConnId(waiter.client);
+            if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::Asker(_))) {
+                return self.serve_asker(client_conn, server_conn);
+            }
             match self.client(client_conn).map(|client| &client.phase) {
                 Some(client::Phase::Greeting(_)) => self.greet(client_conn),
                 Some(client::Phase::Waiting(_)) => {
@@ -259,13 +262,13 @@ impl State {
     }
 
     /// Idle so long that it is asked whether it still lives (`server_check_delay`).
-    fn needs_check(&self, idle_since_us: u64) -> bool {
+    pub(crate) fn needs_check(&self, idle_since_us: u64) -> bool {
         let global = &self.config.global;
         let delay_us = micros(global.server_check_delay);
         global.server_check_query.is_some() && self.now.mono_us.saturating_sub(idle_since_us) > delay_us
     }
 
-    fn check(&mut self, server_conn: ConnId) {
+    pub(crate) fn check(&mut self, server_conn: ConnId) {
         self.run_errand(server_conn, Errand::Check);
     }
 
@@ -275,7 +278,7 @@ impl State {
         let sql = match errand {
             Errand::Check => global.server_check_query.clone(),
             Errand::Reset => global.server_reset_query.clone(),
-            Errand::Apply(_) => None,
+            Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_) => None,
         };
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };

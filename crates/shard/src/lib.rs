@@ -11,6 +11,7 @@ pub mod fields;
 pub mod succession;
 
 mod alike;
+mod asker;
 mod cancel;
 mod cancel_key;
 mod cancel_rows;
@@ -20,6 +21,7 @@ mod commands;
 mod console;
 mod console_encode;
 mod console_session;
+mod counting;
 mod credentials;
 mod dedicated;
 mod elsewhere;
@@ -28,9 +30,11 @@ mod handover;
 mod hosts;
 mod inherit;
 mod innards;
+mod inquiry;
 mod lend;
 mod listing;
 mod login;
+mod lookup;
 mod maintain;
 mod method;
 mod orders;
@@ -174,7 +178,7 @@ impl State {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Reserved) | None => {}
+            Some(Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -205,7 +209,7 @@ impl State {
             Some(Conn::Client(_)) => self.client_is_gone(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
             Some(Conn::Canceller(_) | Conn::Forwarder(_)) => self.act(Action::Close { conn }),
-            Some(Conn::Reserved) | None => {}
+            Some(Conn::Asker(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -228,7 +232,7 @@ impl State {
             Some(Conn::Canceller(canceller)) => self.canceller_closed(&canceller),
             Some(Conn::Forwarder(forwarder)) => self.forwarder_closed(&forwarder),
             Some(Conn::Client(_)) => self.paused_progress(),
-            Some(Conn::Reserved) | None => {}
+            Some(Conn::Asker(_) | Conn::Reserved) | None => {}
         }
     }
 }

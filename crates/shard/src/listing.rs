@@ -189,6 +189,11 @@ impl State {
                         row.client_waiting_cancel += 1 - sent;
                     }
                 }
+                Conn::Asker(asker) => {
+                    if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.ticket) {
+                        row.client_waiting += asker.asked_by.len() as u64;
+                    }
+                }
                 Conn::Forwarder(_) | Conn::Reserved => {}
             }
         }
@@ -239,7 +244,18 @@ impl State {
                 .entry(&part.user)
                 .or_insert_with(|| UserRow { name: part.user.to_string(), ..UserRow::default() });
             row.servers += u64::from(part.pool.open());
-            row.clients += u64::from(part.clients);
+        }
+        for (_, conn) in &self.conns {
+            if let Conn::Client(client) = conn
+                && client.counted.is_user()
+            {
+                rows.entry(&client.login_user)
+                    .or_insert_with(|| UserRow { name: client.login_user.to_string(), ..UserRow::default() })
+                    .clients += 1;
+            }
+        }
+        for name in &self.remembered.found {
+            rows.entry(name).or_insert_with(|| UserRow { name: name.clone(), ..UserRow::default() });
         }
         rows.into_values().collect()
     }
@@ -277,7 +293,10 @@ fn count_client(row: &mut PoolRow, client: &Client) {
 fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
     let counter = match server.phase {
         server::Phase::Connecting | server::Phase::Login(_) => &mut row.server_login,
-        server::Phase::Linked(_) | server::Phase::Errand(Errand::Apply(_)) => &mut row.server_active,
+        server::Phase::Linked(_)
+        | server::Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => {
+            &mut row.server_active
+        }
         server::Phase::Errand(_) => &mut row.server_tested,
         server::Phase::Idle if used => &mut row.server_used,
         server::Phase::Idle => &mut row.server_idle,

@@ -153,11 +153,12 @@ impl State {
         match right {
             Some(None) => {
                 if let Some(client) = self.client(conn) {
-                    client.phase = Phase::Login(Box::new(Login { greeting, exchange: None, right: None }));
+                    client.phase = Phase::Login(Box::new(Login::new(greeting, None)));
                 }
                 self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             }
             Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
+                self.count_in_process(conn, true);
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
                 self.console_opened(conn, right);
             }
@@ -206,68 +207,74 @@ impl State {
         }
     }
 
-    /// Counts the client and begins the exchange that its `auth_type` asks for.
+    /// Counts the client and finds out what it has to prove.
     fn prove(&mut self, conn: ConnId, greeting: Greeting, right: Option<Right>) {
-        let limit = self.config.global.max_client_conn;
-        if right.is_none() {
-            if !self.process.clients.take(limit) {
-                let text = "no more connections allowed (max_client_conn)";
-                return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, text);
-            }
-            if let Some(client) = self.client(conn) {
-                client.counted.process = true;
-            }
+        if !self.count_in_process(conn, right.is_some()) {
+            return;
         }
         if let Some(names) = &greeting.negotiate {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
             self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
         }
-        let secret = self.config.secrets.get(&greeting.user).map(|text| Secret::parse(text));
-        let begun = match self.demand(conn, &greeting) {
-            Demand::Exchange(method) => Ok(ClientLogin::begin(
+        let demand = self.demand(conn, &greeting);
+        let Some(client) = self.client(conn) else { return };
+        client.phase = Phase::Login(Box::new(Login::new(greeting, right)));
+        match demand {
+            Demand::Refusal(refusal) => self.refuse(conn, refusal),
+            demand => {
+                let needs_secret = !matches!(demand, Demand::Elsewhere(_));
+                if let Phase::Login(login) = &mut client.phase {
+                    login.demand = Some(demand);
+                }
+                if needs_secret { self.seek_secret(conn) } else { self.begin_proof(conn, None) }
+            }
+        }
+    }
+
+    /// The user's secret is known, or that there is none: begins the exchange that is demanded.
+    pub(crate) fn begin_proof(&mut self, conn: ConnId, secret: Option<&Secret>) {
+        let (user_id, remote) = (self.peer_user_id(conn), self.remote(conn));
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut client.phase else { return };
+        let user = &login.greeting.user;
+        let (exchange, step) = match login.demand.take() {
+            Some(Demand::Exchange(method)) => ClientLogin::begin(
                 method,
-                &greeting.user,
-                secret.as_ref(),
+                user,
+                secret,
                 &self.mock,
                 &self.derived,
                 &mut *self.entropy,
                 self.config.global.scram_iterations,
-            )),
-            Demand::Peer(map) => {
-                let user_id = self.peer_user_id(conn);
-                Ok(ClientLogin::peer(&greeting.user, secret.is_some(), user_id, map))
+            ),
+            Some(Demand::Peer(map)) => ClientLogin::peer(user, secret.is_some(), user_id, map),
+            Some(Demand::Certificate(map)) => {
+                ClientLogin::certificate(user, secret.is_some(), Shown::NoTls, map.as_deref())
             }
-            Demand::Certificate(map) => {
-                let known = secret.is_some();
-                Ok(ClientLogin::certificate(&greeting.user, known, Shown::NoTls, map.as_deref()))
-            }
-            Demand::Elsewhere(authority) => {
-                Ok(ClientLogin::begin_elsewhere(authority, &greeting.user, &self.remote(conn)))
-            }
-            Demand::Refusal(refusal) => Err(refusal),
+            Some(Demand::Elsewhere(authority)) => ClientLogin::begin_elsewhere(authority, user, &remote),
+            Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
+            None => return,
         };
-        let Some(client) = self.client(conn) else { return };
-        match begun {
-            Ok((exchange, step)) => {
-                client.phase = Phase::Login(Box::new(Login { greeting, exchange: Some(exchange), right }));
-                self.login_step(conn, step);
-            }
-            Err(refusal) => {
-                client.phase = Phase::Login(Box::new(Login { greeting, exchange: None, right }));
-                self.refuse(conn, refusal);
-            }
-        }
+        login.exchange = Some(exchange);
+        self.login_step(conn, step);
     }
 
     /// Bytes of the exchange.
     pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
+        if client.request.held.len() > LOGIN_FRAME_BYTES as usize {
+            let text = "too much sent before login was complete";
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+        }
         self.login_goes_on(conn);
     }
 
     fn login_goes_on(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
+        if matches!(&client.phase, Phase::Login(login) if login.exchange.is_none()) {
+            return; // Nothing was asked yet.
+        }
         let held = &client.request.held;
         let header = match frame::header(held) {
             Ok(None) => return,
@@ -330,7 +337,7 @@ impl State {
     fn proven(&mut self, conn: ConnId, accepted: Accepted) {
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
-        let Login { greeting, right, .. } = *login;
+        let Login { greeting, right, found, .. } = *login;
         if let Some(right) = right {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             return self.console_opened(conn, right);
@@ -353,13 +360,17 @@ impl State {
                 &format!("registered new auto-database: db={}", greeting.database),
             );
         }
-        let user = database.user.clone().unwrap_or_else(|| greeting.user.clone());
+        let (user, found) = match (&database.user, found) {
+            (Some(forced), _) => (forced.clone(), None),
+            (None, Some(found)) => (found.user, Some(found.secret)),
+            (None, None) => (greeting.user.clone(), None),
+        };
         let shared = self.directory.pool(&greeting.database, &user);
         let home = self.shard_for(&shared);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let empty = Client::new(0, client.peer, &self.tracked, Arc::clone(&self.nobody), self.now);
         let client = Box::new(std::mem::replace(&mut **client, empty));
-        let handover = Handover { client, database, pool_user: user, greeting, accepted };
+        let handover = Handover { client, database, pool_user: user, greeting, accepted, found };
         if home == self.id {
             self.adopt(conn, handover);
         } else {
@@ -370,7 +381,7 @@ impl State {
 
     /// A proven client whose pool has a part here.
     pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
-        let Handover { client, database, pool_user, greeting, accepted } = handover;
+        let Handover { client, database, pool_user, greeting, accepted, found } = handover;
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(client);
         }
@@ -379,16 +390,16 @@ impl State {
         let key = self.new_cancel_key(conn);
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
-        if self.client_must_go(conn) || !self.count_client(conn, part_index) {
+        if self.client_must_go(conn) || !self.count_in_pool(conn, part_index) {
             return;
         }
         let Some(part) = self.parts.get_mut(part_index) else { return };
         if part.database.user.is_none() {
             part.keys = accepted.keys.or(part.keys.take());
             part.password = accepted.password.or(part.password.take());
+            part.found = found.or(part.found.take());
         }
         part.counters.client_login_count += 1;
-        part.clients += 1;
         part.last_used_us = now_us;
         let ticket = match &greeting.replication {
             Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
@@ -417,32 +428,6 @@ impl State {
         } else {
             self.open_if_wanted(part_index);
         }
-    }
-
-    /// The limits of the database and the user.
-    fn count_client(&mut self, conn: ConnId, part_index: usize) -> bool {
-        let Some(part) = self.parts.get(part_index) else { return false };
-        let user = self.config.user(&part.user).cloned();
-        let database_limit = self.config.max_db_client_connections(&part.database);
-        let user_limit = self.config.max_user_client_connections(user.as_deref());
-        let in_database = part.pool.database().clients.take(database_limit);
-        let in_user = in_database && part.pool.user().clients.take(user_limit);
-        if let Some(client) = self.client(conn) {
-            client.pool = part_index;
-            client.counted.database = in_database;
-            client.counted.user = in_user;
-        }
-        let reached = match (in_database, in_user) {
-            (true, true) => return true,
-            (false, _) => "max_db_client_connections",
-            (true, false) => "max_user_client_connections",
-        };
-        self.fail_client(
-            conn,
-            sqlstate::TOO_MANY_CONNECTIONS,
-            &format!("no more connections allowed ({reached})"),
-        );
-        false
     }
 
     /// Every client of this part that waits to be greeted.
@@ -502,7 +487,11 @@ impl State {
     /// A client is not counted any more, and its names are forgotten.
     pub(crate) fn forget_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        client.phase = Phase::Closing;
+        let id = client.id;
+        let asks = match std::mem::replace(&mut client.phase, Phase::Closing) {
+            Phase::Login(login) => login.asks,
+            _ => None,
+        };
         client.request.held = Vec::new();
         if let Some(mut statements) = client.request.statements.take() {
             statements.forget_all(&mut self.registry);
@@ -511,17 +500,9 @@ impl State {
             let key = crate::cancel_key::whole(&client.cancel_key, self.config.global.peer_id);
             self.directory.forget_cancel_key(&key);
         }
-        let counted = std::mem::take(&mut client.counted);
-        if counted.process {
-            self.process.clients.give();
-        }
-        let Some(part) = self.parts.get_mut(client.pool) else { return };
-        if counted.database {
-            part.pool.database().clients.give();
-        }
-        if counted.user {
-            part.pool.user().clients.give();
-            part.clients = part.clients.saturating_sub(1);
+        self.uncount(conn);
+        if let Some(asks) = asks {
+            self.withdraw_inquiry(asks, id);
         }
     }
 

@@ -7,7 +7,7 @@ use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client;
-use crate::server;
+use crate::server::{self, Errand};
 use crate::state::{Conn, State};
 use crate::time::micros;
 
@@ -55,7 +55,7 @@ impl State {
             Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
             Conn::Canceller(_) | Conn::Forwarder(_) => true,
-            Conn::Reserved => false,
+            Conn::Asker(_) | Conn::Reserved => false,
         });
         for conn in watched {
             match self.conns.get(conn.0 as usize) {
@@ -146,6 +146,8 @@ impl State {
                 self.close_server(conn, reason.0);
                 self.fail_client(client, reason.1, reason.0);
             }
+            // A question lasts as long as the login that waits for it.
+            server::Phase::Errand(Errand::Ask(asker)) if self.is_awaited(asker) => {}
             // A server that does not answer Weir's own query takes whoever waits for that with it.
             server::Phase::Errand(_) => {
                 let limit_us = micros(self.config.global.server_connect_timeout);
@@ -180,7 +182,7 @@ impl State {
             }
         }
         for (conn, code, text) in late {
-            self.fail_client(conn, code, text);
+            self.fail_waiter(conn, code, text);
         }
         for conn in told {
             self.tell_waiter(conn);
@@ -200,7 +202,7 @@ impl State {
     fn watch_part(&mut self, part_index: usize) {
         self.close_stale_servers(part_index);
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        let keeps_minimum = part.clients > 0 || part.database.user.is_some();
+        let keeps_minimum = part.clients > 0 || part.is_forced();
         if !part.pool.queue.is_empty() || keeps_minimum && part.pool.limits.min_pool_size > 0 {
             self.open_if_wanted(part_index);
         }

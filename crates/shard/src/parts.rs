@@ -30,6 +30,7 @@ impl State {
             database: Arc::clone(database),
             keys: None,
             password: None,
+            found: None,
             hello: None,
             fresh: Parameters::unknown(&self.tracked),
             counters: Counters::default(),

@@ -352,6 +352,8 @@ impl State {
         match (errand, failed) {
             (Errand::Apply(client), None) => self.prepared(conn, client),
             (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
+            (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
+            (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),
             (Errand::Check, Some(_)) => self.close_server(conn, "server_check_query failed"),
             (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
             (Errand::Check, None) => self.errand_over(conn),

@@ -39,6 +39,21 @@ pub(crate) enum Errand {
     Reset,
     /// It is given this client's parameters.
     Apply(ConnId),
+    /// What its clients left is taken off it, before this question is put.
+    Freshen(ConnId),
+    /// It answers this question of Weir's own.
+    Ask(ConnId),
+}
+
+/// Who has had a server since it was fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lent {
+    /// Nobody.
+    Never,
+    /// Questions of Weir's own, which leave nothing behind.
+    ToWeir,
+    /// A client.
+    ToClient,
 }
 
 /// One server connection.
@@ -61,8 +76,7 @@ pub(crate) struct Server {
     pub(crate) clogged: bool,
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u16,
-    /// A client has had it.
-    pub(crate) lent: bool,
+    pub(crate) lent: Lent,
     /// Close it as soon as it is free.
     pub(crate) close_when_free: Option<&'static str>,
     pub(crate) since_us: u64,
@@ -107,7 +121,8 @@ impl Server {
     pub(crate) fn state(&self, is_used: bool) -> &'static str {
         match self.phase {
             Phase::Connecting | Phase::Login(_) => "login",
-            Phase::Linked(_) | Phase::Errand(Errand::Apply(_)) => "active",
+            Phase::Linked(_) => "active",
+            Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => "active",
             Phase::Errand(_) => "tested",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",

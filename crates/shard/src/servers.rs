@@ -9,7 +9,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::credentials::credentials;
-use crate::server::{Phase, Server};
+use crate::server::{Errand, Lent, Phase, Server};
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
 use crate::{Action, ConnId, ConnectFault};
@@ -55,7 +55,7 @@ impl State {
             paused: false,
             clogged: false,
             cancels: 0,
-            lent: false,
+            lent: Lent::Never,
             close_when_free: None,
             since_us: now.mono_us,
             since_wall_us: now.wall_us,
@@ -87,8 +87,9 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
         (server.remote, server.local) = (remote, local);
-        let stored = self.config.secrets.get(&*part.user).map(|text| Secret::parse(text));
-        let credentials = credentials(part, stored.as_ref());
+        let stored = self.config.secrets.get(&*part.user).map(String::as_str);
+        let stored = stored.or(part.found.as_ref().map(|text| text.as_str()));
+        let credentials = credentials(part, stored.map(Secret::parse).as_ref());
         let connect_query = part.database.connect_query.clone().filter(|_| server.takes_sql());
         let login = ServerLogin::new(&part.user, &credentials, connect_query);
         let packet = startup_packet(part, &own);
@@ -219,8 +220,8 @@ impl State {
         }
         let Some(part) = self.parts.get(part) else { return };
         let waiting: Vec<ConnId> = ordinary(part).collect();
-        for client in waiting {
-            self.fail_client(client, code, text);
+        for waiter in waiting {
+            self.fail_waiter(waiter, code, text);
         }
     }
 
@@ -258,6 +259,10 @@ impl State {
         let (since_us, part) = (server.since_us, server.pool);
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting);
+        let asker = match server.phase {
+            Phase::Errand(Errand::Ask(asker) | Errand::Freshen(asker)) => Some(asker),
+            _ => None,
+        };
         let age = self.age_s(since_us);
         if self.config.global.log_disconnections {
             self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
@@ -275,6 +280,9 @@ impl State {
         } else {
             server.phase = Phase::Closing;
             self.act(Action::Close { conn });
+        }
+        if let Some(asker) = asker {
+            self.question_lost(asker);
         }
     }
 
@@ -343,7 +351,7 @@ impl State {
         let lifetime_us = micros(self.config.server_lifetime(&part.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
         // One that nobody has had yet serves whoever waits for it, however short its life.
-        let may_go = server.lent || lifetime_us > 0 && part.pool.queue.is_empty();
+        let may_go = server.lent != Lent::Never || lifetime_us > 0 && part.pool.queue.is_empty();
         if age_us >= lifetime_us && may_go {
             return Some("server lifetime over");
         }

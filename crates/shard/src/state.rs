@@ -13,9 +13,11 @@ use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Level, Record};
 
+use crate::asker::Asker;
 use crate::canceller::Canceller;
 use crate::client::Client;
 use crate::hand_on::HandingOn;
+use crate::lookup::Remembered;
 use crate::outbox::Outbox;
 use crate::peers::{Forwarder, PeerPool};
 use crate::server::Server;
@@ -33,6 +35,8 @@ pub(crate) enum Conn {
     Canceller(Box<Canceller>),
     /// It takes a cancel request to a peer.
     Forwarder(Box<Forwarder>),
+    /// A question of Weir's own: no socket, but a place in a queue.
+    Asker(Box<Asker>),
 }
 
 /// One pool's part on this shard, with what is not a decision.
@@ -45,6 +49,8 @@ pub(crate) struct Part {
     pub(crate) keys: Option<ScramKeys>,
     /// The last password that a client sent in clear text and that was accepted.
     pub(crate) password: Option<auth::Zeroizing<String>>,
+    /// The user's secret as a server told it (`auth_query`).
+    pub(crate) found: Option<auth::Zeroizing<String>>,
     /// What servers say of themselves; None until the first one was met.
     pub(crate) hello: Option<Box<session::Hello>>,
     /// Tracked parameters of a fresh server.
@@ -60,6 +66,13 @@ pub(crate) struct Part {
     pub(crate) cancels_waiting: std::collections::VecDeque<ConnId>,
     /// PAUSE (or KILL) is in force for this database.
     pub(crate) paused_by_command: bool,
+}
+
+impl Part {
+    /// Its user is the one that the entry forces on every client.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.database.user.as_deref() == Some(&*self.user)
+    }
 }
 
 /// A command whose answer waits until something has become true.
@@ -117,6 +130,9 @@ pub(crate) struct State {
     pub(crate) garbage_seen: BTreeMap<Option<std::net::IpAddr>, u64>,
     /// Cancel requests for other processes of the group.
     pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
+    /// Questions that are asked here, by the shard and the `id` of the client that waits.
+    pub(crate) askers: BTreeMap<(ShardId, u64), ConnId>,
+    pub(crate) remembered: Remembered,
     /// The console counts like a pool.
     pub(crate) console: Counters,
 }
@@ -160,6 +176,8 @@ impl State {
             nobody: Arc::from("(nouser)"),
             garbage_seen: BTreeMap::new(),
             peer_pools: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            remembered: Remembered::default(),
             console: Counters::default(),
             config,
         }

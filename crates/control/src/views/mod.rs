@@ -326,7 +326,9 @@ mod tests {
     #[test]
     fn users_are_the_known_and_the_connected() {
         let rows = Harness::new().show("SHOW USERS", &of_shards);
-        assert_eq!(shown(&rows), ["ann|1||NULL|0|0|0|0", "bob|||NULL|0|1|0|6", "pgbouncer|||NULL|0|0|0|0"]);
+        let expected =
+            ["ann|1||NULL|0|0|0|0", "bob|||NULL|0|1|0|6", "boss|||NULL|0|0|0|0", "pgbouncer|||NULL|0|0|0|0"];
+        assert_eq!(shown(&rows), expected, "boss is only the forced user of a database");
         assert_eq!(rows[0][1], Cell::Text("1".into()));
     }
 
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(shown(&harness.show("SHOW SHARDS", &of_shards)), ["0|6|1|1|2|70|60"]);
         let lists = shown(&harness.show("SHOW LISTS", &of_shards));
         for row in
-            ["databases|3", "users|3", "pools|2", "used_clients|7", "login_clients|1", "used_servers|1"]
+            ["databases|3", "users|4", "pools|2", "used_clients|7", "login_clients|1", "used_servers|1"]
         {
             assert!(lists.contains(&row.to_owned()), "{row} in {lists:?}");
         }

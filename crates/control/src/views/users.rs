@@ -1,4 +1,4 @@
-//! SHOW USERS: those of `auth_file`, of `[users]`, and those that are connected.
+//! SHOW USERS: those of `auth_file`, of `[users]`, those that databases name, and those that were met.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,9 @@ pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
 pub(super) fn all<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
     let config = scene.config;
     let known = config.secrets.keys().chain(config.users.keys()).chain(scene.gathered.users.keys());
-    known.map(String::as_str).chain([CONSOLE]).collect()
+    let entries = config.databases.values().chain(&config.fallback);
+    let named = entries.flat_map(|entry| [&entry.user, &entry.auth_user]).chain([&config.global.auth_user]);
+    known.chain(named.flatten()).map(String::as_str).chain([CONSOLE]).collect()
 }
 
 fn row(scene: &Scene<'_>, name: &str) -> Vec<Cell> {

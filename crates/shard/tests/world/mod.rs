@@ -40,13 +40,21 @@ struct Counts {
     process: Arc<Process>,
 }
 
+/// All pools are on the shard of the test, but those of the database `far`: they are on another.
 #[derive(Default)]
 pub struct OneShard(Mutex<Counts>);
 
 impl Directory for OneShard {
     fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
         let key = (database.to_owned(), user.to_owned());
-        Arc::clone(self.0.lock().unwrap().pools.entry(key).or_insert_with(|| Arc::new(Shared::on(0))))
+        Arc::clone(
+            self.0
+                .lock()
+                .unwrap()
+                .pools
+                .entry(key)
+                .or_insert_with(|| Arc::new(Shared::on(u16::from(database == "far")))),
+        )
     }
     fn database(&self, name: &str) -> Arc<Both> {
         Arc::clone(self.0.lock().unwrap().databases.entry(name.to_owned()).or_default())

@@ -1,0 +1,41 @@
+//! Weir itself as one who waits for a server: the asker of a question, as its shard knows it.
+//!
+//! It has a place among the connections, as everybody who waits has, but no socket. Data only; what happens to it is
+//! told in `inquiry`.
+
+use mail::{Inquiry, ShardId};
+use pool::Ticket;
+
+/// One question and all who wait for its answer.
+pub(crate) struct Asker {
+    pub(crate) part: usize,
+    pub(crate) inquiry: Inquiry,
+    /// Who waits. Empty when all of them have left while a server was at it.
+    pub(crate) asked_by: Vec<AskedBy>,
+    /// Its place in the queue; None once a server has the question.
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) since_us: u64,
+}
+
+/// A client that logs in, on whichever shard: where it is, its connection and its `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AskedBy {
+    pub(crate) shard: ShardId,
+    pub(crate) id: u64,
+    pub(crate) conn: u32,
+}
+
+/// What a client's login asked a server for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The secret that it has to prove (`auth_query`).
+    Secret,
+}
+
+/// A question that a login waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    /// The shard that has the pool.
+    pub(crate) home: ShardId,
+    pub(crate) purpose: Purpose,
+}
