@@ -37,7 +37,7 @@ const CONSOLE: &[(&str, &str, &str)] = &[
 const OPTIONS: &[(&str, &str, &str)] = &[(
     "-R",
     "better",
-    "takes over while both processes run; connections follow when they rest, those with TLS stay with the old process \
+    "takes over while both processes run; connections follow when they rest, those with TLS, or that replicate, stay with the old process \
      until they end; PgBouncer 1.26 has dropped it",
 )];
 

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import host
+import replicas
 import weir as pooler_module
 
 pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
@@ -269,3 +270,19 @@ def test_in_the_background(weir):
     finally:
         os.kill(pid, signal.SIGQUIT)
         host.eventually(lambda: not pooler.pidfile.exists())
+
+
+def test_who_replicates_stays_and_ends_the_old_process_by_leaving(weir, pg):
+    """A stream is never at rest: it goes on in the process that it began in."""
+    pooler = weir()
+    streaming = replicas.replicating(pooler)
+    streaming.execute("IDENTIFY_SYSTEM")
+    idle = pooler.connect()
+    old = reboot(pooler, wait=False)
+    assert idle.execute("select 1").fetchone() == (1,)
+    assert streaming.execute("select 2").fetchone() == (2,)
+    assert old.poll() is None
+    streaming.close()
+    assert old.wait(30) == 0
+    assert pooler.value("select 3") == 3
+    assert replicas.replicating(pooler).execute("IDENTIFY_SYSTEM").fetchone()[3] == "app"
