@@ -12,7 +12,8 @@ use control::{Facts, Input, Signal, Succession};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
 use driver::{
-    Engine, ListenFault, Listeners, News, Plan, Predecessor, ReceiveBuffers, StartFault, TakeoverFault,
+    Engine, Inherited, ListenFault, Listeners, News, Plan, Predecessor, ReceiveBuffers, StartFault,
+    TakeoverFault,
 };
 use mail::{Command, Listing, ShardId, Subject};
 use settings::{Config, Finding, Threads};
@@ -22,6 +23,7 @@ use crate::cli::Options;
 use crate::files::Source;
 use crate::life::{Crew, Life};
 use crate::logging::Logger;
+use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
 
 /// How long threads may take to end before the process ends without them.
@@ -61,11 +63,14 @@ impl fmt::Display for NoBoot {
             NoBoot::NoUnixSocket => out.write_str("cannot reboot if unix dir not configured"),
             NoBoot::Takeover(fault) => write!(out, "takeover failed: {fault}"),
             NoBoot::Root => out.write_str(
-                "should not run as root: name an unprivileged user, by `user =` in the file or by -u",
+                "PgBouncer should not run as root: name an unprivileged user, by `user =` in the file or by -u",
             ),
+            NoBoot::User(name, why) if why.kind() == io::ErrorKind::NotFound => {
+                write!(out, "could not find user '{name}' to switch to")
+            }
             NoBoot::User(name, why) => write!(out, "cannot become user \"{name}\": {why}"),
             NoBoot::Log(name, why) => write!(out, "cannot open logfile \"{name}\": {why}"),
-            NoBoot::NoPidFile => out.write_str("--daemon needs pidfile to be set"),
+            NoBoot::NoPidFile => out.write_str("daemon needs pidfile configured"),
             NoBoot::Pid(fault) => fault.fmt(out),
             NoBoot::Listen(fault) => fault.fmt(out),
             NoBoot::Start(fault) => fault.fmt(out),
@@ -79,6 +84,7 @@ impl fmt::Display for NoBoot {
 /// # Errors
 /// [`NoBoot`], before any client was let in.
 pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot> {
+    let passed = service_manager::passed_sockets();
     let source = Source { file: options.file.clone().unwrap_or_default(), flags: options.flags() };
     let config = Arc::new(source.load().map_err(NoBoot::File)?);
     let file_limit = process::raise_file_limit();
@@ -89,7 +95,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     let mut predecessor = if options.reboot { takeover::predecessor(&config, logger)? } else { None };
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
     let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
-    let listeners = Listeners::open(&config.global, inherited).map_err(NoBoot::Listen)?;
+    let listeners = listen(&config, inherited, passed, logger)?;
     if options.daemon {
         logger.leave_stderr();
         process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;
@@ -103,6 +109,21 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     dismiss(life.run().engine);
     drop(pidfile);
     Ok(())
+}
+
+/// Listens where the service manager has bound something, else where the settings say.
+fn listen(
+    config: &Config,
+    inherited: Vec<Inherited>,
+    passed: Vec<Inherited>,
+    logger: &Logger,
+) -> Result<Listeners, NoBoot> {
+    if passed.is_empty() {
+        return Listeners::open(&config.global, inherited).map_err(NoBoot::Listen);
+    }
+    let text = "sockets passed by the service manager: listen_addr and unix_socket_dir are not listened on";
+    logger.write(&Record::new(Level::Log, text));
+    Listeners::passed(&config.global, passed).map_err(NoBoot::Listen)
 }
 
 /// From here on the process is whom it was told to be. Files and sockets are made later, so that they are that user's.
@@ -193,11 +214,13 @@ fn start(
     let facts = Facts { shards, io_driver };
     let threads = Workers { engine, inputs: sender };
     let mut life = Life::new(config, facts, threads, Arc::clone(logger), source, inputs);
+    let takes_over = predecessor.is_some();
     if let Some(predecessor) = predecessor {
         let threads = life.inherit(&predecessor.note);
         let took = threads.engine.take_over(predecessor);
         took.map_err(|why| NoBoot::Takeover(TakeoverFault::Broken(why)))?;
     }
+    life.report_to(ServiceManager::found(), takes_over);
     Ok(life)
 }
 

@@ -13,6 +13,7 @@ use telemetry::{Level, Record};
 
 use crate::files::{Source, with_files};
 use crate::logging::Logger;
+use crate::service_manager::ServiceManager;
 
 /// The shards' threads, as the control thread sees them.
 pub(crate) trait Crew {
@@ -35,6 +36,7 @@ pub(crate) struct Life<C> {
     logger: Arc<Logger>,
     source: Source,
     inputs: Receiver<Input>,
+    manager: ServiceManager,
     born: Instant,
 }
 
@@ -49,7 +51,14 @@ impl<C: Crew> Life<C> {
         inputs: Receiver<Input>,
     ) -> Life<C> {
         let control = Control::new(config, facts, console::parse, 0);
-        Life { control, crew, logger, source, inputs, born: Instant::now() }
+        let manager = ServiceManager::default();
+        Life { control, crew, logger, source, inputs, manager, born: Instant::now() }
+    }
+
+    /// Tells the service manager that clients can come, and from now on what it has to know.
+    pub(crate) fn report_to(&mut self, manager: ServiceManager, takes_over: bool) {
+        self.manager = manager;
+        self.manager.ready(takes_over);
     }
 
     /// Runs until the process is to end; gives the crew back, to be dismissed.
@@ -73,13 +82,23 @@ impl<C: Crew> Life<C> {
         let (mut next, mut waiting) = (Some(input), VecDeque::new());
         while let Some(input) = next.take() {
             let now_us = self.now_us();
+            let is_loaded = matches!(input, Input::Loaded(_));
+            if let Input::Succession(what) = &input {
+                self.manager.leave_it(matches!(what, Succession::Begun | Succession::Over));
+            }
             self.control.handle(input, now_us);
             let mut later = Vec::new();
             while let Some(output) = self.control.poll() {
                 match output {
-                    Output::Exit => return true,
+                    Output::Exit => {
+                        self.manager.stopping();
+                        return true;
+                    }
                     output => later.extend(self.act(output)),
                 }
+            }
+            if is_loaded {
+                self.manager.ready(false);
             }
             waiting.extend(later);
             next = waiting.pop_front();
@@ -96,11 +115,17 @@ impl<C: Crew> Life<C> {
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
             }
             Output::Log(record) => self.logger.write(&record),
-            Output::Load => return Some(Input::Loaded(self.source.reload(self.control.config()))),
+            Output::Load => {
+                self.manager.reloading();
+                return Some(Input::Loaded(self.source.reload(self.control.config())));
+            }
             Output::ReadFiles(config) => return Some(Input::FilesRead(with_files(*config))),
             Output::Configured(config) => self.tell_of_log(self.logger.configure(&config.global)),
             Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
-            Output::CloseTcp => self.crew.close_tcp(),
+            Output::CloseTcp => {
+                self.manager.stopping();
+                self.crew.close_tcp();
+            }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
             Output::StrayCancel { key } => self.crew.cancel_at_predecessor(key),
             Output::Exit => {}
@@ -109,7 +134,7 @@ impl<C: Crew> Life<C> {
     }
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {
-        let patience = self.control.config().global.suspend_timeout;
+        let patience = crate::takeover::patience(self.control.config());
         let fault = self.crew.hand_over(line, note, patience).err()?;
         Some(Input::Succession(Succession::Failed(fault.to_string())))
     }

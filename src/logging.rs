@@ -1,4 +1,4 @@
-//! Where log lines go: standard error and the log file, each line by one write, nothing held back.
+//! Where log lines go: standard error, the log file and syslog, each line by one write, nothing held back.
 //! Owns the file and how much is said. Never decides what is said, and never stops the process over a full disk.
 
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use settings::Global;
+use driver::syslog::Syslog;
+use settings::{Global, SyslogFacility};
 use telemetry::{Level, Record};
 
 /// The log of the process; all threads write to it.
@@ -21,12 +22,17 @@ struct Sinks {
     to_stderr: bool,
     /// The file and the name it was opened by.
     file: Option<(String, File)>,
+    /// The system's log, with the name and facility that it was opened by.
+    syslog: Option<(String, SyslogFacility, Syslog)>,
 }
 
 impl Logger {
     /// A log without a file.
     pub(crate) fn new(to_stderr: bool) -> Logger {
-        Logger { verbose: AtomicU32::new(0), sinks: Mutex::new(Sinks { to_stderr, file: None }) }
+        Logger {
+            verbose: AtomicU32::new(0),
+            sinks: Mutex::new(Sinks { to_stderr, file: None, syslog: None }),
+        }
     }
 
     /// Takes the file and the verbosity from the settings.
@@ -36,6 +42,7 @@ impl Logger {
     pub(crate) fn configure(&self, global: &Global) -> io::Result<()> {
         self.verbose.store(global.verbose, Ordering::Relaxed);
         let mut sinks = self.sinks();
+        sinks.configure_syslog(global);
         let wanted = global.logfile.as_deref().filter(|name| !name.is_empty());
         if wanted == sinks.file.as_ref().map(|(name, _)| name.as_str()) {
             return Ok(());
@@ -67,13 +74,16 @@ impl Logger {
             let _ = io::stderr().write_all(line.as_bytes());
         }
         sinks.write_to_file(&line);
+        sinks.write_to_syslog(record);
     }
 
     /// Writes one line to standard error too, whatever was said about that.
     pub(crate) fn insist(&self, record: &Record) {
         let line = whole_line(record);
         let _ = io::stderr().write_all(line.as_bytes());
-        self.sinks().write_to_file(&line);
+        let mut sinks = self.sinks();
+        sinks.write_to_file(&line);
+        sinks.write_to_syslog(record);
     }
 
     /// Standard error is somebody else's from now on.
@@ -87,6 +97,25 @@ impl Logger {
 }
 
 impl Sinks {
+    fn configure_syslog(&mut self, global: &Global) {
+        if !global.syslog {
+            self.syslog = None;
+            return;
+        }
+        let (name, facility) = (global.syslog_ident.as_deref().unwrap_or_default(), global.syslog_facility);
+        let is_same = |(known, of, _): &(String, SyslogFacility, Syslog)| known == name && *of == facility;
+        if !self.syslog.as_ref().is_some_and(is_same) {
+            self.syslog = Some((name.to_owned(), facility, Syslog::open(name, facility)));
+        }
+    }
+
+    /// syslog has its own time, process id and level.
+    fn write_to_syslog(&self, record: &Record) {
+        if let Some((.., syslog)) = &self.syslog {
+            syslog.write(record.level, &telemetry::printable(&record.text));
+        }
+    }
+
     fn write_to_file(&mut self, line: &str) {
         if let Some((_, file)) = &mut self.file {
             let _ = file.write_all(line.as_bytes());

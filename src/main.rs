@@ -9,6 +9,7 @@ mod generate;
 mod life;
 mod logging;
 mod parity;
+mod service_manager;
 mod takeover;
 
 use std::io::Write;

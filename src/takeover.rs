@@ -13,11 +13,15 @@ use crate::logging::Logger;
 /// The old process's answers are awaited at least this long.
 const LEAST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long each process waits for the other before it gives the takeover up.
+pub(crate) fn patience(config: &Config) -> Duration {
+    config.global.suspend_timeout.max(LEAST_PATIENCE)
+}
+
 /// The running process on the unix socket of this configuration. None if there is none: then one starts as always.
 pub(crate) fn predecessor(config: &Config, logger: &Logger) -> Result<Option<Predecessor>, NoBoot> {
     let path = unix_path(&config.global).ok_or(NoBoot::NoUnixSocket)?;
-    let patience = config.global.suspend_timeout.max(LEAST_PATIENCE);
-    let found = Predecessor::find(&path, patience).map_err(NoBoot::Takeover)?;
+    let found = Predecessor::find(&path, patience(config)).map_err(NoBoot::Takeover)?;
     let text = match &found {
         Some(_) => "takeover: the old process is ready to hand over".to_owned(),
         None => "old process not found, try to continue normally".to_owned(),

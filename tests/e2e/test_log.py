@@ -2,11 +2,13 @@
 
 import re
 import signal
+import socket
 
 import psycopg
 import pytest
 
 import host
+import weir as pooler_module
 import wire
 
 SIDE = r"[CS]-(0x[0-9a-f]+|\d+)"
@@ -139,3 +141,50 @@ def test_control_characters_do_not_break_lines(weir):
 def test_file_descriptors_are_spoken_of_when_they_cannot_do(weir):
     pooler = weir(max_client_conn=2_000_000)
     pooler.wait_log(r"(limit: \d+ .*max_client_conn: 2000000|limit of open files is \d+, and max_client_conn 2000000)")
+
+
+# In a name space of its own: a /dev that has all of the other's and our /dev/log; then becomes the unprivileged user.
+OVER_DEV_LOG = """
+mkdir "$2" && mount --rbind /dev "$2" && mount -t tmpfs none /dev && ln -s "$2"/* /dev/ && ln -sfn "$1" /dev/log &&
+shift 2 && exec setpriv --reuid="$1" --regid="$2" --clear-groups "$3" "$4"
+"""
+
+
+@pytest.mark.needs_root
+def test_syslog(weir):
+    pooler = weir.prepared(syslog=1, syslog_ident="poolers", syslog_facility="local3", verbose=1)
+    path = pooler.directory / "dev-log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(path))
+        path.chmod(0o777)
+        ear.settimeout(20)
+        program = pooler_module.PROGRAM_COPY["path"]
+        words = [path, pooler.directory / "dev", host.USER.pw_uid, host.USER.pw_gid, program, pooler.ini]
+        command = ["unshare", "-m", "sh", "-c", OVER_DEV_LOG, "sh", *words]
+        with open(pooler.output_path, "ab") as output:
+            pooler.process = host.start(command, as_user=False, stdout=output, stderr=output)
+        lines = [ear.recv(4096).decode()]
+        while "process up" not in lines[-1]:
+            lines.append(ear.recv(4096).decode())
+        pid = pooler.process.pid
+        local3, info, warning = 19 << 3, 6, 4
+        assert re.search(rf"^<{local3 | info}>.*poolers\[{pid}\]: process up", lines[-1]), lines[-1]
+        pooler.write_ini(syslog_ident="others", syslog_facility="daemon")
+        pooler.console("RELOAD")
+        with pytest.raises(psycopg.OperationalError):
+            pooler.value("select 1", database="nosuchdb")
+        while "pooler error" not in lines[-1]:
+            lines.append(ear.recv(4096).decode())
+        daemon = 3 << 3
+        assert re.search(rf"^<{daemon | warning}>.*others\[{pid}\]: C-0x\w+: \S+/alice@", lines[-1]), lines[-1]
+        pooler.write_ini(syslog=0)
+        pooler.console("RELOAD")
+        pooler.wait_log("process up")
+        ear.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            while True:
+                lines.append(ear.recv(4096).decode())
+        pooler.value("select 1")
+        with pytest.raises(TimeoutError):
+            ear.recv(4096)
+        assert "login attempt" in pooler.log_text(), "the file is written to as well"

@@ -60,6 +60,7 @@ class Weir:
         self.users = users or {}
         self.settings = {**DEFAULTS, **settings}
         self.extra = extra
+        self.environment = {}  # beside what the harness itself has
         self.process = None
         self.connections = []
         self.userlist_writes = 0
@@ -109,7 +110,9 @@ class Weir:
         """Starts the process and does not wait for it."""
         with open(self.output_path, "ab") as output:
             command = [self.program, *flags, self.ini]
-            self.process = host.start(command, as_user, cwd=self.directory, stdout=output, stderr=output)
+            environment = {**os.environ, **self.environment}
+            options = {"cwd": self.directory, "env": environment, "stdout": output, "stderr": output}
+            self.process = host.start(command, as_user, **options)
 
     def start_with_descriptors(self, limit):
         """Starts with a hard limit of so many file descriptors, which the pooler cannot raise."""

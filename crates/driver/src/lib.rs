@@ -30,6 +30,7 @@ pub mod process;
 pub mod signals;
 mod succession;
 mod sys;
+pub mod syslog;
 mod uring;
 
 pub use crate::core::Core;

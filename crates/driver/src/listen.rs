@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, fs};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
     sockopt,
@@ -71,6 +71,8 @@ pub enum ListenFault {
     Refused(String, String),
     /// Somebody listens on the unix socket already.
     UnixInUse(String),
+    /// A descriptor that the service manager passed is no listening socket.
+    Passed,
     /// unix_socket_group names no group.
     NoSuchGroup(String),
 }
@@ -82,6 +84,9 @@ impl fmt::Display for ListenFault {
             ListenFault::Address(entry, why) => write!(out, "listen_addr: cannot find \"{entry}\": {why}"),
             ListenFault::Refused(place, why) => write!(out, "cannot listen on {place}: {why}"),
             ListenFault::UnixInUse(path) => write!(out, "unix socket is in use, cannot continue: {path}"),
+            ListenFault::Passed => {
+                out.write_str("the service manager has passed something that is no listening socket")
+            }
             ListenFault::NoSuchGroup(name) => write!(out, "unix_socket_group: no such group: {name}"),
         }
     }
@@ -117,6 +122,16 @@ impl Listeners {
         }
         inherited.iter().for_each(Inherited::remove_file);
         if all.is_empty() { Err(ListenFault::Nowhere) } else { Ok(Listeners { all }) }
+    }
+
+    /// Listens on what the service manager has bound, and on nothing else.
+    ///
+    /// # Errors
+    /// [`ListenFault::Passed`] for a descriptor that is no such socket.
+    pub fn passed(global: &Global, sockets: Vec<Inherited>) -> Result<Listeners, ListenFault> {
+        let all: Result<Vec<_>, _> =
+            sockets.into_iter().map(|socket| socket.into_passed(global).map(Arc::new)).collect();
+        Ok(Listeners { all: all? })
     }
 
     /// Where it listens, for the log: `127.0.0.1:6432`, `unix:/tmp/.s.PGSQL.6432`.
@@ -251,6 +266,25 @@ impl Inherited {
     fn into_unix(self, path: &str, port: u16) -> Listener {
         let file = self.file.map(|(path, inode)| SocketFile { path, inode });
         Listener::new(self.socket, Kind::Unix { port }, format!("unix:{path}"), file)
+    }
+
+    fn into_passed(self, global: &Global) -> Result<Listener, ListenFault> {
+        if sockopt::socket_acceptconn(&self.socket) != Ok(true) {
+            return Err(ListenFault::Passed);
+        }
+        // A thread that was woken may find that another one was quicker.
+        ioctl_fionbio(&self.socket, true).map_err(|_| ListenFault::Passed)?;
+        if let Some(address) = self.address() {
+            return Ok(self.into_tcp(address, global));
+        }
+        let address = rustix::net::getsockname(&self.socket).map_err(|_| ListenFault::Passed)?;
+        let address = SocketAddrUnix::try_from(address).map_err(|_| ListenFault::Passed)?;
+        let path = match (address.path(), address.abstract_name()) {
+            (Some(path), _) => path.to_string_lossy().into_owned(),
+            (None, name) => format!("@{}", String::from_utf8_lossy(name.unwrap_or_default())),
+        };
+        let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
+        Ok(self.into_unix(&path, port.unwrap_or(global.listen_port)))
     }
 
     fn remove_file(&self) {

@@ -11,6 +11,7 @@ use std::{fmt, thread};
 use rustix::process::{Pid, Resource, getrlimit, setrlimit, test_kill_process};
 use settings::hba::Network;
 
+use crate::listen::Inherited;
 use crate::sys;
 
 /// Descriptors that are neither a client's nor a server's: log, listeners, rings, timers, standard ones.
@@ -45,6 +46,20 @@ pub fn file_limit_warning(limit: u64, max_client_conn: u64, servers: u64) -> Opt
              connections may need {needed}: raise it, or clients will wait to be accepted"
         )
     })
+}
+
+/// Microseconds of the clock that never goes back, as systemd counts them.
+#[must_use]
+pub fn monotonic_us() -> u64 {
+    crate::clock::monotonic_us()
+}
+
+/// Listening sockets that a service manager has passed, so many from descriptor 3 on. To be called once, at the very
+/// beginning. Their names in the file system stay the manager's.
+#[must_use]
+pub fn passed_sockets(count: u32) -> Vec<Inherited> {
+    let passed = sys::passed_descriptors(count).into_iter();
+    passed.map(|socket| Inherited { socket, file: None }).collect()
 }
 
 /// The process runs as root.

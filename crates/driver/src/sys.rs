@@ -1,11 +1,12 @@
-//! System calls that no safe wrapper offers: signals, users and groups, interfaces, fork, one socket option.
+//! System calls that no safe wrapper offers: signals, users and groups, interfaces, fork, passed descriptors,
+//! syslog, one socket option.
 //!
 //! Every function here is safe to call; the reasons stand at each block.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int};
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::{io, mem, ptr};
 
 /// TCP_DEFER_ACCEPT, in seconds; 0 turns it off. A refusal only costs a wake-up per connection.
@@ -172,6 +173,35 @@ pub(crate) fn leave_parent() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The first descriptor that a service manager passes (SD_LISTEN_FDS_START).
+const FIRST_PASSED: RawFd = 3;
+
+/// Descriptors that were passed to this process, from 3 on. Only once, and before anything else was opened.
+pub(crate) fn passed_descriptors(count: u32) -> Vec<OwnedFd> {
+    let mut passed = Vec::new();
+    for number in (FIRST_PASSED..).take(count as usize) {
+        // SAFETY: fcntl takes no memory; a number that is no descriptor only makes it fail.
+        if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            break;
+        }
+        // SAFETY: it is open, and the service manager passed it to be this process's own.
+        passed.push(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    passed
+}
+
+/// Opens the way to the system's log. `name` is kept by the C library, hence for ever.
+pub(crate) fn open_syslog(name: &'static CStr, facility: c_int) {
+    // SAFETY: the name is a C string that lives for ever.
+    unsafe { libc::openlog(name.as_ptr(), libc::LOG_PID | libc::LOG_NDELAY, facility) };
+}
+
+/// Writes a line to the system's log.
+pub(crate) fn write_syslog(priority: c_int, text: &CStr) {
+    // SAFETY: both are C strings, and the format takes exactly the one that follows.
+    unsafe { libc::syslog(priority, c"%s".as_ptr(), text.as_ptr()) };
 }
 
 /// A set of signals.

@@ -121,6 +121,35 @@ choices! {
         IoUring = "io_uring",
     } not yet [];
 
+    /// What part of the system lines sent to syslog are from.
+    SyslogFacility {
+        /// A daemon.
+        #[default]
+        Daemon = "daemon",
+        /// Security.
+        Auth = "auth",
+        /// Security, not for everybody's eyes.
+        Authpriv = "authpriv",
+        /// A user's program.
+        User = "user",
+        /// As the site decides.
+        Local0 = "local0",
+        /// As the site decides.
+        Local1 = "local1",
+        /// As the site decides.
+        Local2 = "local2",
+        /// As the site decides.
+        Local3 = "local3",
+        /// As the site decides.
+        Local4 = "local4",
+        /// As the site decides.
+        Local5 = "local5",
+        /// As the site decides.
+        Local6 = "local6",
+        /// As the site decides.
+        Local7 = "local7",
+    } not yet [];
+
     /// How one of several hosts is chosen.
     LoadBalance {
         /// Each new connection goes to the next host.

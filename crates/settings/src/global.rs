@@ -2,7 +2,7 @@
 //! the sample file and the manual are made. To add a setting: a row here, and the place that uses it.
 //! Never holds anything of one database or one user.
 
-use crate::choice::{AuthType, IoDriver, PoolMode, Threads};
+use crate::choice::{AuthType, IoDriver, PoolMode, SyslogFacility, Threads};
 use crate::codec::{
     Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, PeerId, Percent, Port, Positive,
     PositiveSeconds, Seconds, Text, WholeSeconds,
@@ -198,6 +198,12 @@ live {
         "Users who may run the read-only commands of the console.";
     suspend_timeout: Duration, Seconds, "10", Reload,
         "Closes connections whose output SUSPEND could not send within this time. 0 is never.";
+    syslog: bool, Boolean, "0", Reload,
+        "Logs to syslog too.";
+    syslog_facility: SyslogFacility, SyslogFacility, "daemon", Reload,
+        "Part of the system that lines sent to syslog are from.";
+    syslog_ident: Option<String>, Text, "pgbouncer", Reload,
+        "Name on lines sent to syslog.";
     tcp_defer_accept: bool, Boolean, "1", Reload,
         "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
     tcp_keepalive: bool, Boolean, "1", Reload,
@@ -256,9 +262,6 @@ not_yet {
     server_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards servers.";
     server_tls_sslmode: "prefer", ["disable", "allow", "prefer"], Reload,
         "Whether servers are asked for TLS. Without it, prefer and allow behave as disable.";
-    syslog: "0", ["0"], Reload, "Logs to syslog.";
-    syslog_facility: "daemon", ["daemon"], Reload, "Facility of lines sent to syslog.";
-    syslog_ident: "pgbouncer", ["pgbouncer"], Reload, "Name on lines sent to syslog.";
 }
 }
 
@@ -350,7 +353,7 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in GLOBAL.iter().filter(|row| row.about.effect == Effect::Live) {
             let mut global = Global::default();
-            let words = ["0", "1", "7", "statement", "trust", "epoll"];
+            let words = ["0", "1", "7", "statement", "trust", "epoll", "local0"];
             let changed = words.iter().any(|word| {
                 (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
             });

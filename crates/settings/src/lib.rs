@@ -31,7 +31,7 @@ mod userlist;
 mod value;
 
 pub use check::{Checked, check};
-pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
+pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, SyslogFacility, Threads};
 pub use config::Config;
 pub use database::{DATABASE, Database};
 pub use diff::{Change, changes};

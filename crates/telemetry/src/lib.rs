@@ -8,4 +8,4 @@ pub mod counters;
 pub mod record;
 
 pub use counters::{COUNTERS, Counter, Counters};
-pub use record::{Level, Record, line};
+pub use record::{Level, Record, line, printable};

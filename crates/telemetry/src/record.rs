@@ -60,14 +60,26 @@ impl Record {
 pub fn line(record: &Record, wall_us: u64, process_id: u32) -> String {
     let mut line = stamp(wall_us);
     let _ = write!(line, " UTC [{process_id}] {} ", record.level.word());
-    for character in record.text.chars() {
+    push_printable(&mut line, &record.text);
+    line
+}
+
+/// A record's text alone, with control characters escaped as in [`line`].
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    push_printable(&mut line, text);
+    line
+}
+
+fn push_printable(line: &mut String, text: &str) {
+    for character in text.chars() {
         if character.is_control() {
             let _ = write!(line, "\\x{:02x}", u32::from(character));
         } else {
             line.push(character);
         }
     }
-    line
 }
 
 /// `YYYY-MM-DD hh:mm:ss.mmm` of microseconds since 1970.
