@@ -184,6 +184,31 @@ def test_with_a_password(weir):
         replicating(pooler, password="another")
 
 
+@pytest.mark.parametrize("kind", ["true", "database"])
+def test_a_user_that_only_the_server_knows(weir, pg, kind):
+    """auth_query asks on an ordinary server of its own, even where the client wants another kind."""
+    pg.query("drop role if exists looker; create role looker superuser login; alter role replica password 'its secret'")
+    pooler = weir(auth_type="scram-sha-256", auth_user="looker", userlist={"looker": "", "admin": ""}, default_pool_size=1)
+    connection = replicating(pooler, kind=kind, password="its secret")
+    connection.execute("IDENTIFY_SYSTEM")
+    assert senders(pg) == 1
+    with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+        replicating(pooler, kind=kind, password="another")
+
+
+def test_rules_of_its_own(weir, pg):
+    """In a file of rules the keyword is for physical replication; a logical connection is one to its database."""
+    pooler = weir.prepared(databases=DATABASES, auth_type="hba")
+    rules = pooler.directory / "hba.conf"
+    rules.write_text("local all all trust\nhost replication replica all trust\nhost all admin all trust\n")
+    pooler.write_ini(auth_hba_file=host.hand_over(rules))
+    pooler.start()
+    replicating(pooler, kind="true").execute("IDENTIFY_SYSTEM")
+    for refused in ({"kind": "database"}, {"kind": "true", "user": "alice"}, {"kind": "false"}):
+        with pytest.raises(psycopg.OperationalError, match="no pg_hba.conf entry|no authentication method"):
+            replicating(pooler, **refused)
+
+
 # --- commands ---------------------------------------------------------------------------------------------------
 def test_pause_waits_for_it_and_reconnect_spares_it(pooler, pg):
     connection = replicating(pooler)
