@@ -1,8 +1,6 @@
 //! Prepared statements under two names: the client's own, and one that all servers share.
 //!
-//! Owns the registry of texts, each client's names and each server's set with its LRU order. A statement counts as
-//! prepared on a server from the moment its Parse is queued (what follows in the stream sees it) and is forgotten at
-//! once if that Parse fails or is skipped. Never parses SQL.
+//! Owns the registry of texts and each client's names; what each server has is [`crate::kept`]'s. Never parses SQL.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -233,129 +231,6 @@ impl ClientStatements {
     }
 }
 
-/// One server's set, with the order of use.
-#[derive(Debug, Default)]
-pub struct ServerStatements {
-    kept: BTreeMap<StatementId, Kept>,
-    clock: u64,
-    /// Counts the times at which nothing was owed.
-    rests: u64,
-}
-
-/// One statement of a server.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    /// When it was last used, by `clock`.
-    used: u64,
-    /// At which count of `rests` it was last parsed or bound.
-    verified: u64,
-    /// The server has refused it: it has to be closed before it is prepared again.
-    spoilt: bool,
-}
-
-impl ServerStatements {
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.kept.len()
-    }
-
-    /// All of them, the least recently used first.
-    #[must_use]
-    pub fn by_age(&self) -> Vec<StatementId> {
-        let mut by_age: Vec<(u64, StatementId)> =
-            self.kept.iter().map(|(id, kept)| (kept.used, *id)).collect();
-        by_age.sort_unstable();
-        by_age.into_iter().map(|(_, id)| id).collect()
-    }
-
-    /// True if the server has it in good order (or will, by the time it reads what comes next); it is now the last used.
-    pub fn touch(&mut self, id: StatementId) -> bool {
-        self.clock += 1;
-        match self.kept.get_mut(&id) {
-            Some(kept) if !kept.spoilt => {
-                kept.used = self.clock;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Its Parse is being sent.
-    pub fn insert(&mut self, id: StatementId) {
-        self.clock += 1;
-        self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false });
-    }
-
-    /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
-    /// not known.
-    pub fn adopt(&mut self, id: StatementId) {
-        self.insert(id);
-        self.rest();
-    }
-
-    /// Its Parse failed or was skipped, or it was closed.
-    pub fn forget(&mut self, id: StatementId) {
-        self.kept.remove(&id);
-    }
-
-    /// The least recently used one, taken out, if there are `limit` or more.
-    pub fn make_room(&mut self, limit: usize) -> Option<StatementId> {
-        if self.kept.len() < limit {
-            return None;
-        }
-        let id = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id)?;
-        self.kept.remove(&id);
-        Some(id)
-    }
-
-    /// DEALLOCATE ALL or DISCARD ALL was run: only those whose Parse is still on its way remain.
-    pub fn clear(&mut self, mut on_its_way: impl FnMut(StatementId) -> bool) {
-        self.kept.retain(|id, _| on_its_way(*id));
-    }
-
-    /// Nothing is owed any more: what was bound before may be spoilt when it is bound next.
-    #[inline]
-    pub(crate) fn rest(&mut self) {
-        self.rests += 1;
-    }
-
-    /// The server has bound it.
-    pub(crate) fn verify(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.verified = self.rests;
-        }
-    }
-
-    /// It was parsed or bound since the server was last at rest.
-    pub(crate) fn is_verified(&self, id: StatementId) -> bool {
-        self.kept.get(&id).is_some_and(|kept| kept.verified == self.rests)
-    }
-
-    /// It is parsed again under its name, wherever it stands in the order of use.
-    pub(crate) fn prepared_anew(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            (kept.verified, kept.spoilt) = (self.rests, false);
-        }
-    }
-
-    /// The server refused to bind it, and the client was told.
-    pub(crate) fn spoil(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.spoilt = true;
-        }
-    }
-
-    /// Takes it out if it is there and spoilt.
-    pub(crate) fn take_spoilt(&mut self, id: StatementId) -> bool {
-        let spoilt = self.kept.get(&id).is_some_and(|kept| kept.spoilt);
-        if spoilt {
-            self.kept.remove(&id);
-        }
-        spoilt
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -397,17 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_makes_room() {
-        let mut server = ServerStatements::default();
-        server.insert(1);
-        server.insert(2);
-        assert!(server.touch(1));
-        assert_eq!(server.make_room(3), None);
-        assert_eq!(server.make_room(2), Some(2));
-        assert!(!server.touch(2));
-    }
-
-    #[test]
     fn what_another_process_prepared_keeps_its_number_and_its_age() {
         let mut registry = Registry::default();
         registry.number_from(1 << 40);
@@ -419,11 +283,6 @@ mod tests {
         client.adopt(b"a", b"x", &mut registry);
         assert!(client.is_settled());
         assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], 7)]);
-        let mut server = ServerStatements::default();
-        server.insert(9);
-        server.insert(7);
-        server.touch(9);
-        assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]

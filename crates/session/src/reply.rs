@@ -4,12 +4,14 @@
 //! Owns which replies are passed, which are swallowed and which Weir says itself. Looks into a body only where it must
 //! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
 
+mod failed;
+mod statements;
+
 use wire::backend::{self, Status};
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
-use crate::replay;
 use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer};
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -258,65 +260,6 @@ impl Step<'_, '_> {
         }
     }
 
-    fn bind_complete(&mut self, header: Header) -> Verdict {
-        match self.server.owes.front() {
-            Some(Owed::Bind(_)) => {
-                self.server.owes.pop();
-                Verdict::Pass
-            }
-            Some(Owed::WatchedBind(statement)) => {
-                self.server.owes.pop();
-                self.plan_holds(statement)
-            }
-            _ => self.own_step(header),
-        }
-    }
-
-    /// The message by which a spoilt plan would have been seen has been answered.
-    fn plan_holds(&mut self, statement: crate::StatementId) -> Verdict {
-        self.server.statements.verify(statement);
-        self.settle_watch();
-        Verdict::Pass
-    }
-
-    /// Ends the watch if what it waited for is not owed any more.
-    fn settle_watch(&mut self) {
-        if !self.server.owes.has_watched() {
-            self.replied.unblocked |= self.server.watch.end();
-        }
-    }
-
-    /// PostgreSQL describes the parameters before it finds that the result has changed. The client gets both parts of
-    /// the answer or, of what has to be said again, neither.
-    fn parameters_described(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        let Some(Owed::WatchedDescribe(_)) = self.server.owes.front() else { return self.data() };
-        match rest.get(header.frame_bytes as usize) {
-            Some(&tag::ROW_DESCRIPTION | &tag::NO_DATA) => Verdict::Pass,
-            Some(&tag::ERROR) => Verdict::Swallow,
-            None if header.frame_bytes as usize <= HELD_BYTES => Verdict::Hold,
-            _ => {
-                self.replied.unblocked |= self.server.watch.end();
-                Verdict::Pass
-            }
-        }
-    }
-
-    fn described(&mut self, header: Header) -> Verdict {
-        match self.server.owes.front() {
-            Some(Owed::Describe(_)) => {
-                self.server.owes.pop();
-                Verdict::Pass
-            }
-            Some(Owed::WatchedDescribe(statement)) => {
-                self.server.owes.pop();
-                self.plan_holds(statement)
-            }
-            Some(Owed::Query | Owed::Execute) => Verdict::Pass,
-            Some(Owed::Own) => self.swallow_body(),
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
-        }
-    }
-
     fn executed(&mut self, header: Header) -> Verdict {
         match self.server.owes.front() {
             Some(Owed::Execute) => {
@@ -342,49 +285,6 @@ impl Step<'_, '_> {
             }
         }
         self.executed(header)
-    }
-
-    /// The server dropped all its prepared statements, and the client meant its own.
-    fn forget_statements(&mut self) {
-        let server = &mut *self.server;
-        let owes = &server.owes;
-        server.statements.clear(|id| owes.is_on_its_way(id));
-        if owes.front() != Some(Owed::Own)
-            && let Some(names) = &mut self.context.names
-        {
-            names.clear(self.context.registry);
-        }
-    }
-
-    fn parse_complete(&mut self, header: Header) -> Verdict {
-        match self.server.owes.front() {
-            Some(Owed::Parse(statement)) => {
-                self.server.owes.pop();
-                if statement.is_some() {
-                    self.confirm();
-                }
-                Verdict::Pass
-            }
-            Some(Owed::OwnParse(_)) => {
-                self.server.owes.pop();
-                Verdict::Swallow
-            }
-            _ => self.own_step(header),
-        }
-    }
-
-    fn close_complete(&mut self, header: Header) -> Verdict {
-        match self.server.owes.pop() {
-            Some(Owed::Close) => Verdict::Pass,
-            Some(Owed::OwnClose(_)) => Verdict::Swallow,
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
-        }
-    }
-
-    fn confirm(&mut self) {
-        if let Some(names) = &mut self.context.names {
-            names.confirm(self.context.registry);
-        }
     }
 
     fn copy_in(&mut self, header: Header) -> Verdict {
@@ -431,77 +331,6 @@ impl Step<'_, '_> {
         Verdict::Pass
     }
 
-    fn error(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
-        if self.server.owes.front() == Some(Owed::Own) {
-            let verdict = self.swallow_body();
-            if let (Verdict::Swallow, Some(body)) = (&verdict, whole) {
-                *self.context.own_error = Some(body.to_vec());
-            }
-            return verdict;
-        }
-        let quiet = self.server.owes.is_empty() && self.server.status == Some(Status::Idle);
-        if !self.context.audience || quiet && self.context.borrows {
-            self.replied.fatal = true; // Nobody asked anything: the server takes its leave.
-            return self.swallow_body();
-        }
-        // FATAL ends the connection: the client must not be told a second time.
-        match whole {
-            None if header.frame_bytes as usize <= HELD_BYTES => return Verdict::Hold,
-            None => {}
-            Some(body) => {
-                let severity = wire::error::parse(body).severity().unwrap_or(b"");
-                let fatal = severity == b"FATAL" || severity == b"PANIC";
-                self.replied.fatal |= fatal;
-                if !fatal && self.may_replay(body) {
-                    return Verdict::Replay;
-                }
-                self.note_spoilt(body);
-            }
-        }
-        self.server.copying_in = false;
-        let mut failed = Failed { server_statements: vec![], names: 0 };
-        self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
-        self.undo(&failed);
-        self.settle_watch();
-        Verdict::Pass
-    }
-
-    fn may_replay(&self, error_body: &[u8]) -> bool {
-        let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
-        self.server.may_replay(error_body, habit, self.context.registry)
-    }
-
-    /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
-    fn note_spoilt(&mut self, error_body: &[u8]) {
-        let statement = match self.server.owes.front() {
-            Some(Owed::Bind(Some(statement)) | Owed::Describe(Some(statement))) => statement,
-            Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) => statement,
-            _ => return,
-        };
-        if replay::is_spoilt(error_body) {
-            self.server.statements.spoil(statement);
-        }
-    }
-
-    /// What the error made the server skip never happened.
-    fn undo(&mut self, failed: &Failed) {
-        // The latest first: what was closed, then parsed again, was there before.
-        for (statement, closed) in failed.server_statements.iter().rev() {
-            if *closed {
-                self.server.statements.insert(*statement);
-            } else {
-                #[cfg(not(weir_bug = "parse_cached_early"))]
-                self.server.statements.forget(*statement);
-            }
-        }
-        if let Some(names) = &mut self.context.names {
-            for _ in 0..failed.names {
-                names.undo(self.context.registry);
-            }
-        }
-    }
-
     fn parameter_status(&mut self, _header: Header, body: &[u8]) -> Verdict {
         let Some((name, value)) = backend::parameter_status(body) else {
             return Verdict::Fault(ServerFault::Malformed);
@@ -541,28 +370,5 @@ impl Step<'_, '_> {
             out.forward(self.input, self.start, self.at);
         }
         self.start = self.at;
-    }
-}
-
-/// What an error took with it.
-struct Failed {
-    /// Statements whose Parse (false) or Close (true) on the server did not happen.
-    server_statements: Vec<(crate::StatementId, bool)>,
-    /// Named Parses and Closes of the client that did not happen.
-    names: u32,
-}
-
-impl Failed {
-    fn note(&mut self, owed: Owed) {
-        match owed {
-            Owed::Parse(Some(statement)) => {
-                self.server_statements.push((statement, false));
-                self.names += 1;
-            }
-            Owed::OwnParse(statement) => self.server_statements.push((statement, false)),
-            Owed::OwnClose(statement) => self.server_statements.push((statement, true)),
-            Owed::SayParseComplete | Owed::SayCloseComplete => self.names += 1,
-            _ => {}
-        }
     }
 }

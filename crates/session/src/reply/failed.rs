@@ -1,0 +1,105 @@
+//! An ErrorResponse: whether the client hears of it, and what never happened because of it.
+//!
+//! Owns what is undone in the sets of statements. Whether a request may be said again is judged in [`crate::replay`].
+
+use wire::backend::Status;
+use wire::frame::{HEADER_BYTES, Header};
+
+use super::{HELD_BYTES, Step, Verdict};
+use crate::{Owed, StatementId, replay};
+
+impl Step<'_, '_> {
+    pub(super) fn error(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
+        if self.server.owes.front() == Some(Owed::Own) {
+            let verdict = self.swallow_body();
+            if let (Verdict::Swallow, Some(body)) = (&verdict, whole) {
+                *self.context.own_error = Some(body.to_vec());
+            }
+            return verdict;
+        }
+        let quiet = self.server.owes.is_empty() && self.server.status == Some(Status::Idle);
+        if !self.context.audience || quiet && self.context.borrows {
+            self.replied.fatal = true; // Nobody asked anything: the server takes its leave.
+            return self.swallow_body();
+        }
+        // FATAL ends the connection: the client must not be told a second time.
+        match whole {
+            None if header.frame_bytes as usize <= HELD_BYTES => return Verdict::Hold,
+            None => {}
+            Some(body) => {
+                let severity = wire::error::parse(body).severity().unwrap_or(b"");
+                let fatal = severity == b"FATAL" || severity == b"PANIC";
+                self.replied.fatal |= fatal;
+                if !fatal && self.may_replay(body) {
+                    return Verdict::Replay;
+                }
+                self.note_spoilt(body);
+            }
+        }
+        self.server.copying_in = false;
+        let mut failed = Failed { server_statements: vec![], names: 0 };
+        self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
+        self.undo(&failed);
+        self.settle_watch();
+        Verdict::Pass
+    }
+
+    fn may_replay(&self, error_body: &[u8]) -> bool {
+        let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
+        self.server.may_replay(error_body, habit, self.context.registry)
+    }
+
+    /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
+    fn note_spoilt(&mut self, error_body: &[u8]) {
+        let statement = match self.server.owes.front() {
+            Some(Owed::Bind(Some(statement)) | Owed::Describe(Some(statement))) => statement,
+            Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) => statement,
+            _ => return,
+        };
+        if replay::is_spoilt(error_body) {
+            self.server.statements.spoil(statement);
+        }
+    }
+
+    /// What the error made the server skip never happened.
+    fn undo(&mut self, failed: &Failed) {
+        // The latest first: what was closed, then parsed again, was there before.
+        for (statement, closed) in failed.server_statements.iter().rev() {
+            if *closed {
+                self.server.statements.insert(*statement);
+            } else {
+                #[cfg(not(weir_bug = "parse_cached_early"))]
+                self.server.statements.forget(*statement);
+            }
+        }
+        if let Some(names) = &mut self.context.names {
+            for _ in 0..failed.names {
+                names.undo(self.context.registry);
+            }
+        }
+    }
+}
+
+/// What an error took with it.
+struct Failed {
+    /// Statements whose Parse (false) or Close (true) on the server did not happen.
+    server_statements: Vec<(StatementId, bool)>,
+    /// Named Parses and Closes of the client that did not happen.
+    names: u32,
+}
+
+impl Failed {
+    fn note(&mut self, owed: Owed) {
+        match owed {
+            Owed::Parse(Some(statement)) => {
+                self.server_statements.push((statement, false));
+                self.names += 1;
+            }
+            Owed::OwnParse(statement) => self.server_statements.push((statement, false)),
+            Owed::OwnClose(statement) => self.server_statements.push((statement, true)),
+            Owed::SayParseComplete | Owed::SayCloseComplete => self.names += 1,
+            _ => {}
+        }
+    }
+}

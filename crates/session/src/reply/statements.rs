@@ -1,0 +1,112 @@
+//! Replies about prepared statements and portals: matched, swallowed where the request was Weir's own, and what they
+//! tell of the statement. Never sees an error; that is [`super::failed`].
+
+use wire::frame::Header;
+use wire::tag::backend as tag;
+
+use super::{HELD_BYTES, Step, Verdict};
+use crate::{Owed, ServerFault, StatementId};
+
+impl Step<'_, '_> {
+    pub(super) fn bind_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Bind(_)) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            Some(Owed::WatchedBind(statement)) => {
+                self.server.owes.pop();
+                self.plan_holds(statement)
+            }
+            _ => self.own_step(header),
+        }
+    }
+
+    /// The message by which a spoilt plan would have been seen has been answered.
+    pub(super) fn plan_holds(&mut self, statement: StatementId) -> Verdict {
+        self.server.statements.verify(statement);
+        self.settle_watch();
+        Verdict::Pass
+    }
+
+    /// Ends the watch if what it waited for is not owed any more.
+    pub(super) fn settle_watch(&mut self) {
+        if !self.server.owes.has_watched() {
+            self.replied.unblocked |= self.server.watch.end();
+        }
+    }
+
+    /// PostgreSQL describes the parameters before it finds that the result has changed. The client gets both parts of
+    /// the answer or, of what has to be said again, neither.
+    pub(super) fn parameters_described(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        let Some(Owed::WatchedDescribe(_)) = self.server.owes.front() else { return self.data() };
+        match rest.get(header.frame_bytes as usize) {
+            Some(&tag::ROW_DESCRIPTION | &tag::NO_DATA) => Verdict::Pass,
+            Some(&tag::ERROR) => Verdict::Swallow,
+            None if header.frame_bytes as usize <= HELD_BYTES => Verdict::Hold,
+            _ => {
+                self.replied.unblocked |= self.server.watch.end();
+                Verdict::Pass
+            }
+        }
+    }
+
+    pub(super) fn described(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Describe(_)) => {
+                self.server.owes.pop();
+                Verdict::Pass
+            }
+            Some(Owed::WatchedDescribe(statement)) => {
+                self.server.owes.pop();
+                self.plan_holds(statement)
+            }
+            Some(Owed::Query | Owed::Execute) => Verdict::Pass,
+            Some(Owed::Own) => self.swallow_body(),
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    /// The server dropped all its prepared statements, and the client meant its own.
+    pub(super) fn forget_statements(&mut self) {
+        let server = &mut *self.server;
+        let owes = &server.owes;
+        server.statements.clear(|id| owes.is_on_its_way(id));
+        if owes.front() != Some(Owed::Own)
+            && let Some(names) = &mut self.context.names
+        {
+            names.clear(self.context.registry);
+        }
+    }
+
+    pub(super) fn parse_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.front() {
+            Some(Owed::Parse(statement)) => {
+                self.server.owes.pop();
+                if statement.is_some() {
+                    self.confirm();
+                }
+                Verdict::Pass
+            }
+            Some(Owed::OwnParse(_)) => {
+                self.server.owes.pop();
+                Verdict::Swallow
+            }
+            _ => self.own_step(header),
+        }
+    }
+
+    pub(super) fn close_complete(&mut self, header: Header) -> Verdict {
+        match self.server.owes.pop() {
+            Some(Owed::Close) => Verdict::Pass,
+            Some(Owed::OwnClose(_)) => Verdict::Swallow,
+            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    pub(super) fn confirm(&mut self) {
+        if let Some(names) = &mut self.context.names {
+            names.confirm(self.context.registry);
+        }
+    }
+}
