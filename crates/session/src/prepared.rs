@@ -211,6 +211,7 @@ impl ClientStatements {
 
     /// A name that the client has already.
     pub fn adopt(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) {
+        self.habit.describes = true; // As far as we know: it must not read new rows by an old description.
         self.bytes += name.len() + rest.len();
         let statement = registry.intern(rest);
         if let Some(before) = self.names.insert(name.into(), statement) {
