@@ -108,6 +108,43 @@ def test_lists_in_files(weir):
         pooler.connect("other")
 
 
+GROUPS = """
+drop role if exists groupasker, staff, crew, sailor;
+create role groupasker login;
+create role staff;
+create role crew in role staff;
+create role sailor login in role crew;
+"""
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize("threads", [1, 4])
+def test_members_of_roles(weir, pg, threads):
+    for statement in GROUPS.strip().split(";")[:-1]:
+        pg.query(statement)
+    text = "host app +staff 127.0.0.1/32 md5\nhost samerole all 127.0.0.1/32 password\nhost app all 127.0.0.1/32 reject\n"
+    userlist = {"alice": PASSWORD, "sailor": PASSWORD, "groupasker": "", "admin": ""}
+    databases = {"app": "", "crew": "dbname=app", "other": ""}
+    pooler = rules(weir, text, userlist=userlist, auth_user="groupasker", databases=databases, threads=threads)
+    assert pooler.value("select current_user", user="sailor", password=PASSWORD) == "sailor"
+    assert asked(pooler, user="sailor", database="app") == "md5"
+    assert asked(pooler, user="sailor", database="crew") == "plain"
+    assert "no authentication method" in asked(pooler, user="sailor", database="other")
+    for user in ("alice", "mallory", "a'; drop role staff; --"):
+        assert asked(pooler, user=user, database="app") == "login rejected"
+    pg.query("grant staff to alice")
+    try:
+        assert asked(pooler, user="alice", database="app") == "md5"
+    finally:
+        pg.query("revoke staff from alice")
+
+
+def test_without_somebody_to_ask_a_line_with_roles_is_left_out(weir):
+    pooler = rules(weir, "host app +staff 127.0.0.1/32 reject\nhost app alice 127.0.0.1/32 trust\n")
+    assert pooler.value("select 1") == 1
+    pooler.wait_log("could not parse hba config line 2")
+
+
 # --- what is asked ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("method", ["password", "md5", "scram-sha-256"])
 def test_every_method_with_a_password(weir, method):

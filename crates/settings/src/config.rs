@@ -49,6 +49,12 @@ impl Config {
         of_database.or(self.global.auth_user.as_deref())
     }
 
+    /// Some database has a user that questions about other users can be asked by.
+    pub fn asks_servers(&self) -> bool {
+        let mut databases = self.databases.values().chain(&self.fallback);
+        self.auth_user(None).is_some() || databases.any(|database| self.auth_user(Some(database)).is_some())
+    }
+
     /// The query for the secrets of users who are not in `auth_file`.
     pub fn auth_query<'a>(&'a self, database: Option<&'a Database>) -> &'a str {
         let of_database = database.and_then(|database| database.auth_query.as_deref());

@@ -82,7 +82,7 @@ pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
         _ => Default::default(),
     };
     let path = config.global.auth_hba_file.as_deref().unwrap_or_default();
-    let (hba, told) = Hba::read(files, path, &maps, false);
+    let (hba, told) = Hba::read(files, path, &maps, config.asks_servers());
     config.hba = Arc::new(hba);
     findings.extend(told);
     findings

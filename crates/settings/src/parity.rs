@@ -23,7 +23,11 @@ use Scope::{Database, Global};
 
 /// All that is not the same.
 const ROWS: &[(Scope, &str, Parity)] = &[
-    (Global, "auth_hba_file", Better("rules may also name samehost and samenet")),
+    (
+        Global,
+        "auth_hba_file",
+        Better("rules may also name samehost, samenet, +role and samerole (where auth_user can ask)"),
+    ),
     (
         Global,
         "auth_ldap_options",

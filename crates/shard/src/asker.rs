@@ -30,6 +30,8 @@ pub(crate) struct AskedBy {
 pub(crate) enum Purpose {
     /// The secret that it has to prove (`auth_query`).
     Secret,
+    /// The roles that its user is a member of.
+    Roles,
 }
 
 /// A question that a login waits for.

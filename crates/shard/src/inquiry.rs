@@ -257,6 +257,7 @@ impl State {
         match (answer, asks.purpose) {
             (Answer::None { sqlstate, text }, _) => self.fail_client(conn, &sqlstate, &text),
             (Answer::Rows(rows), Purpose::Secret) => self.secret_found(conn, &rows),
+            (Answer::Rows(rows), Purpose::Roles) => self.roles_found(conn, &rows),
         }
     }
 }

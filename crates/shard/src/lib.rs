@@ -42,6 +42,7 @@ mod outbox;
 mod parts;
 mod peers;
 mod relay;
+mod roles;
 mod server;
 mod servers;
 mod spread;

@@ -3,6 +3,7 @@
 //! Owns the order of these steps and what each refusal says. Unknown users and databases are told apart from wrong
 //! passwords only where PgBouncer tells them apart (no password asked).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use auth::{Accepted, Answer, ClientLogin, Fault, Secret, Shown, Step};
@@ -216,12 +217,19 @@ impl State {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
             self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
         }
-        let demand = self.demand(conn, &greeting);
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Login(Box::new(Login::new(greeting, right)));
-        match demand {
+        self.demand_proof(conn, None);
+    }
+
+    /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
+    pub(crate) fn demand_proof(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
+        let Some(greeting) = self.greeting_of(conn) else { return };
+        match self.demand(conn, &greeting, roles) {
+            Demand::Roles => self.seek_roles(conn),
             Demand::Refusal(refusal) => self.refuse(conn, refusal),
             demand => {
+                let Some(client) = self.client(conn) else { return };
                 let needs_secret = !matches!(demand, Demand::Elsewhere(_));
                 if let Phase::Login(login) = &mut client.phase {
                     login.demand = Some(demand);
@@ -253,7 +261,7 @@ impl State {
             }
             Some(Demand::Elsewhere(authority)) => ClientLogin::begin_elsewhere(authority, user, &remote),
             Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
-            None => return,
+            Some(Demand::Roles) | None => return,
         };
         login.exchange = Some(exchange);
         self.login_step(conn, step);

@@ -86,7 +86,7 @@ impl Remembered {
 
 /// Why no server can be asked, or its answer says nothing: the client is told [`CONFIG_ERROR`], the log this.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum LookupFault {
+pub(crate) enum LookupFault {
     /// `auth_dbname` names no database.
     NotConfigured(String),
     /// `auth_dbname` is the console, or a console client logs in and there is none.
@@ -138,15 +138,15 @@ impl State {
         }
     }
 
-    fn greeting_of(&mut self, conn: ConnId) -> Option<Greeting> {
+    pub(crate) fn greeting_of(&mut self, conn: ConnId) -> Option<Greeting> {
         match &self.client(conn)?.phase {
             Phase::Login(login) => Some(login.greeting.clone()),
             _ => None,
         }
     }
 
-    /// The question for a user without a secret; None where nobody is to be asked.
-    fn inquiry_for(&self, greeting: &Greeting) -> Result<Option<Inquiry>, LookupFault> {
+    /// The question for the secret of a user; None where nobody is to be asked.
+    pub(crate) fn inquiry_for(&self, greeting: &Greeting) -> Result<Option<Inquiry>, LookupFault> {
         let database = self.config.database(&greeting.database);
         let database = database.as_deref();
         let is_console = greeting.database == CONSOLE;
@@ -201,7 +201,7 @@ impl State {
         self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
     }
 
-    fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
+    pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
         self.log_client(conn, Level::Error, &fault.detail());
         self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
     }

@@ -1,6 +1,7 @@
 //! How a client has to prove itself: as `auth_type` says, or the HBA rule that its connection meets.
 //! Owns the choice, and what those are told whom no rule lets in. Never carries a method out.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(crate) enum Demand {
     Peer(Option<Arc<IdentMap>>),
     /// To give its password to somebody else.
     Elsewhere(Authority),
+    /// Nothing yet: a rule hangs on the roles of its user.
+    Roles,
     /// It is not let in, whatever it says.
     Refusal(Refusal),
 }
@@ -44,8 +47,13 @@ pub(crate) enum Refusal {
 }
 
 impl State {
-    /// What this client, whose startup packet was read, is asked for.
-    pub(crate) fn demand(&mut self, conn: ConnId, greeting: &Greeting) -> Demand {
+    /// What this client, whose startup packet was read, is asked for; `roles` are those of its user, if they are known.
+    pub(crate) fn demand(
+        &mut self,
+        conn: ConnId,
+        greeting: &Greeting,
+        roles: Option<&BTreeSet<String>>,
+    ) -> Demand {
         let method = match self.config.global.auth_type {
             AuthType::Any => Method::Any,
             AuthType::Trust => Method::Trust,
@@ -53,7 +61,7 @@ impl State {
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Peer => return Demand::Peer(None),
-            AuthType::Hba => return self.rule_demand(conn, greeting),
+            AuthType::Hba => return self.rule_demand(conn, greeting, roles),
             AuthType::Ldap => {
                 let rule = self.config.global.auth_ldap_options.clone();
                 return self.by_directory(conn, &rule);
@@ -63,17 +71,19 @@ impl State {
         Demand::Exchange(method)
     }
 
-    fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting) -> Demand {
+    fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting, roles: Option<&BTreeSet<String>>) -> Demand {
         let approach = hba::Approach {
             address: self.address(conn),
             encrypted: false,
             physical_replication: is_physical(greeting),
             database: &greeting.database,
             user: &greeting.user,
-            roles: None,
+            roles,
         };
-        let hba::Found::Rule(rule) = hba::rule(&self.config.hba, &approach) else {
-            return Demand::Refusal(Refusal::NoRule);
+        let rule = match hba::rule(&self.config.hba, &approach) {
+            hba::Found::Rule(rule) => rule,
+            hba::Found::Nothing => return Demand::Refusal(Refusal::NoRule),
+            hba::Found::NeedsRoles => return Demand::Roles,
         };
         let line = rule.line;
         let demand = match &rule.method {
