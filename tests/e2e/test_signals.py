@@ -125,3 +125,64 @@ def refuses(pooler):
         return False
     except psycopg.OperationalError:
         return True
+
+
+@pytest.mark.since("1.23")
+@pytest.mark.parametrize("first, second", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])
+def test_a_different_second_signal_ends_at_once_too(weir, first, second):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.signal(first)
+    pooler.wait_log("shutting down, waiting for")
+    assert pooler.is_running()
+    pooler.signal(second)
+    pooler.wait_end(10)
+    pooler.wait_log("while shutting down, fast exit")
+
+
+@pytest.mark.since("1.25")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_after_the_last_client_the_unix_socket_goes_with_the_process(weir, number):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.signal(number)
+    host.eventually(lambda: refuses(pooler))
+    assert pooler.socket_path.exists()
+    with wire.Raw(pooler.port, path=pooler.socket_path).login(user="admin", database="pgbouncer") as console:
+        assert console.simple("show version")
+        with pytest.raises(AssertionError, match="pooler is shutting down"):
+            wire.Raw(pooler.port, path=pooler.socket_path).login()
+        client.execute("commit")
+        client.close()
+        assert pooler.wait_end() == 0, "the console's clients keep nobody"
+    assert not pooler.socket_path.exists()
+    assert not pooler.pidfile.exists()
+
+
+@pytest.mark.since("1.23")
+def test_who_waits_at_int_is_closed(weir, pg):
+    pooler = weir(default_pool_size=1)
+    busy = pooler.connect()
+    busy.execute("begin")
+    waiting = wire.Raw(pooler.port).login()
+    waiting.send(wire.query("select 1"))
+    host.eventually(lambda: pooler.pool().get("cl_waiting") == 1)
+    pooler.signal(signal.SIGINT)
+    waiting.read_to_end()
+    pooler.wait_log("closing because: server shutting down")
+    assert busy.execute("select 1").fetchone() == (1,)
+    busy.execute("rollback")
+    assert pooler.wait_end() == 0
+
+
+def test_signals_that_mean_nothing_change_nothing(weir):
+    pooler = weir.prepared()
+    pooler.environment.update(EVENT_NOEPOLL="1", EVENT_SHOW_METHOD="1")
+    pooler.start()
+    client = pooler.connect()
+    pooler.signal(signal.SIGPIPE)
+    pooler.signal(signal.SIGUSR2)
+    pooler.wait_log("got SIGUSR2, but not paused/suspended")
+    assert client.execute("select 1").fetchone() == (1,)

@@ -148,8 +148,9 @@ impl Listeners {
 
     /// Options that RELOAD and SET may change.
     pub(crate) fn configure(&self, global: &Global) {
-        for listener in self.all.iter().filter(|listener| listener.kind == Kind::Tcp) {
-            options::apply_to_listener(&listener.socket, global);
+        let ours = self.all.iter().filter(|listener| !listener.is_left.load(Ordering::Acquire));
+        for listener in ours.filter(|listener| listener.kind == Kind::Tcp) {
+            options::change_listener(&listener.socket, global);
         }
     }
 

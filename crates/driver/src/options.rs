@@ -3,9 +3,9 @@
 //! Options of a listening socket are inherited by what it accepts (Linux), so accepted sockets cost no call here.
 //! A refused option is no reason to refuse a connection: failures are ignored.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use settings::Global;
 
 use crate::sys;
@@ -38,6 +38,33 @@ fn keepalive(socket: impl AsFd, global: &Global) {
     }
     if !global.tcp_keepintvl.is_zero() {
         let _ = sockopt::set_tcp_keepintvl(socket, global.tcp_keepintvl);
+    }
+}
+
+/// Changes what a listening socket was given before: what is not said any more is the kernel's own again.
+pub(crate) fn change_listener(socket: impl AsFd, global: &Global) {
+    let socket = socket.as_fd();
+    reset(socket);
+    apply_to_listener(socket, global);
+}
+
+/// Takes the kernel's own values from a socket that nobody has changed.
+fn reset(socket: BorrowedFd<'_>) {
+    let Ok(fresh) = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) else {
+        return;
+    };
+    let _ = sockopt::tcp_keepcnt(&fresh).and_then(|count| sockopt::set_tcp_keepcnt(socket, count));
+    let _ = sockopt::tcp_keepidle(&fresh).and_then(|idle| sockopt::set_tcp_keepidle(socket, idle));
+    let _ = sockopt::tcp_keepintvl(&fresh).and_then(|time| sockopt::set_tcp_keepintvl(socket, time));
+    let _ = sockopt::set_tcp_user_timeout(socket, 0);
+    if sys::has_fixed_buffers(socket) {
+        // The kernel says twice what is to be asked for, and grows a buffer only while nobody has fixed it.
+        let half = |size: usize| size / 2;
+        let _ = sockopt::socket_recv_buffer_size(&fresh)
+            .and_then(|size| sockopt::set_socket_recv_buffer_size(socket, half(size)));
+        let _ = sockopt::socket_send_buffer_size(&fresh)
+            .and_then(|size| sockopt::set_socket_send_buffer_size(socket, half(size)));
+        sys::free_buffers(socket);
     }
 }
 

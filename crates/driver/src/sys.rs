@@ -24,6 +24,39 @@ pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: c_int) {
     }
 }
 
+/// SO_BUF_LOCK: whether somebody has fixed the size of the socket's buffers, so that the kernel does not adapt them.
+pub(crate) fn has_fixed_buffers(socket: BorrowedFd<'_>) -> bool {
+    let mut locks: c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
+    // SAFETY: the descriptor is borrowed, the value lives on this stack and its length is given.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BUF_LOCK,
+            (&raw mut locks).cast(),
+            &raw mut length,
+        )
+    };
+    code == 0 && locks != 0
+}
+
+/// SO_BUF_LOCK: lets the kernel adapt the buffers again.
+pub(crate) fn free_buffers(socket: BorrowedFd<'_>) {
+    let locks: c_int = 0;
+    let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
+    // SAFETY: the descriptor is borrowed, the value lives on this stack and its length is given.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BUF_LOCK,
+            (&raw const locks).cast(),
+            length,
+        );
+    }
+}
+
 /// SO_PEERCRED: process and user at the other end of a unix socket. The process is 0 where it belongs to another
 /// process name space, which is why the safe wrapper (whose process ids are never 0) cannot be used.
 pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
