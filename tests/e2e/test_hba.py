@@ -291,6 +291,7 @@ def test_peer_with_a_map(weir):
     for user in ("bob", ME, "mallory"):
         with pytest.raises(psycopg.OperationalError, match="unix socket login rejected"):
             by_socket(pooler, user)
+    pooler.wait_log(r"ERROR C-.*app/bob@unix\S+ ident map staff cannot be matched")
     with pytest.raises(psycopg.OperationalError, match="unix socket login rejected"):
         by_socket(pooler, "mallory", database="other")
 

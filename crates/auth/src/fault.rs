@@ -140,7 +140,9 @@ impl Fault {
     #[must_use]
     pub fn detail(self) -> Option<&'static str> {
         match self {
-            Self::Client(ClientFault::WrongPasswordType) => Some("wrong password type"),
+            Self::Client(ClientFault::WrongPasswordType) => {
+                Some("SCRAM authentication failed: user has MD5 secret")
+            }
             Self::Client(ClientFault::Certificate(fault)) => certificate_detail(fault),
             Self::Client(ClientFault::PeerMap) => Some("ident map cannot be matched"),
             Self::Client(ClientFault::Malformed(malformed))
@@ -247,7 +249,7 @@ mod tests {
         let (hidden, plain) =
             (Fault::Client(ClientFault::WrongPasswordType), Fault::Client(ClientFault::Proof));
         assert_eq!((hidden.message(), hidden.sqlstate()), (plain.message(), plain.sqlstate()));
-        assert_eq!(hidden.detail(), Some("wrong password type"));
+        assert_eq!(hidden.detail(), Some("SCRAM authentication failed: user has MD5 secret"));
     }
 
     #[test]

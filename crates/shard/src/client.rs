@@ -8,6 +8,7 @@ use auth::ClientLogin;
 use mail::Right;
 use pool::Ticket;
 use session::{Greeting, Parameters, Request, Tracked};
+use settings::ident::IdentMap;
 
 use crate::asker::Asks;
 use crate::console_session::Session;
@@ -48,6 +49,8 @@ pub(crate) struct Login {
     pub(crate) right: Option<Right>,
     /// What it has to prove itself by, until that begins.
     pub(crate) demand: Option<Demand>,
+    /// The map that says who may be whom, where that is asked.
+    pub(crate) map: Option<Arc<IdentMap>>,
     /// The user as a server knows it, if one was asked.
     pub(crate) found: Option<Found>,
     /// What it waits for, if a server is being asked.
@@ -57,7 +60,7 @@ pub(crate) struct Login {
 impl Login {
     /// Nothing asked yet, of the client or of a server.
     pub(crate) fn new(greeting: Greeting, right: Option<Right>) -> Login {
-        Login { greeting, exchange: None, right, demand: None, found: None, asks: None }
+        Login { greeting, exchange: None, right, demand: None, map: None, found: None, asks: None }
     }
 }
 

@@ -255,9 +255,13 @@ impl State {
                 &mut *self.entropy,
                 self.config.global.scram_iterations,
             ),
-            Some(Demand::Peer(map)) => ClientLogin::peer(user, secret.is_some(), user_id, map),
+            Some(Demand::Peer(map)) => {
+                login.map.clone_from(&map);
+                ClientLogin::peer(user, secret.is_some(), user_id, map)
+            }
             Some(Demand::Certificate(map)) => {
-                ClientLogin::certificate(user, secret.is_some(), Shown::NoTls, map.as_deref())
+                login.map = map;
+                ClientLogin::certificate(user, secret.is_some(), Shown::NoTls, login.map.as_deref())
             }
             Some(Demand::Elsewhere(authority)) => ClientLogin::begin_elsewhere(authority, user, &remote),
             Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
@@ -328,8 +332,8 @@ impl State {
 
     /// The client did not prove itself.
     pub(crate) fn login_refused(&mut self, conn: ConnId, fault: Fault) {
-        if let Some(detail) = fault.detail() {
-            self.log_client(conn, Level::Warning, detail);
+        if let Some(detail) = self.refusal_detail(conn, fault) {
+            self.log_client(conn, Level::Error, &detail);
         }
         let user = self.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
         let text = match fault.message() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Authority, ClientFault, Method, hba};
+use auth::{Authority, CertificateFault, ClientFault, Fault, Method, hba};
 use session::Greeting;
 use session::replication::Kind;
 use settings::AuthType;
@@ -120,6 +120,21 @@ impl State {
         match self.client(conn)?.peer {
             Peer::Inet { remote, .. } => Some(remote.ip()),
             Peer::Unix { .. } => None,
+        }
+    }
+
+    /// What the log says of a failed proof, where that is more than the client hears: PgBouncer's words.
+    pub(crate) fn refusal_detail(&mut self, conn: ConnId, fault: Fault) -> Option<String> {
+        let map = match &self.client(conn)?.phase {
+            Phase::Login(login) => login.map.as_ref().map(|map| map.name.as_str()).unwrap_or_default(),
+            _ => "",
+        };
+        match fault {
+            Fault::Client(ClientFault::PeerMap) => Some(format!("ident map {map} cannot be matched")),
+            Fault::Client(ClientFault::Certificate(CertificateFault::Map)) => {
+                Some(format!("ident map: {map} does not have a match"))
+            }
+            _ => fault.detail().map(str::to_owned),
         }
     }
 
