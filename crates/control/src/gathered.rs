@@ -16,6 +16,8 @@ use telemetry::Counters;
 pub(crate) struct Gathered {
     /// By database and user.
     pub(crate) pools: BTreeMap<(String, String), PoolRow>,
+    /// What was counted in pools that are forgotten, by database.
+    pub(crate) retired: BTreeMap<String, Counters>,
     /// By name.
     pub(crate) databases: BTreeMap<String, DatabaseRow>,
     /// By name.
@@ -58,7 +60,7 @@ impl Gathered {
 
     /// The counters of all pools of each database.
     pub(crate) fn counters(&self) -> BTreeMap<String, Counters> {
-        let mut sums: BTreeMap<String, Counters> = BTreeMap::new();
+        let mut sums = self.retired.clone();
         for ((database, _), pool) in &self.pools {
             sums.entry(database.clone()).or_default().add(&pool.counters);
         }
@@ -66,6 +68,9 @@ impl Gathered {
     }
 
     fn add_pool(&mut self, row: PoolRow) {
+        if row.retired {
+            return self.retired.entry(row.database).or_default().add(&row.counters);
+        }
         let sum = self.pools.entry((row.database.clone(), row.user.clone())).or_default();
         sum.client_active += row.client_active;
         sum.client_waiting += row.client_waiting;
@@ -132,6 +137,8 @@ mod tests {
         gathered.add(Listing::Pools(vec![part(3, 4, 5)]));
         let pool = &gathered.pools[&("d".to_owned(), "u".to_owned())];
         assert_eq!((pool.client_active, pool.max_wait_us), (5, 9));
-        assert_eq!(gathered.counters()["d"].xact_count, 6);
+        gathered.add(Listing::Pools(vec![PoolRow { retired: true, ..part(0, 0, 4) }]));
+        assert_eq!(gathered.pools.len(), 1);
+        assert_eq!(gathered.counters()["d"].xact_count, 10);
     }
 }

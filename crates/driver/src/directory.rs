@@ -74,6 +74,20 @@ impl Directory for OneProcess {
         }))
     }
 
+    fn forget_pool(&self, database: &str, user: &str) {
+        let names = &mut *self.names();
+        let key = (database.to_owned(), user.to_owned());
+        // Whoever holds it besides this table has a part of it, or is about to make one.
+        if names.pools.get(&key).is_none_or(|shared| Arc::strong_count(shared) > 1) {
+            return;
+        }
+        if let Some(shared) = names.pools.remove(&key)
+            && let Some(begun) = names.pools_begun.get_mut(shared.shards().trailing_zeros() as usize)
+        {
+            *begun = begun.saturating_sub(1);
+        }
+    }
+
     fn database(&self, name: &str) -> Arc<Both> {
         Arc::clone(self.names().databases.entry(name.to_owned()).or_default())
     }
@@ -124,6 +138,18 @@ mod tests {
         let first = |name| directory.pool(name, "u").shards();
         assert_eq!([first("a"), first("b"), first("c"), first("d")], [0b010, 0b100, 0b001, 0b010]);
         assert_eq!(first("a"), 0b010, "a pool stays where it began");
+    }
+
+    #[test]
+    fn a_pool_is_forgotten_when_nobody_holds_it() {
+        let directory = OneProcess::new(2);
+        let held = directory.pool("a", "u");
+        directory.forget_pool("a", "u");
+        assert!(Arc::ptr_eq(&held, &directory.pool("a", "u")));
+        drop(held);
+        directory.forget_pool("a", "u");
+        directory.forget_pool("never", "u");
+        assert_eq!(directory.pool("b", "u").shards(), 0b01, "its shard is the emptiest again");
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub struct PoolRow {
     pub max_wait_us: u64,
     /// The mode in force.
     pub mode: Option<PoolMode>,
+    /// Not a pool: what was counted in pools of this database that are forgotten.
+    pub retired: bool,
     /// The pool's counters on this shard.
     pub counters: Counters,
 }

@@ -4,7 +4,7 @@
 //! transaction (a pool on one shard reads nothing here; a spread one reads one shared line when it releases a server).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A count that never passes its limit, whoever takes from it at the same moment.
 #[repr(align(128))]
@@ -117,12 +117,28 @@ pub struct Both {
     pub servers: Tally,
     /// Client connections.
     pub clients: Tally,
+    /// A database that was made from `*` and told of.
+    registered: AtomicBool,
+}
+
+impl Both {
+    /// Notes that a database was made from `*`; true the first time.
+    pub fn register(&self) -> bool {
+        !self.registered.swap(true, Ordering::AcqRel)
+    }
+
+    /// It is dropped; true the first time.
+    pub fn unregister(&self) -> bool {
+        self.registered.swap(false, Ordering::AcqRel)
+    }
 }
 
 /// Where shards find what they share. Asked once per shard and name, never per transaction; the answers are kept.
 pub trait Directory: Send + Sync {
     /// The pool, made on the shard with the fewest pools if nobody has asked before.
     fn pool(&self, database: &str, user: &str) -> Arc<Shared>;
+    /// This shard has no part of the pool any more: if none has, it is forgotten.
+    fn forget_pool(&self, _database: &str, _user: &str) {}
     /// The database's counts.
     fn database(&self, name: &str) -> Arc<Both>;
     /// The user's counts.

@@ -150,6 +150,8 @@ live {
         "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,
         "File that the process id is written to. Needed to run as a daemon.";
+    pool_idle_timeout: Duration, Seconds, "0", Reload,
+        "Pools that have had no client for this long are dropped, with their idle server connections; not those that min_pool_size keeps. 0 is never.";
     pool_mode: PoolMode, PoolMode, "session", Reload,
         "When a server connection goes back to its pool.";
     query_timeout: Duration, Seconds, "0", Reload,
@@ -253,7 +255,6 @@ not_yet {
     client_tls_key_file: "", [""], Reload, "Key of the certificate shown to clients.";
     client_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards clients.";
     client_tls_sslmode: "disable", ["disable"], Reload, "Whether clients may or must use TLS.";
-    pool_idle_timeout: "0", ["0"], Reload, "Drops pools that were unused for this long.";
     server_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards servers.";
     server_tls_ca_file: "", [""], Reload, "Roots that server certificates are checked by.";
     server_tls_cert_file: "", [""], Reload, "Certificate shown to servers.";

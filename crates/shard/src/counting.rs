@@ -132,6 +132,7 @@ impl State {
         }
         if let (true, Some(part)) = (counted.part, self.parts.get_mut(client.pool)) {
             part.clients = part.clients.saturating_sub(1);
+            part.last_used_us = self.now.mono_us;
         }
     }
 }

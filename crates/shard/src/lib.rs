@@ -28,6 +28,7 @@ mod elsewhere;
 mod hand_on;
 mod handover;
 mod hosts;
+mod idle_pools;
 mod inherit;
 mod innards;
 mod inquiry;

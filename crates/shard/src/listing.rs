@@ -4,11 +4,13 @@
 //! thread's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mail::{
     DatabaseRow, Listing, PoolRow, Report, RequestId, SLICE_ROWS, ShardRow, SocketRow, Subject, UserRow,
 };
 use session::parameters::APPLICATION_NAME;
+use telemetry::Counters;
 
 use crate::client::{self, Client};
 use crate::server::{self, Errand, Server};
@@ -197,7 +199,13 @@ impl State {
                 Conn::Forwarder(_) | Conn::Reserved => {}
             }
         }
-        rows.into_values().collect()
+        let retired = |(database, counters): (&Arc<str>, &Counters)| PoolRow {
+            database: database.to_string(),
+            retired: true,
+            counters: *counters,
+            ..PoolRow::default()
+        };
+        rows.into_values().chain(self.retired.iter().map(retired)).collect()
     }
 
     fn console_row(&self) -> PoolRow {

@@ -365,7 +365,7 @@ impl State {
             let text = format!("no such database: {}", greeting.database);
             return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
-        if database.auto {
+        if database.auto && self.directory.database(&greeting.database).register() {
             self.log_client(
                 conn,
                 Level::Log,

@@ -2,7 +2,6 @@
 //!
 //! Owns every timeout. A timeout of 0 is off; one fires between its time and a third of a second later.
 
-use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
@@ -202,8 +201,7 @@ impl State {
     fn watch_part(&mut self, part_index: usize) {
         self.close_stale_servers(part_index);
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        let keeps_minimum = part.clients > 0 || part.is_forced();
-        if !part.pool.queue.is_empty() || keeps_minimum && part.pool.limits.min_pool_size > 0 {
+        if !part.pool.queue.is_empty() || part.keeps_minimum() {
             self.open_if_wanted(part_index);
         }
         self.forget_unused_part(part_index);
@@ -223,22 +221,9 @@ impl State {
             }
         }
     }
-
-    /// A pool that nobody has used for `autodb_idle_timeout` and that came from `*` is forgotten.
-    fn forget_unused_part(&mut self, part_index: usize) {
-        let limit_us = micros(self.config.global.autodb_idle_timeout);
-        let Some(part) = self.parts.get(part_index) else { return };
-        let unused = part.clients == 0 && part.pool.open() == 0 && part.pool.queue.is_empty();
-        if part.database.auto && unused && passed(self.now.mono_us, part.last_used_us, limit_us) {
-            let key = (part.database_name.clone(), part.user.clone());
-            self.part_of.remove(&key);
-            self.parts.try_remove(part_index);
-            self.log(Level::Debug, format!("cleaning up idle pool {}/{}", key.0, key.1));
-        }
-    }
 }
 
 /// More than `limit_us` have passed; a limit of 0 never does.
-fn passed(now_us: u64, since_us: u64, limit_us: u64) -> bool {
+pub(crate) fn passed(now_us: u64, since_us: u64, limit_us: u64) -> bool {
     limit_us > 0 && now_us.saturating_sub(since_us) >= limit_us
 }

@@ -133,6 +133,8 @@ pub(crate) struct State {
     /// Questions that are asked here, by the shard and the `id` of the client that waits.
     pub(crate) askers: BTreeMap<(ShardId, u64), ConnId>,
     pub(crate) remembered: Remembered,
+    /// What was counted in pools that are forgotten, by database.
+    pub(crate) retired: BTreeMap<Arc<str>, Counters>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
 }
@@ -178,6 +180,7 @@ impl State {
             peer_pools: BTreeMap::new(),
             askers: BTreeMap::new(),
             remembered: Remembered::default(),
+            retired: BTreeMap::new(),
             console: Counters::default(),
             config,
         }
