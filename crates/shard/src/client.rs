@@ -82,6 +82,8 @@ pub(crate) struct Client {
     pub(crate) wish: Option<Box<Wish>>,
     /// What it was counted in, and is taken out of when it leaves.
     pub(crate) counted: Counted,
+    /// What its login has sent so far; nothing once that is over.
+    pub(crate) login_bytes: u32,
     /// Asked not to be read, because its reader is slow or it waits.
     pub(crate) paused: bool,
     /// More than the driver wants to queue is on its way to it.
@@ -109,6 +111,7 @@ impl Client {
             server_used_last: None,
             wish: None,
             counted: Counted::default(),
+            login_bytes: 0,
             paused: false,
             clogged: false,
             wait_noted: false,

@@ -12,6 +12,7 @@ pub mod succession;
 
 mod alike;
 mod asker;
+mod budget;
 mod cancel;
 mod cancel_key;
 mod cancel_rows;

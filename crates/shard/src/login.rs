@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use auth::{Accepted, Answer, ClientLogin, Fault, Secret, Shown, Step};
+use auth::{Accepted, Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
 use mail::Right;
 use session::parameters::APPLICATION_NAME;
 use session::{Greeting, Hello};
@@ -17,6 +17,7 @@ use wire::frame;
 use wire::startup::{First, StartupFault, Version};
 use wire::{encode, sqlstate, startup};
 
+use crate::budget::SPENT;
 use crate::client::{Client, Login, Phase};
 use crate::dedicated::Wish;
 use crate::method::Demand;
@@ -133,6 +134,9 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         client.login_user = Arc::from(&*greeting.user);
         client.request.held = rest.to_vec();
+        if !self.count_login_bytes(conn, rest.len()) {
+            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        }
         if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
@@ -273,6 +277,9 @@ impl State {
 
     /// Bytes of the exchange.
     pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
+        if !self.count_login_bytes(conn, bytes.len()) {
+            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        }
         let Some(client) = self.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > LOGIN_FRAME_BYTES as usize {
@@ -297,14 +304,15 @@ impl State {
             }
             _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "expected a password message"),
         };
-        let Some(body) = held.get(frame::HEADER_BYTES..header.frame_bytes as usize).map(<[u8]>::to_vec)
-        else {
+        if held.len() < header.frame_bytes as usize {
             return;
-        };
-        client.request.held.drain(..header.frame_bytes as usize);
+        }
+        // What is left has a buffer of its own: an idle client must not keep the room of a long password.
+        let rest = client.request.held.split_off(header.frame_bytes as usize);
+        let message = Zeroizing::new(std::mem::replace(&mut client.request.held, rest));
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
-        let step = exchange.message(&body);
+        let step = exchange.message(message.get(frame::HEADER_BYTES..).unwrap_or_default());
         self.login_step(conn, step);
     }
 
@@ -349,6 +357,8 @@ impl State {
     fn proven(&mut self, conn: ConnId, accepted: Accepted) {
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
+        let sent = std::mem::take(&mut client.login_bytes);
+        self.forget_login_bytes(sent);
         let Login { greeting, right, found, .. } = *login;
         if let Some(right) = right {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
@@ -505,6 +515,7 @@ impl State {
             _ => None,
         };
         client.request.held = Vec::new();
+        let sent = std::mem::take(&mut client.login_bytes);
         if let Some(mut statements) = client.request.statements.take() {
             statements.forget_all(&mut self.registry);
         }
@@ -513,6 +524,7 @@ impl State {
             self.directory.forget_cancel_key(&key);
         }
         self.uncount(conn);
+        self.forget_login_bytes(sent);
         if let Some(asks) = asks {
             self.withdraw_inquiry(asks, id);
         }

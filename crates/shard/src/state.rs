@@ -128,6 +128,8 @@ pub(crate) struct State {
     pub(crate) nobody: Arc<str>,
     /// When each peer last sent something that is no startup packet, in seconds.
     pub(crate) garbage_seen: BTreeMap<Option<std::net::IpAddr>, u64>,
+    /// What logins in progress have sent beyond what each may.
+    pub(crate) login_bytes: u32,
     /// Cancel requests for other processes of the group.
     pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
     /// Questions that are asked here, by the shard and the `id` of the client that waits.
@@ -177,6 +179,7 @@ impl State {
             next_tick_us: None,
             nobody: Arc::from("(nouser)"),
             garbage_seen: BTreeMap::new(),
+            login_bytes: 0,
             peer_pools: BTreeMap::new(),
             askers: BTreeMap::new(),
             remembered: Remembered::default(),
