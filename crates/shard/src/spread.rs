@@ -5,6 +5,7 @@
 
 use mail::{Neighbour, ShardId};
 use pool::Shared;
+use settings::PoolMode;
 
 use crate::state::{Part, State};
 use crate::{Action, ConnId};
@@ -57,9 +58,11 @@ impl State {
     pub(crate) fn want_from_neighbours(&mut self, part_index: usize) {
         let Some(part) = self.parts.get(part_index) else { return };
         let shared = part.pool.shared();
+        // Servers that stay with their clients do not become free because somebody waits.
+        let lasting = part.pool.next_is_dedicated() || part.pool.limits.mode == PoolMode::Session;
         if part.pool.queue.is_empty()
             || part.pool.open() >= shared.servers.taken()
-            || !self.has_less_than_its_share(part)
+            || !lasting && !self.has_less_than_its_share(part)
         {
             return;
         }

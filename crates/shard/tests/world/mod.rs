@@ -42,13 +42,23 @@ struct Counts {
 
 /// All pools are on the shard of the test, but those of the database `far`: they are on another.
 #[derive(Default)]
-pub struct OneShard(Mutex<Counts>);
+pub struct OneShard {
+    counts: Mutex<Counts>,
+    others: u16,
+}
+
+impl OneShard {
+    /// One of so many; a test plays the others itself.
+    pub fn among(shards: u16) -> OneShard {
+        OneShard { others: shards - 1, ..OneShard::default() }
+    }
+}
 
 impl Directory for OneShard {
     fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
         let key = (database.to_owned(), user.to_owned());
         Arc::clone(
-            self.0
+            self.counts
                 .lock()
                 .unwrap()
                 .pools
@@ -57,16 +67,16 @@ impl Directory for OneShard {
         )
     }
     fn database(&self, name: &str) -> Arc<Both> {
-        Arc::clone(self.0.lock().unwrap().databases.entry(name.to_owned()).or_default())
+        Arc::clone(self.counts.lock().unwrap().databases.entry(name.to_owned()).or_default())
     }
     fn user(&self, name: &str) -> Arc<Both> {
-        Arc::clone(self.0.lock().unwrap().users.entry(name.to_owned()).or_default())
+        Arc::clone(self.counts.lock().unwrap().users.entry(name.to_owned()).or_default())
     }
     fn process(&self) -> Arc<Process> {
-        Arc::clone(&self.0.lock().unwrap().process)
+        Arc::clone(&self.counts.lock().unwrap().process)
     }
     fn shards(&self) -> u16 {
-        1
+        1 + self.others
     }
     fn busy_percent(&self, _: u16) -> u32 {
         0
@@ -102,7 +112,11 @@ pub struct World {
 
 impl World {
     pub fn new(settings: &str) -> World {
-        let directory = Arc::new(OneShard::default());
+        World::beside(Arc::new(OneShard::default()), settings)
+    }
+
+    /// The same where the test knows what all shards share.
+    pub fn beside(directory: Arc<OneShard>, settings: &str) -> World {
         let mock = Arc::new(MockKey::new([7; 32]));
         let shard = Shard::new(ShardId(0), config(settings), directory, Box::new(Counting(0)), mock);
         World {
