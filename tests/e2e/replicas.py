@@ -1,9 +1,12 @@
 """Who replicates, for the tests: connections, PostgreSQL's own tools in the background, and what the server has of them."""
 
 import signal
+import struct
 import subprocess
+import time
 
 import host
+import wire
 
 # A physical tool names no database of its own, or the one of its connection string; both lead to this server.
 DATABASES = {"app": "", "other": "", "replication": "", "forced": "dbname=app user=alice"}
@@ -56,3 +59,40 @@ class Background:
             return self.process.wait(20)
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"it does not end: {self.output()}") from late
+
+
+# --- the protocol by hand ---------------------------------------------------------------------------------------
+def read_wal(raw, begin, end):
+    """Reads WAL from one position to another in fits, and says much more than it has to: not a byte is lost or doubled."""
+    raw.send(wire.query(f"START_REPLICATION PHYSICAL {begin}"))
+    assert raw.read_until("WE")[-1].kind == "W"
+    stream, at, messages = raw.socket.makefile("rb"), position(begin), 0
+    while at < position(end):
+        kind, body = read_message(stream)
+        assert kind == b"d", (kind, body)
+        if body[:1] == b"w":
+            (start,) = struct.unpack_from("!q", body, 1)
+            assert start == at, f"{start:X} follows {at:X}"
+            at += len(body) - 25
+        messages += 1
+        raw.send(*[wire.message(b"d", struct.pack("!cqqqqb", b"r", at, at, at, 0, 0))] * 200)
+        if messages % 40 == 0:
+            time.sleep(0.05)
+    raw.send(wire.message(b"c"))
+    rest = [read_message(stream)[0]]
+    while rest[-1] != b"Z":
+        rest.append(read_message(stream)[0])
+    assert b"c" in rest and b"E" not in rest, rest
+    raw.send(wire.TERMINATE)
+    assert stream.read() == b""
+
+
+def read_message(stream):
+    kind, length = struct.unpack("!ci", stream.read(5))
+    return kind, stream.read(length - 4)
+
+
+def position(text):
+    """A place in the WAL as a number."""
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)
