@@ -93,7 +93,11 @@ impl State {
         let Some(server) = self.server(server_conn) else { return };
         server.request_us = now_us;
         server.query_us = now_us;
-        if server.lent != Lent::ToClient {
+        #[cfg(not(weir_bug = "asked_as_clients_left_it"))]
+        let is_fresh = server.lent != Lent::ToClient;
+        #[cfg(weir_bug = "asked_as_clients_left_it")]
+        let is_fresh = true;
+        if is_fresh {
             return self.put_question(conn, server_conn);
         }
         server.phase = server::Phase::Errand(Errand::Freshen(conn));

@@ -11,6 +11,7 @@ use shard::Shard;
 
 use crate::directory::Names;
 use crate::prng::Prng;
+use crate::sql::Statement;
 use crate::swarm::Pooling;
 
 /// Where the model server is.
@@ -57,7 +58,12 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
         global.server_idle_timeout = milliseconds(1_000);
         global.cancel_wait_timeout = milliseconds(1_000);
     }
-    let secrets = (0..pooling.users).map(|number| (user(number), "secret".to_owned()));
+    let known = if pooling.looks_up { 1 } else { pooling.users };
+    if pooling.looks_up {
+        global.auth_user = Some(user(0));
+        global.auth_query = Some(Statement::Lookup.to_string());
+    }
+    let secrets = (0..known).map(|number| (user(number), "secret".to_owned()));
     config.secrets = Arc::new(secrets.collect());
     for number in 0..pooling.databases {
         let origin = Origin { file: Arc::from("sim.ini"), line: number + 1 };

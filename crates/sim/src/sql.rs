@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+/// What the pooler asks by `auth_query`, behind SELECT.
+const LOOKUP: &str = "$1, 'secret' FROM users";
+
 /// Whose request something belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag {
@@ -85,6 +88,8 @@ pub(crate) enum Statement {
     Reset(String),
     /// `RESET ALL`.
     ResetAll,
+    /// `RESET SESSION AUTHORIZATION`.
+    ResetAuthorization,
     /// `SHOW name`.
     Show(String),
     /// `SELECT value FROM generate_series(1,rows)`; one row is written without FROM.
@@ -93,6 +98,8 @@ pub(crate) enum Statement {
     Sleep(Value, u64),
     /// `SELECT 1/0`.
     DivideByZero,
+    /// `SELECT $1, 'secret' FROM users`: the pooler's own question.
+    Lookup,
     /// `SELECT 1` and other numbers.
     SelectNumber(u32),
     /// `INSERT INTO ledger VALUES (value)`; the column is NOT NULL.
@@ -122,6 +129,8 @@ impl fmt::Display for Statement {
             Statement::Set(name, None) => write!(formatter, "SET {name} TO DEFAULT"),
             Statement::Reset(name) => write!(formatter, "RESET {name}"),
             Statement::ResetAll => formatter.write_str("RESET ALL"),
+            Statement::ResetAuthorization => formatter.write_str("RESET SESSION AUTHORIZATION"),
+            Statement::Lookup => write!(formatter, "SELECT {LOOKUP}"),
             Statement::Show(name) => write!(formatter, "SHOW {name}"),
             Statement::Select(value, 1) => write!(formatter, "SELECT {value}"),
             Statement::Select(value, rows) => {
@@ -159,6 +168,7 @@ impl Statement {
             "ROLLBACK" => Some(Statement::Rollback),
             "SET" => parse_set(rest),
             "RESET" if rest.eq_ignore_ascii_case("all") => Some(Statement::ResetAll),
+            "RESET" if rest == "SESSION AUTHORIZATION" => Some(Statement::ResetAuthorization),
             "RESET" => Some(Statement::Reset(rest.trim_matches('"').to_owned())),
             "SHOW" => Some(Statement::Show(rest.trim_matches('"').to_owned())),
             "SELECT" => parse_select(rest),
@@ -179,8 +189,8 @@ impl Statement {
 
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
-        use Statement::{DivideByZero, Select, SelectNumber, Show, Sleep};
-        matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | SelectNumber(_))
+        use Statement::{DivideByZero, Lookup, Select, SelectNumber, Show, Sleep};
+        matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | Lookup | SelectNumber(_))
     }
 
     /// How many rows it returns.
@@ -191,10 +201,16 @@ impl Statement {
         }
     }
 
+    /// How many columns its rows have.
+    pub(crate) fn columns(&self) -> u16 {
+        if *self == Statement::Lookup { 2 } else { 1 }
+    }
+
     /// Whether it has the parameter `$1`.
     pub(crate) fn has_parameter(&self) -> bool {
-        use Statement::{Insert, Select, Sleep};
-        matches!(self, Select(Value::Parameter, _) | Sleep(Value::Parameter, _) | Insert(Value::Parameter))
+        use Statement::{Insert, Lookup, Select, Sleep};
+        let asks = matches!(self, Select(Value::Parameter, _) | Sleep(Value::Parameter, _) | Lookup);
+        asks || matches!(self, Insert(Value::Parameter))
     }
 }
 
@@ -249,6 +265,9 @@ fn parse_set(rest: &str) -> Option<Statement> {
 }
 
 fn parse_select(rest: &str) -> Option<Statement> {
+    if rest == LOOKUP {
+        return Some(Statement::Lookup);
+    }
     if rest == "1/0" {
         return Some(Statement::DivideByZero);
     }
@@ -315,6 +334,8 @@ mod tests {
             Statement::Set("TimeZone".to_owned(), None),
             Statement::Reset("TimeZone".to_owned()),
             Statement::ResetAll,
+            Statement::ResetAuthorization,
+            Statement::Lookup,
             Statement::Show("DateStyle".to_owned()),
             Statement::Select(literal(), 1),
             Statement::Select(Value::Parameter, 12),

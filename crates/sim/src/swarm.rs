@@ -183,6 +183,8 @@ pub(crate) struct Pooling {
     pub(crate) checks: bool,
     /// Whether the oldest idle server is taken first.
     pub(crate) round_robin: bool,
+    /// Whether users other than the first are looked up at the server, as the first.
+    pub(crate) looks_up: bool,
 }
 
 /// How the driver behaves within what its contract allows.
@@ -292,11 +294,11 @@ fn servers(prng: &mut Prng) -> Servers {
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
-    let (prepared, session) = (prng.chance(750_000), prng.chance(150_000));
+    let (prepared, session, looks_up) = (prng.chance(750_000), prng.chance(150_000), prng.chance(300_000));
     Pooling {
         shards: u16::try_from(prng.between(1, 3)).unwrap_or(1),
         databases: small(prng, 1, 2),
-        users: small(prng, 1, 2),
+        users: if looks_up { small(prng, 2, 3) } else { small(prng, 1, 2) },
         pool_size: small(prng, 1, 4),
         reserve_pool_size: if prng.chance(200_000) { small(prng, 1, 2) } else { 0 },
         max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
@@ -306,6 +308,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),
         round_robin: prng.chance(500_000),
+        looks_up,
     }
 }
 

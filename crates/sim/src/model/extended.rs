@@ -191,7 +191,7 @@ impl Session {
             });
         }
         if statement.returns_rows() {
-            reply::description(&mut self.out);
+            reply::description(&mut self.out, statement.columns());
         } else {
             reply::bare(&mut self.out, b'n');
         }

@@ -68,6 +68,11 @@ impl Parameters {
         true
     }
 
+    /// Nothing has been set since login, or all of it has been reset.
+    pub(crate) fn are_initial(&self) -> bool {
+        self.values == self.initial
+    }
+
     /// RESET ALL.
     pub(crate) fn reset_all(&mut self) {
         self.save();

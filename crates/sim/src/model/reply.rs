@@ -47,25 +47,29 @@ pub(crate) fn ready(out: &mut Vec<u8>, status: u8) {
     message(out, b'Z', |body| body.push(status));
 }
 
-/// RowDescription with one column of type text.
-pub(crate) fn description(out: &mut Vec<u8>) {
+/// RowDescription with so many columns of type text.
+pub(crate) fn description(out: &mut Vec<u8>, columns: u16) {
     message(out, b'T', |body| {
-        body.extend_from_slice(&1_u16.to_be_bytes());
-        text(body, b"?column?");
-        body.extend_from_slice(&[0; 6]);
-        body.extend_from_slice(&25_u32.to_be_bytes());
-        body.extend_from_slice(&u16::MAX.to_be_bytes());
-        body.extend_from_slice(&u32::MAX.to_be_bytes());
-        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&columns.to_be_bytes());
+        for _ in 0..columns {
+            text(body, b"?column?");
+            body.extend_from_slice(&[0; 6]);
+            body.extend_from_slice(&25_u32.to_be_bytes());
+            body.extend_from_slice(&u16::MAX.to_be_bytes());
+            body.extend_from_slice(&u32::MAX.to_be_bytes());
+            body.extend_from_slice(&[0; 2]);
+        }
     });
 }
 
-/// DataRow with one value.
-pub(crate) fn row(out: &mut Vec<u8>, value: &[u8]) {
+/// DataRow with these values.
+pub(crate) fn row(out: &mut Vec<u8>, values: &[&[u8]]) {
     message(out, b'D', |body| {
-        body.extend_from_slice(&1_u16.to_be_bytes());
-        body.extend_from_slice(&u32::try_from(value.len()).unwrap_or(0).to_be_bytes());
-        body.extend_from_slice(value);
+        body.extend_from_slice(&u16::try_from(values.len()).unwrap_or(0).to_be_bytes());
+        for value in values {
+            body.extend_from_slice(&u32::try_from(value.len()).unwrap_or(0).to_be_bytes());
+            body.extend_from_slice(value);
+        }
     });
 }
 

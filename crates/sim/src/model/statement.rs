@@ -80,7 +80,7 @@ impl Session {
             self.notice("NOTICE", "00000", "at work", tag);
         }
         if running.is_simple() && statement.returns_rows() && !matches!(statement, Statement::Show(_)) {
-            reply::description(&mut self.out);
+            reply::description(&mut self.out, statement.columns());
         }
         let slept = if let Statement::Sleep(_, us) = statement { *us } else { 0 };
         let busy = slept + near.prng.below(near.servers.work_us);
@@ -108,6 +108,11 @@ impl Session {
                 self.copy_out(&line, rows, near);
                 return Progress::Again;
             }
+            Statement::Lookup => {
+                let name = running.parameter.clone().unwrap_or_default();
+                self.look_up(&name, near);
+                return Progress::Again;
+            }
             statement if statement.returns_rows() && !matches!(statement, Statement::Show(_)) => {
                 return self.rows(near);
             }
@@ -121,6 +126,16 @@ impl Session {
             Err((sqlstate, words)) => self.fail(sqlstate, words, tag, near),
         }
         Progress::Again
+    }
+
+    /// Everybody is known. What a client set must not be in force while the pooler asks.
+    fn look_up(&mut self, name: &[u8], near: &mut Surroundings<'_>) {
+        if !self.parameters.are_initial() {
+            near.strange.push("a question of the pooler's was asked under a client's parameters".to_owned());
+        }
+        reply::row(&mut self.out, &[name, b"secret"]);
+        self.chatter(near);
+        self.done("SELECT 1");
     }
 
     /// A message while COPY FROM STDIN waits for data.
@@ -214,7 +229,7 @@ impl Session {
             }
             running.sent += 1;
             running.counted += 1;
-            reply::row(&mut self.out, text.as_bytes());
+            reply::row(&mut self.out, &[text.as_bytes()]);
         }
         Progress::Again
     }
@@ -287,6 +302,7 @@ impl Session {
                 }
                 "RESET"
             }
+            Statement::ResetAuthorization => "RESET",
             Statement::ResetAll => {
                 self.parameters.reset_all();
                 "RESET"
@@ -295,9 +311,9 @@ impl Session {
                 let Some(value) = self.parameters.value(name) else { return Err(NO_SUCH_PARAMETER) };
                 let simple = self.work.as_ref().is_some_and(|work| work.simple);
                 if simple {
-                    reply::description(&mut self.out);
+                    reply::description(&mut self.out, 1);
                 }
-                reply::row(&mut self.out, value.as_bytes());
+                reply::row(&mut self.out, &[value.as_bytes()]);
                 "SHOW"
             }
             Statement::DiscardAll => self.discard_all()?,
