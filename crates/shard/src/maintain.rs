@@ -74,10 +74,16 @@ impl State {
     fn watch_client(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let login_timeout_us = micros(self.config.global.client_login_timeout);
-        let Some(client) = self.client(conn) else { return };
-        let logging_in = matches!(client.phase, client::Phase::Startup { .. } | client::Phase::Login(_));
-        if logging_in && passed(now_us, client.since_us, login_timeout_us) {
-            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "client_login_timeout");
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let met = self.parts.get(client.pool).is_some_and(|part| part.hello.is_some());
+        let text = match client.phase {
+            client::Phase::Startup { .. } | client::Phase::Login(_) => "client_login_timeout",
+            // Not its fault: no server has ever let Weir in.
+            client::Phase::Greeting(_) if !met => "client_login_timeout (server down)",
+            _ => return,
+        };
+        if passed(now_us, client.since_us, login_timeout_us) {
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
     }
 

@@ -457,3 +457,14 @@ fn a_client_is_told_when_its_next_server_is_something_else() {
     world.query(client, "select 3");
     assert_eq!(world.tags(client), "", "once");
 }
+
+#[test]
+fn a_login_that_meets_no_server_ends_with_client_login_timeout() {
+    let mut world = World::new("client_login_timeout = 3");
+    let client = world.client(&[]);
+    world.pass(2_000);
+    assert_eq!(world.tags(client), "");
+    world.pass(1_000);
+    assert!(world.text(client).contains("client_login_timeout (server down)"));
+    assert!(world.closed.contains(&client));
+}
