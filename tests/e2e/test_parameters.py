@@ -302,3 +302,16 @@ def test_libpq_18_asks_for_protocol_3_2(weir, servers):
     address = f"host=127.0.0.1 port={pooler.port} dbname=app user=alice sslmode=disable max_protocol_version=3.2"
     done = host.run([psql, "-X", "-A", "-t", "-c", "select 6 * 7", address])
     assert done.stdout == "42\n"
+
+
+@pytest.mark.since("1.23")
+def test_a_newer_protocol_is_negotiated_once_with_auth_query_too(weir):
+    query = "select usename, 'pw' from pg_user where usename = $1"
+    pooler = weir(auth_type="plain", auth_user="bob", auth_query=query, userlist={"bob": "", "admin": ""})
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(wire.V3_2, user="alice", database="app"))
+        asked = raw.read_until("R")
+        raw.send(wire.message(b"p", wire.cstring("pw")))
+        replies = [*asked, *raw.read_until("ZE")]
+    assert replies[-1].kind == "Z"
+    assert wire.kinds(replies).count("v") == 1

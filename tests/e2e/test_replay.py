@@ -12,7 +12,8 @@ import pytest
 import host
 import wire
 
-pytestmark = pytest.mark.weir_only  # PgBouncer passes the errors on
+# PgBouncer passes the errors on.
+pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
 SECONDS = 60 if os.environ.get("WEIR_LONG") else 4
 SELECT = "select * from shape"
