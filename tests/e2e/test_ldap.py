@@ -11,6 +11,7 @@ import host
 import slapd
 import wire
 from slapd import AWAY, BASE, LONG_PASSWORD, MANAGER, MANAGER_PASSWORD, PEOPLE
+from test_takeover import reboot
 
 pytestmark = [
     pytest.mark.since("1.25"),
@@ -95,6 +96,17 @@ def test_servers_are_logged_in_to_with_the_same_password(by_ldap):
     """The user file has another one: what the directory has accepted is what counts."""
     pooler = by_ldap(BIND, userlist={"scramuser": "stale"})
     assert name_of(pooler, "scramuser", "scram secret") == "scramuser"
+
+
+def test_a_process_that_takes_over_knows_the_password_too(by_ldap, pg):
+    """The client gives it once; servers are opened with it whenever there is need."""
+    pooler = by_ldap(BIND)
+    client = pooler.connect(user="scramuser", password="scram secret")
+    assert client.execute("select 1").fetchone() == (1,)
+    reboot(pooler)
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'scramuser'")
+    host.eventually(lambda: pg.count() == 0)
+    assert client.execute("select 2").fetchone() == (2,)
 
 
 def test_a_forced_user_is_not_given_the_password_of_another(by_ldap):

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{Answer, Authority, Check, Verdict};
+use settings::hba::RuleMethod;
+use settings::{AuthType, Config};
 
 use crate::clock::monotonic_us;
 use crate::crew::{Crew, Overloaded};
@@ -41,6 +43,17 @@ impl Authorities {
             libraries: Arc::default(),
             directories: Crew::new("weir-ldap", THREADS),
             pam: Crew::new("weir-pam", THREADS),
+        }
+    }
+
+    /// What a configuration needs and this machine lacks: logins will be refused until it is there.
+    pub(crate) fn lacking(&self, config: &Config) -> Option<String> {
+        let by_rule = |rule: &settings::hba::Rule| matches!(rule.method, RuleMethod::Ldap(_));
+        match config.global.auth_type {
+            AuthType::Pam => self.libraries.pam.load().err(),
+            AuthType::Ldap => self.libraries.ldap.load().err(),
+            AuthType::Hba if config.hba.rules.iter().any(by_rule) => self.libraries.ldap.load().err(),
+            _ => None,
         }
     }
 

@@ -134,6 +134,9 @@ impl Engine {
         let mailboxes: Arc<[Mailbox]> = boxes.map_err(|why| StartFault::System("a mailbox", why))?.into();
         let helpers = Helpers::start(&mailboxes, &plan.config.global)
             .map_err(|why| StartFault::System("a thread", why))?;
+        if let Some(lack) = helpers.lacking(&plan.config) {
+            (plan.log)(Record::new(Level::Warning, format!("nobody who needs it can log in: {lack}")));
+        }
         let helpers = Arc::new(helpers);
         let directory = Arc::new(OneProcess::new(plan.threads));
         let inheritance = plan.inheritance;

@@ -9,7 +9,7 @@ use std::{io, thread};
 
 use auth::{Answer, Question};
 use mail::{Neighbour, ShardId};
-use settings::Global;
+use settings::{Config, Global};
 use shard::ConnId;
 
 use crate::authorities::Authorities;
@@ -64,6 +64,11 @@ impl Helpers {
             answer: answer(&question),
         })?;
         Ok(Helpers { names, sums, authorities: Authorities::new(mailboxes), known })
+    }
+
+    /// What a configuration needs and this machine lacks.
+    pub(crate) fn lacking(&self, config: &Config) -> Option<String> {
+        self.authorities.lacking(config)
     }
 
     /// A name's addresses, if they were looked up lately.

@@ -136,6 +136,14 @@ impl Ldap {
             .map_err(|fault| fault.behind(format!("LDAP login failed for user {name} on server {server}")))
     }
 
+    /// Loads libldap before it is needed.
+    ///
+    /// # Errors
+    /// It is not on this machine.
+    pub(crate) fn load(&self) -> Result<(), String> {
+        self.api().map(|_| ())
+    }
+
     fn api(&self) -> Result<&Api, String> {
         if let Some(api) = self.api.get() {
             return Ok(api);

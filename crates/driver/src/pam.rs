@@ -81,6 +81,14 @@ impl Pam {
         session.run("pam_acct_mgmt", api.pam_acct_mgmt)
     }
 
+    /// Loads libpam before it is needed.
+    ///
+    /// # Errors
+    /// It is not on this machine.
+    pub(crate) fn load(&self) -> Result<(), String> {
+        self.api().map(|_| ())
+    }
+
     fn api(&self) -> Result<&Api, String> {
         if let Some(api) = self.api.get() {
             return Ok(api);
