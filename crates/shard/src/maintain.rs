@@ -75,7 +75,10 @@ impl State {
         let now_us = self.now.mono_us;
         let login_timeout_us = micros(self.config.global.client_login_timeout);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        let met = self.parts.get(client.pool).is_some_and(|part| part.hello.is_some());
+        let met = self
+            .parts
+            .get(client.pool)
+            .is_some_and(|part| part.hello.is_some() || part.pool.open() > part.pool.logging_in());
         let text = match client.phase {
             client::Phase::Startup { .. } | client::Phase::Login(_) => "client_login_timeout",
             // Not its fault: no server has ever let Weir in.

@@ -284,6 +284,20 @@ fn an_ordinary_refusal_is_not_for_it() {
 }
 
 #[test]
+fn who_waits_for_those_that_replicate_is_not_told_that_the_server_is_down() {
+    let mut world = World::new("default_pool_size = 1\nclient_login_timeout = 1");
+    let first = world.client(PHYSICAL);
+    let server = world.server();
+    let (second, ordinary) = (world.client(PHYSICAL), world.client(&[]));
+    world.pass(2_000);
+    assert_eq!((world.tags(second), world.tags(ordinary)), (String::new(), String::new()));
+    world.receive(first, &message(encode::terminate));
+    world.event(Event::HungUp { conn: server });
+    world.server();
+    assert!(is_greeted(&mut world, second));
+}
+
+#[test]
 fn who_leaves_before_its_server_is_there_takes_it_along() {
     let mut world = World::new("default_pool_size = 1");
     let client = world.client(PHYSICAL);
