@@ -104,7 +104,7 @@ impl fmt::Display for Broken {
             Broken::NotText => out.write_str("not UTF-8 text"),
             Broken::Type => out.write_str("unknown type"),
             Broken::NoName => out.write_str("expected a name"),
-            Broken::Unsupported(word) => write!(out, "{word} is not supported"),
+            Broken::Unsupported(word) => write!(out, "{word} is not supported without auth_user"),
             Broken::NamesFile(path, why) => write!(out, "could not read names from \"{path}\": {why}"),
             Broken::NoAddress => out.write_str("did not find address"),
             Broken::Address(text) => write!(out, "failed to parse address - {text}"),

@@ -95,7 +95,7 @@ fn a_bad_line_is_told_in_pgbouncers_words() {
     for (line, expected) in [
         ("hostgssenc all all all trust", "unknown type"),
         ("\"local\" all all trust", "unknown type"),
-        ("local samerole all trust", "samerole is not supported"),
+        ("local samerole all trust", "samerole is not supported without auth_user"),
         ("local all", "expected a name"),
         ("local all all", "unsupported method: buf="),
         ("host all all", "did not find address"),
