@@ -443,6 +443,31 @@ def test_many_logins_of_known_users(weir, pg, threads):
     assert pg.count("usename = 'asker'") <= 3
 
 
+# --- with other parts of the pooler -----------------------------------------------------------------------------
+@pytest.mark.since("1.23")
+def test_whoever_replicates_is_looked_up_too(weir, pg, monkeypatch):
+    pg.query("create role newcomer login replication password 'one'")
+    pooler = pooler_with(weir)
+    monkeypatch.setenv("PGPASSWORD", "one")
+    told = pooler.psql("-c", "IDENTIFY_SYSTEM", database="app replication=database", user="newcomer")
+    assert told.stdout.strip().endswith("|app")
+    assert pg.count("usename = 'asker' and backend_type = 'client backend'") == 1
+
+
+@pytest.mark.weir_only
+def test_a_successor_opens_servers_with_what_was_found(weir, pg):
+    """Takeover: the md5 digits that auth_query gave go along, so that new servers need no new login of a client."""
+    pooler = pooler_with(weir, default_pool_size=2, admin_users="asker", userlist={**USERLIST, "asker": "pw"})
+    client = pooler.connect(user="md5user", password=PASSWORDS["md5user"])
+    assert client.execute("select current_user").fetchone()[0] == "md5user"
+    old = pooler.process
+    pooler.start("-R", as_user=True)
+    host.eventually(lambda: old.poll() is not None, timeout=20)
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'md5user'")
+    host.eventually(lambda: pg.count("usename = 'md5user'") == 0)
+    assert client.execute("select current_user").fetchone()[0] == "md5user"
+
+
 # --- what is shown --------------------------------------------------------------------------------------------
 @pytest.mark.since("1.23")
 def test_who_is_shown(weir, pg):
