@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use std::{io, thread};
 
+use ::tls::SetupFault;
 use control::{Facts, Input, Signal, Succession};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
@@ -25,6 +26,7 @@ use crate::life::{Crew, Life};
 use crate::logging::Logger;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
+use crate::tls::TlsNews;
 
 /// How long threads may take to end before the process ends without them.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -52,6 +54,8 @@ pub(crate) enum NoBoot {
     Listen(ListenFault),
     /// The threads cannot be started.
     Start(StartFault),
+    /// The settings of TLS make no terms; the log has it.
+    Tls(SetupFault),
     /// The system refused something that it should not.
     System(&'static str, io::Error),
 }
@@ -74,6 +78,7 @@ impl fmt::Display for NoBoot {
             NoBoot::Pid(fault) => fault.fmt(out),
             NoBoot::Listen(fault) => fault.fmt(out),
             NoBoot::Start(fault) => fault.fmt(out),
+            NoBoot::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
             NoBoot::System(what, why) => write!(out, "{what}: {why}"),
         }
     }
@@ -90,6 +95,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     let file_limit = process::raise_file_limit();
     drop_privileges(&config)?;
     open_log(&config, logger)?;
+    let tls = TlsNews::begin(&config, logger).map_err(NoBoot::Tls)?;
     tell_of_limits(&config, file_limit, logger);
     let pidfile = config.global.pidfile.as_deref().filter(|path| !path.is_empty());
     let mut predecessor = if options.reboot { takeover::predecessor(&config, logger)? } else { None };
@@ -102,7 +108,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     }
     let write = if predecessor.is_some() { PidFile::take_over } else { PidFile::create };
     let pidfile = pidfile.map(write).transpose().map_err(NoBoot::Pid)?;
-    let life = start(config, source, listeners, predecessor, logger)?;
+    let life = start(config, source, tls, listeners, predecessor, logger)?;
     if options.daemon {
         process::leave_terminal().map_err(|why| NoBoot::System("cannot leave the terminal", why))?;
     }
@@ -178,6 +184,7 @@ fn check_pidfile(path: Option<&str>, is_daemon: bool, takes_over: bool) -> Resul
 fn start(
     config: Arc<Config>,
     source: Source,
+    tls: TlsNews,
     listeners: Listeners,
     predecessor: Option<Predecessor>,
     logger: &Arc<Logger>,
@@ -213,7 +220,7 @@ fn start(
     logger.write(&Record::new(Level::Log, up));
     let facts = Facts { shards, io_driver };
     let threads = Workers { engine, inputs: sender };
-    let mut life = Life::new(config, facts, threads, Arc::clone(logger), source, inputs);
+    let mut life = Life::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
     if let Some(predecessor) = predecessor {
         let threads = life.inherit(&predecessor.note);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use settings::hba::Network;
-use settings::{Config, Files, Finding, Userlist};
+use settings::{Config, Files, Finding, TlsFiles, Userlist};
 
 /// The file system.
 pub(crate) struct Disk;
@@ -48,10 +48,11 @@ impl Source {
     }
 }
 
-/// Reads the `auth_file` and the HBA rules of a configuration into it; where the former fails, the secrets stay. Its
-/// warnings are those found.
+/// Reads the other files of a configuration into it: `auth_file`, HBA rules, keys and certificates; where the first
+/// fails, the secrets stay. Its warnings are those found.
 pub(crate) fn with_files(mut config: Config) -> Config {
     config.warnings = settings::read_rules(&Disk, &mut config);
+    config.tls_files = TlsFiles::read(&Disk, &config.global);
     let Some(path) = config.global.auth_file.clone() else {
         config.secrets = Arc::default();
         return config;

@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use control::{COMMANDS, VIEWS};
-use settings::{About, Effect, Scope};
+use settings::{About, Scope};
 
 use crate::cli::{Document, Options};
 
@@ -86,7 +86,7 @@ fn console() -> Roff {
 fn section(scope: Scope, heading: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [heading]);
-    let is_shown = |about: &&About| about.scope == scope && !matches!(about.effect, Effect::NotYet(_));
+    let is_shown = |about: &&About| about.scope == scope;
     for about in settings::manual_rows().into_iter().filter(is_shown) {
         roff.control("TP", []);
         let default = about.default.filter(|text| !text.is_empty()).map(|text| format!(", default {text}"));

@@ -14,6 +14,7 @@ use telemetry::{Level, Record};
 use crate::files::{Source, with_files};
 use crate::logging::Logger;
 use crate::service_manager::ServiceManager;
+use crate::tls::TlsNews;
 
 /// The shards' threads, as the control thread sees them.
 pub(crate) trait Crew {
@@ -34,6 +35,7 @@ pub(crate) struct Life<C> {
     control: Control,
     crew: C,
     logger: Arc<Logger>,
+    tls: TlsNews,
     source: Source,
     inputs: Receiver<Input>,
     manager: ServiceManager,
@@ -47,12 +49,13 @@ impl<C: Crew> Life<C> {
         facts: Facts,
         crew: C,
         logger: Arc<Logger>,
+        tls: TlsNews,
         source: Source,
         inputs: Receiver<Input>,
     ) -> Life<C> {
         let control = Control::new(config, facts, console::parse, 0);
         let manager = ServiceManager::default();
-        Life { control, crew, logger, source, inputs, manager, born: Instant::now() }
+        Life { control, crew, logger, tls, source, inputs, manager, born: Instant::now() }
     }
 
     /// Tells the service manager that clients can come, and from now on what it has to know.
@@ -107,7 +110,7 @@ impl<C: Crew> Life<C> {
     }
 
     /// Does one thing; what it leads to at once is returned.
-    fn act(&self, output: Output) -> Option<Input> {
+    fn act(&mut self, output: Output) -> Option<Input> {
         match output {
             Output::Tell { shard, command } => self.crew.tell(shard, command),
             Output::List { request, subject } => {
@@ -120,7 +123,10 @@ impl<C: Crew> Life<C> {
                 return Some(Input::Loaded(self.source.reload(self.control.config())));
             }
             Output::ReadFiles(config) => return Some(Input::FilesRead(with_files(*config))),
-            Output::Configured(config) => self.tell_of_log(self.logger.configure(&config.global)),
+            Output::Configured(config) => {
+                self.tell_of_log(self.logger.configure(&config.global));
+                self.tls.configure(&config, &self.logger);
+            }
             Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
             Output::CloseTcp => {
                 self.manager.stopping();
@@ -192,7 +198,8 @@ mod tests {
         let source = Source { file: file.to_owned(), flags: Vec::new() };
         let facts = Facts { shards: 1, io_driver: "epoll" };
         let logger = Arc::new(Logger::new(false));
-        Life::new(Arc::default(), facts, Told::default(), logger, source, receiver)
+        let Ok(tls) = TlsNews::begin(&Config::default(), &logger) else { panic!("no terms") };
+        Life::new(Arc::default(), facts, Told::default(), logger, tls, source, receiver)
     }
 
     #[test]

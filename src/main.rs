@@ -11,6 +11,7 @@ mod logging;
 mod parity;
 mod service_manager;
 mod takeover;
+mod tls;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use control::{COMMANDS, VIEWS};
-use settings::{Effect, Parity, Scope};
+use settings::{Parity, Scope};
 
 use crate::cli::Options;
 
@@ -89,12 +89,11 @@ fn settings(text: &mut String) {
             Scope::User => "[users]",
             Scope::Peer => "[peers]",
         };
-        let (verdict, note) = match (about.effect, about.parity()) {
-            (Effect::NotYet(_), _) => ("missing", "not supported yet: an error with its line"),
-            (_, Parity::Same) => ("same", ""),
-            (_, Parity::Better(how)) => ("better", how),
-            (_, Parity::Different(why)) => ("different", why),
-            (_, Parity::Own) => ("own", about.doc),
+        let (verdict, note) = match about.parity() {
+            Parity::Same => ("same", ""),
+            Parity::Better(how) => ("better", how),
+            Parity::Different(why) => ("different", why),
+            Parity::Own => ("own", about.doc),
         };
         row(text, group, about.name, about.default.unwrap_or_default(), verdict, note);
     }

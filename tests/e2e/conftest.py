@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+import certificates
 import host
 import postgres
 import weir as pooler
@@ -106,3 +107,19 @@ def weir(pg, scratch, io_driver, request):
     for one in running:
         assert "panicked" not in one.log_text() + one.output(), "the pooler panicked"
     host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0, timeout=10)
+
+
+@pytest.fixture(scope="session")
+def authorities(scratch):
+    """A root of each X.509 version, with a server certificate for localhost and a client certificate for alice."""
+    made = {}
+    for version in (1, 3):
+        directory = scratch / f"pki{version}"
+        directory.mkdir()
+        host.hand_over(directory)
+        root = certificates.Authority(directory, f"root{version}", version)
+        names = "DNS:localhost,IP:127.0.0.1" if version == 3 else ""
+        root.server = root.issue("server", "localhost", names, rsa=True)
+        root.alice = root.issue("alice", "alice")
+        made[version] = root
+    return made

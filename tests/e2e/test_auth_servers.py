@@ -76,7 +76,8 @@ def test_all_who_wait_for_a_refused_login_hear_of_it(weir, code, text):
     """One attempt at the server, and every waiting client is told at once, in the server's words."""
     refusal = wire.message(b"E", f"SFATAL\0VFATAL\0C{code}\0M{text}\0\0".encode())
     with socket.create_server(("127.0.0.1", 0)) as server:
-        pooler = weir(databases={"app": f"port={server.getsockname()[1]}"}, server_login_retry=60)
+        databases = {"app": f"port={server.getsockname()[1]}"}
+        pooler = weir(databases=databases, server_tls_sslmode="disable", server_login_retry=60)
         clients = [wire.Raw(pooler.port) for _ in range(5)]
         for client in clients:
             client.send(wire.startup(user="alice", database="app"))

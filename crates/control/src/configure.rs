@@ -35,7 +35,7 @@ impl Control {
     /// A SET was accepted. What stands in files of its own is read before the setting that names them is in force.
     pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, value: &str, changed: Config) {
         let done = format!("SET {key}={value}");
-        if NAMING_FILES.iter().any(|name| key.eq_ignore_ascii_case(name)) {
+        if names_files(key) {
             self.loading.push_back(Loading { asker: Some(asker), done });
             self.push(Output::ReadFiles(Box::new(changed)));
             return;
@@ -68,6 +68,12 @@ impl Control {
             self.push(Output::Log(Record::new(level, finding.to_string())));
         }
     }
+}
+
+/// A setting that is about other files. All of TLS is: a SET of any of it takes what the files hold now.
+fn names_files(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    NAMING_FILES.contains(&&*key) || key.starts_with("client_tls") || key.starts_with("server_tls")
 }
 
 #[cfg(test)]

@@ -80,6 +80,8 @@ pub struct SocketRow {
     pub link: u64,
     /// Process id of a server's backend, or of a unix client.
     pub remote_pid: u32,
+    /// `TLSv1.3/TLS_AES_256_GCM_SHA384`; empty without TLS.
+    pub tls: String,
     /// application_name as tracked.
     pub application_name: String,
     /// Prepared statements known here.

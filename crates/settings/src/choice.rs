@@ -1,5 +1,5 @@
 //! Values that are words: the enums of the settings, with the words of PgBouncer's files.
-//! Owns which words are known but not supported yet. Never decides what a mode or a type does.
+//! Never decides what a mode or a type does.
 
 use crate::codec::bounded;
 use crate::value::{BadValue, Codec, Kind};
@@ -32,10 +32,9 @@ impl Codec for Threads {
     }
 }
 
-/// An enum whose values are words; words after `not yet` are PgBouncer's, known but refused.
+/// An enum whose values are words.
 macro_rules! choices {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }
-        not yet [$($later:literal),*];)*) => {$(
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* };)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
@@ -60,11 +59,9 @@ macro_rules! choices {
             type Value = Self;
             const KIND: Kind = Kind::Choice(Self::WORDS);
             fn read(text: &str) -> Result<Self, BadValue> {
-                const LATER: &[&str] = &[$($later),*];
                 let word = text.to_ascii_lowercase();
                 match word.as_str() {
                     $($word => Ok($name::$variant),)*
-                    other if LATER.contains(&other) => Err(BadValue::NotYet(Self::WORDS)),
                     _ => Err(BadValue::NotAChoice(Self::WORDS)),
                 }
             }
@@ -85,7 +82,7 @@ choices! {
         Transaction = "transaction",
         /// When the statement ends; transactions of several statements are refused.
         Statement = "statement",
-    } not yet [];
+    };
 
     /// How clients prove who they are.
     AuthType {
@@ -100,6 +97,8 @@ choices! {
         Md5 = "md5",
         /// By SCRAM-SHA-256 (RFC 7677).
         ScramSha256 = "scram-sha-256",
+        /// By a client certificate whose common name is the user's.
+        Cert = "cert",
         /// As the first matching line of `auth_hba_file` says.
         Hba = "hba",
         /// Weir's own: by the system user at the other end of the unix socket.
@@ -108,7 +107,7 @@ choices! {
         Ldap = "ldap",
         /// By PAM, service `pgbouncer`, which is given the password in clear.
         Pam = "pam",
-    } not yet ["cert"];
+    };
 
     /// What asks the kernel for bytes.
     IoDriver {
@@ -119,7 +118,24 @@ choices! {
         Epoll = "epoll",
         /// Completion.
         IoUring = "io_uring",
-    } not yet [];
+    };
+
+    /// Whether a connection may or must use TLS, and how its other side is checked.
+    SslMode {
+        /// No TLS.
+        #[default]
+        Disable = "disable",
+        /// TLS where the other side wants it.
+        Allow = "allow",
+        /// TLS where the other side has it.
+        Prefer = "prefer",
+        /// Nothing without TLS.
+        Require = "require",
+        /// TLS, and a certificate that a known root has signed.
+        VerifyCa = "verify-ca",
+        /// The same, and the certificate is for the host's name.
+        VerifyFull = "verify-full",
+    };
 
     /// What part of the system lines sent to syslog are from.
     SyslogFacility {
@@ -148,7 +164,7 @@ choices! {
         Local6 = "local6",
         /// As the site decides.
         Local7 = "local7",
-    } not yet [];
+    };
 
     /// How one of several hosts is chosen.
     LoadBalance {
@@ -157,7 +173,7 @@ choices! {
         RoundRobin = "round-robin",
         /// The first host is used until it cannot be reached.
         Disable = "disable",
-    } not yet [];
+    };
 }
 
 #[cfg(test)]
@@ -169,7 +185,7 @@ mod tests {
         assert_eq!(PoolMode::read("TRANSACTION"), Ok(PoolMode::Transaction));
         assert_eq!(IoDriver::read("io_uring"), Ok(IoDriver::IoUring));
         assert_eq!(PoolMode::read("tx"), Err(BadValue::NotAChoice(PoolMode::WORDS)));
-        assert_eq!(AuthType::read("cert"), Err(BadValue::NotYet(AuthType::WORDS)));
+        assert_eq!(AuthType::read("CERT"), Ok(AuthType::Cert));
         assert_eq!(Threads::read("auto"), Ok(Threads::Auto));
         assert_eq!(Threads::read("4"), Ok(Threads::Count(4)));
         for text in ["0", "many", "5000"] {

@@ -2,7 +2,7 @@
 //! Never holds texts still to be understood (those are in `draft.rs`) and never changes once made.
 
 use crate::hba::Hba;
-use crate::{Database, Finding, Global, Peer, PoolMode, User};
+use crate::{Database, Finding, Global, Peer, PoolMode, TlsFiles, User};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Config {
     pub secrets: Arc<BTreeMap<String, String>>,
     /// The file `auth_hba_file`, with the maps of `auth_ident_file`; read only under `auth_type = hba`.
     pub hba: Arc<Hba>,
+    /// What the settings of TLS name.
+    pub tls_files: TlsFiles,
     /// What did not stop loading but should be logged.
     pub warnings: Vec<Finding>,
 }

@@ -2,22 +2,21 @@
 //! the sample file and the manual are made. To add a setting: a row here, and the place that uses it.
 //! Never holds anything of one database or one user.
 
-use crate::choice::{AuthType, IoDriver, PoolMode, SyslogFacility, Threads};
+use crate::choice::{AuthType, IoDriver, PoolMode, SslMode, SyslogFacility, Threads};
 use crate::codec::{
     Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, PeerId, Percent, Port, Positive,
     PositiveSeconds, Seconds, Text, WholeSeconds,
 };
 use crate::ldap::Rule;
-use crate::table::{Row, default_of, live_row, not_yet_row};
+use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Makes [`Global`] and [`GLOBAL`] from three lists of rows.
+/// Makes [`Global`] and [`GLOBAL`] from two lists of rows.
 macro_rules! global {
     (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $when:ident, $doc:literal;)* }
-     inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_when:ident, $why:literal;)* }
-     not_yet { $($later:ident: $later_default:tt, $only:tt, $later_when:ident, $later_doc:literal;)* }) => {
+     inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_when:ident, $why:literal;)* }) => {
         /// The values of `[pgbouncer]`, one field per setting, named as the setting.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Global {
@@ -32,11 +31,10 @@ macro_rules! global {
             }
         }
 
-        /// Every setting of `[pgbouncer]`: first the live ones, then the inert, then the refused.
+        /// Every setting of `[pgbouncer]`: first the live ones, then the inert.
         pub static GLOBAL: &[Row<Global>] = &[
             $(live_row!(Global, Global, $name, $codec, $default, $when, $doc),)*
             $(inert_row!($idle, $idle_codec, $idle_default, $idle_when, $why),)*
-            $(not_yet_row!(Global, Global, $later, $later_default, $only, $later_when, $later_doc),)*
         ];
     };
 }
@@ -94,6 +92,22 @@ live {
         "Closes clients that were idle for longer. Should exceed the client's own connection lifetime. 0 is never.";
     client_login_timeout: Duration, Seconds, "60", Reload,
         "Closes clients that connected and did not log in within this time. 0 is never.";
+    client_tls13_ciphers: Option<String>, Text, unset, Reload,
+        "Cipher suites of TLS 1.3 towards clients, with `:` between them; nothing is all.";
+    client_tls_ca_file: Option<String>, Text, "", Reload,
+        "Roots that client certificates are checked by, in PEM format.";
+    client_tls_cert_file: Option<String>, Text, "", Reload,
+        "Certificate shown to clients, with its chain, in PEM format.";
+    client_tls_ciphers: Option<String>, Text, "default", Reload,
+        "Ciphers of TLS 1.2 towards clients, as OpenSSL writes lists of them; what rustls lacks is left out with a warning.";
+    client_tls_ecdhcurve: Option<String>, Text, "auto", Reload,
+        "Elliptic curve towards clients: auto, X25519, prime256v1 or secp384r1.";
+    client_tls_key_file: Option<String>, Text, "", Reload,
+        "Private key of client_tls_cert_file, in PEM format and without a passphrase.";
+    client_tls_protocols: Option<String>, Text, "secure", Reload,
+        "Versions of TLS towards clients: secure, all, tlsv1.2, tlsv1.3, with commas between them. There is none below 1.2.";
+    client_tls_sslmode: SslMode, SslMode, "disable", Reload,
+        "Whether clients may (allow, prefer) or must (require) use TLS, and show a certificate that client_tls_ca_file has signed (verify-ca, verify-full).";
     conffile: Option<String>, Text, unset, CommandLine,
         "The file that is read at start and on RELOAD; given on the command line.";
     default_pool_size: u32, Number, "20", Reload,
@@ -188,6 +202,20 @@ live {
         "Sends server_reset_query in every pool mode.";
     server_round_robin: bool, Boolean, "0", Reload,
         "Lends the server connection that was idle longest, rather than the one used last.";
+    server_tls13_ciphers: Option<String>, Text, unset, Reload,
+        "Cipher suites of TLS 1.3 towards servers, with `:` between them; nothing is all.";
+    server_tls_ca_file: Option<String>, Text, "", Reload,
+        "Roots that server certificates are checked by, in PEM format.";
+    server_tls_cert_file: Option<String>, Text, "", Reload,
+        "Certificate shown to servers that ask for one, in PEM format.";
+    server_tls_ciphers: Option<String>, Text, "default", Reload,
+        "Ciphers of TLS 1.2 towards servers, as OpenSSL writes lists of them; what rustls lacks is left out with a warning.";
+    server_tls_key_file: Option<String>, Text, "", Reload,
+        "Private key of server_tls_cert_file, in PEM format and without a passphrase.";
+    server_tls_protocols: Option<String>, Text, "secure", Reload,
+        "Versions of TLS towards servers: secure, all, tlsv1.2, tlsv1.3, with commas between them. There is none below 1.2.";
+    server_tls_sslmode: SslMode, SslMode, "prefer", Reload,
+        "Whether servers on TCP are asked for TLS (allow, prefer: they may decline; require: they may not), and have to show a certificate that server_tls_ca_file has signed (verify-ca), for the host's name (verify-full).";
     so_reuseport: bool, Boolean, "0", Restart,
         "Lets several processes listen on the same port.";
     spread_busy_percent: u32, Percent, "70", Reload,
@@ -238,31 +266,14 @@ live {
         "How much more is logged; each -v adds one.";
 }
 inert {
+    client_tls_dheparams: Text, "auto", Reload,
+        "it sizes finite-field Diffie-Hellman, and Weir offers elliptic curves only";
     job_name: Text, "pgbouncer", Restart,
         "it names the Windows service, and Weir runs on Linux";
     pkt_buf: Number, "4096", Restart,
         "it sizes PgBouncer's buffer per connection, and Weir keeps none";
     sbuf_loopcnt: Number, "5", Reload,
         "it limits PgBouncer's turns on one socket, and Weir bounds its turns by bytes";
-}
-not_yet {
-    client_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards clients.";
-    client_tls_ca_file: "", [""], Reload, "Roots that client certificates are checked by.";
-    client_tls_cert_file: "", [""], Reload, "Certificate shown to clients.";
-    client_tls_ciphers: "default", ["default"], Reload, "Ciphers towards clients.";
-    client_tls_dheparams: "auto", ["auto"], Reload, "Diffie-Hellman parameters towards clients.";
-    client_tls_ecdhcurve: "auto", ["auto"], Reload, "Elliptic curve towards clients.";
-    client_tls_key_file: "", [""], Reload, "Key of the certificate shown to clients.";
-    client_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards clients.";
-    client_tls_sslmode: "disable", ["disable"], Reload, "Whether clients may or must use TLS.";
-    server_tls13_ciphers: unset, [""], Reload, "Ciphers of TLS 1.3 towards servers.";
-    server_tls_ca_file: "", [""], Reload, "Roots that server certificates are checked by.";
-    server_tls_cert_file: "", [""], Reload, "Certificate shown to servers.";
-    server_tls_ciphers: "default", ["default"], Reload, "Ciphers towards servers.";
-    server_tls_key_file: "", [""], Reload, "Key of the certificate shown to servers.";
-    server_tls_protocols: "secure", ["secure"], Reload, "Versions of TLS towards servers.";
-    server_tls_sslmode: "prefer", ["disable", "allow", "prefer"], Reload,
-        "Whether servers are asked for TLS. Without it, prefer and allow behave as disable.";
 }
 }
 
@@ -295,7 +306,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::table::Effect;
-    use crate::value::BadValue;
     use std::collections::BTreeSet;
 
     /// PgBouncer 1.25.2's settings on Linux, with `pool_idle_timeout` and `login_notify_message` of 1.26.
@@ -354,7 +364,7 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in GLOBAL.iter().filter(|row| row.about.effect == Effect::Live) {
             let mut global = Global::default();
-            let words = ["0", "1", "7", "statement", "trust", "epoll", "local0"];
+            let words = ["0", "1", "7", "statement", "trust", "epoll", "require", "local0"];
             let changed = words.iter().any(|word| {
                 (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
             });
@@ -369,22 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_yet_accepts_its_default_alone() {
-        for row in GLOBAL {
-            let Effect::NotYet(only) = row.about.effect else { continue };
-            let name = row.about.name;
-            assert!(only.contains(&row.about.default.unwrap_or_default()), "{name}");
-            assert_eq!((row.assign)(&mut Global::default(), "x"), Err(BadValue::NotYet(only)), "{name}");
-        }
-    }
-
-    #[test]
     fn what_does_nothing_is_still_shown() {
         let mut global = Global::default();
         (row("pkt_buf").unwrap().assign)(&mut global, "75").unwrap();
-        (row("server_tls_sslmode").unwrap().assign)(&mut global, "disable").unwrap();
+        (row("job_name").unwrap().assign)(&mut global, "disable").unwrap();
         assert_eq!((row("pkt_buf").unwrap().show)(&global).as_deref(), Some("75"));
-        assert_eq!((row("server_tls_sslmode").unwrap().show)(&global).as_deref(), Some("disable"));
+        assert_eq!((row("job_name").unwrap().show)(&global).as_deref(), Some("disable"));
         assert!((row("pkt_buf").unwrap().assign)(&mut global, "big").is_err());
     }
 }

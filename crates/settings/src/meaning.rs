@@ -8,7 +8,7 @@ use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
 use crate::table::{Row, When};
 use crate::userlist::{USER_BYTES, Userlist};
-use crate::{AuthType, Config, Database, Peer, User, database, global, ident, peer, user};
+use crate::{AuthType, Config, Database, Peer, SslMode, TlsFiles, User, database, global, ident, peer, user};
 use std::sync::Arc;
 
 /// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
@@ -66,6 +66,8 @@ impl Draft {
         let findings = read_rules(files, &mut meaning.config);
         meaning.findings.extend(findings);
         meaning.directory(&self.said, &self.file);
+        meaning.certificates(&self.file);
+        meaning.config.tls_files = TlsFiles::read(files, &meaning.config.global);
         meaning.finish()
     }
 }
@@ -215,6 +217,19 @@ impl Meaning {
         }
     }
 
+    /// Nobody could prove anything by a certificate that nobody asks for.
+    fn certificates(&mut self, file: &Arc<str>) {
+        let global = &self.config.global;
+        if global.auth_type != AuthType::Cert {
+            return;
+        }
+        if global.client_tls_sslmode != SslMode::VerifyFull {
+            self.whole(file, "auth_type=cert requires client_tls_sslmode=verify-full");
+        } else if global.client_tls_ca_file.is_none() {
+            self.whole(file, "auth_type=cert requires client_tls_ca_file");
+        }
+    }
+
     fn whole(&mut self, file: &Arc<str>, message: &str) {
         self.findings.push(Finding::error(&Origin { file: file.clone(), line: 0 }, message));
     }
@@ -287,7 +302,7 @@ mod tests {
                 auth_type = trust
                 pool_mode = transaction
                 query_wait_timeout = 0.5
-                server_tls_sslmode = disable
+                server_tls_sslmode = verify-ca
                 pidfile =
                 threads = 4
                 io_driver = epoll
@@ -333,8 +348,8 @@ mod tests {
     fn every_error_is_told_with_its_place() {
         let text = "[pgbouncer]
             listen_port = sixty
-            auth_type = cert
-            client_tls_sslmode = require
+            auth_type = sometimes
+            client_tls_sslmode = sometimes
             pool_mode = tx
             conffile = x
             colour = red
@@ -353,8 +368,8 @@ mod tests {
         let expected = [
             "w.ini:19: unknown section [odd]",
             "w.ini:2: listen_port: \"sixty\" is not a whole number",
-            "w.ini:3: auth_type: \"cert\" is not supported by this version of Weir (only any, trust, plain, md5, scram-sha-256, hba, peer, ldap, pam is)",
-            "w.ini:4: client_tls_sslmode: \"require\" is not supported by this version of Weir (only disable is)",
+            "w.ini:3: auth_type: \"sometimes\" is not one of any, trust, plain, md5, scram-sha-256, cert, hba, peer, ldap, pam",
+            "w.ini:4: client_tls_sslmode: \"sometimes\" is not one of disable, allow, prefer, require, verify-ca, verify-full",
             "w.ini:5: pool_mode: \"tx\" is not one of session, transaction, statement",
             "w.ini:6: conffile: is given on the command line only",
             "w.ini:7: unknown setting \"colour\" in section [pgbouncer]",
@@ -368,6 +383,17 @@ mod tests {
             "w.ini:17: peer 3: unknown key \"colour\"",
         ];
         assert_eq!(errors(text), expected);
+    }
+
+    #[test]
+    fn certificates_prove_something_only_where_they_are_asked_for() {
+        let told = |more: &str| errors(&format!("[pgbouncer]\nauth_type = cert\n{more}"));
+        assert_eq!(told("")[0], "w.ini: auth_type=cert requires client_tls_sslmode=verify-full");
+        assert_eq!(
+            told("client_tls_sslmode = verify-full")[0],
+            "w.ini: auth_type=cert requires client_tls_ca_file"
+        );
+        config("[pgbouncer]\nauth_type = cert\nclient_tls_sslmode = verify-full\nclient_tls_ca_file = ca");
     }
 
     #[test]

@@ -37,8 +37,6 @@ pub enum Effect {
     Live,
     /// Nothing, and why: it tunes something of PgBouncer's innards that Weir does not have.
     Inert(&'static str),
-    /// PgBouncer has it, this version does not: these values alone are accepted, for they ask for nothing.
-    NotYet(&'static [&'static str]),
 }
 
 /// Everything about a setting but its value.
@@ -109,30 +107,4 @@ macro_rules! live_row {
     };
 }
 
-/// One row of a setting that PgBouncer has and this version does not.
-macro_rules! not_yet_row {
-    ($target:ty, $scope:ident, $name:ident, $default:tt, [$($only:literal),*], $when:ident, $doc:literal) => {
-        $crate::table::Row::<$target> {
-            about: $crate::table::About {
-                name: stringify!($name),
-                scope: $crate::table::Scope::$scope,
-                kind: $crate::value::Kind::Text,
-                default: $crate::table::default_of!($default),
-                when: $crate::table::When::$when,
-                effect: $crate::table::Effect::NotYet(&[$($only),*]),
-                doc: $doc,
-            },
-            assign: |target, text| {
-                const ONLY: &[&str] = &[$($only),*];
-                if !ONLY.iter().any(|only| only.eq_ignore_ascii_case(text)) {
-                    return Err($crate::value::BadValue::NotYet(ONLY));
-                }
-                target.keep_unread(stringify!($name), text);
-                Ok(())
-            },
-            show: |target| target.unread(stringify!($name)),
-        }
-    };
-}
-
-pub(crate) use {default_of, live_row, not_yet_row};
+pub(crate) use {default_of, live_row};

@@ -85,8 +85,6 @@ pub enum BadValue {
     NotADuration,
     /// None of these words.
     NotAChoice(&'static [&'static str]),
-    /// A word that PgBouncer knows and this version of Weir does not; these it does.
-    NotYet(&'static [&'static str]),
     /// The one place where an empty text means nothing.
     Empty,
 }
@@ -99,19 +97,9 @@ impl fmt::Display for BadValue {
             BadValue::NotABoolean => out.write_str("is not a boolean (0, 1, on, off, yes, no, true, false)"),
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
-            BadValue::NotYet([]) => out.write_str("is not supported by this version of Weir"),
-            BadValue::NotYet(words) => {
-                write!(out, "is not supported by this version of Weir (only {} is)", spelled(words))
-            }
             BadValue::Empty => out.write_str("must not be empty"),
         }
     }
 }
 
 impl std::error::Error for BadValue {}
-
-/// The allowed values for a message: `""` is spelled `empty`.
-fn spelled(words: &[&str]) -> String {
-    let words: Vec<&str> = words.iter().map(|word| if word.is_empty() { "empty" } else { word }).collect();
-    words.join(", ")
-}

@@ -3,12 +3,14 @@
 //! Owns the keys that clients get, the forwarding connection, and the rule that a server is not lent again while a
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped.
 
+use std::sync::Arc;
+
 use mail::{Neighbour, Report, ShardId};
 use telemetry::Level;
 use wire::encode;
 
 use crate::cancel_key::{self, Key};
-use crate::canceller::{AskedBy, Canceller};
+use crate::canceller::{AskedBy, CancelTls, Canceller};
 use crate::client;
 use crate::server::Server;
 use crate::state::{Conn, State};
@@ -93,6 +95,10 @@ impl State {
         let (Some(key), part, true) = (server.key.clone(), server.pool, server.talk.is_busy()) else {
             return self.cancel_over(asked_by);
         };
+        let tls = match (&server.tls, server.host()) {
+            (Some(_), Some(host)) => CancelTls::Wanted(Arc::clone(host)),
+            _ => CancelTls::None,
+        };
         server.cancels += 1;
         let server = (server_conn, server.id);
         let canceller = Canceller {
@@ -103,6 +109,7 @@ impl State {
             asked_by,
             since_us: now_us,
             sent: false,
+            tls,
         };
         let conn = self.reserve();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
@@ -164,8 +171,15 @@ impl State {
         Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
     }
 
-    /// The connection is there: if the query still runs, cancel it.
+    /// The connection is there.
     pub(crate) fn canceller_connected(&mut self, conn: ConnId) {
+        if !self.secure_cancel(conn) {
+            self.send_cancel(conn);
+        }
+    }
+
+    /// If the query still runs, cancel it.
+    pub(crate) fn send_cancel(&mut self, conn: ConnId) {
         let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
         let (server, key) = (canceller.server, canceller.key.clone());
         let runs = self

@@ -2,6 +2,8 @@
 //!
 //! Data only; what happens to it is told in `cancel`.
 
+use std::sync::Arc;
+
 use mail::ShardId;
 
 use crate::ConnId;
@@ -19,6 +21,17 @@ pub(crate) struct Canceller {
     pub(crate) since_us: u64,
     /// Its turn has come.
     pub(crate) sent: bool,
+    /// Whether it goes through TLS.
+    pub(crate) tls: CancelTls,
+}
+
+/// A cancel goes through TLS where its server does.
+pub(crate) enum CancelTls {
+    None,
+    /// With the server's name as configured.
+    Wanted(Arc<str>),
+    /// The server has answered.
+    Begun,
 }
 
 /// Who waits for the end of a cancel.

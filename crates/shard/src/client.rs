@@ -9,6 +9,7 @@ use mail::Right;
 use pool::Ticket;
 use session::{Greeting, Parameters, Request, Tracked};
 use settings::ident::IdentMap;
+use tls::Agreed;
 
 use crate::asker::Asks;
 use crate::console_session::Session;
@@ -22,6 +23,8 @@ use crate::{ConnId, Now, Peer};
 pub(crate) enum Phase {
     /// Its startup packet is awaited.
     Startup { ssl_refused: bool, gss_refused: bool },
+    /// TLS is being agreed on; `direct` is without an SSLRequest, which demands ALPN.
+    Handshake { direct: bool },
     /// It is proving who it is.
     Login(Box<Login>),
     /// Logged in; it is greeted when the pool has met a server.
@@ -96,6 +99,8 @@ pub(crate) struct Client {
     pub(crate) request_us: u64,
     pub(crate) peer: Peer,
     pub(crate) login_user: Arc<str>,
+    /// What was agreed on, where it uses TLS.
+    pub(crate) tls: Option<Box<Agreed>>,
 }
 
 impl Client {
@@ -120,6 +125,7 @@ impl Client {
             request_us: now.mono_us,
             peer,
             login_user: nobody,
+            tls: None,
         }
     }
 
@@ -133,7 +139,14 @@ impl Client {
 
     /// It has logged in and not left.
     pub(crate) fn is_settled(&self) -> bool {
-        !matches!(self.phase, Phase::Startup { .. } | Phase::Login(_) | Phase::Canceller | Phase::Closing)
+        !matches!(
+            self.phase,
+            Phase::Startup { .. }
+                | Phase::Handshake { .. }
+                | Phase::Login(_)
+                | Phase::Canceller
+                | Phase::Closing
+        )
     }
 
     /// PgBouncer's word for its state in SHOW CLIENTS.
@@ -142,7 +155,7 @@ impl Client {
             Phase::Linked(_) | Phase::Preparing(_) | Phase::Console { .. } => "active",
             Phase::Waiting(_) | Phase::Greeting(_) => "waiting",
             Phase::Idle => "idle",
-            Phase::Startup { .. } | Phase::Login(_) => "login",
+            Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Login(_) => "login",
             Phase::Canceller => "active_cancel_req",
             Phase::Closing => "closing",
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mail::{Command, Neighbour, Report, RequestId, ShutdownMode};
 use settings::Config;
+use tls::Terms;
 use wire::sqlstate;
 
 use crate::asker::AskedBy;
@@ -246,11 +247,35 @@ impl State {
         }
         let old = std::mem::replace(&mut self.config, config);
         self.mock = mock_of(&self.mock, &self.config);
+        let new_server_terms = self.configure_tls();
         let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
         for index in parts {
             self.configure_part(index, &old);
+            if new_server_terms {
+                self.renew_tls_servers(index);
+            }
         }
         self.make_minimum_parts();
+    }
+
+    /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Settings that make no
+    /// terms change nothing: whoever sent them has told that.
+    fn configure_tls(&mut self) -> bool {
+        if self.tls.are_of(&self.config) {
+            return false;
+        }
+        let Ok(terms) = Terms::new(&self.config) else { return false };
+        let servers_differ = !terms.same_servers(&self.tls);
+        self.tls = terms;
+        servers_differ
+    }
+
+    /// Servers on TCP were asked for TLS in another way.
+    fn renew_tls_servers(&mut self, part: usize) {
+        let is_inet = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.host().is_some());
+        if self.servers_of(part).iter().any(is_inet) {
+            self.renew_servers(part, "obsolete connection");
+        }
     }
 
     fn configure_part(&mut self, index: usize, old: &Config) {

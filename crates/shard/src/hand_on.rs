@@ -2,7 +2,8 @@
 //!
 //! A connection leaves only at a moment of rest: nothing is owed, no frame is half read or half passed on. So no
 //! half-parsed state travels; what is in the middle of a query is answered here and follows then. A client and a server
-//! that belong together (an open transaction, a session) leave together.
+//! that belong together (an open transaction, a session) leave together. TLS cannot travel: whoever uses it is served here
+//! until it leaves by itself.
 
 use auth::ScramKeys;
 use settings::Database;
@@ -79,6 +80,9 @@ impl State {
 
     /// This client's request waits for a server that it will find in the next process.
     pub(crate) fn hands_on(&mut self, conn: ConnId) -> bool {
+        if self.client(conn).is_some_and(|client| client.tls.is_some()) {
+            return false;
+        }
         let Some(handing_on) = &mut self.handing_on else { return false };
         handing_on.rested.push(conn);
         true
@@ -114,7 +118,8 @@ impl State {
     /// Sends a client away if it rests, with its server if it has one.
     fn hand_on_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        if client.wish.is_some()
+        if client.tls.is_some()
+            || client.wish.is_some()
             || client.clogged
             || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
         {
@@ -157,7 +162,7 @@ impl State {
         if !client.request.at_boundary() || server.clogged || server.unsent || server.cancels > 0 {
             return;
         }
-        if server.dedicated.is_some() || !server.talk.rests() {
+        if server.dedicated.is_some() || server.tls.is_some() || !server.talk.rests() {
             return;
         }
         let Some(client_state) = self.client_state(conn, "linked") else { return };
@@ -172,6 +177,14 @@ impl State {
     }
 
     fn hand_on_idle_server(&mut self, conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        if server.tls.is_some() {
+            // It serves those who stay here, and goes with the last of them.
+            if self.parts.get(server.pool).is_none_or(|part| part.clients == 0) {
+                self.close_server(conn, "another process has taken over");
+            }
+            return;
+        }
         let Some(state) = self.server_state(conn) else { return };
         if let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize)
             && let Some(part) = self.parts.get_mut(server.pool)

@@ -17,6 +17,8 @@ pub struct Handover {
     pub(crate) accepted: Accepted,
     /// The secret of `pool_user` as a server told it.
     pub(crate) found: Option<Zeroizing<String>>,
+    /// Its TLS; put in by the record layer.
+    pub(crate) session: Option<Box<tls::Session>>,
 }
 
 impl std::fmt::Debug for Handover {

@@ -274,6 +274,7 @@ impl State {
             target: part.first_target(),
             remote,
             local,
+            tls: None,
         })
     }
 

@@ -43,6 +43,7 @@ mod orders;
 mod outbox;
 mod parts;
 mod peers;
+mod records;
 mod relay;
 mod roles;
 mod server;
@@ -50,6 +51,7 @@ mod servers;
 mod spread;
 mod state;
 mod time;
+mod tls_login;
 mod welcome;
 mod words;
 
@@ -65,11 +67,13 @@ use mail::ShardId;
 use pool::Directory;
 use settings::Config;
 
+use records::Records;
 use state::{Conn, State};
 
 /// One thread's pooler.
 pub struct Shard {
     state: State,
+    records: Records,
 }
 
 impl Shard {
@@ -82,7 +86,7 @@ impl Shard {
         entropy: Box<dyn Entropy>,
         mock: Arc<MockKey>,
     ) -> Shard {
-        Shard { state: State::new(id, config, directory, entropy, mock) }
+        Shard { state: State::new(id, config, directory, entropy, mock), records: Records::default() }
     }
 
     /// Whose unix sockets reach the console without a password: the user that the process runs as.
@@ -114,15 +118,26 @@ impl Shard {
     /// Something happened. Take all actions with [`Shard::poll`] before the next call.
     #[inline]
     pub fn handle(&mut self, event: Event<'_>, now: Now) {
-        let state = &mut self.state;
+        let Shard { state, records } = self;
         state.outbox.begin();
         state.now = now;
-        state.event(event);
+        let received: &[u8] = if let Event::Received { bytes, .. } = &event { bytes } else { &[] };
+        if records.are_none() {
+            state.event(event);
+        } else {
+            records.event(state, event);
+        }
+        if !state.secures.is_empty() {
+            records.secure_all(state);
+        }
         state.deal_with_freed();
         if state.handing_on.is_some() {
             state.hand_on_what_rests();
         }
         state.arm_tick();
+        if !records.are_none() {
+            records.seal_all(state, received);
+        }
     }
 
     /// The next thing to do.
@@ -154,7 +169,7 @@ impl Shard {
 
 impl State {
     #[inline]
-    fn event(&mut self, event: Event<'_>) {
+    pub(crate) fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
             Event::Clogged { conn } => self.clogged(conn),
@@ -176,12 +191,13 @@ impl State {
     }
 
     #[inline]
-    fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
+    pub(crate) fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::Canceller(_)) => self.canceller_received(conn, bytes),
+            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -207,7 +223,7 @@ impl State {
         }
     }
 
-    fn hung_up(&mut self, conn: ConnId) {
+    pub(crate) fn hung_up(&mut self, conn: ConnId) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_is_gone(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),

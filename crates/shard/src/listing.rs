@@ -88,6 +88,7 @@ impl State {
             replication: client.wish.as_ref().map_or("none", |wish| wish.kind().name()),
             link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
             remote_pid,
+            tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
             application_name: client
                 .parameters
                 .value(APPLICATION_NAME)
@@ -135,6 +136,7 @@ impl State {
             replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
             link: server.client().and_then(|client| self.id_of(client)).unwrap_or(0),
             remote_pid: server.key.as_ref().map_or(0, |key| key.0),
+            tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
             application_name: server
                 .talk
                 .parameters
@@ -300,7 +302,10 @@ fn count_client(row: &mut PoolRow, client: &Client) {
 
 fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
     let counter = match server.phase {
-        server::Phase::Connecting | server::Phase::Login(_) => &mut row.server_login,
+        server::Phase::Connecting
+        | server::Phase::AskedTls
+        | server::Phase::Handshake
+        | server::Phase::Login(_) => &mut row.server_login,
         server::Phase::Linked(_)
         | server::Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => {
             &mut row.server_active

@@ -21,6 +21,7 @@ use crate::budget::SPENT;
 use crate::client::{Client, Login, Phase};
 use crate::dedicated::Wish;
 use crate::method::Demand;
+use crate::records::Secure;
 use crate::servers::ordinary;
 use crate::state::{Conn, State};
 use crate::welcome::About;
@@ -47,6 +48,10 @@ impl State {
 
     /// Bytes before the startup packet is complete.
     pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        if client.request.held.is_empty() && self.begins_with_tls(conn, bytes) {
+            return self.accept_direct_tls(conn, bytes);
+        }
         let Some(client) = self.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         let held = std::mem::take(&mut client.request.held);
@@ -99,7 +104,7 @@ impl State {
 
     fn first_packet(&mut self, conn: ConnId, first: &First<'_>, rest: &[u8]) {
         match first {
-            First::Ssl => self.refuse_encryption(conn, true, rest),
+            First::Ssl => self.ssl_request(conn, rest),
             First::Gss => self.refuse_encryption(conn, false, rest),
             First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
             First::Startup(packet) => {
@@ -112,7 +117,7 @@ impl State {
     }
 
     /// SSLRequest and GSSENCRequest are answered N, each once.
-    fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
+    pub(crate) fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
         let again = if is_ssl { ssl_refused } else { gss_refused };
@@ -134,6 +139,9 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         client.login_user = Arc::from(&*greeting.user);
         client.request.held = rest.to_vec();
+        if self.lacks_tls(conn) {
+            return self.refuse_plain(conn);
+        }
         if !self.count_login_bytes(conn, rest.len()) {
             return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
@@ -177,10 +185,11 @@ impl State {
         }
         let Some(client) = self.client(conn) else { return };
         let (id, peer) = (client.id, crate::words::peer(client.peer));
+        let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
         let (database, user) = (&greeting.database, &greeting.user);
         let replication = greeting.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
         let text = format!(
-            "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls=no replication={replication}"
+            "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
         );
         self.log(Level::Log, text);
     }
@@ -265,7 +274,14 @@ impl State {
             }
             Some(Demand::Certificate(map)) => {
                 login.map = map;
-                ClientLogin::certificate(user, secret.is_some(), Shown::NoTls, login.map.as_deref())
+                let name = client.tls.as_ref().and_then(|tls| tls.peer.as_ref()?.common_name.as_deref());
+                // As PgBouncer documents it: the common name and no other.
+                let shown = match (&client.tls, &name) {
+                    (None, _) => Shown::NoTls,
+                    (Some(_), None) => Shown::NoCertificate,
+                    (Some(_), Some(name)) => Shown::Names(std::slice::from_ref(name)),
+                };
+                ClientLogin::certificate(user, secret.is_some(), shown, login.map.as_deref())
             }
             Some(Demand::Elsewhere(authority)) => ClientLogin::begin_elsewhere(authority, user, &remote),
             Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
@@ -392,7 +408,8 @@ impl State {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let empty = Client::new(0, client.peer, &self.tracked, Arc::clone(&self.nobody), self.now);
         let client = Box::new(std::mem::replace(&mut **client, empty));
-        let handover = Handover { client, database, pool_user: user, greeting, accepted, found };
+        let handover =
+            Handover { client, database, pool_user: user, greeting, accepted, found, session: None };
         if home == self.id {
             self.adopt(conn, handover);
         } else {
@@ -403,7 +420,8 @@ impl State {
 
     /// A proven client whose pool has a part here.
     pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
-        let Handover { client, database, pool_user, greeting, accepted, found } = handover;
+        let Handover { client, database, pool_user, greeting, accepted, found, session } = handover;
+        self.secures.extend(session.map(|session| Secure::Adopt { conn, session }));
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(client);
         }

@@ -80,7 +80,9 @@ impl State {
             .get(client.pool)
             .is_some_and(|part| part.hello.is_some() || part.pool.open() > part.pool.logging_in());
         let text = match client.phase {
-            client::Phase::Startup { .. } | client::Phase::Login(_) => "client_login_timeout",
+            client::Phase::Startup { .. } | client::Phase::Handshake { .. } | client::Phase::Login(_) => {
+                "client_login_timeout"
+            }
             // Not its fault: no server has ever let Weir in.
             client::Phase::Greeting(_) if !met => "client_login_timeout (server down)",
             _ => return,

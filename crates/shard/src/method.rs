@@ -60,6 +60,7 @@ impl State {
             AuthType::Plain => Method::Plain,
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
+            AuthType::Cert => return Demand::Certificate(None),
             AuthType::Peer => return Demand::Peer(None),
             AuthType::Hba => return self.rule_demand(conn, greeting, roles),
             AuthType::Ldap => {
@@ -74,7 +75,7 @@ impl State {
     fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting, roles: Option<&BTreeSet<String>>) -> Demand {
         let approach = hba::Approach {
             address: self.address(conn),
-            encrypted: false,
+            encrypted: self.is_encrypted(conn),
             physical_replication: is_physical(greeting),
             database: &greeting.database,
             user: &greeting.user,
@@ -115,6 +116,10 @@ impl State {
         }
     }
 
+    fn is_encrypted(&mut self, conn: ConnId) -> bool {
+        self.client(conn).is_some_and(|client| client.tls.is_some())
+    }
+
     /// Where a TCP client is; None for a unix socket.
     pub(crate) fn address(&mut self, conn: ConnId) -> Option<IpAddr> {
         match self.client(conn)?.peer {
@@ -141,18 +146,19 @@ impl State {
     /// Tells a client that it is not let in: PgBouncer's words, and PostgreSQL's sentence as the detail.
     pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
         let address = self.address(conn);
+        let encryption = if self.is_encrypted(conn) { "SSL encryption" } else { "no encryption" };
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = &client.phase else { return };
         let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
         let (database, user) = (&login.greeting.database, &login.greeting.user);
         let (who, from, replication) = if is_physical(&login.greeting) {
             (
-                format!("host \"{host}\", user \"{user}\", no encryption"),
+                format!("host \"{host}\", user \"{user}\", {encryption}"),
                 "replication connection from ",
                 "replication ",
             )
         } else {
-            (format!("host \"{host}\", user \"{user}\", database \"{database}\", no encryption"), "", "")
+            (format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}"), "", "")
         };
         let (text, detail) = match refusal {
             Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Directory.into()),

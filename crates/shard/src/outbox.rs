@@ -34,6 +34,18 @@ impl Outbox {
         self.actions.push_back(action);
     }
 
+    /// Gives all actions away for those in `other`, which should be none.
+    pub(crate) fn exchange(&mut self, other: &mut VecDeque<Action>) {
+        std::mem::swap(&mut self.actions, other);
+    }
+
+    /// Appends bytes that are sent later, if at all.
+    pub(crate) fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> (std::ops::Range<usize>, T) {
+        let start = self.written.len();
+        let outcome = write(&mut self.written);
+        (start..self.written.len(), outcome)
+    }
+
     /// Sends what `write` appends.
     pub(crate) fn write(&mut self, to: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.written.len();
@@ -42,7 +54,7 @@ impl Outbox {
     }
 
     /// Queues a send, or lengthens the last one.
-    fn send(&mut self, to: ConnId, source: Source, start: usize, end: usize) {
+    pub(crate) fn send(&mut self, to: ConnId, source: Source, start: usize, end: usize) {
         let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end)) else {
             debug_assert!(false, "an event carries less than 4 GiB");
             return;

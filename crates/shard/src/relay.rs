@@ -31,7 +31,7 @@ impl State {
             client::Phase::Login(_) => self.login_message(conn, bytes),
             client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
             client::Phase::Console { .. } => self.console_received(conn, bytes),
-            client::Phase::Canceller | client::Phase::Closing => {}
+            client::Phase::Handshake { .. } | client::Phase::Canceller | client::Phase::Closing => {}
         }
     }
 
@@ -172,7 +172,11 @@ impl State {
             server::Phase::Errand(_) => self.answer(conn, None, bytes, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
             server::Phase::Idle | server::Phase::Unsettled => self.idle_server_speaks(conn, bytes),
-            server::Phase::Connecting | server::Phase::Leaving { .. } | server::Phase::Closing => {}
+            server::Phase::AskedTls => self.server_answers_tls(conn, bytes),
+            server::Phase::Connecting
+            | server::Phase::Handshake
+            | server::Phase::Leaving { .. }
+            | server::Phase::Closing => {}
         }
     }
 

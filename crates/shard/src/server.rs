@@ -3,9 +3,11 @@
 //! Data only; what happens to it is told in `servers`, `relay`, `lend` and `maintain`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use session::replication::Kind;
 use session::{Conversation, ServerLogin};
+use tls::Agreed;
 
 use crate::dedicated::Dedicated;
 use crate::{ConnId, Target};
@@ -14,6 +16,10 @@ use crate::{ConnId, Target};
 pub(crate) enum Phase {
     /// The socket is being connected.
     Connecting,
+    /// It was asked for TLS and has not answered.
+    AskedTls,
+    /// It agreed; the handshake runs.
+    Handshake,
     /// It is being logged in to.
     Login(Box<ServerLogin>),
     /// Linked to a client.
@@ -91,6 +97,8 @@ pub(crate) struct Server {
     pub(crate) target: Target,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
+    /// What was agreed on, where it uses TLS.
+    pub(crate) tls: Option<Box<Agreed>>,
 }
 
 impl Server {
@@ -117,10 +125,23 @@ impl Server {
         matches!(self.phase, Phase::Linked(_) | Phase::Errand(_) | Phase::Idle | Phase::Unsettled)
     }
 
+    /// Its name or address as configured; None for a unix socket, which has no TLS.
+    pub(crate) fn host(&self) -> Option<&Arc<str>> {
+        match &self.target {
+            Target::Inet { host, .. } => Some(host),
+            Target::Unix { .. } => None,
+        }
+    }
+
+    /// It has not been logged in to yet.
+    pub(crate) fn is_logging_in(&self) -> bool {
+        matches!(self.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_))
+    }
+
     /// PgBouncer's word for its state in SHOW SERVERS.
     pub(crate) fn state(&self, is_used: bool) -> &'static str {
         match self.phase {
-            Phase::Connecting | Phase::Login(_) => "login",
+            Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_) => "login",
             Phase::Linked(_) => "active",
             Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => "active",
             Phase::Errand(_) => "tested",

@@ -65,6 +65,7 @@ impl State {
             target: target.clone(),
             remote: None,
             local: None,
+            tls: None,
         };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Server(Box::new(server));
@@ -76,17 +77,29 @@ impl State {
         self.tell_of_server(part_index, true);
     }
 
-    /// The socket is connected: say who we are.
+    /// The socket is connected: ask for TLS, or say who we are.
     pub(crate) fn server_connected(
         &mut self,
         conn: ConnId,
         remote: Option<std::net::SocketAddr>,
         local: Option<std::net::SocketAddr>,
     ) {
+        let Some(server) = self.server(conn) else { return };
+        (server.remote, server.local) = (remote, local);
+        if self.config.global.log_connections {
+            let from = local.map_or_else(|| "unix socket".to_owned(), |local| local.to_string());
+            self.log_server(conn, Level::Log, &format!("new connection to server (from {from})"));
+        }
+        if !self.asks_for_tls(conn) {
+            self.greet_server(conn);
+        }
+    }
+
+    /// The startup packet, in clear or inside TLS.
+    pub(crate) fn greet_server(&mut self, conn: ConnId) {
         let own = self.dedicate(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
-        (server.remote, server.local) = (remote, local);
         let stored = self.config.secrets.get(&*part.user).map(String::as_str);
         let stored = stored.or(part.found.as_ref().map(|text| text.as_str()));
         let credentials = credentials(part, stored.map(Secret::parse).as_ref());
@@ -94,10 +107,6 @@ impl State {
         let login = ServerLogin::new(&part.user, &credentials, connect_query);
         let packet = startup_packet(part, &own);
         server.phase = Phase::Login(Box::new(login));
-        if self.config.global.log_connections {
-            let from = local.map_or_else(|| "unix socket".to_owned(), |local| local.to_string());
-            self.log_server(conn, Level::Log, &format!("new connection to server (from {from})"));
-        }
         self.outbox.write(conn, |out| out.extend_from_slice(&packet));
     }
 
@@ -229,7 +238,7 @@ impl State {
     fn login_over(&mut self, conn: ConnId, well: bool) {
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
-        if !matches!(server.phase, Phase::Connecting | Phase::Login(_)) {
+        if !server.is_logging_in() {
             return;
         }
         if let Some(part) = self.parts.get_mut(server.pool) {
@@ -258,7 +267,7 @@ impl State {
         }
         let (since_us, part) = (server.since_us, server.pool);
         let idle = matches!(server.phase, Phase::Idle);
-        let can_hear = !matches!(server.phase, Phase::Connecting);
+        let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
         let asker = match server.phase {
             Phase::Errand(Errand::Ask(asker) | Errand::Freshen(asker)) => Some(asker),
             _ => None,
@@ -333,7 +342,9 @@ impl State {
                 self.close_server(conn, "unclean server");
                 self.let_go(conn);
             }
-            Phase::Connecting | Phase::Login(_) if connect_timeout_us > 0 && age_us >= connect_timeout_us => {
+            Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_)
+                if connect_timeout_us > 0 && age_us >= connect_timeout_us =>
+            {
                 self.close_server(conn, "connect timeout");
                 self.let_go(conn);
             }

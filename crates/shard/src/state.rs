@@ -12,6 +12,7 @@ use session::{Registry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Level, Record};
+use tls::Terms;
 
 use crate::asker::Asker;
 use crate::canceller::Canceller;
@@ -20,6 +21,7 @@ use crate::hand_on::HandingOn;
 use crate::lookup::Remembered;
 use crate::outbox::Outbox;
 use crate::peers::{Forwarder, PeerPool};
+use crate::records::Secure;
 use crate::server::Server;
 use crate::{Action, ConnId, Now};
 
@@ -114,6 +116,10 @@ pub(crate) struct State {
     pub(crate) derived: DerivedCache,
     pub(crate) server_keys: ServerKeyCache,
     pub(crate) outbox: Outbox,
+    /// What TLS is like, on both sides.
+    pub(crate) tls: Terms,
+    /// What the record layer is asked to do before the event ends.
+    pub(crate) secures: Vec<Secure>,
     pub(crate) now: Now,
     /// Servers that are quiet and unlinked, to be dealt with before the event ends.
     pub(crate) freed: Vec<ConnId>,
@@ -168,6 +174,9 @@ impl State {
             derived: DerivedCache::new(KEYS_KEPT),
             server_keys: ServerKeyCache::new(KEYS_KEPT),
             outbox: Outbox::default(),
+            // Whoever starts a process makes terms of its own first, and tells why it cannot.
+            tls: Terms::new(&config).unwrap_or_else(|_| Terms::none()),
+            secures: Vec::new(),
             now: Now::default(),
             freed: Vec::new(),
             pending: Vec::new(),

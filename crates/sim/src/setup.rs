@@ -6,7 +6,7 @@ use std::time::Duration;
 use auth::{Entropy, MockKey};
 use mail::ShardId;
 use pool::Directory;
-use settings::{AuthType, Config, Database, Origin};
+use settings::{AuthType, Config, Database, Origin, SslMode};
 use shard::Shard;
 
 use crate::directory::Names;
@@ -34,6 +34,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     let mut config = Config::default();
     let global = &mut config.global;
     global.auth_type = AuthType::Trust;
+    global.server_tls_sslmode = SslMode::Disable; // rustls has entropy of its own, and a seed must replay
     global.max_client_conn = 10_000;
     global.default_pool_size = pooling.pool_size;
     global.reserve_pool_size = pooling.reserve_pool_size;

@@ -96,7 +96,7 @@ fn row(socket: &SocketRow) -> Vec<Cell> {
         pointer(socket.id),
         pointer(socket.link),
         socket.remote_pid.into(),
-        "".into(),
+        socket.tls.as_str().into(),
         socket.application_name.as_str().into(),
         socket.prepared_statements.into(),
         socket.id.into(),

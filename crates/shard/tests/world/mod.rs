@@ -28,7 +28,7 @@ impl Files for Ini {
 }
 
 pub fn config(settings: &str) -> Arc<Config> {
-    let head = "[databases]\nd = host=127.0.0.1 port=1\nother = host=127.0.0.1 port=1\n[pgbouncer]\nauth_type = trust\nauth_file = users\nadmin_users = boss\npool_mode = transaction\n";
+    let head = "[databases]\nd = host=127.0.0.1 port=1\nother = host=127.0.0.1 port=1\n[pgbouncer]\nauth_type = trust\nauth_file = users\nadmin_users = boss\npool_mode = transaction\nserver_tls_sslmode = disable\n";
     Arc::new(settings::load(&Ini(format!("{head}{settings}\n")), "weir.ini", &[]).unwrap())
 }
 

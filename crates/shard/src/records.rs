@@ -1,0 +1,262 @@
+//! The record layer: between a shard's events and actions, which the driver sees as ciphertext, and its state, which
+//! never does.
+//!
+//! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. State asks for TLS by a
+//! [`Secure`] and is told how it ended. Plain connections pass untouched; without any session nothing here runs. Never
+//! decides who may or must use TLS.
+
+use std::collections::VecDeque;
+
+use tls::{HandshakeFault, Session};
+
+use crate::outbox::Outbox;
+use crate::state::State;
+use crate::{Action, ConnId, Event, Source};
+
+/// What state asks of this layer; done before any action of the same event.
+pub(crate) enum Secure {
+    /// A client wants TLS: say `answer` to it in clear, then take `received` for its first records.
+    Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
+    /// A server agreed to TLS; its name or address as configured.
+    Connect { conn: ConnId, host: String },
+    /// A client comes from another shard with its session.
+    Adopt { conn: ConnId, session: Box<Session> },
+}
+
+/// All sessions of a shard.
+#[derive(Default)]
+pub(crate) struct Records {
+    /// By connection.
+    links: Vec<Option<Link>>,
+    count: usize,
+    /// Plaintext of the event at hand.
+    opened: Vec<u8>,
+    /// The event's bytes were ciphertext: what state forwards lies in `opened`.
+    is_opened: bool,
+    scratch: Vec<u8>,
+    gathered: Vec<u8>,
+    queue: VecDeque<Action>,
+    /// What goes out before everything else: ranges of the written bytes.
+    first: Vec<(ConnId, usize, usize)>,
+    /// Connections whose output could not be sealed.
+    broken: Vec<ConnId>,
+}
+
+/// A connection's session.
+struct Link {
+    session: Box<Session>,
+    /// It failed: nothing is sent any more, least of all in clear.
+    is_broken: bool,
+}
+
+impl Records {
+    /// There is no connection with TLS.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.count == 0
+    }
+
+    fn link(&mut self, conn: ConnId) -> Option<&mut Link> {
+        self.links.get_mut(conn.0 as usize).and_then(Option::as_mut)
+    }
+
+    fn has(&self, conn: ConnId) -> bool {
+        matches!(self.links.get(conn.0 as usize), Some(Some(_)))
+    }
+
+    fn insert(&mut self, conn: ConnId, session: Box<Session>) {
+        let index = conn.0 as usize;
+        if index >= self.links.len() {
+            self.links.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.links.get_mut(index) {
+            debug_assert!(slot.is_none(), "a second session on one connection");
+            self.count += usize::from(slot.is_none());
+            *slot = Some(Link { session, is_broken: false });
+        }
+    }
+
+    fn take(&mut self, conn: ConnId) -> Option<Box<Session>> {
+        let link = self.links.get_mut(conn.0 as usize)?.take()?;
+        self.count -= 1;
+        Some(link.session)
+    }
+
+    /// Tells state what happened, in clear.
+    pub(crate) fn event(&mut self, state: &mut State, event: Event<'_>) {
+        match event {
+            Event::Received { conn, bytes, unsent } if self.has(conn) => {
+                self.received(state, conn, bytes, unsent);
+            }
+            Event::Closed { conn } => {
+                self.take(conn);
+                state.event(event);
+            }
+            other => state.event(other),
+        }
+    }
+
+    fn received(&mut self, state: &mut State, conn: ConnId, bytes: &[u8], unsent: bool) {
+        let Some(Some(link)) = self.links.get_mut(conn.0 as usize) else { return };
+        if link.is_broken {
+            return;
+        }
+        let (scratch, opened) = (&mut self.scratch, &mut self.opened);
+        opened.clear();
+        self.is_opened = true;
+        let session = &mut link.session;
+        let was_secured = session.is_secured();
+        let (range, outcome) = state.outbox.append(|out| session.receive(bytes, scratch, opened, out));
+        self.first.push((conn, range.start, range.end));
+        match outcome {
+            Ok(progress) => {
+                let ends = progress.ended && session.is_of_client();
+                if progress.secured {
+                    let agreed = session.agreed();
+                    state.secured(conn, agreed);
+                }
+                if !self.opened.is_empty() {
+                    state.received(conn, &self.opened, unsent);
+                }
+                if ends {
+                    state.hung_up(conn);
+                }
+            }
+            Err(fault) => {
+                link.is_broken = true;
+                state.unsecured(conn, &fault, was_secured);
+            }
+        }
+    }
+
+    /// Does what state has asked for; what comes of it may be asking again.
+    pub(crate) fn secure_all(&mut self, state: &mut State) {
+        while let Some(secure) = state.secures.pop() {
+            match secure {
+                Secure::Adopt { conn, session } => self.insert(conn, session),
+                Secure::Accept { conn, answer, received } => {
+                    state.tls.tell_time(state.now.wall_us);
+                    let session = Session::accept(&state.tls.clients);
+                    self.begin(state, conn, session, answer, &received);
+                }
+                Secure::Connect { conn, host } => {
+                    state.tls.tell_time(state.now.wall_us);
+                    let session = Session::connect(&state.tls.servers, &host);
+                    self.begin(state, conn, session, b"", b"");
+                }
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        state: &mut State,
+        conn: ConnId,
+        session: Result<Session, HandshakeFault>,
+        answer: &[u8],
+        received: &[u8],
+    ) {
+        let mut session = match session {
+            Ok(session) => Box::new(session),
+            Err(fault) => return state.unsecured(conn, &fault, false),
+        };
+        let (scratch, opened) = (&mut self.scratch, &mut Vec::new());
+        let (range, outcome) = state.outbox.append(|out| {
+            out.extend_from_slice(answer);
+            session.receive(received, scratch, opened, out)
+        });
+        self.first.push((conn, range.start, range.end));
+        self.insert(conn, session);
+        if let Err(fault) = outcome {
+            if let Some(link) = self.link(conn) {
+                link.is_broken = true;
+            }
+            state.unsecured(conn, &fault, false);
+        }
+    }
+
+    /// Seals what state sends to connections with TLS. `received` are the event's bytes as the driver has them.
+    pub(crate) fn seal_all(&mut self, state: &mut State, received: &[u8]) {
+        loop {
+            self.translate(&mut state.outbox, received);
+            if self.broken.is_empty() {
+                break;
+            }
+            for conn in std::mem::take(&mut self.broken) {
+                state.unsecured(conn, &HandshakeFault::NoTerms, true);
+            }
+            state.deal_with_freed();
+        }
+        self.is_opened = false;
+    }
+
+    fn translate(&mut self, outbox: &mut Outbox, received: &[u8]) {
+        let mut queue = std::mem::take(&mut self.queue);
+        outbox.exchange(&mut queue);
+        for (conn, start, end) in self.first.drain(..) {
+            outbox.send(conn, Source::Written, start, end);
+        }
+        while let Some(action) = queue.pop_front() {
+            match action {
+                Action::Send { to, .. } if self.has(to) => {
+                    self.seal(outbox, to, action, &mut queue, received)
+                }
+                Action::Send { to, source: Source::Received, start, end } if self.is_opened => {
+                    let bytes = self.opened.get(start as usize..end as usize).unwrap_or_default();
+                    outbox.write(to, |out| out.extend_from_slice(bytes));
+                }
+                Action::Close { conn } => {
+                    self.say_goodbye(outbox, conn);
+                    outbox.push(Action::Close { conn });
+                }
+                Action::Move { conn, to, mut client } => {
+                    client.session = self.take(conn);
+                    outbox.push(Action::Move { conn, to, client });
+                }
+                other => outbox.push(other),
+            }
+        }
+        self.queue = queue;
+    }
+
+    /// One send, together with those that follow it to the same connection: few large records instead of many small.
+    fn seal(
+        &mut self,
+        outbox: &mut Outbox,
+        to: ConnId,
+        first: Action,
+        queue: &mut VecDeque<Action>,
+        received: &[u8],
+    ) {
+        let Records { links, gathered, opened, is_opened, broken, .. } = self;
+        let received = if *is_opened { opened } else { received };
+        gathered.clear();
+        let mut next = Some(first);
+        while let Some(Action::Send { source, start, end, .. }) = next {
+            let from = if source == Source::Received { received } else { outbox.written() };
+            gathered.extend_from_slice(from.get(start as usize..end as usize).unwrap_or_default());
+            let follows = matches!(queue.front(), Some(Action::Send { to: other, .. }) if *other == to);
+            next = if follows { queue.pop_front() } else { None };
+        }
+        let Some(Some(link)) = links.get_mut(to.0 as usize) else { return };
+        if link.is_broken || !link.session.is_secured() {
+            return;
+        }
+        let (range, outcome) = outbox.append(|out| link.session.seal(gathered, out));
+        outbox.send(to, Source::Written, range.start, range.end);
+        if outcome.is_err() {
+            link.is_broken = true;
+            broken.push(to);
+        }
+    }
+
+    /// The connection is being closed: the peer is told that nothing follows.
+    fn say_goodbye(&mut self, outbox: &mut Outbox, conn: ConnId) {
+        let Some(link) = self.link(conn) else { return };
+        if !link.is_broken {
+            let (range, ()) = outbox.append(|out| link.session.close(out));
+            outbox.send(conn, Source::Written, range.start, range.end);
+        }
+        self.take(conn);
+    }
+}

@@ -1,0 +1,132 @@
+//! The verifiers that rustls asks: towards clients and towards servers, in every mode.
+//!
+//! Owns what each mode demands. The judging is `chain`'s and `hostname`'s; signatures are checked in every mode.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use crate::chain::{self, Judge};
+use crate::{Certificate, hostname, signature};
+
+/// Certificates that a peer may send.
+const SENT_MOST: usize = 16;
+
+/// Checks a server's certificate.
+#[derive(Debug)]
+pub(crate) struct OfServers {
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+    /// None: whoever it is, the mode does not ask.
+    pub(crate) roots: Option<Arc<[Certificate]>>,
+    pub(crate) checks_name: bool,
+}
+
+impl ServerCertVerifier for OfServers {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(roots) = &self.roots {
+            let leaf = judged(&self.algorithms, roots, end_entity, intermediates, chain::SERVER, now)?;
+            if self.checks_name && !hostname::matches(&leaf, &server_name.to_str()) {
+                return Err(CertificateError::NotValidForName.into());
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature::of_handshake(&self.algorithms, message, cert, dss, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature::of_handshake(&self.algorithms, message, cert, dss, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Demands and checks a client's certificate.
+#[derive(Debug)]
+pub(crate) struct OfClients {
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+    pub(crate) roots: Arc<[Certificate]>,
+    /// Subjects of the roots, told to clients so that they can choose.
+    pub(crate) hints: Vec<DistinguishedName>,
+}
+
+impl ClientCertVerifier for OfClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        judged(&self.algorithms, &self.roots, end_entity, intermediates, chain::CLIENT, now)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature::of_handshake(&self.algorithms, message, cert, dss, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signature::of_handshake(&self.algorithms, message, cert, dss, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Decodes and judges what a peer sent; its own certificate.
+fn judged(
+    algorithms: &WebPkiSupportedAlgorithms,
+    roots: &[Certificate],
+    end_entity: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    purpose: x509_cert::der::asn1::ObjectIdentifier,
+    now: UnixTime,
+) -> Result<Certificate, Error> {
+    let leaf = Certificate::read(end_entity).map_err(|_| CertificateError::BadEncoding)?;
+    // What cannot be decoded cannot be part of a path, and is no reason to refuse one without it.
+    let sent: Vec<Certificate> =
+        intermediates.iter().take(SENT_MOST).filter_map(|der| Certificate::read(der).ok()).collect();
+    let judge = Judge { algorithms, roots, sent: &sent, purpose, now_s: now.as_secs() };
+    judge.verify(&leaf)?;
+    Ok(leaf)
+}
