@@ -3,6 +3,7 @@
 import contextlib
 import ctypes.util
 import fcntl
+import os
 from pathlib import Path
 
 import psycopg
@@ -37,14 +38,15 @@ PASSWORDS = f"alice:{PASSWORD}\nbob:{PASSWORD}\ncarol:{PASSWORD}\nadmin:{PASSWOR
 @pytest.fixture
 def service():
     """`service(rules)` writes the service file; one test of all workers has it at a time."""
-    with open("/tmp/weir-e2e-pam.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    directory = os.open(SERVICE.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
         if SERVICE.exists() and not SERVICE.read_text().startswith(OURS):
             pytest.skip(f"{SERVICE} belongs to this machine")
-        try:
-            yield lambda rules: SERVICE.write_text(OURS + rules)
-        finally:
-            SERVICE.unlink(missing_ok=True)
+        yield lambda rules: SERVICE.write_text(OURS + rules)
+        SERVICE.unlink(missing_ok=True)
+    finally:
+        os.close(directory)
 
 
 @pytest.fixture
