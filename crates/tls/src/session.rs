@@ -255,11 +255,11 @@ impl Session {
         }
     }
 
-    /// After a failure: the alert that rustls has ready for the peer. `rest` is what was not discarded: rustls counts
-    /// on finding it where it was.
+    /// After a failure: what rustls has ready for the peer, the alert last, and not a step further, for it would look at
+    /// the bad bytes again. `rest` is what was not discarded: rustls counts on finding it where it was.
     fn send_alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
-        for _ in 0..4 {
-            let mut nothing = Vec::new();
+        let mut nothing = Vec::new();
+        while self.common().wants_write() {
             let turn = match &mut self.machine {
                 Machine::OfClient(connection) => {
                     turn(connection.process_tls_records(rest), &mut nothing, out)
