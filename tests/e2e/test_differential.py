@@ -40,10 +40,15 @@ KINDS = {
     "hba": {"auth_type": "hba", "userlist": SECRETS, "auth_hba_file": "{files}/hba"},
     "auth_query": {"auth_type": "md5", "userlist": SECRETS, "auth_user": "alice",
                    "auth_query": "select 'bob', 'bob' where $1 = 'bob'"},
+    "tls": {"client_tls_sslmode": "allow", "client_tls_key_file": "{pki}/server.key", "client_tls_cert_file": "{pki}/server.crt"},
+    "tls_required": {"client_tls_sslmode": "require", "client_tls_key_file": "{pki}/server.key", "client_tls_cert_file": "{pki}/server.crt",
+                     "server_tls_sslmode": "require"},
+    "tls_verified": {"client_tls_sslmode": "verify-full", "client_tls_key_file": "{pki}/server.key", "auth_type": "cert",
+                     "client_tls_cert_file": "{pki}/server.crt", "client_tls_ca_file": "{pki}/root3.crt"},
     "reset_always": {"server_reset_query_always": 1, "server_reset_query": "DISCARD ALL"},
 }
-# Those that ask for a password.
-ASKING = ["plain", "md5", "scram", "hba", "auth_query"]
+# Those that ask for a password, or for TLS.
+ASKING = ["plain", "md5", "scram", "hba", "auth_query", "tls_required", "tls_verified"]
 # Files that configurations name.
 FILES = {
     "hba": """
@@ -66,7 +71,7 @@ INTENDED = [
 
 
 @pytest.fixture
-def pair(weir, pg, scratch):
+def pair(weir, pg, scratch, authorities):
     """`pair(kind)`: both poolers, started with the same settings."""
     originals = []
 
@@ -77,7 +82,8 @@ def pair(weir, pg, scratch):
         directory.mkdir()
         for name, text in FILES.items():
             (directory / name).write_text(text)
-        filled = lambda value: value.format(files=directory) if isinstance(value, str) and "{files}" in value else value
+        places = {"files": directory, "pki": authorities[3].directory}
+        filled = lambda value: value.format(**places) if isinstance(value, str) and "{" in value else value
         settings = {name: filled(value) for name, value in KINDS[kind].items()}
         original = pooler_module.Weir(pg, directory, None, program=ORIGINAL, **settings)
         originals.append(original)
@@ -141,6 +147,7 @@ def refusals(pooler):
         {"user": "stats", "password": "stats", "database": "pgbouncer"},
         {"user": "alice", "password": "right", "database": "pgbouncer"},
     ]
+    attempts += [{**options, "sslmode": "require"} for options in attempts[:3]]
     return [attempt(pooler, **options) for options in attempts]
 
 
