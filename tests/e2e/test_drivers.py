@@ -52,6 +52,23 @@ def test_login_with_scram(weir, driver):
         ready(driver).run("simple", pooler.uri(user="alice:wrong"))
 
 
+# What asks for TLS without looking at the certificate, as libpq does; node-postgres has to be told.
+SECURE = {"node": "uselibpqcompat=true&sslmode=require"}
+
+
+@pytest.mark.parametrize("scenario", ["large", "cancel"])
+@pytest.mark.parametrize("driver", ALL)
+def test_over_tls(weir, authorities, driver, scenario):
+    server = authorities[3].server
+    tls = {"client_tls_sslmode": "require", "client_tls_cert_file": server.cert, "client_tls_key_file": server.key}
+    secrets = {"alice": "secret", "admin": ""}
+    more = {"auth_type": "scram-sha-256", "userlist": secrets, "ignore_startup_parameters": "extra_float_digits"}
+    pooler = weir(default_pool_size=2, **tls, **more)
+    uri = pooler.uri(user="alice:secret").replace("sslmode=disable", SECURE.get(driver.name, "sslmode=require"))
+    ready(driver).run(scenario, uri)
+    pooler.wait_log("login attempt: db=app user=alice tls=TLSv1.3")
+
+
 # --- libpq ------------------------------------------------------------------------------------------------------
 PIPELINE = "\\startpipeline\nselect 1;\nbegin;\nselect 2;\ncommit;\nselect 100 / 4;\n\\endpipeline\n"
 

@@ -70,7 +70,7 @@ public final class Check {
       if (user.length > 1) {
         properties.setProperty("password", user[1]);
       }
-      properties.setProperty("sslmode", "disable");
+      properties.setProperty("sslmode", uri.getQuery().replace("sslmode=", ""));
       for (int at = 0; at < settings.length; at += 2) {
         properties.setProperty(settings[at], settings[at + 1]);
       }
