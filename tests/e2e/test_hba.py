@@ -320,6 +320,41 @@ def test_a_certificate_wants_tls(weir):
     pooler.wait_log("TLS connection required")
 
 
+@pytest.mark.since("1.23")
+def test_certificates_with_maps(weir, authorities):
+    root = authorities[3]
+    boss = root.issue("boss", "The Boss, Ltd")
+    text = "hostssl app all 127.0.0.1/32 cert map=staff\nhostssl other all 127.0.0.1/32 cert map=any\nhost app bob 127.0.0.1/32 cert\n"
+    pooler = rules(
+        weir, text, 'staff "The Boss, Ltd" bob\nstaff alice carol\nany alice all\n', userlist={"bob": "", "carol": "", "admin": ""},
+        client_tls_sslmode="verify-full", client_tls_ca_file=root.cert, client_tls_cert_file=root.server.cert,
+        client_tls_key_file=root.server.key,
+    )
+
+    def comes_in(user, shown, database="app"):
+        options = {"sslmode": "require", "sslcert": shown.cert, "sslkey": shown.key}
+        return pooler.connect(database, user, **options).execute("select current_user").fetchone()[0] == user
+
+    assert comes_in("bob", boss) and comes_in("carol", root.alice)
+    assert comes_in("bob", root.alice, "other") and comes_in("carol", root.alice, "other")
+    for user, shown, database in (("carol", boss, "app"), ("bob", root.alice, "app"), ("bob", boss, "other"), ("mallory", root.alice, "other")):
+        with pytest.raises(psycopg.OperationalError, match="certificate authentication failed"):
+            comes_in(user, shown, database)
+    pooler.wait_log("ident map: staff does not have a match", count=2)
+
+
+@pytest.mark.weir_only
+def test_the_detail_says_that_tls_is_in_use(weir, authorities):
+    root = authorities[3]
+    pooler = rules(
+        weir, "hostnossl all all 127.0.0.1/32 trust\n", client_tls_sslmode="allow", client_tls_cert_file=root.server.cert,
+        client_tls_key_file=root.server.key,
+    )
+    assert pooler.value("select 1") == 1
+    with pytest.raises(psycopg.OperationalError, match='no pg_hba.conf entry for .*, SSL encryption'):
+        pooler.connect(sslmode="require")
+
+
 # --- any -------------------------------------------------------------------------------------------------------
 def test_any_wants_a_forced_user(weir):
     pooler = weir(auth_type="any", databases={"app": "user=carol", "other": ""})
