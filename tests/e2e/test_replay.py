@@ -3,9 +3,11 @@
 PostgreSQL refuses a prepared statement whose result DDL has changed; PgBouncer passes that on, on every server, until
 somebody says RECONNECT."""
 
+import asyncio
 import os
 import threading
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -69,6 +71,39 @@ def test_psycopg_goes_on_while_the_table_changes(weir, shape, mode):
     assert not errors, errors[:3]
     assert {len(row) for row in rows} == {1, 2}
     assert parsed_on_servers(pooler) > 30
+
+
+def test_a_driver_that_keeps_descriptions_goes_on(weir, shape):
+    """asyncpg describes once, and refuses rows of another shape. Told of a new result it prepares anew, once; so each client
+    has to get on before the table changes again."""
+    pooler = weir(default_pool_size=3, threads=2)
+    stop, errors, fetched = threading.Event(), [], [0] * 4
+
+    async def work(number):
+        client = await asyncpg.connect(host="127.0.0.1", port=pooler.port, user="alice", database="app", ssl=False)
+        try:
+            while not stop.is_set():
+                await client.fetch(SELECT)
+                fetched[number] += 1
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            errors.append(error)
+        await client.close()
+
+    async def crowd():
+        await asyncio.gather(*[work(number) for number in range(len(fetched))])
+
+    worker = threading.Thread(target=lambda: asyncio.run(crowd()))
+    worker.start()
+    try:
+        for _ in range(20):
+            before = list(fetched)
+            host.eventually(lambda: errors or all(now >= then + 3 for now, then in zip(fetched, before)))
+            shape.alter()
+    finally:
+        stop.set()
+        worker.join()
+    assert not errors, errors[:3]
+    assert parsed_on_servers(pooler) > 20
 
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
@@ -165,6 +200,20 @@ def test_a_client_with_an_old_description_is_told(raw, shape):
     ((code, text),) = wire.errors(raw.ask(run("s")))
     assert (code, text) == ("0A000", "cached plan must not change result type")
     assert columns(raw.ask(run("s", wire.describe(b"P")))) == [2], "the next use is mended"
+
+
+def test_nobody_gets_rows_by_an_old_description(raw, shape):
+    """Not even when the statement, which all clients share, has been prepared anew for somebody else."""
+    with wire.Raw(raw.pooler.port).login() as other:
+        for one in (raw, other):
+            prepare(one, "s")
+            one.ask(wire.describe(b"S", "s"), wire.SYNC)
+        shape.alter()
+        assert columns(raw.ask(run("s", wire.describe(b"P")))) == [2]
+        ((code, text),) = wire.errors(other.ask(run("s")))
+        assert (code, text) == ("0A000", "cached plan must not change result type")
+        other.ask(wire.close(b"S", "s"), wire.parse("s", SELECT), wire.describe(b"S", "s"), wire.SYNC)
+        assert columns(other.ask(run("s"))) == [2]
 
 
 def test_inside_a_transaction_block_it_passes(raw, shape):

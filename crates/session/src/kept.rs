@@ -25,6 +25,8 @@ struct Kept {
     verified: u64,
     /// The server has refused it: it has to be closed before it is prepared again.
     spoilt: bool,
+    /// The number of the result that it was prepared for.
+    shape: u32,
 }
 
 impl ServerStatements {
@@ -45,9 +47,14 @@ impl ServerStatements {
 
     /// True if the server has it in good order (or will, by the time it reads what comes next); it is now the last used.
     pub fn touch(&mut self, id: StatementId) -> bool {
+        self.touch_shape(id, 0)
+    }
+
+    /// The same, if it was prepared for this result or a later one.
+    pub(crate) fn touch_shape(&mut self, id: StatementId, shape: u32) -> bool {
         self.clock += 1;
         match self.kept.get_mut(&id) {
-            Some(kept) if !kept.spoilt => {
+            Some(kept) if !kept.spoilt && kept.shape >= shape => {
                 kept.used = self.clock;
                 true
             }
@@ -57,8 +64,18 @@ impl ServerStatements {
 
     /// Its Parse is being sent.
     pub fn insert(&mut self, id: StatementId) {
+        self.insert_shape(id, 0);
+    }
+
+    /// The same, for this result.
+    pub(crate) fn insert_shape(&mut self, id: StatementId, shape: u32) {
         self.clock += 1;
-        self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false });
+        self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false, shape });
+    }
+
+    /// The number of the result that it was prepared for.
+    pub(crate) fn shape(&self, id: StatementId) -> Option<u32> {
+        self.kept.get(&id).map(|kept| kept.shape)
     }
 
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
@@ -107,9 +124,9 @@ impl ServerStatements {
     }
 
     /// It is parsed again under its name, wherever it stands in the order of use.
-    pub(crate) fn prepared_anew(&mut self, id: StatementId) {
+    pub(crate) fn prepared_anew(&mut self, id: StatementId, shape: u32) {
         if let Some(kept) = self.kept.get_mut(&id) {
-            (kept.verified, kept.spoilt) = (self.rests, false);
+            (kept.verified, kept.spoilt, kept.shape) = (self.rests, false, shape);
         }
     }
 
@@ -120,13 +137,9 @@ impl ServerStatements {
         }
     }
 
-    /// Takes it out if it is there and spoilt.
-    pub(crate) fn take_spoilt(&mut self, id: StatementId) -> bool {
-        let spoilt = self.kept.get(&id).is_some_and(|kept| kept.spoilt);
-        if spoilt {
-            self.kept.remove(&id);
-        }
-        spoilt
+    /// Takes out what is there and cannot be used; it has to be closed.
+    pub(crate) fn take_unusable(&mut self, id: StatementId) -> bool {
+        self.kept.remove(&id).is_some()
     }
 }
 
@@ -162,8 +175,17 @@ mod tests {
         server.spoil(1);
         assert!(!server.touch(1));
         assert_eq!(server.count(), 1, "the server has it");
-        assert!(server.take_spoilt(1) && !server.take_spoilt(1));
+        assert!(server.take_unusable(1) && !server.take_unusable(1));
         assert_eq!(server.count(), 0);
+    }
+
+    #[test]
+    fn one_prepared_for_an_older_result_is_not_used() {
+        let mut server = ServerStatements::default();
+        server.insert_shape(1, 2);
+        assert!(server.touch_shape(1, 2) && !server.touch_shape(1, 3));
+        server.prepared_anew(1, 3);
+        assert!(server.touch_shape(1, 3));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Owed {
     WatchedBind(StatementId),
     /// Describe, likewise.
     WatchedDescribe(StatementId),
+    /// Bind that is sent to be refused: its client would read the rows by an old description.
+    RefusedBind,
     /// Execute: rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
     /// The client's Close of a portal or the unnamed statement: CloseComplete.

@@ -28,6 +28,8 @@ struct Statement {
 pub struct Registry {
     by_rest: BTreeMap<Arc<[u8]>, StatementId>,
     by_id: BTreeMap<StatementId, Statement>,
+    /// How often the result of a statement was seen to change; only of those that did.
+    shapes: BTreeMap<StatementId, u32>,
     last_id: StatementId,
     spare: usize,
 }
@@ -71,6 +73,7 @@ impl Registry {
         self.by_id.retain(|_, statement| statement.clients > 0);
         let by_id = &self.by_id;
         self.by_rest.retain(|_, id| by_id.contains_key(id));
+        self.shapes.retain(|id, _| by_id.contains_key(id));
         self.spare = 0;
     }
 
@@ -88,6 +91,20 @@ impl Registry {
         self.by_rest.insert(Arc::clone(&rest), id);
         self.by_id.insert(id, Statement { rest, clients: 0 });
         self.spare += 1;
+    }
+
+    /// The number of a statement's present result: it counts the changes that were noticed.
+    #[must_use]
+    pub(crate) fn shape(&self, id: StatementId) -> u32 {
+        if self.shapes.is_empty() { 0 } else { self.shapes.get(&id).copied().unwrap_or(0) }
+    }
+
+    /// A server that had prepared it at this number says that its result has changed. Others may say so later of the
+    /// same change.
+    pub(crate) fn reshape(&mut self, id: StatementId, prepared_at: u32) {
+        if self.shape(id) == prepared_at {
+            self.shapes.insert(id, prepared_at + 1);
+        }
     }
 
     /// Parse's body after the name.
@@ -118,6 +135,8 @@ pub struct ClientStatements {
     bytes: usize,
     /// How it reads results.
     pub(crate) habit: Habit,
+    /// The number of the result that it has a description of, by name; 0 where there is none.
+    seen: BTreeMap<Box<[u8]>, u32>,
 }
 
 impl ClientStatements {
@@ -142,13 +161,33 @@ impl ClientStatements {
         }
         let statement = registry.intern(rest);
         self.names.insert(name.into(), statement);
+        self.described(name, registry.shape(statement));
         self.unconfirmed.push_back(Unconfirmed { name: name.into(), statement, closing: false });
         Some(statement)
+    }
+
+    /// The client has, or will have before any row, the description of this result.
+    pub(crate) fn described(&mut self, name: &[u8], shape: u32) {
+        if shape > 0 {
+            self.seen.insert(name.into(), shape);
+        }
+    }
+
+    /// The same under whatever name.
+    pub(crate) fn statement_described(&mut self, id: StatementId, shape: u32) {
+        let names = self.names.iter().filter(|(_, statement)| **statement == id);
+        self.seen.extend(names.map(|(name, _)| (name.clone(), shape)));
+    }
+
+    /// Whether it may be given rows of the present result without a new description.
+    pub(crate) fn is_current(&self, name: &[u8], shape: u32) -> bool {
+        shape == 0 || !self.habit.describes || self.seen.get(name).is_some_and(|seen| *seen >= shape)
     }
 
     /// A Close was sent; false if there is no such name.
     pub fn close(&mut self, name: &[u8]) -> bool {
         let Some((name, statement)) = self.names.remove_entry(name) else { return false };
+        self.seen.remove(&name);
         self.unconfirmed.push_back(Unconfirmed { name, statement, closing: true });
         true
     }
@@ -190,6 +229,8 @@ impl ClientStatements {
             }
             keep
         });
+        let names = &self.names;
+        self.seen.retain(|name, _| names.contains_key(name));
         if self.names.is_empty() {
             self.bytes = 0;
         }
@@ -214,6 +255,7 @@ impl ClientStatements {
         self.habit.describes = true; // As far as we know: it must not read new rows by an old description.
         self.bytes += name.len() + rest.len();
         let statement = registry.intern(rest);
+        self.described(name, registry.shape(statement));
         if let Some(before) = self.names.insert(name.into(), statement) {
             registry.release(before);
         }

@@ -112,12 +112,22 @@ pub(crate) struct Habit {
     pub(crate) describes_each: bool,
 }
 
-/// An error that says that a prepared statement's result has changed, or that it is not there.
+/// An error that says that a prepared statement's result has changed. Its SQLSTATE has other uses, and its words are
+/// translated; PostgreSQL's routine is neither.
+pub(crate) fn is_reshaped(error_body: &[u8]) -> bool {
+    let fields = error::parse(error_body);
+    let routine = fields.field(b'R').is_none_or(|routine| routine == b"RevalidateCachedQuery");
+    fields.code() == Some(sqlstate::FEATURE_NOT_SUPPORTED.as_bytes()) && routine
+}
+
+/// An error that says that a prepared statement is not there.
+fn is_gone(error_body: &[u8]) -> bool {
+    error::parse(error_body).code() == Some(sqlstate::UNDEFINED_PREPARED.as_bytes())
+}
+
+/// One of the two.
 pub(crate) fn is_spoilt(error_body: &[u8]) -> bool {
-    let code = error::parse(error_body).code();
-    [sqlstate::UNDEFINED_PREPARED, sqlstate::FEATURE_NOT_SUPPORTED]
-        .iter()
-        .any(|spoilt| code == Some(spoilt.as_bytes()))
+    is_reshaped(error_body) || is_gone(error_body)
 }
 
 impl Conversation {
@@ -135,18 +145,13 @@ impl Conversation {
             State::Recording => !self.owes.has_sync(),
             State::Whole => self.owes.ends_with_its_only_sync(),
         };
-        let same_result = match error::parse(error_body).code() {
-            Some(code) if code == sqlstate::UNDEFINED_PREPARED.as_bytes() => true,
-            Some(code) if code == sqlstate::FEATURE_NOT_SUPPORTED.as_bytes() => {
-                let will_describe = watch.state == State::Recording && habit.describes_each;
-                let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
-                watch.described || is_description || will_describe || !habit.describes
-            }
-            _ => return false,
-        };
+        let will_describe = watch.state == State::Recording && habit.describes_each;
+        let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
+        let reads_anew = watch.described || is_description || will_describe || !habit.describes;
+        let mendable = is_gone(error_body) || is_reshaped(error_body) && reads_anew;
         let known = watch.statement == statement && registry.rest(statement).is_some();
         let spared = !cfg!(weir_bug = "spoilt_plan_told");
-        spared && same_result && nothing_behind && !self.in_block && known
+        spared && mendable && nothing_behind && !self.in_block && known
     }
 
     /// Says it again: what was to be skipped ends with a Sync of our own or the client's, the statement is prepared
@@ -168,7 +173,7 @@ impl Conversation {
             }
         });
         self.owes.say_again(statement);
-        self.statements.prepared_anew(statement);
+        self.statements.prepared_anew(statement, registry.shape(statement));
         self.watch.end()
     }
 }

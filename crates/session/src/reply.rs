@@ -101,6 +101,8 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
+    /// An error that the client gets in other words.
+    Reworded,
     /// An error that the client is spared: its request is said again.
     Replay,
     /// This and what follows is not for the client.
@@ -130,6 +132,12 @@ impl Step<'_, '_> {
                     self.flush(out);
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
+                }
+                Verdict::Reworded => {
+                    self.flush(out);
+                    self.at += header.frame_bytes as usize;
+                    self.start = self.at;
+                    out.to_client(encode::changed_result);
                 }
                 Verdict::Replay => {
                     self.flush(out);

@@ -177,6 +177,8 @@ enum Verdict {
     Dropped(usize),
     /// Not enough of it is here.
     Hold,
+    /// All of it is here, but not what comes behind it.
+    Await,
     /// Passed on whole, and what comes behind it is kept for the time being.
     PassAndHold,
     Stop(Heard),
@@ -217,7 +219,7 @@ impl Step<'_, '_> {
                     self.at += header.frame_bytes as usize;
                     return Heard::All;
                 }
-                Verdict::Hold => return Heard::All,
+                Verdict::Hold | Verdict::Await => return Heard::All,
                 Verdict::Stop(heard) => return heard,
             }
         }

@@ -346,3 +346,91 @@ fn the_client_may_leave_while_its_requests_are_kept() {
     assert!(world.closed.contains(&client));
     assert!(!world.closed.contains(&server));
 }
+
+/// Two clients that share a statement on one server; both have its description.
+fn two_that_described() -> (World, ConnId, ConnId, ConnId) {
+    let (mut world, client, server) = prepared("");
+    let other = world.client(&[]);
+    world.receive(
+        other,
+        &message(|out| {
+            encode::parse(out, b"s", b"select * from t", &[]);
+            encode::sync(out);
+        }),
+    );
+    world.receive(server, &message(|out| encode::ready(out, Status::Idle)));
+    for one in [client, other] {
+        world.receive(one, &describing());
+        world.receive(
+            server,
+            &message(|out| {
+                encode::bind_complete(out);
+                encode::no_data(out);
+                encode::command_complete(out, "SELECT 1");
+                encode::ready(out, Status::Idle);
+            }),
+        );
+    }
+    world.sent.clear();
+    (world, client, other, server)
+}
+
+#[test]
+fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
+    let (mut world, client, other, server) = two_that_described();
+    world.receive(client, &describing());
+    world.receive(server, &refused("0A000", Some(Status::Idle)));
+    assert_eq!(world.tags(server), "BDESCPBDES");
+    world.receive(
+        server,
+        &message(|out| {
+            encode::close_complete(out);
+            encode::parse_complete(out);
+            encode::bind_complete(out);
+            encode::no_data(out);
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(client), "2nCZ");
+    // The other does not ask again: PostgreSQL would have told it. Its driver prepares anew.
+    world.receive(other, &bind_execute(b"1"));
+    assert_eq!(world.tags(server), "BES");
+    world.receive(server, &refused("26000", Some(Status::Idle)));
+    assert!(world.text(other).contains("C0A000\0Mcached plan must not change result type"));
+    let anew = message(|out| {
+        encode::close(out, b'S', b"s");
+        encode::parse(out, b"s", b"select * from t", &[]);
+        encode::describe(out, b'S', b"s");
+        encode::sync(out);
+    });
+    world.receive(other, &anew);
+    assert_eq!(world.tags(server), "DS", "the server has the new one");
+    world.receive(
+        server,
+        &message(|out| {
+            encode::parameter_description(out, &[]);
+            encode::no_data(out);
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    world.sent.clear();
+    world.receive(other, &bind_execute(b"1"));
+    world.receive(server, &answered());
+    assert_eq!(world.tags(other), "2CZ");
+}
+
+#[test]
+fn who_asks_again_is_not_told_and_may_ask_in_pieces() {
+    let request = describing();
+    for cut in 1..request.len() {
+        let (mut world, client, other, server) = two_that_described();
+        world.receive(client, &bind_execute(b"1"));
+        world.receive(server, &refused("0A000", Some(Status::Idle)));
+        assert_eq!(world.tags(client), "EZ");
+        world.sent.clear();
+        world.receive(other, &request[..cut]);
+        world.receive(other, &request[cut..]);
+        assert_eq!(world.tags(server), "CPBDES", "cut at {cut}: the old one is not even tried");
+    }
+}

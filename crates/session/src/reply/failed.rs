@@ -32,17 +32,19 @@ impl Step<'_, '_> {
                 let fatal = severity == b"FATAL" || severity == b"PANIC";
                 self.replied.fatal |= fatal;
                 if !fatal && self.may_replay(body) {
+                    self.note_reshaped(body);
                     return Verdict::Replay;
                 }
                 self.note_spoilt(body);
             }
         }
+        let refused = whole.is_some() && self.server.owes.front() == Some(Owed::RefusedBind);
         self.server.copying_in = false;
         let mut failed = Failed { server_statements: vec![], names: 0 };
         self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
         self.undo(&failed);
         self.settle_watch();
-        Verdict::Pass
+        if refused && !self.replied.fatal { Verdict::Reworded } else { Verdict::Pass }
     }
 
     fn may_replay(&self, error_body: &[u8]) -> bool {
@@ -52,13 +54,36 @@ impl Step<'_, '_> {
 
     /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
     fn note_spoilt(&mut self, error_body: &[u8]) {
-        let statement = match self.server.owes.front() {
-            Some(Owed::Bind(Some(statement)) | Owed::Describe(Some(statement))) => statement,
-            Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) => statement,
-            _ => return,
-        };
-        if replay::is_spoilt(error_body) {
+        if let (Some(statement), true) = (self.statement_refused(), replay::is_spoilt(error_body)) {
+            self.reshape(statement, error_body);
             self.server.statements.spoil(statement);
+        }
+    }
+
+    /// A request is said again whose client reads the rows by the description that comes with them, or by none.
+    fn note_reshaped(&mut self, error_body: &[u8]) {
+        let Some(statement) = self.statement_refused() else { return };
+        if self.reshape(statement, error_body)
+            && let Some(names) = &mut self.context.names
+        {
+            names.statement_described(statement, self.context.registry.shape(statement));
+        }
+    }
+
+    /// True if the error tells of another result.
+    fn reshape(&mut self, statement: StatementId, error_body: &[u8]) -> bool {
+        let reshaped = replay::is_reshaped(error_body);
+        if let (true, Some(prepared_at)) = (reshaped, self.server.statements.shape(statement)) {
+            self.context.registry.reshape(statement, prepared_at);
+        }
+        reshaped
+    }
+
+    fn statement_refused(&self) -> Option<StatementId> {
+        match self.server.owes.front()? {
+            Owed::Bind(Some(statement)) | Owed::Describe(Some(statement)) => Some(statement),
+            Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement) => Some(statement),
+            _ => None,
         }
     }
 

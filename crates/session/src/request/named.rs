@@ -13,6 +13,19 @@ use crate::prepared::server_name;
 use crate::replay::{self, Watch, parse_message};
 use crate::{ClientFault, Output, Owed, StatementId};
 
+/// No server has a statement of this name.
+const NO_STATEMENT: &[u8] = b"PGBOUNCER_0";
+
+/// By which description a client will read rows.
+enum Reads {
+    /// That of the result as it is, or none.
+    ByThis,
+    /// One from before it changed.
+    ByAnOlder,
+    /// It may be about to ask for it: its next message is not here yet.
+    Unknown,
+}
+
 impl Step<'_, '_> {
     pub(super) fn named(
         &mut self,
@@ -69,7 +82,7 @@ impl Step<'_, '_> {
         self.server.status = None;
         self.flush(out);
         // In a failed transaction the server must say so itself; it refuses the Parse and keeps what it has.
-        if self.server.statements.touch(statement) {
+        if self.server.statements.touch_shape(statement, self.rules.registry.shape(statement)) {
             self.say(Owed::SayParseComplete, encode::parse_complete, out);
         } else {
             self.prepare(statement, Owed::Parse(Some(statement)), out);
@@ -79,7 +92,7 @@ impl Step<'_, '_> {
 
     /// Sends a Parse under the shared name, making room first.
     fn prepare(&mut self, statement: StatementId, owed: Owed, out: &mut impl Output) {
-        if self.server.statements.take_spoilt(statement) {
+        if self.server.statements.take_unusable(statement) {
             self.close_own(statement, out);
         }
         while let Some(victim) = self.server.statements.make_room(self.rules.statements_max) {
@@ -90,7 +103,7 @@ impl Step<'_, '_> {
             send(watch, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
-        self.server.statements.insert(statement);
+        self.server.statements.insert_shape(statement, self.rules.registry.shape(statement));
         self.server.owes.push(owed);
     }
 
@@ -115,6 +128,11 @@ impl Step<'_, '_> {
         let Some(statement) = self.find(name) else {
             return Verdict::Stop(Heard::Fault(ClientFault::NoSuchStatement));
         };
+        match self.reads_by(name, statement, header) {
+            Reads::ByThis => {}
+            Reads::ByAnOlder => return self.refuse(header, portal, name, rest, out),
+            Reads::Unknown => return Verdict::Await,
+        }
         self.rules.bound += 1;
         self.flush(out);
         let owed = match self.ensure_prepared(statement, out) {
@@ -128,6 +146,42 @@ impl Step<'_, '_> {
         });
         self.ask(owed);
         Verdict::Dropped(taken)
+    }
+
+    /// By which description the client will read the rows of a Bind. PostgreSQL would refuse to bind for a client whose
+    /// description is old; the statement has been prepared anew for others, so it has to be done for PostgreSQL.
+    fn reads_by(&mut self, name: &[u8], statement: StatementId, header: Header) -> Reads {
+        let shape = self.rules.registry.shape(statement);
+        let Some(names) = &mut self.request.statements else { return Reads::ByThis };
+        if names.is_current(name, shape) {
+            return Reads::ByThis;
+        }
+        match self.input.get(self.at + header.frame_bytes as usize) {
+            Some(&tag::DESCRIBE) => {
+                names.described(name, shape);
+                Reads::ByThis
+            }
+            None if header.frame_bytes as usize <= replay::BYTES => Reads::Unknown,
+            _ => Reads::ByAnOlder,
+        }
+    }
+
+    /// Has the server refuse a Bind, so that what follows in the segment is skipped; the reply's words are ours.
+    fn refuse(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        name: &[u8],
+        rest: usize,
+        out: &mut impl Output,
+    ) -> Verdict {
+        self.flush(out);
+        self.server.untouched = false;
+        send(&mut self.server.watch, out, |bytes| {
+            rename::bind(bytes, header, portal, name.len(), NO_STATEMENT);
+        });
+        self.ask(Owed::RefusedBind);
+        Verdict::Dropped(frame::HEADER_BYTES + rest)
     }
 
     /// Describe or Close of a named statement.
@@ -145,7 +199,7 @@ impl Step<'_, '_> {
             } else {
                 // Closing what does not exist is no error; the server says so best.
                 send(&mut self.server.watch, out, |bytes| {
-                    rename::target(bytes, tag::CLOSE, b'S', b"PGBOUNCER_0");
+                    rename::target(bytes, tag::CLOSE, b'S', NO_STATEMENT);
                 });
                 self.server.owes.push(Owed::Close);
             }
@@ -156,6 +210,10 @@ impl Step<'_, '_> {
         };
         self.flush(out);
         self.note_describe();
+        let shape = self.rules.registry.shape(statement);
+        if let Some(names) = &mut self.request.statements {
+            names.described(name, shape);
+        }
         let owed = match self.ensure_prepared(statement, out) {
             true => Owed::WatchedDescribe(statement),
             false => Owed::Describe(Some(statement)),
@@ -185,7 +243,7 @@ impl Step<'_, '_> {
     /// True if the server has had it for longer, and this is the message of the segment by which it will be seen
     /// whether its plan still holds: from here on the segment is kept.
     fn ensure_prepared(&mut self, statement: StatementId, out: &mut impl Output) -> bool {
-        if !self.server.statements.touch(statement) {
+        if !self.server.statements.touch_shape(statement, self.rules.registry.shape(statement)) {
             self.prepare(statement, Owed::OwnParse(statement), out);
             return false;
         }

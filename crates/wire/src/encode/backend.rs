@@ -87,6 +87,19 @@ pub fn error_with_detail(out: &mut Vec<u8>, severity: &str, sqlstate: &str, mess
     report_fields(out, tag::ERROR, &fields);
 }
 
+/// ErrorResponse for a prepared statement whose result has changed, as PostgreSQL's `RevalidateCachedQuery` says it:
+/// by that routine drivers tell it from others of its SQLSTATE, and prepare anew.
+pub fn changed_result(out: &mut Vec<u8>) {
+    let fields = [
+        (b'S', "ERROR"),
+        (b'V', "ERROR"),
+        (b'C', crate::sqlstate::FEATURE_NOT_SUPPORTED),
+        (b'M', "cached plan must not change result type"),
+        (b'R', "RevalidateCachedQuery"),
+    ];
+    report_fields(out, tag::ERROR, &fields);
+}
+
 /// NoticeResponse, with the fields of [`error`].
 pub fn notice(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) {
     report(out, tag::NOTICE, severity, sqlstate, message);
