@@ -2,34 +2,29 @@
 //! Owns what stops a start and in which words. Never runs anything itself once the threads are there.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
-use std::{io, thread};
 
 use ::tls::SetupFault;
-use control::{Facts, Input, Signal, Succession};
+use control::{Facts, Input, Signal};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::{self, Signals};
 use driver::{
-    Engine, Inherited, ListenFault, Listeners, News, Plan, Predecessor, ReceiveBuffers, StartFault,
-    TakeoverFault,
+    Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, StartFault, TakeoverFault,
 };
-use mail::{Command, Listing, ShardId, Subject};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
 use crate::cli::Options;
 use crate::files::Source;
-use crate::life::{Crew, Life};
+use crate::life::Life;
 use crate::logging::Logger;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
 use crate::tls::TlsNews;
-
-/// How long threads may take to end before the process ends without them.
-const FAREWELL: Duration = Duration::from_secs(2);
+use crate::workers::{Workers, dismiss};
 
 /// Why the process does not start.
 #[derive(Debug)]
@@ -149,8 +144,15 @@ fn open_log(config: &Config, logger: &Logger) -> Result<(), NoBoot> {
     Ok(())
 }
 
-/// Warns where clients could find no descriptor left.
+/// Says what the limit of descriptors is, in PgBouncer's words, and warns where clients could find none left. The limit
+/// was raised as far as it goes, so that both of the system's are the same.
 fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
+    let clients = config.global.max_client_conn;
+    let needed = process::files_needed(clients.into(), servers_at_most(config));
+    let text = format!(
+        "kernel file descriptor limit: {file_limit} (hard: {file_limit}); max_client_conn: {clients}, max expected fd use: {needed}"
+    );
+    logger.write(&Record::new(Level::Log, text));
     if let Some(warning) = file_limit_warning(config, file_limit) {
         logger.write(&Record::new(Level::Warning, warning));
     }
@@ -158,6 +160,12 @@ fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
 
 /// What to say if `file_limit` descriptors cannot be enough.
 pub(crate) fn file_limit_warning(config: &Config, file_limit: u64) -> Option<String> {
+    let clients = config.global.max_client_conn.into();
+    process::file_limit_warning(file_limit, clients, servers_at_most(config))
+}
+
+/// Servers of one user in every database.
+fn servers_at_most(config: &Config) -> u64 {
     let databases = config.databases.values().chain(&config.fallback);
     let servers = databases.map(|database| match config.max_db_connections(database) {
         0 => {
@@ -165,7 +173,7 @@ pub(crate) fn file_limit_warning(config: &Config, file_limit: u64) -> Option<Str
         }
         limit => limit.into(),
     });
-    process::file_limit_warning(file_limit, config.global.max_client_conn.into(), servers.sum())
+    servers.sum()
 }
 
 /// Before anything is bound: a second process must not get far enough to disturb the first.
@@ -249,56 +257,6 @@ fn meaning(signal: signals::Signal) -> Signal {
         signals::Signal::Usr1 => Signal::Usr1,
         signals::Signal::Usr2 => Signal::Usr2,
     }
-}
-
-/// The shards' threads, and the way in which others tell the control thread.
-struct Workers {
-    engine: Engine,
-    inputs: Sender<Input>,
-}
-
-impl Crew for Workers {
-    fn tell(&self, shard: ShardId, command: Command) {
-        self.engine.command(shard, command);
-    }
-
-    fn close_tcp(&self) {
-        self.engine.close_tcp_listeners();
-    }
-
-    fn inspect(&self, subject: Subject) -> Listing {
-        self.engine.inspect(subject)
-    }
-
-    fn hand_over(&self, line: &str, note: String, patience: Duration) -> io::Result<()> {
-        let inputs = self.inputs.clone();
-        let news = move |news| drop(inputs.send(Input::Succession(outcome(news))));
-        self.engine.hand_over(line, note, patience, news)
-    }
-
-    fn cancel_at_predecessor(&self, key: [u8; 8]) {
-        self.engine.cancel_at_predecessor(key);
-    }
-}
-
-fn outcome(news: News) -> Succession {
-    match news {
-        News::Begun => Succession::Begun,
-        News::Failed(why) => Succession::Failed(why),
-        News::Orphaned => Succession::Orphaned,
-        News::Over => Succession::Over,
-    }
-}
-
-/// Lets the threads send what they were told last and end; a thread that hangs does not keep the process.
-fn dismiss(engine: Engine) {
-    let (done, is_done) = channel();
-    let farewell = thread::spawn(move || {
-        engine.join();
-        let _ = done.send(());
-    });
-    let _ = is_done.recv_timeout(FAREWELL);
-    drop(farewell);
 }
 
 #[cfg(test)]

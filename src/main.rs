@@ -12,6 +12,7 @@ mod parity;
 mod service_manager;
 mod takeover;
 mod tls;
+mod workers;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ import pytest
 import host
 import replicas
 import weir as pooler_module
+import wire
 
 pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
 
@@ -159,6 +160,43 @@ def test_cancel_keys_given_before_still_work(weir, pg, when):
     assert client.execute("select 2").fetchone() == (2,)
     if when == "still there":
         assert old.wait(30) == 0
+
+
+def test_the_next_process_may_have_other_threads_and_the_other_driver(weir, pg):
+    pooler = weir(threads=4, default_pool_size=4)
+    clients = [pooler.connect(database, prepare_threshold=0) for database in ("app", "other") for _ in range(10)]
+    blocks = [pooler.connect() for _ in range(3)]
+    for client in (*clients, *blocks):
+        assert client.execute("select %s::int", (1,)).fetchone() == (1,)
+    for block in blocks:
+        block.execute("begin")
+        block.execute("create temp table kept (n int) on commit drop")
+    for driver, threads in (("io_uring", 1), ("epoll", 3), ("io_uring", 2), ("epoll", 1)):
+        pooler.write_ini(io_driver=driver, threads=threads)
+        reboot(pooler)
+        for client in clients:
+            assert client.execute("select %s::int", (threads,)).fetchone() == (threads,)
+        for block in blocks:
+            block.execute("insert into kept values (%s)", (threads,))
+        assert pg.count("datname = 'app'") <= 4 and pg.count("datname = 'other'") <= 4
+    for block in blocks:
+        assert block.execute("select count(*) from kept").fetchone() == (4,)
+        block.execute("commit")
+
+
+def test_every_one_of_many_idle_clients_moves(weir, pg):
+    pooler = weir(max_client_conn=400, default_pool_size=3)
+    crowd = [wire.Raw(pooler.port).login() for _ in range(300)]
+    try:
+        reboot(pooler)
+        assert pooler.pool()["cl_active"] == 300
+        for client in crowd[::30]:
+            assert client.simple("select 1") == [["1"]]
+        ids = [row["id"] for row in pooler.console("SHOW CLIENTS")]
+        assert len(set(ids)) == len(ids) == 301
+    finally:
+        for client in crowd:
+            client.socket.close()
 
 
 def test_what_was_paused_stays_paused(weir, pg):

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io, panic, process};
 
-use auth::{Entropy, MockKey};
+use auth::MockKey;
 use mail::{Command, Listing, Report, ShardId, Subject};
 use pool::Directory;
 use settings::{Config, IoDriver};
@@ -18,6 +18,7 @@ use telemetry::{Level, Record};
 use crate::core::Core;
 use crate::directory::OneProcess;
 use crate::door::Door;
+use crate::entropy::KernelEntropy;
 use crate::epoll::EpollLoop;
 use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
@@ -396,32 +397,5 @@ impl Listeners {
     #[must_use]
     pub fn has_tcp(&self) -> bool {
         self.all.iter().any(|listener| listener.kind == Kind::Tcp)
-    }
-}
-
-/// The kernel's random bytes.
-#[derive(Clone, Copy, Debug)]
-struct KernelEntropy;
-
-impl KernelEntropy {
-    /// 32 bytes for a key.
-    fn key() -> [u8; 32] {
-        let mut key = [0; 32];
-        KernelEntropy.fill(&mut key);
-        key
-    }
-}
-
-impl Entropy for KernelEntropy {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
-                Ok(count) => filled += count,
-                Err(rustix::io::Errno::INTR) => {}
-                // A pooler whose nonces can be guessed must not run.
-                Err(_) => process::abort(),
-            }
-        }
     }
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, fs};
 
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
-    sockopt,
+    AddressFamily, Shutdown, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
 };
 use settings::Global;
 
 use crate::connect::{text, unix, unix_address};
+use crate::inherited::{Inherited, take_inherited};
 use crate::{options, sys};
 
 /// A thread that was woken may find that another one was quicker: it must not wait then.
@@ -41,17 +41,10 @@ pub(crate) struct Listener {
     is_left: AtomicBool,
 }
 
-/// A listening socket that somebody else has bound: a predecessor process, or the service manager.
-pub struct Inherited {
-    pub(crate) socket: OwnedFd,
-    /// Its name in the file system with its inode, where it is ours to remove.
-    pub(crate) file: Option<(PathBuf, u64)>,
-}
-
 /// A socket's name in the file system; it goes when the socket goes, unless somebody else has taken the name.
-struct SocketFile {
-    path: PathBuf,
-    inode: u64,
+pub(crate) struct SocketFile {
+    pub(crate) path: PathBuf,
+    pub(crate) inode: u64,
 }
 
 /// All listening sockets of a process.
@@ -181,7 +174,7 @@ impl Listeners {
 }
 
 impl Listener {
-    fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
+    pub(crate) fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
         Listener { socket, kind, name, file, is_left: AtomicBool::new(false) }
     }
 
@@ -235,7 +228,7 @@ fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Errno> {
     Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
 }
 
-fn backlog(global: &Global) -> i32 {
+pub(crate) fn backlog(global: &Global) -> i32 {
     i32::try_from(global.listen_backlog).unwrap_or(i32::MAX)
 }
 
@@ -246,65 +239,11 @@ pub fn unix_path(global: &Global) -> Option<String> {
     Some(format!("{directory}/.s.PGSQL.{}", global.listen_port))
 }
 
-impl Inherited {
-    fn address(&self) -> Option<SocketAddr> {
-        rustix::net::getsockname(&self.socket).ok()?.try_into().ok()
-    }
-
-    fn is_at(&self, path: &str) -> bool {
-        let wanted = unix_address(path).ok();
-        let own: Option<SocketAddrUnix> =
-            rustix::net::getsockname(&self.socket).ok().and_then(|any| any.try_into().ok());
-        own.is_some() && own == wanted
-    }
-
-    fn into_tcp(self, address: SocketAddr, global: &Global) -> Listener {
-        options::apply_to_listener(&self.socket, global);
-        let _ = listen(&self.socket, backlog(global));
-        Listener::new(self.socket, Kind::Tcp, address.to_string(), None)
-    }
-
-    fn into_unix(self, path: &str, port: u16) -> Listener {
-        let file = self.file.map(|(path, inode)| SocketFile { path, inode });
-        Listener::new(self.socket, Kind::Unix { port }, format!("unix:{path}"), file)
-    }
-
-    fn into_passed(self, global: &Global) -> Result<Listener, ListenFault> {
-        if sockopt::socket_acceptconn(&self.socket) != Ok(true) {
-            return Err(ListenFault::Passed);
-        }
-        // A thread that was woken may find that another one was quicker.
-        ioctl_fionbio(&self.socket, true).map_err(|_| ListenFault::Passed)?;
-        if let Some(address) = self.address() {
-            return Ok(self.into_tcp(address, global));
-        }
-        let address = rustix::net::getsockname(&self.socket).map_err(|_| ListenFault::Passed)?;
-        let address = SocketAddrUnix::try_from(address).map_err(|_| ListenFault::Passed)?;
-        let path = match (address.path(), address.abstract_name()) {
-            (Some(path), _) => path.to_string_lossy().into_owned(),
-            (None, name) => format!("@{}", String::from_utf8_lossy(name.unwrap_or_default())),
-        };
-        let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
-        Ok(self.into_unix(&path, port.unwrap_or(global.listen_port)))
-    }
-
-    fn remove_file(&self) {
-        if let Some((path, inode)) = &self.file {
-            remove_if_same(path, *inode);
-        }
-    }
-}
-
-fn take_inherited(from: &mut Vec<Inherited>, wanted: impl Fn(&Inherited) -> bool) -> Option<Inherited> {
-    let place = from.iter().position(wanted)?;
-    Some(from.remove(place))
-}
-
 fn is_same(path: &Path, inode: u64) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
 }
 
-fn remove_if_same(path: &Path, inode: u64) {
+pub(crate) fn remove_if_same(path: &Path, inode: u64) {
     if is_same(path, inode) {
         let _ = fs::remove_file(path);
     }

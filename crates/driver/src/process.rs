@@ -11,7 +11,7 @@ use std::{fmt, thread};
 use rustix::process::{Pid, Resource, getrlimit, setrlimit, test_kill_process};
 use settings::hba::Network;
 
-use crate::listen::Inherited;
+use crate::inherited::Inherited;
 use crate::sys;
 
 /// Descriptors that are neither a client's nor a server's: log, listeners, rings, timers, standard ones.
@@ -36,10 +36,16 @@ pub fn raise_file_limit() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
+/// Descriptors that so many clients and servers may need, the process's own included.
+#[must_use]
+pub fn files_needed(max_client_conn: u64, servers: u64) -> u64 {
+    max_client_conn.saturating_add(servers).saturating_add(OWN_FILES)
+}
+
 /// What to warn of if so many clients and servers cannot have a descriptor each.
 #[must_use]
 pub fn file_limit_warning(limit: u64, max_client_conn: u64, servers: u64) -> Option<String> {
-    let needed = max_client_conn.saturating_add(servers).saturating_add(OWN_FILES);
+    let needed = files_needed(max_client_conn, servers);
     (needed > limit).then(|| {
         format!(
             "the limit of open files is {limit}, and max_client_conn {max_client_conn} with {servers} server \

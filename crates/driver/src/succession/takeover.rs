@@ -28,7 +28,7 @@ use super::{Item, Succession, field, from_new, from_old};
 use crate::connect::text;
 use crate::directory::OneProcess;
 use crate::engine::Log;
-use crate::listen::Inherited;
+use crate::inherited::Inherited;
 use crate::mailbox::{Letter, Mailbox};
 
 /// User and database of the console.
