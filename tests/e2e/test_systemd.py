@@ -87,6 +87,7 @@ def test_passed_sockets_are_listened_on_and_no_others(weir):
     pooler = weir.prepared(listen_addr="127.0.0.1", listen_backlog=5)
     port, path = host.free_port(), pooler.directory / ".s.PGSQL.7777"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         tcp.bind(("127.0.0.1", port))
         unix.bind(str(path))
         path.chmod(0o777)
