@@ -133,6 +133,22 @@ def test_certificates_need_to_be_asked_for(weir, authorities):
     assert "auth_type=cert requires client_tls_sslmode" in pooler.output() + pooler.log_text()
 
 
+@pytest.mark.weir_only
+@pytest.mark.parametrize("auth_type, secret", [("scram-sha-256", "plain"), ("md5", "verifier")])
+def test_scram_is_bound_to_the_channel(weir, pg, root, auth_type, secret):
+    """`channel_binding=require` is for a client that will not talk to anybody in the middle."""
+    verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
+    userlist = {"scramuser": "scram secret" if secret == "plain" else verifier}
+    pooler = weir(auth_type=auth_type, userlist=userlist, **settings(root, "allow"))
+    mine = {"user": "scramuser", "password": "scram secret", "channel_binding": "require"}
+    assert pooler.connect(**secure(root, **mine)).execute("select current_user").fetchone() == ("scramuser",)
+    assert pooler.connect(**{**secure(root, **mine), "channel_binding": "disable"}).execute("select 1").fetchone() == (1,)
+    with pytest.raises(psycopg.OperationalError, match="channel binding"):
+        pooler.connect(**{**mine, "sslmode": "disable"})
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect(**secure(root, **{**mine, "password": "wrong"}))
+
+
 # --- the bytes before and after the handshake ------------------------------------------------------------------------
 SSL_REQUEST = struct.pack("!II", 8, 80877103)
 

@@ -15,6 +15,7 @@ HBA = """
 local all all trust
 hostssl all bob all cert
 hostssl all carol all trust
+hostssl all scramuser all scram-sha-256
 host all all all trust
 """
 
@@ -176,3 +177,15 @@ def test_tls_on_both_sides_under_load(weir, secure, pg):
     command = [pg.bindir / "pgbench", "-n", "-f", script, "-c", "8", "-t", "40", "-h", "127.0.0.1"]
     done = host.run([*command, "-p", str(pooler.port), "-U", "alice", "app"], env=environment)
     assert "number of failed transactions: 0" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("where", ["ini", "client"])
+def test_scram_towards_servers_is_bound_to_the_channel(weir, secure, where):
+    """A server that offers SCRAM-SHA-256-PLUS refuses whoever claims that it does not: getting in shows that we bind."""
+    if where == "ini":
+        pooler = weir(databases=databases(secure, extra="user=scramuser password='scram secret'"))
+        assert pooler.value("select current_user") == "scramuser"
+        return
+    verifier = secure.value("select rolpassword from pg_authid where rolname = 'scramuser'")
+    pooler = weir(databases=databases(secure), auth_type="scram-sha-256", userlist={"scramuser": verifier})
+    assert pooler.value("select current_user", user="scramuser", password="scram secret") == "scramuser"

@@ -52,6 +52,21 @@ impl ClientLogin {
         entropy: &mut dyn Entropy,
         scram_iterations: u32,
     ) -> (Self, Step) {
+        Self::begin_bound(method, user, secret, mock, cache, entropy, scram_iterations, None)
+    }
+
+    /// The same on a connection with TLS: `end_point` is `tls-server-end-point` of our certificate, and SCRAM can be bound
+    /// to it.
+    pub fn begin_bound(
+        method: Method,
+        user: &str,
+        secret: Option<&Secret>,
+        mock: &MockKey,
+        cache: &DerivedCache,
+        entropy: &mut dyn Entropy,
+        scram_iterations: u32,
+        end_point: Option<&[u8]>,
+    ) -> (Self, Step) {
         let known = secret.filter(|secret| !secret.is_empty());
         let (state, step) = match effective_method(method, known, mock) {
             Method::Any => pass(),
@@ -59,7 +74,9 @@ impl ClientLogin {
             Method::Trust => (State::Finished, Step::Reject(ClientFault::Trust.into())),
             Method::Plain => ExpectPassword::begin(user, known, mock, scram_iterations),
             Method::Md5 => ExpectMd5::begin(user, known, mock, entropy),
-            Method::Scram => ExpectFirst::begin(user, known, mock, cache, entropy, scram_iterations),
+            Method::Scram => {
+                ExpectFirst::begin(user, known, mock, cache, entropy, scram_iterations, end_point)
+            }
         };
         (Self { state }, step)
     }

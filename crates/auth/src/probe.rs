@@ -44,7 +44,7 @@ pub fn server_messages(bytes: &[u8]) {
 /// Every parser on its own.
 pub fn parsers(bytes: &[u8]) {
     let _ = ClientFirst::parse(bytes);
-    let _ = ClientFinal::parse(bytes, Binding::Unsupported, "nonce");
+    let _ = ClientFinal::parse(bytes, Binding::Unsupported, b"", "nonce");
     let _ = ServerFirst::parse(bytes, "nonce");
     let _ = ServerFinal::parse(bytes);
     let _ = scram::prepare_password(bytes);

@@ -12,6 +12,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// The mechanism's name. `SCRAM-SHA-256-PLUS` will stand beside it once TLS is there.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
+/// The same, bound to the TLS connection that it runs in.
+pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// Bytes of entropy in a nonce; PostgreSQL's own number (`scram-common.h`), 24 characters of base64.
 pub const NONCE_LENGTH: usize = 18;

@@ -5,7 +5,7 @@
 use crate::cache::{self, Index, ServerKeyCache};
 use crate::fault::{Fault, Malformed, ServerFault};
 use crate::scram::message::{self, Binding, ClientFinal, ServerFinal, ServerFirst};
-use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
+use crate::scram::{self, Keys, MECHANISM, MECHANISM_PLUS, NONCE_LENGTH};
 use crate::secret::Credentials;
 use crate::{Accepted, Answer, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, bytes, md5};
 use subtle::ConstantTimeEq;
@@ -17,6 +17,8 @@ use zeroize::Zeroizing;
 pub struct ServerLogin {
     user: String,
     credentials: Credentials,
+    /// `tls-server-end-point` of the server's certificate, where there is TLS.
+    end_point: Option<Vec<u8>>,
     state: State,
 }
 
@@ -29,6 +31,7 @@ enum State {
     /// server-first-message.
     ServerFirst {
         client_nonce: String,
+        binding: Binding,
     },
     /// SaltedPassword.
     Derived {
@@ -47,6 +50,8 @@ struct Exchange {
     client_nonce: String,
     server_first: String,
     nonce: String,
+    binding: Binding,
+    end_point: Vec<u8>,
 }
 
 type Next = Result<(State, Step), ServerFault>;
@@ -60,7 +65,14 @@ impl ServerLogin {
             Credentials::None => Credentials::Plain(Zeroizing::default()),
             known => known.clone(),
         };
-        Self { user: user.to_owned(), credentials, state: State::Request }
+        Self { user: user.to_owned(), credentials, end_point: None, state: State::Request }
+    }
+
+    /// The login runs inside TLS: SCRAM is bound to it where the server can.
+    #[must_use]
+    pub fn bound_to(mut self, end_point: Option<Vec<u8>>) -> Self {
+        self.end_point = end_point;
+        self
     }
 
     /// Takes the body of the server's next `R` message, code included. A [`Step::Send`] without bytes only waits.
@@ -109,8 +121,8 @@ impl ServerLogin {
             (Authentication::CleartextPassword, State::Request) => self.send_password(),
             (Authentication::Md5 { salt }, State::Request) => self.send_md5(salt),
             (Authentication::Sasl { mechanisms }, State::Request) => self.begin_scram(mechanisms, entropy),
-            (Authentication::SaslContinue(data), State::ServerFirst { client_nonce }) => {
-                self.answer_challenge(client_nonce, data, cache)
+            (Authentication::SaslContinue(data), State::ServerFirst { client_nonce, binding }) => {
+                self.answer_challenge(client_nonce, binding, data, cache)
             }
             (Authentication::SaslFinal(data), State::ServerFinal { signature }) => {
                 check_server(data, &signature)
@@ -136,29 +148,41 @@ impl ServerLogin {
         Ok(send_password(&md5::reply(&stored, salt)))
     }
 
-    fn begin_scram(&self, mut mechanisms: Mechanisms<'_>, entropy: &mut dyn Entropy) -> Next {
-        // SCRAM-SHA-256-PLUS will be chosen here over TLS; until then it is passed by.
-        if !mechanisms.any(|name| name == MECHANISM.as_bytes()) {
-            return Err(ServerFault::Mechanism);
-        }
+    fn begin_scram(&self, mechanisms: Mechanisms<'_>, entropy: &mut dyn Entropy) -> Next {
+        let offers = |wanted: &str| mechanisms.clone().any(|name| name == wanted.as_bytes());
+        let (mechanism, binding) = match &self.end_point {
+            Some(_) if offers(MECHANISM_PLUS) => (MECHANISM_PLUS, Binding::EndPoint),
+            _ if !offers(MECHANISM) => return Err(ServerFault::Mechanism),
+            // A server that did offer it, and whose offer was taken away on the way, will notice.
+            Some(_) => (MECHANISM, Binding::NotOffered),
+            None => (MECHANISM, Binding::Unsupported),
+        };
         if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys(_)) {
             return Err(ServerFault::WrongPasswordType);
         }
         let mut nonce = [0; NONCE_LENGTH];
         entropy.fill(&mut nonce);
         let client_nonce = scram::nonce(nonce);
-        let first = format!("{}{}", BINDING.header(), client_first_bare(&client_nonce));
-        let step = Step::Send(bytes(|out| encode::sasl_initial(out, MECHANISM, first.as_bytes())));
-        Ok((State::ServerFirst { client_nonce }, step))
+        let first = format!("{}{}", binding.header(), client_first_bare(&client_nonce));
+        let step = Step::Send(bytes(|out| encode::sasl_initial(out, mechanism, first.as_bytes())));
+        Ok((State::ServerFirst { client_nonce, binding }, step))
     }
 
-    fn answer_challenge(&self, client_nonce: String, payload: &[u8], cache: &ServerKeyCache) -> Next {
+    fn answer_challenge(
+        &self,
+        client_nonce: String,
+        binding: Binding,
+        payload: &[u8],
+        cache: &ServerKeyCache,
+    ) -> Next {
         let first = ServerFirst::parse(payload, &client_nonce)?;
         if first.iterations > MAX_ITERATIONS {
             return Err(ServerFault::TooManyIterations);
         }
         let server_first = String::from_utf8(payload.to_vec()).map_err(|_| Malformed::Text)?;
-        let exchange = Exchange { nonce: first.nonce.to_owned(), client_nonce, server_first };
+        let end_point = self.end_point.clone().unwrap_or_default();
+        let nonce = first.nonce.to_owned();
+        let exchange = Exchange { nonce, client_nonce, server_first, binding, end_point };
         match &self.credentials {
             Credentials::Keys(keys) if keys.salt == first.salt && keys.iterations == first.iterations => {
                 Ok(exchange.prove(&keys.client_key, &keys.server_key))
@@ -181,7 +205,7 @@ impl ServerLogin {
 impl Exchange {
     /// client-final-message, and the signature the server has to answer with.
     fn prove(&self, client_key: &[u8; 32], server_key: &[u8; 32]) -> (State, Step) {
-        let without_proof = ClientFinal::write_without_proof(BINDING, &self.nonce);
+        let without_proof = ClientFinal::write_without_proof(self.binding, &self.end_point, &self.nonce);
         let bare = client_first_bare(&self.client_nonce);
         let auth_message = message::auth_message(&bare, &self.server_first, &without_proof);
         let proof = scram::client_proof(client_key, auth_message.as_bytes());
@@ -213,6 +237,3 @@ fn check_server(payload: &[u8], expected: &[u8; 32]) -> Next {
 fn client_first_bare(client_nonce: &str) -> String {
     format!("n=,r={client_nonce}")
 }
-
-/// We do not bind to a channel yet.
-const BINDING: Binding = Binding::Unsupported;

@@ -59,6 +59,13 @@ pub struct ServerLogin {
 }
 
 impl ServerLogin {
+    /// The login runs inside TLS; `end_point` is `tls-server-end-point` of the server's certificate.
+    #[must_use]
+    pub fn bound_to(mut self, end_point: Option<Vec<u8>>) -> ServerLogin {
+        self.exchange = self.exchange.bound_to(end_point);
+        self
+    }
+
     /// An exchange with the credentials to use; `connect_query` is run before the server counts as ready.
     #[must_use]
     pub fn new(user: &str, credentials: &Credentials, connect_query: Option<String>) -> ServerLogin {

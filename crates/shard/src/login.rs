@@ -259,7 +259,7 @@ impl State {
         let Phase::Login(login) = &mut client.phase else { return };
         let user = &login.greeting.user;
         let (exchange, step) = match login.demand.take() {
-            Some(Demand::Exchange(method)) => ClientLogin::begin(
+            Some(Demand::Exchange(method)) => ClientLogin::begin_bound(
                 method,
                 user,
                 secret,
@@ -267,6 +267,7 @@ impl State {
                 &self.derived,
                 &mut *self.entropy,
                 self.config.global.scram_iterations,
+                client.tls.as_ref().and_then(|tls| tls.end_point.as_deref()),
             ),
             Some(Demand::Peer(map)) => {
                 login.map.clone_from(&map);

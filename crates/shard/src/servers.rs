@@ -104,7 +104,8 @@ impl State {
         let stored = stored.or(part.found.as_ref().map(|text| text.as_str()));
         let credentials = credentials(part, stored.map(Secret::parse).as_ref());
         let connect_query = part.database.connect_query.clone().filter(|_| server.takes_sql());
-        let login = ServerLogin::new(&part.user, &credentials, connect_query);
+        let end_point = server.tls.as_ref().and_then(|tls| tls.end_point.clone());
+        let login = ServerLogin::new(&part.user, &credentials, connect_query).bound_to(end_point);
         let packet = startup_packet(part, &own);
         server.phase = Phase::Login(Box::new(login));
         self.outbox.write(conn, |out| out.extend_from_slice(&packet));

@@ -6,7 +6,7 @@ use crate::cache::{self, DerivedCache, Index};
 use crate::fault::{ClientFault, Malformed};
 use crate::mock::MockKey;
 use crate::scram::message::{self, Binding, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
-use crate::scram::{self, Keys, MECHANISM, NONCE_LENGTH};
+use crate::scram::{self, Keys, MECHANISM, MECHANISM_PLUS, NONCE_LENGTH};
 use crate::secret::{ScramKeys, Secret, Verifier};
 use crate::{Accepted, Entropy, Question, Step, bytes};
 use subtle::Choice;
@@ -19,6 +19,7 @@ pub(super) struct ExpectFirst {
     iterations: u32,
     check: Check,
     server_nonce: String,
+    end_point: Option<Vec<u8>>,
 }
 
 /// What the proof is checked against.
@@ -47,6 +48,7 @@ impl ExpectFirst {
         cache: &DerivedCache,
         entropy: &mut dyn Entropy,
         iterations: u32,
+        end_point: Option<&[u8]>,
     ) -> (State, Step) {
         let mut nonce = [0; NONCE_LENGTH];
         entropy.fill(&mut nonce);
@@ -65,21 +67,30 @@ impl ExpectFirst {
             }
             None => (mock.salt(user), iterations, Check::mock(mock, user, ClientFault::Proof)),
         };
-        let expect = Self { salt, iterations, check, server_nonce: scram::nonce(nonce) };
-        (State::First(expect), Step::Send(bytes(|out| encode::authentication_sasl(out, &[MECHANISM]))))
+        let offered: &[&str] = if end_point.is_some() { &[MECHANISM_PLUS, MECHANISM] } else { &[MECHANISM] };
+        let end_point = end_point.map(<[u8]>::to_vec);
+        let expect = Self { salt, iterations, check, server_nonce: scram::nonce(nonce), end_point };
+        (State::First(expect), Step::Send(bytes(|out| encode::authentication_sasl(out, offered))))
     }
 
     pub(super) fn message(self, body: &[u8]) -> (State, Step) {
         let Some((mechanism, data)) = sasl::initial_response(body) else {
             return reject(ClientFault::from(Malformed::Layout));
         };
-        if mechanism != MECHANISM.as_bytes() {
+        let binds = mechanism == MECHANISM_PLUS.as_bytes() && self.end_point.is_some();
+        if !binds && mechanism != MECHANISM.as_bytes() {
             return reject(ClientFault::Mechanism);
         }
         let first = match ClientFirst::parse(data.unwrap_or_default()) {
             Ok(first) => first,
             Err(malformed) => return reject(ClientFault::from(malformed)),
         };
+        // One that believes that we cannot bind, although we offered it, was lied to on the way (RFC 5802 section 6).
+        let misled = first.binding == Binding::NotOffered && self.end_point.is_some();
+        if misled || binds != (first.binding == Binding::EndPoint) {
+            return reject(ClientFault::from(Malformed::ChannelBinding));
+        }
+        let end_point = self.end_point.unwrap_or_default();
         let nonce = format!("{}{}", first.nonce, self.server_nonce);
         let server_first =
             ServerFirst { nonce: &nonce, salt: self.salt.clone(), iterations: self.iterations };
@@ -87,7 +98,16 @@ impl ExpectFirst {
         let step = Step::Send(bytes(|out| encode::sasl_continue(out, server_first.as_bytes())));
         let (binding, client_first_bare) = (first.binding, first.bare.to_owned());
         let (salt, iterations, check) = (self.salt, self.iterations, self.check);
-        let expect = ExpectFinal { salt, iterations, check, binding, nonce, client_first_bare, server_first };
+        let expect = ExpectFinal {
+            salt,
+            iterations,
+            check,
+            binding,
+            end_point,
+            nonce,
+            client_first_bare,
+            server_first,
+        };
         (State::Final(expect), step)
     }
 }
@@ -98,6 +118,7 @@ pub(super) struct ExpectFinal {
     iterations: u32,
     check: Check,
     binding: Binding,
+    end_point: Vec<u8>,
     nonce: String,
     client_first_bare: String,
     server_first: String,
@@ -105,7 +126,7 @@ pub(super) struct ExpectFinal {
 
 impl ExpectFinal {
     pub(super) fn message(self, body: &[u8]) -> (State, Step) {
-        let last = match ClientFinal::parse(body, self.binding, &self.nonce) {
+        let last = match ClientFinal::parse(body, self.binding, &self.end_point, &self.nonce) {
             Ok(last) => last,
             Err(malformed) => return reject(ClientFault::from(malformed)),
         };

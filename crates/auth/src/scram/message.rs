@@ -6,23 +6,31 @@ use crate::scram;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What the client says about channel binding in its GS2 header. The third form, `p=`, comes with
-/// SCRAM-SHA-256-PLUS; as long as that is not offered it is refused.
+/// What the client says about channel binding in its GS2 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// `n`: the client does not support it.
     Unsupported,
     /// `y`: the client supports it and believes that we do not.
     NotOffered,
+    /// `p`: it binds by `tls-server-end-point` (RFC 5929), the only type that PostgreSQL has.
+    EndPoint,
 }
 
 impl Binding {
+    /// What `c=` holds: the header, and the channel's data where it binds.
+    fn input(self, end_point: &[u8]) -> Vec<u8> {
+        let data = if self == Self::EndPoint { end_point } else { &[] };
+        [self.header().as_bytes(), data].concat()
+    }
+
     /// The GS2 header without an authorization identity.
     #[must_use]
     pub fn header(self) -> &'static str {
         match self {
             Self::Unsupported => "n,,",
             Self::NotOffered => "y,,",
+            Self::EndPoint => "p=tls-server-end-point,,",
         }
     }
 }
@@ -50,6 +58,7 @@ impl<'a> ClientFirst<'a> {
         let binding = match binding {
             "n" => Binding::Unsupported,
             "y" => Binding::NotOffered,
+            "p=tls-server-end-point" => Binding::EndPoint,
             _ => return Err(Malformed::ChannelBinding),
         };
         let bare = match rest.split_once(',') {
@@ -114,17 +123,18 @@ pub struct ClientFinal<'a> {
 }
 
 impl<'a> ClientFinal<'a> {
-    /// Parses `c=header,r=nonce[,extensions],p=proof`, where header and nonce have to be those of the exchange.
+    /// Parses `c=header,r=nonce[,extensions],p=proof`, where header (with the channel's data behind it, if it binds) and
+    /// nonce have to be those of the exchange.
     ///
     /// # Errors
     /// [`Malformed`] says what is wrong.
-    pub fn parse(data: &'a [u8], binding: Binding, nonce: &str) -> Result<Self, Malformed> {
+    pub fn parse(data: &'a [u8], binding: Binding, end_point: &[u8], nonce: &str) -> Result<Self, Malformed> {
         // The proof comes last and no value holds a comma, so the last `,p=` is where it begins.
         let (without_proof, proof) = text(data)?.rsplit_once(",p=").ok_or(Malformed::Attribute)?;
         let proof = scram::decode_key(proof).ok_or(Malformed::Base64)?;
         let mut attributes = Attributes::new(without_proof);
         let header = STANDARD.decode(attributes.expect('c')?).map_err(|_| Malformed::Base64)?;
-        if header != binding.header().as_bytes() {
+        if header != binding.input(end_point) {
             return Err(Malformed::ChannelBinding);
         }
         if attributes.expect('r')? != nonce {
@@ -136,8 +146,8 @@ impl<'a> ClientFinal<'a> {
 
     /// The message up to the proof.
     #[must_use]
-    pub fn write_without_proof(binding: Binding, nonce: &str) -> String {
-        format!("c={},r={nonce}", STANDARD.encode(binding.header()))
+    pub fn write_without_proof(binding: Binding, end_point: &[u8], nonce: &str) -> String {
+        format!("c={},r={nonce}", STANDARD.encode(binding.input(end_point)))
     }
 
     /// Adds the proof to it.
@@ -259,7 +269,7 @@ mod tests {
             (b"n", Malformed::Attribute),
             (b"n,", Malformed::Attribute),
             (b"n,,", Malformed::Attribute),
-            (b"p=tls-server-end-point,,n=,r=x", Malformed::ChannelBinding),
+            (b"p=tls-unique,,n=,r=x", Malformed::ChannelBinding),
             (b"n,a=admin,n=,r=x", Malformed::AuthorizationIdentity),
             (b"n,,r=x,n=", Malformed::Attribute),
             (b"n,,m=1,n=,r=x", Malformed::Extension),
@@ -299,9 +309,9 @@ mod tests {
 
     #[test]
     fn client_final_round_trip_and_refusals() {
-        let without_proof = ClientFinal::write_without_proof(Binding::Unsupported, "abc");
+        let without_proof = ClientFinal::write_without_proof(Binding::Unsupported, b"ignored", "abc");
         let text = ClientFinal::write(&without_proof, &[9; 32]);
-        let parsed = ClientFinal::parse(text.as_bytes(), Binding::Unsupported, "abc").unwrap();
+        let parsed = ClientFinal::parse(text.as_bytes(), Binding::Unsupported, b"", "abc").unwrap();
         assert_eq!(parsed, ClientFinal { without_proof: "c=biws,r=abc", proof: [9; 32] });
         let proof = STANDARD.encode([9; 32]);
         let cases = [
@@ -317,8 +327,23 @@ mod tests {
             ("c=biws,r=abc,p=".to_owned(), Malformed::Base64),
         ];
         for (text, malformed) in cases {
-            let parsed = ClientFinal::parse(text.as_bytes(), Binding::Unsupported, "abc");
+            let parsed = ClientFinal::parse(text.as_bytes(), Binding::Unsupported, b"", "abc");
             assert_eq!(parsed, Err(malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bound_exchange_names_its_channel() {
+        let first = ClientFirst::parse(b"p=tls-server-end-point,,n=,r=x").unwrap();
+        assert_eq!((first.binding, first.bare), (Binding::EndPoint, "n=,r=x"));
+        let text = ClientFinal::write(
+            &ClientFinal::write_without_proof(Binding::EndPoint, b"hash", "abc"),
+            &[9; 32],
+        );
+        assert!(ClientFinal::parse(text.as_bytes(), Binding::EndPoint, b"hash", "abc").is_ok());
+        for other in [&b"hasx"[..], b"", b"hash "] {
+            let parsed = ClientFinal::parse(text.as_bytes(), Binding::EndPoint, other, "abc");
+            assert_eq!(parsed, Err(Malformed::ChannelBinding));
         }
     }
 
