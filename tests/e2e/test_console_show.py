@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 
 import psycopg
 import pytest
@@ -319,3 +320,134 @@ def test_memory(weir):
     for name in ("client_cache", "server_cache", "pool_cache"):
         assert rows[name]["size"] > 0 and rows[name]["used"] > 0, name
         assert rows[name]["memtotal"] >= rows[name]["size"] * rows[name]["used"]
+
+
+# --- sums and averages ------------------------------------------------------------------------------------------
+def by_name(pooler, view, database="app"):
+    return next(row for row in pooler.console(f"SHOW {view}") if row["database"] == database)
+
+
+@pytest.mark.since("1.24")
+def test_averages_are_of_the_period(weir):
+    """Per second, and times per occurrence; once the period has passed without work they are none."""
+    pooler = weir(stats_period=1)
+    with wire.Raw(pooler.port).login() as client:
+        for _ in range(20):
+            client.simple("select pg_sleep(0.01)")
+
+        def worked():
+            row = by_name(pooler, "STATS_AVERAGES")
+            return row if row["query_count"] else None
+
+        row = host.eventually(worked)
+        assert 0 < row["xact_count"] <= 20 and row["query_time"] >= 10_000 and row["bytes_received"] > 0
+    host.eventually(lambda: by_name(pooler, "STATS_AVERAGES")["query_count"] == 0)
+    total = by_name(pooler, "STATS_TOTALS")
+    assert (total["query_count"], total["xact_count"], total["server_assignment_count"]) == (20, 20, 20)
+    assert total["query_time"] >= 200_000
+    assert by_name(pooler, "STATS")["total_query_count"] == 20
+
+
+@pytest.mark.since("1.24")
+def test_totals_are_of_all_databases_and_of_the_console(weir):
+    pooler = weir()
+    pooler.value("select 1")
+    pooler.value("select 1", database="other")
+    totals = lambda: {row["name"]: int(row["value"]) for row in pooler.console("SHOW TOTALS")}
+    before = totals()
+    assert before["total_query_count"] >= 2 and before["total_server_assignment_count"] == 2
+    # Each look is a login and a statement of its own.
+    after = totals()
+    assert after["total_query_count"] - before["total_query_count"] >= 1
+    if "total_client_login_count" in after:
+        assert after["total_client_login_count"] - before["total_client_login_count"] == 1
+
+
+# --- cancel requests that take their time --------------------------------------------------------------------------
+class Holding:
+    """A relay before PostgreSQL that passes on everything but cancel requests: those it keeps until it is let go."""
+
+    def __init__(self, port):
+        self.port, self.held, self.sockets = port, [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            self.sockets.append(client)
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        first = client.recv(16)
+        if first[4:8] == wire.CANCEL_REQUEST.to_bytes(4, "big"):
+            self.held.append(client)
+            return
+        server = socket.create_connection(("127.0.0.1", self.port))
+        self.sockets.append(server)
+        server.sendall(first)
+        threading.Thread(target=self.copy, args=(server, client), daemon=True).start()
+        self.copy(client, server)
+
+    def copy(self, source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass
+        for one in (source, target):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def let_go(self):
+        while self.held:
+            self.held.pop().shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listener.close()
+        for one in self.sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)  # a thread that reads it would keep a mere close from being seen
+            except OSError:
+                pass
+            one.close()
+
+
+@pytest.fixture
+def relay(pg):
+    relay = Holding(pg.port)
+    yield relay
+    relay.close()
+
+
+@pytest.mark.since("1.19")
+def test_cancel_requests_on_their_way_are_shown(weir, relay):
+    """Two may be on their way at once beside the pool's one server and its like; the others wait for their turn."""
+    pooler = weir(databases={"app": f"port={relay.address} pool_size=1"}, cancel_wait_timeout=60)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select pg_sleep(30)"))
+        host.eventually(lambda: pooler.pool()["sv_active"] == 1)
+        requests = [wire.Raw(pooler.port) for _ in range(3)]
+        for request in requests:
+            request.send(wire.cancel(raw.pid, raw.secret))
+        host.eventually(lambda: relay.held)
+        row = host.eventually(lambda: pooler.pool() if pooler.pool()["cl_waiting_cancel_req"] == 2 else None)
+        assert (row["cl_active_cancel_req"], row["sv_active_cancel"]) == (1, 1)
+        states = [client["state"] for client in pooler.console("SHOW CLIENTS") if client["database"] == "app"]
+        assert sorted(states) == ["active", "active_cancel_req", "waiting_cancel_req", "waiting_cancel_req"]
+        servers = {server["state"]: server for server in pooler.console("SHOW SERVERS")}
+        assert servers.keys() == {"active", "active_cancel"}
+        for _ in requests:
+            relay.let_go()
+            held = len(relay.held)
+            host.eventually(lambda: relay.held or pooler.pool()["cl_active_cancel_req"] == 0, timeout=20)
+            assert held <= 1
+        for request in requests:
+            request.read_to_end()
+        assert pooler.pool()["cl_waiting_cancel_req"] == pooler.pool()["cl_active_cancel_req"] == 0

@@ -1,6 +1,7 @@
 """[peers]: processes behind one address; a cancel request that reaches the wrong one gets to the right one."""
 
 import concurrent.futures
+import socket
 
 import pytest
 
@@ -122,3 +123,22 @@ def test_a_peer_that_is_gone_keeps_nobody_waiting(weir):
     second.stop()
     ask_to_cancel(first, pid, secret)
     assert views(first, "VERSION")
+
+
+def test_requests_to_a_silent_peer_take_turns_and_are_given_up(weir):
+    """Twice pool_size at a time, as PgBouncer has it; `cancel_wait_timeout` ends the others too."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pooler = weir.prepared(peer_id=1, cancel_wait_timeout=3)
+        pooler.extra = f"[peers]\n2 = host=127.0.0.1 port={silent.getsockname()[1]} pool_size=1"
+        pooler.write_ini()
+        pooler.start()
+        requests = [wire.Raw(pooler.port) for _ in range(3)]
+        for request in requests:
+            request.send(wire.cancel(0x01020000, b"\1\2\3\3"))
+        row = lambda: next(row for row in pooler.console("SHOW PEER_POOLS") if row["peer_id"] == 2)
+        host.eventually(lambda: row()["sv_active_cancel"] == 2 and row()["cl_waiting_cancel_req"] == 1)
+        assert (row()["cl_active_cancel_req"], row()["cl_waiting_cancel_req"], row()["sv_login"]) == (2, 1, 0)
+        for request in requests:
+            assert request.read_to_end() == []
+        host.eventually(lambda: row()["cl_active_cancel_req"] == 0)
+        pooler.wait_log("closing because: cancel_wait_timeout")

@@ -10,6 +10,7 @@ use telemetry::{COUNTERS, Counter, Counters};
 /// The counters of each database at one time.
 #[derive(Clone, Debug, Default)]
 struct Sample {
+    /// A second ahead of the clock, which may begin at 0: a time before the beginning has its place.
     at_us: u64,
     databases: BTreeMap<String, Counters>,
 }
@@ -39,18 +40,21 @@ impl Statistics {
     /// Nothing has been counted yet; the time before is taken to be a second.
     pub(crate) fn new(now_us: u64) -> Statistics {
         let sample = |at_us| Sample { at_us, databases: BTreeMap::new() };
-        Statistics { older: sample(now_us.saturating_sub(1_000_000)), newer: sample(now_us) }
+        Statistics { older: sample(now_us), newer: sample(shifted(now_us)) }
     }
 
     /// A period has passed.
     pub(crate) fn sample(&mut self, databases: BTreeMap<String, Counters>, now_us: u64) {
-        self.older = std::mem::replace(&mut self.newer, Sample { at_us: now_us, databases });
+        self.older = std::mem::replace(&mut self.newer, Sample { at_us: shifted(now_us), databases });
     }
 
     /// What a database counted since the older sample.
     pub(crate) fn growth_of(&self, database: &str, counters: &Counters, now_us: u64) -> Growth {
         let before = self.older.databases.get(database).copied().unwrap_or_default();
-        Growth { counters: counters.since(&before), period_us: now_us.saturating_sub(self.older.at_us) }
+        Growth {
+            counters: counters.since(&before),
+            period_us: shifted(now_us).saturating_sub(self.older.at_us),
+        }
     }
 
     /// What all databases together counted since the older sample.
@@ -59,7 +63,7 @@ impl Statistics {
         for (name, now) in databases {
             counters.add(&self.growth_of(name, now, now_us).counters);
         }
-        Growth { counters, period_us: now_us.saturating_sub(self.older.at_us) }
+        Growth { counters, period_us: shifted(now_us).saturating_sub(self.older.at_us) }
     }
 
     /// PgBouncer's line of `log_stats`, about the sample that was just taken.
@@ -83,6 +87,11 @@ impl Statistics {
             average("wait_time"),
         )
     }
+}
+
+/// See [`Sample::at_us`].
+fn shifted(now_us: u64) -> u64 {
+    now_us + 1_000_000
 }
 
 #[cfg(test)]

@@ -247,6 +247,10 @@ pub struct ListenerRow {
 pub struct HostRow {
     /// The name, as configured.
     pub name: String,
+    /// It was looked up before; else it is being looked up for the first time.
+    pub known: bool,
+    /// How many look-ups of it are under way.
+    pub underway: u64,
     /// Seconds that the answer will still be used.
     pub ttl_s: u64,
     /// The addresses; none where there is no such name.

@@ -4,30 +4,31 @@
 
 use mail::SocketRow;
 
-use crate::ConnId;
 use crate::canceller::{AskedBy, Canceller};
-use crate::client::{Client, Phase};
 use crate::state::{Conn, State};
 
 impl State {
-    /// A client that has asked for a cancel and waits for its end; None for any other.
-    pub(crate) fn asker_row(&self, conn: ConnId, client: &Client) -> Option<SocketRow> {
-        if !matches!(client.phase, Phase::Canceller) {
-            return None;
-        }
-        let canceller = self.conns.iter().find_map(|(_, other)| match other {
-            Conn::Canceller(canceller) if canceller.asked_by.is(conn) => Some(canceller),
-            _ => None,
-        });
-        let part = canceller.and_then(|canceller| self.parts.get(canceller.part));
-        let waits = canceller.is_some_and(|canceller| !canceller.sent);
-        let name = |name: Option<&str>| name.unwrap_or_default().to_owned();
+    /// Who has asked for a cancel and waits for its end; the address of one on another shard is not known here.
+    pub(crate) fn asker_row(&self, canceller: &Canceller) -> Option<SocketRow> {
+        let part = self.parts.get(canceller.part)?;
+        let row = match canceller.asked_by {
+            AskedBy::Here(conn) => match self.conns.get(conn.0 as usize)? {
+                Conn::Client(client) => self.client_row(client),
+                _ => return None,
+            },
+            AskedBy::Neighbour(_, _, id) => SocketRow {
+                id,
+                connect_time_us: self.wall(canceller.since_us),
+                request_time_us: self.wall(canceller.since_us),
+                ..SocketRow::default()
+            },
+        };
         Some(SocketRow {
-            user: name(part.map(|part| &*part.user)),
-            database: name(part.map(|part| &*part.database_name)),
-            state: if waits { "waiting_cancel_req" } else { "active_cancel_req" },
-            link: canceller.map_or(0, |canceller| canceller.id),
-            ..self.client_row(client)
+            user: part.user.to_string(),
+            database: part.database_name.to_string(),
+            state: if canceller.sent { "active_cancel_req" } else { "waiting_cancel_req" },
+            link: if canceller.sent { canceller.id } else { 0 },
+            ..row
         })
     }
 

@@ -40,10 +40,3 @@ pub(crate) enum AskedBy {
     Here(ConnId),
     Neighbour(ShardId, u32, u64),
 }
-
-impl AskedBy {
-    /// This connection of the same shard.
-    pub(crate) fn is(self, conn: ConnId) -> bool {
-        matches!(self, AskedBy::Here(here) if here == conn)
-    }
-}

@@ -49,11 +49,9 @@ impl State {
     fn client_rows(&self) -> Vec<SocketRow> {
         self.conns
             .iter()
-            .filter_map(|(index, conn)| match conn {
+            .filter_map(|(_, conn)| match conn {
                 Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
-                Conn::Client(client) => {
-                    self.asker_row(ConnId(u32::try_from(index).unwrap_or(u32::MAX)), client)
-                }
+                Conn::Canceller(canceller) => self.asker_row(canceller),
                 _ => None,
             })
             .collect()

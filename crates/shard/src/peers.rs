@@ -3,8 +3,10 @@
 //! Owns the connections to peers and how many there may be. Which query is meant is the peer's to find out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use mail::PeerPoolRow;
+use pool::Both;
 use telemetry::Level;
 use wire::encode;
 
@@ -25,10 +27,9 @@ pub(crate) struct Forwarder {
     turn: Option<bool>,
 }
 
-/// What is on its way to one peer.
-#[derive(Default)]
+/// What waits for its turn at one peer, and how many connections to it all shards have.
 pub(crate) struct PeerPool {
-    active: u32,
+    taken: Arc<Both>,
     waiting: VecDeque<ConnId>,
 }
 
@@ -49,7 +50,11 @@ impl State {
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Forwarder(Box::new(forwarder));
         }
-        self.peer_pools.entry(peer_id).or_default().waiting.push_back(conn);
+        let directory = &self.directory;
+        // No database has such a name: the protocol's strings end at a NUL.
+        let counts = || directory.database(&format!("\0peer {peer_id}"));
+        let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
+        self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
         self.open_forwarders(peer_id);
     }
 
@@ -60,13 +65,16 @@ impl State {
             let most = self.config.peer_pool_size(peer).saturating_mul(2);
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
             let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
-            if most > 0 && pool.active >= most {
-                return;
+            let Some(conn) = pool.waiting.front().copied() else { return };
+            let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else {
+                pool.waiting.pop_front();
+                continue;
+            };
+            if !pool.taken.servers.take(most) {
+                return; // Another shard may have them all: it is tried again with every tick.
             }
-            let Some(conn) = pool.waiting.pop_front() else { return };
-            let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { continue };
+            pool.waiting.pop_front();
             forwarder.turn = Some(false);
-            pool.active += 1;
             self.act(Action::Connect { conn, target });
         }
     }
@@ -83,7 +91,7 @@ impl State {
         if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id)
             && forwarder.turn.is_some()
         {
-            pool.active = pool.active.saturating_sub(1);
+            pool.taken.servers.give();
         }
         self.cancel_over(AskedBy::Here(forwarder.asker));
         self.open_forwarders(forwarder.peer_id);
@@ -92,6 +100,11 @@ impl State {
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
     pub(crate) fn check_forwarder_deadline(&mut self, conn: ConnId) {
         let limit_us = micros(self.config.global.cancel_wait_timeout);
+        let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
+        if forwarder.turn.is_none() {
+            let peer_id = forwarder.peer_id;
+            self.open_forwarders(peer_id);
+        }
         let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
         if limit_us == 0 || self.now.mono_us.saturating_sub(forwarder.since_us) < limit_us {
             return;

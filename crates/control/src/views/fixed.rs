@@ -49,9 +49,9 @@ pub(super) fn lists(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
         ("login_clients", sum(|shard| shard.logins)),
         ("free_servers", 0),
         ("used_servers", sum(|shard| shard.servers)),
-        ("dns_names", size(scene.gathered.hosts.len())),
+        ("dns_names", size(scene.gathered.hosts.iter().filter(|host| host.known).count())),
         ("dns_zones", size(scene.gathered.zones.len())),
-        ("dns_queries", 0),
+        ("dns_queries", scene.gathered.hosts.iter().map(|host| host.underway).sum()),
         ("dns_pending", 0),
     ];
     lists.into_iter().map(|(name, items)| vec![name.into(), items.into()]).collect()

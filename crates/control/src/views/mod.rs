@@ -232,6 +232,8 @@ mod tests {
             }]),
             Subject::Hosts => Listing::Hosts(vec![mail::HostRow {
                 name: "db.test".into(),
+                known: true,
+                underway: 2,
                 ttl_s: 7,
                 addresses: vec!["10.0.0.1".parse().expect("an address"), "::1".parse().expect("an address")],
             }]),
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(fds[0], "5|pooler|NULL|NULL|127.0.0.1|6432|0|0|NULL|NULL|NULL|NULL|NULL|NULL|NULL");
         assert_eq!(fds[1], "9|client|ann|app|unix|6432|7|10|UTF8|NULL|ISO|NULL|NULL|NULL|NULL");
         let lists = shown(&harness.show("SHOW LISTS", &of_shards));
-        for row in ["peers|2", "peer_pools|1", "dns_names|1", "dns_zones|1"] {
+        for row in ["peers|2", "peer_pools|1", "dns_names|1", "dns_zones|1", "dns_queries|2"] {
             assert!(lists.contains(&row.to_owned()), "{row} in {lists:?}");
         }
         assert!(harness.told.is_empty() || harness.lists.is_empty());

@@ -14,7 +14,7 @@ pub(super) fn hosts(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
         let texts: Vec<String> = addresses.map(|address| address.to_string()).collect();
         vec![host.name.as_str().into(), host.ttl_s.into(), texts.join(",").into()]
     };
-    scene.gathered.hosts.iter().map(row).collect()
+    scene.gathered.hosts.iter().filter(|host| host.known).map(row).collect()
 }
 
 pub(super) fn zones(scene: &Scene<'_>) -> Vec<Vec<Cell>> {

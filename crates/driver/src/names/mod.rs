@@ -38,6 +38,8 @@ pub(crate) struct Names {
 #[derive(Default)]
 struct State {
     hosts: BTreeMap<String, Kept>,
+    /// Look-ups that wait for their answer.
+    underway: BTreeMap<String, u64>,
     zones: Zones,
     max_ttl_us: u64,
     nxdomain_ttl_us: u64,
@@ -100,9 +102,11 @@ impl Names {
 
     /// Finds out what a name stands for now; waits. Tells of addresses that have gone.
     fn look_up_anew(&self, host: &str) -> Result<Addresses, String> {
+        *self.state().underway.entry(host.to_owned()).or_default() += 1;
         let found = self.resolver.addresses(host);
         let now_us = monotonic_us();
         let mut state = self.state();
+        state.arrived(host);
         let (max_us, nxdomain_us) = (state.max_ttl_us, state.nxdomain_ttl_us);
         let before = state.hosts.get(host).and_then(|kept| kept.answer.as_ref().ok()).cloned();
         let (answer, ttl_us) = match (found, &before) {
@@ -180,15 +184,23 @@ impl Names {
     /// For SHOW DNS_HOSTS.
     pub(crate) fn host_rows(&self) -> Vec<HostRow> {
         let now_us = monotonic_us();
-        let row = |(name, kept): (&String, &Kept)| HostRow {
+        let state = self.state();
+        let underway = |name: &str| state.underway.get(name).copied().unwrap_or(0);
+        let known = |(name, kept): (&String, &Kept)| HostRow {
             name: name.clone(),
+            known: true,
+            underway: underway(name),
             ttl_s: kept.until_us.saturating_sub(now_us) / 1_000_000,
             addresses: kept
                 .answer
                 .as_ref()
                 .map_or_else(|_| Vec::new(), |known| known.list.iter().map(|address| address.ip()).collect()),
         };
-        self.state().hosts.iter().map(row).collect()
+        let unknown = |(name, underway): (&String, &u64)| {
+            let row = HostRow { name: name.clone(), underway: *underway, ..HostRow::default() };
+            (!state.hosts.contains_key(name)).then_some(row)
+        };
+        state.hosts.iter().map(known).chain(state.underway.iter().filter_map(unknown)).collect()
     }
 
     /// For SHOW DNS_ZONES.
@@ -204,6 +216,14 @@ impl Names {
 }
 
 impl State {
+    /// A look-up has been answered.
+    fn arrived(&mut self, host: &str) {
+        if let Some(count) = self.underway.get_mut(host) {
+            *count -= 1;
+        }
+        self.underway.retain(|_, count| *count > 0);
+    }
+
     fn keep(&mut self, host: &str, kept: Kept, now_us: u64) {
         if self.hosts.len() >= NAMES && !self.hosts.contains_key(host) {
             self.hosts.retain(|_, kept| kept.until_us > now_us);
