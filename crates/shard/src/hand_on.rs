@@ -18,6 +18,9 @@ use crate::state::{Conn, Part, State};
 use crate::succession::{HandOn, field};
 use crate::{Action, ConnId, Peer};
 
+/// How long a server that cannot move is kept for those who cannot move either.
+const SPARED_US: u64 = 1_000_000;
+
 /// How far handing on has come.
 #[derive(Default)]
 pub(crate) struct HandingOn {
@@ -179,8 +182,9 @@ impl State {
     fn hand_on_idle_server(&mut self, conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
         if server.tls.is_some() {
-            // It serves those who stay here, and goes with the last of them.
-            if self.parts.get(server.pool).is_none_or(|part| part.clients == 0) {
+            // It serves those who stay here. Its permit counts in the next process too, where others may wait for it.
+            let is_idle = self.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
+            if is_idle || self.parts.get(server.pool).is_none_or(|part| part.clients == 0) {
                 self.close_server(conn, "another process has taken over");
             }
             return;
