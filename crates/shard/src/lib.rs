@@ -10,6 +10,7 @@ pub mod event;
 pub mod fields;
 pub mod succession;
 
+mod admission;
 mod alike;
 mod asker;
 mod budget;
@@ -49,6 +50,7 @@ mod roles;
 mod server;
 mod servers;
 mod spread;
+mod startup;
 mod state;
 mod time;
 mod tls_login;

@@ -1,0 +1,116 @@
+//! A client's first bytes: startup packets, requests for encryption, cancel requests, and what is none of these.
+//!
+//! Owns what happens before anybody says who they are. Whoever says so is `login`'s.
+
+use std::sync::Arc;
+
+use session::Greeting;
+use wire::startup::{First, StartupFault, Version};
+use wire::{sqlstate, startup};
+
+use crate::client::{Client, Phase};
+use crate::state::{Conn, State};
+use crate::{Action, ConnId, Peer};
+
+/// Peers whose garbage is remembered for a second.
+const GARBAGE_PEERS: usize = 1024;
+
+/// What a startup packet is told in the log when it is none.
+const NO_PACKET: &str = "bad packet header";
+
+impl State {
+    pub(crate) fn accepted(&mut self, conn: ConnId, peer: Peer) {
+        let client =
+            Client::new(self.process.next_id(), peer, &self.tracked, Arc::clone(&self.nobody), self.now);
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Client(Box::new(client));
+        }
+    }
+
+    /// Bytes before the startup packet is complete.
+    pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        if client.request.held.is_empty() && self.begins_with_tls(conn, bytes) {
+            return self.accept_direct_tls(conn, bytes);
+        }
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        let held = std::mem::take(&mut client.request.held);
+        match startup::first(&held) {
+            Ok(None) => {
+                if let Some(client) = self.client(conn) {
+                    client.request.held = held;
+                }
+            }
+            Ok(Some((first, taken))) => self.first_packet(conn, &first, &held[taken..]),
+            Err(fault) => self.startup_fault(conn, fault),
+        }
+    }
+
+    fn startup_fault(&mut self, conn: ConnId, fault: StartupFault) {
+        match fault {
+            StartupFault::Layout => {
+                let text = "invalid startup packet layout: expected terminator as last byte";
+                self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+            }
+            StartupFault::Version(version) => self.unsupported_version(conn, version),
+            StartupFault::Length(_) | StartupFault::CancelLength => self.garbage(conn),
+        }
+    }
+
+    /// What came is no startup packet: closed without a word, and with one line a second for each peer.
+    fn garbage(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let address = match client.peer {
+            Peer::Inet { remote, .. } => Some(remote.ip()),
+            Peer::Unix { .. } => None,
+        };
+        let second = self.now.mono_us / 1_000_000;
+        if self.garbage_seen.len() >= GARBAGE_PEERS {
+            self.garbage_seen.clear();
+        }
+        if self.garbage_seen.insert(address, second) == Some(second) {
+            self.forget_client(conn);
+            self.act(Action::Close { conn });
+        } else {
+            self.client_leaves(conn, NO_PACKET);
+        }
+    }
+
+    fn unsupported_version(&mut self, conn: ConnId, version: Version) {
+        let Version { major, minor } = version;
+        let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
+        self.fail_client(conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+    }
+
+    fn first_packet(&mut self, conn: ConnId, first: &First<'_>, rest: &[u8]) {
+        match first {
+            First::Ssl => self.ssl_request(conn, rest),
+            First::Gss => self.refuse_encryption(conn, false, rest),
+            First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
+            First::Startup(packet) => {
+                match Greeting::read(packet, &self.config.global.ignore_startup_parameters, &self.tracked) {
+                    Ok(greeting) => self.greeted(conn, greeting, rest),
+                    Err(fault) => self.client_fault(conn, &fault),
+                }
+            }
+        }
+    }
+
+    /// SSLRequest and GSSENCRequest are answered N, each once.
+    pub(crate) fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
+        let again = if is_ssl { ssl_refused } else { gss_refused };
+        if std::mem::replace(again, true) {
+            return self
+                .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
+        }
+        self.outbox.write(conn, |out| out.push(b'N'));
+        if !rest.is_empty() {
+            let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
+            let text = format!("received unencrypted data after {what} request");
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, &text);
+        }
+    }
+}
