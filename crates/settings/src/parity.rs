@@ -63,6 +63,13 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (Global, "max_user_connections", Better("exact over all threads, as PostgreSQL counts them")),
     (
         Global,
+        "server_login_retry",
+        Different(
+            "the pause after a failed login begins at 0.1 s and doubles up to this, so that a server is back sooner",
+        ),
+    ),
+    (
+        Global,
         "server_tls_ciphers",
         Different("names that TLS 1.2 and 1.3 of rustls do not have are warned of and left out"),
     ),
