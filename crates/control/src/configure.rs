@@ -55,6 +55,8 @@ impl Control {
 
     fn put_in_force(&mut self, config: Config) {
         self.config = Arc::new(config);
+        // A shorter `stats_period` does not wait for the end of a long one.
+        self.sample_sooner();
         self.push(Output::Configured(Arc::clone(&self.config)));
         self.tell_all(&Command::Configure(Arc::clone(&self.config)));
     }
@@ -104,6 +106,16 @@ mod tests {
         let faults: Vec<_> =
             harness.log.iter().filter(|record| record.text.starts_with("weir.ini:")).collect();
         assert_eq!(faults.len(), 2, "{faults:?}");
+    }
+
+    #[test]
+    fn a_shorter_period_counts_at_once() {
+        let mut harness = Harness::new();
+        assert_eq!(harness.control.deadline(), 60_000_000);
+        harness.now_us = 5_000_000;
+        harness.ask("RELOAD");
+        harness.input(Input::Loaded(config("[pgbouncer]\nstats_period = 2\n")));
+        assert_eq!(harness.control.deadline(), 7_000_000);
     }
 
     #[test]

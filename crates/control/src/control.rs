@@ -208,6 +208,11 @@ impl Control {
         self.list(None, &[Subject::Pools], Purpose::Sample(Gathered::default()));
     }
 
+    /// The period has changed: a sample that is further away than a whole one comes sooner.
+    pub(crate) fn sample_sooner(&mut self) {
+        self.next_sample_us = self.next_sample_us.min(self.now_us + period_us(&self.config));
+    }
+
     fn give_up_late_requests(&mut self) {
         let now_us = self.now_us;
         let late = self.requests.close_where(|request| request.deadline_us.is_some_and(|us| us <= now_us));
