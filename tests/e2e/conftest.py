@@ -5,6 +5,8 @@ A test takes `pg` (the server) and `weir` (a function that starts a pooler); a m
 
 import os
 import shutil
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,21 @@ import weir as pooler
 
 PGBOUNCER = pooler.pgbouncer_version()
 DRIVERS = ["pgbouncer"] if PGBOUNCER else ["epoll", "io_uring"]
+# The tests that prove a setting have a leg in which RELOAD brings it.
+BY_RELOAD = "epoll-by-reload"
+# Those that look at the whole log, in which the start and the RELOAD stand too.
+ABOUT_A_START = {"log::connections_and_disconnections_can_be_left_out", "command_line::verbose_says_more"}
+
+
+def proven_by_reload():
+    """The tests that prove what RELOAD may change, as FILE::NAME."""
+    proofs = tomllib.loads((Path(__file__).parent / "proofs.toml").read_text())
+    names = {test for name, tests in proofs["[pgbouncer]"].items() if name not in pooler.RESTART_ONLY for test in tests}
+    names |= {test for group in ("[databases]", "[users]") for tests in proofs[group].values() for test in tests}
+    return names - ABOUT_A_START
+
+
+PROVEN_BY_RELOAD = set() if PGBOUNCER else proven_by_reload()
 
 
 def pytest_configure(config):
@@ -30,7 +47,8 @@ def pytest_generate_tests(metafunc):
         every = metafunc.definition.get_closest_marker("every_version")
         metafunc.parametrize("server_version", ["system", "18"] if every else ["system"], scope="session")
     if "io_driver" in metafunc.fixturenames:
-        metafunc.parametrize("io_driver", DRIVERS)
+        name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
+        metafunc.parametrize("io_driver", [*DRIVERS, BY_RELOAD] if name in PROVEN_BY_RELOAD else DRIVERS)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -89,7 +107,7 @@ def pg(servers, server_version):
 def weir(pg, scratch, io_driver, request):
     """`weir(databases={…}, setting=value, …)` starts a pooler before `pg`; all are stopped when the test ends."""
     running = []
-    driver = None if PGBOUNCER else io_driver
+    driver = None if PGBOUNCER else io_driver.removesuffix("-by-reload")
 
     def prepare(**settings):
         directory = scratch / f"{len(list(scratch.iterdir()))}"
@@ -98,7 +116,8 @@ def weir(pg, scratch, io_driver, request):
         return running[-1]
 
     def start(*flags, **settings):
-        return prepare(**settings).start(*flags)
+        prepared = prepare(**settings)
+        return prepared.start_and_reload(*flags) if io_driver == BY_RELOAD else prepared.start(*flags)
 
     start.prepared = prepare
     yield start

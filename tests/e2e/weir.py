@@ -23,6 +23,11 @@ DEFAULTS = {
     "pool_mode": "transaction",
     "query_wait_timeout": 30,  # who waits for what never comes fails the test soon, not after PgBouncer's two minutes
 }
+# What only a start can change; the rest of a test's settings may come by RELOAD as well.
+RESTART_ONLY = {
+    "conffile", "disable_pqexec", "io_driver", "job_name", "listen_addr", "listen_backlog", "listen_port", "pidfile", "pkt_buf", "resolv_conf",
+    "so_reuseport", "threads", "track_extra_parameters", "unix_socket_dir", "unix_socket_group", "unix_socket_mode", "user",
+}
 # Users who may log in by the user file; their secrets matter only to tests that set auth_type.
 USERLIST = {name: "" for name in ("alice", "bob", "carol", "logged", "admin", "stats", "nologin", "replica")}
 
@@ -63,12 +68,13 @@ class Weir:
         self.environment = {}  # beside what the harness itself has
         self.process = None
         self.connections = []
-        self.userlist_writes = 0
+        self.userlist_writes, self.secrets = 0, {}
         self.write_userlist(USERLIST if userlist is None else userlist)
         self.write_ini()
 
     # --- files ------------------------------------------------------------------------------------------------
     def write_userlist(self, secrets):
+        self.secrets = secrets
         lines = [f'"{name}" "{secret}"\n' for name, secret in secrets.items()]
         self._write("userlist.txt", "".join(lines))
         # PgBouncer reads the file again when its time has another second; a test changes it faster than that.
@@ -126,6 +132,19 @@ class Weir:
         self.launch(*flags, as_user=as_user)
         host.eventually(self.is_up, timeout=20)
         self.check_driver()
+        return self
+
+    def start_and_reload(self, *flags):
+        """Starts with what only a start can set, and lets RELOAD bring all else."""
+        wanted, secrets = (self.settings, self.databases, self.users, self.extra), self.secrets
+        self.settings = {**DEFAULTS, **{name: value for name, value in self.settings.items() if name in RESTART_ONLY}}
+        self.databases, self.users, self.extra = {"app": "", "other": ""}, {}, ""
+        self.write_ini()
+        self.write_userlist({**secrets, "admin": ""})
+        self.start(*flags)
+        self.settings, self.databases, self.users, self.extra = wanted
+        self.write_userlist(secrets)
+        self.reload()
         return self
 
     def is_up(self):
