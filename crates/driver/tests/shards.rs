@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use settings::{AuthType, Database, IoDriver, Origin, PoolMode};
+use settings::{AuthType, Database, IoDriver, Origin, PoolMode, SslMode};
 use support::{PATIENCE, Seen, Setup, assert_driver, plan, read, serve};
 use weir_driver::Engine;
 
@@ -28,6 +28,7 @@ fn clients_move_to_their_pools(io: IoDriver) {
     let mut setup = Setup { threads: 4, ..Setup::new(io) };
     let global = &mut setup.config.global;
     (global.auth_type, global.pool_mode) = (AuthType::Trust, PoolMode::Transaction);
+    global.server_tls_sslmode = SslMode::Disable;
     setup.config.secrets = Arc::new([("u".to_owned(), String::new())].into());
     for name in ["a", "b", "c", "d"] {
         let mut database = Database::new(name, Origin { file: "test".into(), line: 1 });
