@@ -43,7 +43,8 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    if "server_version" in metafunc.fixturenames:
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "server_version" in metafunc.fixturenames and "server_version" not in chosen:
         every = metafunc.definition.get_closest_marker("every_version")
         metafunc.parametrize("server_version", ["system", "18"] if every else ["system"], scope="session")
     if "io_driver" in metafunc.fixturenames:

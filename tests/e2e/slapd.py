@@ -77,7 +77,7 @@ class Slapd:
     """One directory; `port` is plain LDAP (and StartTLS), `tls_port` is LDAP over TLS."""
 
     def __init__(self, scratch, people):
-        self.directory = host.hand_over(_made(scratch / "slapd"))
+        self.directory = host.hand_over(_made(scratch / f"slapd-{len(list(scratch.iterdir()))}"))
         for data in ("data", "away"):
             host.hand_over(_made(self.directory / data))
         self.program = _copy(scratch)

@@ -223,11 +223,13 @@ def test_suspend_is_refused_while_a_database_is_paused(weir):
     pooler.console("RESUME app")
 
 
-def test_who_does_not_read_is_closed_by_suspend_timeout(weir):
+def test_who_does_not_read_is_closed_by_suspend_timeout(weir, pg):
     pooler = weir(suspend_timeout=1)
     with wire.Raw(pooler.port).login() as raw:
         raw.send(wire.query("select repeat('x', 10000) from generate_series(1, 3000)"))
-        host.eventually(lambda: pooler.pool().get("sv_active") == 1)
+        # Every buffer between the two is full, the pooler's too.
+        stuck = lambda: time.sleep(0.1) or pg.count("wait_event = 'ClientWrite'") == 1
+        host.eventually(lambda: all(stuck() for _ in range(5)))
         console = pooler.connect("pgbouncer", "admin")
         assert console.execute("SUSPEND").statusmessage == "SUSPEND"
         pooler.wait_log("suspend_timeout")
