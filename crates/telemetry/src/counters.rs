@@ -1,6 +1,6 @@
-//! The ONE table of counters: field, unit, column names, help.
+//! The ONE table of counters: field, unit, column names, metric, help.
 //!
-//! SHOW STATS, STATS_TOTALS, STATS_AVERAGES, TOTALS, the periodic log line and later the metrics read this table; the
+//! SHOW STATS, STATS_TOTALS, STATS_AVERAGES, TOTALS, the periodic log line and the metrics read this table; the
 //! hot path only adds to the fields. Counters never go down and are never shared between threads: each shard has its
 //! own per pool, and the control thread adds them up.
 
@@ -20,6 +20,8 @@ pub enum Unit {
 pub struct Counter {
     /// Name in SHOW STATS_TOTALS, and with `total_` before it in SHOW STATS (see [`Counter::total`]).
     pub name: &'static str,
+    /// Name among the metrics, behind what pgbouncer_exporter puts before it and before unit and `total`. Durations go out in seconds.
+    pub metric: &'static str,
     /// Column of SHOW STATS for the sum.
     pub total: &'static str,
     /// Column of SHOW STATS for the average.
@@ -37,7 +39,7 @@ pub struct Counter {
 }
 
 macro_rules! counters {
-    ($( $field:ident, $total:literal, $average:literal, $view:literal, $unit:ident, $per:expr, $help:literal; )*) => {
+    ($( $field:ident, $metric:literal, $total:literal, $average:literal, $view:literal, $unit:ident, $per:expr, $help:literal; )*) => {
         /// One pool's counters on one shard, or a sum of such.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters { $( #[doc = $help] pub $field: u64, )* }
@@ -55,25 +57,25 @@ macro_rules! counters {
 
         /// The table, in PgBouncer's column order.
         pub const COUNTERS: &[Counter] = &[ $( Counter {
-            name: stringify!($field), total: $total, average: $average, average_view: $view,
+            name: stringify!($field), metric: $metric, total: $total, average: $average, average_view: $view,
             unit: Unit::$unit, per: $per, help: $help, read: |counters| counters.$field,
         }, )* ];
     };
 }
 
 counters! {
-    server_assignment_count, "total_server_assignment_count", "avg_server_assignment_count", "server_assignment_count", Count, None, "Times a server connection was given to a client.";
-    xact_count, "total_xact_count", "avg_xact_count", "xact_count", Count, None, "Transactions.";
-    query_count, "total_query_count", "avg_query_count", "query_count", Count, None, "Queries.";
-    bytes_received, "total_received", "avg_recv", "bytes_received", Bytes, None, "Bytes received from clients.";
-    bytes_sent, "total_sent", "avg_sent", "bytes_sent", Bytes, None, "Bytes sent to clients.";
-    xact_time, "total_xact_time", "avg_xact_time", "xact_time", Microseconds, Some(|c| c.xact_count), "Time in transactions.";
-    query_time, "total_query_time", "avg_query_time", "query_time", Microseconds, Some(|c| c.query_count), "Time in queries.";
-    wait_time, "total_wait_time", "avg_wait_time", "wait_time", Microseconds, Some(|c| c.server_assignment_count), "Time clients waited for a server connection.";
-    client_parse_count, "total_client_parse_count", "avg_client_parse_count", "avg_client_parse_count", Count, None, "Prepared statements made by clients.";
-    server_parse_count, "total_server_parse_count", "avg_server_parse_count", "avg_server_parse_count", Count, None, "Prepared statements made on servers.";
-    bind_count, "total_bind_count", "avg_bind_count", "avg_bind_count", Count, None, "Prepared statements bound by clients.";
-    client_login_count, "total_client_login_count", "avg_client_login_count", "avg_client_login_count", Count, None, "Client logins.";
+    server_assignment_count, "server_assignments", "total_server_assignment_count", "avg_server_assignment_count", "server_assignment_count", Count, None, "Times a server connection was given to a client.";
+    xact_count, "sql_transactions_pooled", "total_xact_count", "avg_xact_count", "xact_count", Count, None, "Transactions.";
+    query_count, "queries_pooled", "total_query_count", "avg_query_count", "query_count", Count, None, "Queries.";
+    bytes_received, "received", "total_received", "avg_recv", "bytes_received", Bytes, None, "Bytes received from clients.";
+    bytes_sent, "sent", "total_sent", "avg_sent", "bytes_sent", Bytes, None, "Bytes sent to clients.";
+    xact_time, "server_in_transaction", "total_xact_time", "avg_xact_time", "xact_time", Microseconds, Some(|c| c.xact_count), "Time in transactions.";
+    query_time, "queries_duration", "total_query_time", "avg_query_time", "query_time", Microseconds, Some(|c| c.query_count), "Time in queries.";
+    wait_time, "client_wait", "total_wait_time", "avg_wait_time", "wait_time", Microseconds, Some(|c| c.server_assignment_count), "Time clients waited for a server connection.";
+    client_parse_count, "client_parses", "total_client_parse_count", "avg_client_parse_count", "avg_client_parse_count", Count, None, "Prepared statements made by clients.";
+    server_parse_count, "server_parses", "total_server_parse_count", "avg_server_parse_count", "avg_server_parse_count", Count, None, "Prepared statements made on servers.";
+    bind_count, "binds", "total_bind_count", "avg_bind_count", "avg_bind_count", Count, None, "Prepared statements bound by clients.";
+    client_login_count, "client_logins", "total_client_login_count", "avg_client_login_count", "avg_client_login_count", Count, None, "Client logins.";
 }
 
 impl Counter {

@@ -53,18 +53,35 @@ impl Record {
     }
 }
 
-/// The whole line, without a newline; `wall_us` is microseconds since 1970 (UTC).
-///
-/// Control characters in the text are escaped, so that nothing a peer sent can forge a line.
-#[must_use]
-pub fn line(record: &Record, wall_us: u64, process_id: u32) -> String {
-    let mut line = stamp(wall_us);
-    let _ = write!(line, " UTC [{process_id}] {} ", record.level.word());
-    push_printable(&mut line, &record.text);
-    line
+/// Makes lines one after the other. Most are of the same second as the one before, and all use the same memory.
+#[derive(Debug, Default)]
+pub struct Lines {
+    second: u64,
+    /// That second as [`date_time`] has it; empty before the first line.
+    date_time: String,
+    line: String,
 }
 
-/// A record's text alone, with control characters escaped as in [`line`].
+impl Lines {
+    /// The whole line, with a newline; `wall_us` is microseconds since 1970 (UTC).
+    ///
+    /// Control characters in the text are escaped, so that nothing a peer sent can forge a line.
+    pub fn line(&mut self, record: &Record, wall_us: u64, process_id: u32) -> &str {
+        let second = wall_us / 1_000_000;
+        if self.date_time.is_empty() || second != self.second {
+            self.second = second;
+            self.date_time = date_time(wall_us);
+        }
+        self.line.clear();
+        let (date_time, word) = (&self.date_time, record.level.word());
+        let _ = write!(self.line, "{date_time}.{:03} UTC [{process_id}] {word} ", milliseconds(wall_us));
+        push_printable(&mut self.line, &record.text);
+        self.line.push('\n');
+        &self.line
+    }
+}
+
+/// A record's text alone, with control characters escaped as in [`Lines::line`].
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -73,6 +90,9 @@ pub fn printable(text: &str) -> String {
 }
 
 fn push_printable(line: &mut String, text: &str) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return line.push_str(text);
+    }
     for character in text.chars() {
         if character.is_control() {
             let _ = write!(line, "\\x{:02x}", u32::from(character));
@@ -85,8 +105,12 @@ fn push_printable(line: &mut String, text: &str) {
 /// `YYYY-MM-DD hh:mm:ss.mmm` of microseconds since 1970.
 #[must_use]
 pub fn stamp(wall_us: u64) -> String {
-    let milliseconds = wall_us / 1_000 % 1_000;
-    format!("{}.{milliseconds:03}", date_time(wall_us))
+    format!("{}.{:03}", date_time(wall_us), milliseconds(wall_us))
+}
+
+/// Of the second.
+fn milliseconds(wall_us: u64) -> u64 {
+    wall_us / 1_000 % 1_000
 }
 
 /// `YYYY-MM-DD hh:mm:ss` of microseconds since 1970 (proleptic Gregorian, UTC).
@@ -118,14 +142,17 @@ mod tests {
     #[test]
     fn lines_have_pgbouncers_shape() {
         let record = Record::new(Level::Log, "C-0x1: db/user@127.0.0.1:1 login");
-        let line = line(&record, 1_795_000_000_123_456, 42);
-        assert_eq!(line, "2026-11-18 11:06:40.123 UTC [42] LOG C-0x1: db/user@127.0.0.1:1 login");
+        let mut lines = Lines::default();
+        let line = lines.line(&record, 1_795_000_000_123_456, 42);
+        assert_eq!(line, "2026-11-18 11:06:40.123 UTC [42] LOG C-0x1: db/user@127.0.0.1:1 login\n");
+        let next = lines.line(&Record::new(Level::Fatal, "x"), 1_795_000_001_000_000, 42);
+        assert_eq!(next, "2026-11-18 11:06:41.000 UTC [42] FATAL x\n");
     }
 
     #[test]
     fn nothing_a_peer_sends_forges_a_line() {
         let record = Record::new(Level::Warning, "user \"a\nFATAL x\"");
-        assert!(!line(&record, 0, 1).contains('\n'));
+        assert_eq!(Lines::default().line(&record, 0, 1).matches('\n').count(), 1);
     }
 
     #[test]

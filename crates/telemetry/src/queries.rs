@@ -1,0 +1,136 @@
+//! What kinds of queries took, by fingerprint: the ones that were used last, and no more than [`KINDS`].
+//!
+//! Bounded memory (some 3 KiB each at most). Never makes a fingerprint itself and never sees a value.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::Histogram;
+
+/// So many kinds of queries are kept; a further one takes the place of the one that was not used for longest.
+pub const KINDS: usize = 1_000;
+
+/// A kind of query: its number, and its text without values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Equal for equal texts.
+    pub number: u64,
+    /// At most 2 KiB.
+    pub text: String,
+}
+
+/// What was counted of one kind in one database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryFigures {
+    /// How often it was run.
+    pub calls: u64,
+    /// How often it ended in an error.
+    pub errors: u64,
+    /// The time of all runs together, in microseconds.
+    pub total_us: u64,
+    /// The times of single runs.
+    pub times: Histogram,
+}
+
+impl QueryFigures {
+    /// One more run.
+    pub fn count(&mut self, took_us: u64, failed: bool) {
+        self.calls += 1;
+        self.errors += u64::from(failed);
+        self.total_us += took_us;
+        self.times.add(took_us);
+    }
+
+    /// Adds another shard's.
+    pub fn merge(&mut self, other: &QueryFigures) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.total_us += other.total_us;
+        self.times.merge(&other.times);
+    }
+}
+
+/// All kinds that are kept, of all databases.
+#[derive(Debug, Default)]
+pub struct Queries {
+    kinds: BTreeMap<(Arc<str>, u64), Kind>,
+    /// By when they were used last: a number that only grows.
+    by_use: BTreeMap<u64, (Arc<str>, u64)>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Kind {
+    shape: Arc<Shape>,
+    figures: QueryFigures,
+    used: u64,
+}
+
+impl Queries {
+    /// A query of this kind has been run.
+    pub fn count(&mut self, database: &Arc<str>, shape: &Arc<Shape>, took_us: u64, failed: bool) {
+        self.uses += 1;
+        let key = (Arc::clone(database), shape.number);
+        if !self.kinds.contains_key(&key) && self.kinds.len() >= KINDS {
+            self.forget_oldest();
+        }
+        let kind = self.kinds.entry(key.clone()).or_insert_with(|| Kind {
+            shape: Arc::clone(shape),
+            figures: QueryFigures::default(),
+            used: self.uses,
+        });
+        kind.figures.count(took_us, failed);
+        self.by_use.remove(&kind.used);
+        kind.used = self.uses;
+        self.by_use.insert(kind.used, key);
+    }
+
+    /// Each kind with its database and what was counted.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Shape>, &QueryFigures)> {
+        self.kinds.iter().map(|((database, _), kind)| (database, &kind.shape, &kind.figures))
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, oldest)) = self.by_use.pop_first() {
+            self.kinds.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(number: u64) -> Arc<Shape> {
+        Arc::new(Shape { number, text: format!("select {number}") })
+    }
+
+    #[test]
+    fn the_ones_used_last_are_kept() {
+        let (mut queries, database) = (Queries::default(), Arc::from("d"));
+        for number in 0..3 * KINDS as u64 {
+            queries.count(&database, &shape(number), 10, false);
+            queries.count(&database, &shape(7), 20, number % 2 == 0);
+        }
+        assert_eq!((queries.kinds.len(), queries.by_use.len()), (KINDS, KINDS));
+        let (_, found, figures) =
+            queries.iter().find(|(_, shape, _)| shape.number == 7).expect("the used one");
+        assert_eq!(found.text, "select 7");
+        assert_eq!((figures.calls, figures.errors), (3 * KINDS as u64 + 1, 3 * KINDS as u64 / 2));
+        assert!(queries.iter().all(|(_, shape, _)| shape.number == 7 || shape.number > 2 * KINDS as u64));
+    }
+
+    #[test]
+    fn databases_are_counted_apart_and_shards_added_up() {
+        let mut queries = Queries::default();
+        for name in ["a", "b", "b"] {
+            queries.count(&Arc::from(name), &shape(1), 100, false);
+        }
+        let calls: Vec<_> =
+            queries.iter().map(|(database, _, figures)| (&**database, figures.calls)).collect();
+        assert_eq!(calls, [("a", 1), ("b", 2)]);
+        let mut sum = QueryFigures::default();
+        queries.iter().for_each(|(_, _, figures)| sum.merge(figures));
+        assert_eq!((sum.calls, sum.total_us, sum.times.count()), (3, 300, 3));
+    }
+}

@@ -1,0 +1,4 @@
+//! `sql::probe` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sql::probe::fingerprint(bytes));
