@@ -34,7 +34,8 @@ impl Checked {
 /// Checks a file with its includes.
 pub fn check(files: &dyn Files, path: &str) -> Checked {
     let draft = Draft::read(files, path);
-    let differences = draft.said.iter().flat_map(differences).collect();
+    let pools = draft.pools.iter().flat_map(|pools| &pools.said);
+    let differences = draft.said.iter().chain(pools).flat_map(differences).collect();
     let repeated = repeated(&draft.said);
     let (config, mut findings) = match draft.config(files, &[], None) {
         Ok(config) => {
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(
             findings,
             [
-                "w.ini:6: unknown setting \"frob\" in section [pgbouncer]",
+                "w.ini:6: unknown parameter: pgbouncer/frob",
                 "w.ini:2: \"pool_mode\" is said again in w.ini:5, which counts",
             ]
         );

@@ -86,6 +86,38 @@ numbers! {
     FileMode, FileMode, 0, 0o7777;
 }
 
+/// A limit where 0 is none, and so is less than that: PgBouncer's files may say -1.
+pub(crate) struct Limit;
+impl Codec for Limit {
+    type Value = u32;
+    const KIND: Kind = Kind::Number;
+    fn read(text: &str) -> Result<u32, BadValue> {
+        if is_negative(text) { Ok(0) } else { Number::read(text) }
+    }
+    fn show(value: &u32) -> Option<String> {
+        Some(value.to_string())
+    }
+}
+
+/// A limit of one database or user: whatever is not above 0 follows the global one, as in PgBouncer.
+pub(crate) struct OwnLimit;
+impl Codec for OwnLimit {
+    type Value = Option<u32>;
+    const KIND: Kind = Kind::Number;
+    fn read(text: &str) -> Result<Option<u32>, BadValue> {
+        Limit::read(text).map(|limit| Some(limit).filter(|limit| *limit > 0))
+    }
+    fn show(value: &Option<u32>) -> Option<String> {
+        value.map(|limit| limit.to_string())
+    }
+}
+
+/// Whether a text is a whole number below 0.
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// A TCP port.
 pub(crate) struct Port;
 impl Codec for Port {
@@ -100,7 +132,21 @@ impl Codec for Port {
     }
 }
 
-/// A time in seconds that may have decimals.
+/// A TCP port, or 0 for none.
+pub(crate) struct PortOrOff;
+impl Codec for PortOrOff {
+    type Value = u16;
+    const KIND: Kind = Kind::Port;
+    fn read(text: &str) -> Result<u16, BadValue> {
+        let number = bounded(text, 0, u16::MAX.into())?;
+        u16::try_from(number).map_err(|_| BadValue::NotANumber)
+    }
+    fn show(value: &u16) -> Option<String> {
+        Some(value.to_string())
+    }
+}
+
+/// A time in seconds that may have decimals. One of more than a century is one of a century and some.
 pub(crate) struct Seconds;
 impl Codec for Seconds {
     type Value = Duration;
@@ -111,10 +157,7 @@ impl Codec for Seconds {
             return Err(BadValue::NotADuration);
         }
         let seconds: f64 = text.parse().map_err(|_| BadValue::NotADuration)?;
-        if !(0.0..=f64::from(u32::MAX)).contains(&seconds) {
-            return Err(BadValue::NotADuration);
-        }
-        Duration::try_from_secs_f64(seconds).map_err(|_| BadValue::NotADuration)
+        Duration::try_from_secs_f64(seconds.min(f64::from(u32::MAX))).map_err(|_| BadValue::NotADuration)
     }
     fn show(value: &Duration) -> Option<String> {
         Some(value.as_secs_f64().to_string())
@@ -208,13 +251,13 @@ impl Codec for CheckQuery {
     }
 }
 
-/// A value of `[databases]` or `[users]` that, unless given, follows a wider setting. PgBouncer's `-1` says so too.
+/// A value of `[databases]` or `[users]` that, unless given, follows a wider setting. So does PgBouncer's `-1`, or less.
 pub(crate) struct Inherited<C>(std::marker::PhantomData<C>);
 impl<C: Codec> Codec for Inherited<C> {
     type Value = Option<C::Value>;
     const KIND: Kind = C::KIND;
     fn read(text: &str) -> Result<Self::Value, BadValue> {
-        if text == "-1" { Ok(None) } else { C::read(text).map(Some) }
+        if is_negative(text) { Ok(None) } else { C::read(text).map(Some) }
     }
     fn show(value: &Self::Value) -> Option<String> {
         value.as_ref().and_then(C::show)
@@ -287,7 +330,8 @@ mod tests {
         {
             reads::<Seconds>(text, shown);
         }
-        refuses::<Seconds>(&["", "-1", "-0.1", "inf", "NaN", "+inf", "1e300", "10s", "1h"]);
+        reads::<Seconds>("99999999999", "4294967295");
+        refuses::<Seconds>(&["", "-1", "-0.1", "inf", "NaN", "10s", "1h"]);
         assert_eq!(Milliseconds::read("1500"), Ok(Duration::from_millis(1500)));
         refuses::<WholeSeconds>(&["0.5"]);
         refuses::<PositiveSeconds>(&["0"]);
@@ -312,6 +356,15 @@ mod tests {
     fn minus_one_inherits() {
         assert_eq!(Inherited::<Number>::read("-1"), Ok(None));
         assert_eq!(Inherited::<Number>::read("0"), Ok(Some(0)));
-        refuses::<Inherited<Number>>(&["-2", ""]);
+        assert_eq!(Inherited::<Seconds>::read("-20"), Ok(None));
+        refuses::<Inherited<Number>>(&["-", "-x", ""]);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_none_or_the_wider_one() {
+        assert_eq!((Limit::read("-1"), Limit::read("0"), Limit::read("7")), (Ok(0), Ok(0), Ok(7)));
+        assert_eq!((OwnLimit::read("-1"), OwnLimit::read("0")), (Ok(None), Ok(None)));
+        assert_eq!(OwnLimit::read("7"), Ok(Some(7)));
+        refuses::<Limit>(&["", "-", "many"]);
     }
 }

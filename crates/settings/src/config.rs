@@ -17,6 +17,8 @@ pub struct Config {
     pub databases: BTreeMap<String, Arc<Database>>,
     /// The entry `*`, for names that have no entry.
     pub fallback: Option<Arc<Database>>,
+    /// The file that pools are made in, as far as entries of `databases` are from there: their `at` names it.
+    pub pools_from: Option<Arc<str>>,
     /// Section `[users]` by name.
     pub users: BTreeMap<String, Arc<User>>,
     /// Section `[peers]` by number.
@@ -38,6 +40,12 @@ impl Config {
             return Some(database.clone());
         }
         self.fallback.as_ref().map(|fallback| Arc::new(fallback.under(name)))
+    }
+
+    /// Whether an entry is one of `pools_file`, which Weir may write; the others are the user's own.
+    #[must_use]
+    pub fn is_in_pools_file(&self, database: &Database) -> bool {
+        self.pools_from.as_ref() == Some(&database.at.file)
     }
 
     /// The entry of a user in `[users]`.

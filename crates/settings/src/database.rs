@@ -2,7 +2,7 @@
 //! Never says which value wins over a wider setting: that is `config.rs`.
 
 use crate::choice::{LoadBalance, PoolMode};
-use crate::codec::{Inherited, List, Number, Port, Seconds, Text, Word};
+use crate::codec::{Inherited, List, Number, OwnLimit, Port, Seconds, Text, Word};
 use crate::finding::Origin;
 use crate::table::{Row, live_row};
 use std::fmt;
@@ -136,8 +136,8 @@ rows! {
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
     min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
     reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
-    max_db_connections: Inherited<Number>, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
-    max_db_client_connections: Inherited<Number>, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
+    max_db_connections: OwnLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
+    max_db_client_connections: OwnLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections go back; unless given, the global pool_mode.";

@@ -45,7 +45,7 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
     for row in global::GLOBAL.iter().filter(|row| !row.same(&old.global, &new.global)) {
         found.push(match row.about.when {
             When::Reload | When::Reconnect => Change::Global(row.about.name),
-            When::Restart | When::CommandLine => Change::Restart(row.about.name),
+            When::Restart => Change::Restart(row.about.name),
         });
     }
     found

@@ -4,6 +4,7 @@
 use crate::finding::{Finding, Origin};
 use crate::hba::Network;
 use crate::ini::{Statement, statements};
+use crate::pools::Pools;
 use std::io;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub struct Draft {
     pub(crate) said: Vec<Said>,
     /// Whether there was a section `[pgbouncer]`.
     pub(crate) has_main: bool,
+    /// What `pools_file` says, if one was named.
+    pub(crate) pools: Option<Pools>,
     /// What is wrong with the writing itself.
     pub(crate) findings: Vec<Finding>,
 }
@@ -61,12 +64,21 @@ impl Draft {
     /// Reads a file with its includes. What is wrong comes out of [`Draft::config`], with all else that is.
     pub fn read(files: &dyn Files, path: &str) -> Self {
         let file: Arc<str> = path.into();
-        let draft = Self { file: file.clone(), said: Vec::new(), has_main: false, findings: Vec::new() };
+        let said = Vec::new();
+        let draft = Self { file: file.clone(), said, has_main: false, pools: None, findings: Vec::new() };
         let mut reading = Reading { files, draft, place: Place::Before, open: Vec::new(), included: 0 };
         if let Err(message) = reading.file(&file) {
             reading.draft.findings.push(Finding::error(&Origin { file, line: 0 }, message));
         }
-        reading.draft
+        let mut draft = reading.draft;
+        draft.pools = draft.pools_file().map(|path| Pools::read(files, path));
+        draft
+    }
+
+    /// The file of pools, if one is named; the last that is said counts.
+    fn pools_file(&self) -> Option<&str> {
+        let is_path = |said: &&Said| said.section == Section::Pgbouncer && said.key == "pools_file";
+        self.said.iter().rfind(is_path).map(|said| said.value.as_str()).filter(|path| !path.is_empty())
     }
 }
 
@@ -104,7 +116,7 @@ impl Reading<'_> {
             match statement {
                 Ok(Statement::Section(name)) => self.section(name, &at),
                 Ok(Statement::Include(path)) => self.include(path, &at),
-                Ok(Statement::Assign { key, value }) => self.assign(key, value, at),
+                Ok(Statement::Assign { key, value }) => self.assign(&key, value, at),
                 Err(syntax) => self.error(&at, syntax.to_string()),
             }
         }
@@ -122,7 +134,7 @@ impl Reading<'_> {
         };
         match self.place {
             Place::In(Section::Pgbouncer) => self.draft.has_main = true,
-            Place::Unknown => self.error(at, format!("unknown section [{name}]")),
+            Place::Unknown => self.error(at, format!("invalid section \"{name}\"")),
             _ => {}
         }
     }
@@ -231,7 +243,7 @@ mod tests {
         let text = "a = 1\n[pgbounce]\nb = 2\n[users]\nc =\nd";
         let expected = [
             "w.ini:1: \"a\" stands before the first section",
-            "w.ini:2: unknown section [pgbounce]",
+            "w.ini:2: invalid section \"pgbounce\"",
             "w.ini:6: syntax error: expected \"=\" after the name",
         ];
         assert_eq!(findings(&[("w.ini", text)]), expected);

@@ -4,9 +4,10 @@
 
 use crate::choice::{AuthType, IoDriver, PoolMode, SslMode, SyslogFacility, Threads};
 use crate::codec::{
-    Boolean, Bytes, CheckQuery, FileMode, List, Milliseconds, Number, PeerId, Percent, Port, Positive,
-    PositiveSeconds, Seconds, Text, WholeSeconds,
+    Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, Number, PeerId, Percent, Port,
+    PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds, Word,
 };
+use crate::collector::{Endpoint, Headers};
 use crate::ldap::Rule;
 use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
@@ -108,8 +109,8 @@ live {
         "Versions of TLS towards clients: secure, all, tlsv1.2, tlsv1.3, with commas between them. There is none below 1.2.";
     client_tls_sslmode: SslMode, SslMode, "disable", Reload,
         "Whether clients may (allow, prefer) or must (require) use TLS, and show a certificate that client_tls_ca_file has signed (verify-ca, verify-full).";
-    conffile: Option<String>, Text, unset, CommandLine,
-        "The file that is read at start and on RELOAD; given on the command line.";
+    conffile: Option<String>, Text, unset, Reload,
+        "The file that is read by the next RELOAD; unless given, the one of the command line.";
     default_pool_size: u32, Number, "20", Reload,
         "Server connections allowed per user and database. 0 is no limit.";
     disable_pqexec: bool, Boolean, "0", Restart,
@@ -124,6 +125,24 @@ live {
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
         "Startup parameters that are accepted and dropped, beside those that are tracked.";
+    http_addr: String, Word, "127.0.0.1", Reload,
+        "Weir's own. IP address that the control panel is served on. Others than loopback are refused until http_auth_file names somebody.";
+    http_allowed_hosts: Vec<String>, List, "", Reload,
+        "Weir's own. Names that the control panel may be called by besides localhost and addresses; others could be made to stand for this machine.";
+    http_audit_file: Option<String>, Text, "", Reload,
+        "Weir's own. File that logins to the control panel and what is changed by it are noted in; unless given, the log has it.";
+    http_auth_file: Option<String>, Text, "", Reload,
+        "Weir's own. File of who may use the control panel, as `weir panel password` and `weir panel token` print its lines. Without it a token is made at start and logged.";
+    http_lab: bool, Boolean, "1", Reload,
+        "Weir's own. Lets the control panel start runs of the lab (`weir bench`), by callers of scope admin.";
+    http_metrics_open: bool, Boolean, "0", Reload,
+        "Weir's own. Serves /metrics to whoever can reach the panel's port, without a token. It tells names of databases, users and applications.";
+    http_port: u16, PortOrOff, "0", Reload,
+        "Weir's own. Port of the control panel and its API. 0 serves none.";
+    http_tls_cert_file: Option<String>, Text, "", Reload,
+        "Weir's own. Certificate (with its chain, PEM) that the control panel is served with under TLS; with http_tls_key_file.";
+    http_tls_key_file: Option<String>, Text, "", Reload,
+        "Weir's own. Private key (PEM) of http_tls_cert_file.";
     io_driver: IoDriver, IoDriver, "auto", Restart,
         "Weir's own. How bytes are moved; auto probes for io_uring and falls back to epoll.";
     listen_addr: Vec<String>, List, "", Restart,
@@ -145,21 +164,29 @@ live {
     login_notify_message: Option<String>, Text, "", Reload,
         "Notice that every client gets when it has logged in. Nothing is no notice.";
     max_client_conn: u32, Number, "100", Reload,
-        "Client connections allowed in all. Raise the limit of open files with it.";
-    max_db_client_connections: u32, Number, "0", Reload,
+        "Client connections allowed in all; 0 lets nobody in but the console. Raise the limit of open files with it.";
+    max_db_client_connections: u32, Limit, "0", Reload,
         "Client connections allowed per database, whatever the user. 0 is no limit.";
-    max_db_connections: u32, Number, "0", Reload,
+    max_db_connections: u32, Limit, "0", Reload,
         "Server connections allowed per database, whatever the user. 0 is no limit.";
     max_packet_size: u32, Bytes, "2147483647", Reload,
         "The longest message that is passed on, in either direction.";
     max_prepared_statements: u32, Number, "200", Reload,
         "Prepared statements kept per server connection, so that protocol-level ones work in transaction and statement mode. 0 passes them through unchanged.";
-    max_user_client_connections: u32, Number, "0", Reload,
+    max_user_client_connections: u32, Limit, "0", Reload,
         "Client connections allowed per user, whatever the database. 0 is no limit.";
-    max_user_connections: u32, Number, "0", Reload,
+    max_user_connections: u32, Limit, "0", Reload,
         "Server connections allowed per user, whatever the database. 0 is no limit.";
-    min_pool_size: u32, Number, "0", Reload,
+    min_pool_size: u32, Limit, "0", Reload,
         "Server connections kept open in a pool that is in use, or whose database forces a user.";
+    otlp_ca_file: Option<String>, Text, "", Reload,
+        "Weir's own. Roots (PEM) that the certificate of an https otlp_endpoint is checked by; unless given, the system's.";
+    otlp_endpoint: Option<Endpoint>, Endpoint, "", Reload,
+        "Weir's own. Base URL of an OpenTelemetry collector that metrics are sent to by OTLP over HTTP (`http://127.0.0.1:4318`); `/v1/metrics` is added. Nothing sends nothing.";
+    otlp_headers: Headers, Headers, "", Reload,
+        "Weir's own. Headers sent with them: NAME=VALUE with commas between them, values percent-encoded (`authorization=Bearer%20...`).";
+    otlp_interval: Duration, PositiveSeconds, "60", Reload,
+        "Weir's own. How often metrics are sent to otlp_endpoint.";
     peer_id: u32, PeerId, "0", Reload,
         "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,
@@ -168,13 +195,15 @@ live {
         "Pools that have had no client for this long are dropped, with their idle server connections; not those that min_pool_size keeps. 0 is never.";
     pool_mode: PoolMode, PoolMode, "session", Reload,
         "When a server connection goes back to its pool.";
+    pools_file: Option<String>, Text, "", Reload,
+        "Weir's own. File of further entries of [databases], read as if included last; the panel and the API make, change and delete pools in it, and in no other file. It need not exist. A name that is in another file too is an error.";
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Tells a client by a notice that it has been waiting for a server for this long. 0 is never.";
     query_wait_timeout: Duration, Seconds, "120", Reload,
         "Closes clients that waited longer for a server connection. 0 lets them wait for ever.";
-    reserve_pool_size: u32, Number, "0", Reload,
+    reserve_pool_size: u32, Limit, "0", Reload,
         "Further server connections that a pool may open when clients wait for longer than reserve_pool_timeout.";
     reserve_pool_timeout: Duration, Seconds, "5", Reload,
         "How long a client waits before the reserve pool is used. 0 never uses it.";
@@ -204,6 +233,8 @@ live {
         "Lends the server connection that was idle longest, rather than the one used last.";
     server_tls13_ciphers: Option<String>, Text, unset, Reload,
         "Cipher suites of TLS 1.3 towards servers, with `:` between them; nothing is all.";
+    server_socket_dir: Option<String>, Text, "", Reload,
+        "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). A server whose host is localhost or a loopback address is reached through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then judges the login by its rules for `local`. Not used while server_tls_sslmode is require or above. Empty is never.";
     server_tls_ca_file: Option<String>, Text, "", Reload,
         "Roots that server certificates are checked by, in PEM format.";
     server_tls_cert_file: Option<String>, Text, "", Reload,
@@ -252,6 +283,8 @@ live {
         "Weir's own. Threads that move bytes; auto is one per processor that the process may use.";
     track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
         "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).";
+    track_queries: bool, Boolean, "0", Reload,
+        "Weir's own. Counts calls, times and errors of each kind of query (its text without values) for SHOW QUERIES; at most 1,000 kinds a thread.";
     transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose transaction took longer. 0 is never.";
     unix_socket_dir: Option<String>, Text, "/tmp", Restart,
@@ -326,11 +359,13 @@ mod tests {
         so_reuseport stats_period stats_users suspend_timeout syslog syslog_facility syslog_ident tcp_defer_accept \
         tcp_keepalive tcp_keepcnt tcp_keepidle tcp_keepintvl tcp_socket_buffer tcp_user_timeout \
         track_extra_parameters transaction_timeout unix_socket_dir unix_socket_group unix_socket_mode user verbose";
-    const OWN: &str = "io_driver spread_busy_percent spread_min_servers threads";
+    const OWN: &str = "http_addr http_allowed_hosts http_audit_file http_auth_file http_lab http_metrics_open http_port http_tls_cert_file http_tls_key_file \
+        io_driver otlp_ca_file otlp_endpoint otlp_headers otlp_interval pools_file server_socket_dir spread_busy_percent \
+        spread_min_servers threads track_queries";
 
     #[test]
     fn every_setting_of_pgbouncer_has_a_row_and_nothing_else_but_our_own() {
-        let expected: BTreeSet<&str> = PGBOUNCER.split_whitespace().chain(OWN.split(' ')).collect();
+        let expected: BTreeSet<&str> = PGBOUNCER.split_whitespace().chain(OWN.split_whitespace()).collect();
         let names: BTreeSet<&str> = GLOBAL.iter().map(|row| row.about.name).collect();
         assert_eq!(names, expected);
         assert_eq!(names.len(), GLOBAL.len(), "no name twice");
@@ -364,7 +399,8 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in GLOBAL.iter().filter(|row| row.about.effect == Effect::Live) {
             let mut global = Global::default();
-            let words = ["0", "1", "7", "statement", "trust", "epoll", "require", "local0"];
+            let words =
+                ["0", "1", "7", "statement", "trust", "epoll", "require", "local0", "http://h", "a=b"];
             let changed = words.iter().any(|word| {
                 (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
             });

@@ -3,6 +3,8 @@
 //!
 //! A comment is a whole line (`;` or `#` first); after a value it is part of the value, as in PgBouncer.
 
+use crate::quote::unquote;
+use std::borrow::Cow;
 use std::fmt;
 
 /// One statement of a file.
@@ -14,8 +16,8 @@ pub(crate) enum Statement<'a> {
     Include(&'a str),
     /// `key = value`, where the value goes to the end of the line.
     Assign {
-        /// Bare, or between single quotes, which are gone here.
-        key: &'a str,
+        /// Bare, or between quotes, which are gone here.
+        key: Cow<'a, str>,
         /// Without the blanks around it.
         value: &'a str,
     },
@@ -28,7 +30,7 @@ pub(crate) enum Syntax {
     NotText,
     /// `[` without `]`.
     NoBracket,
-    /// `'` without a second one.
+    /// A quote without a second one.
     NoQuote,
     /// Neither a name nor anything else that may begin a line.
     NoName,
@@ -84,11 +86,19 @@ fn statement(line: &[u8]) -> (Result<Statement<'_>, Syntax>, &[u8]) {
     (assignment(text), b"")
 }
 
-/// `key = value` or `'quoted key' = value`.
+/// `key = value` or `'quoted key' = value`, or with the key quoted as SQL quotes names (PgBouncer's manual says so of
+/// databases; its parser takes single quotes).
 fn assignment(text: &str) -> Result<Statement<'_>, Syntax> {
-    let (key, rest) = match text.strip_prefix('\'') {
-        Some(quoted) => quoted.split_once('\'').ok_or(Syntax::NoQuote)?,
-        None => text.split_at(text.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(text.len())),
+    let (key, rest) = if let Some(quoted) = text.strip_prefix('"') {
+        let (key, rest) = unquote(quoted, '"').ok_or(Syntax::NoQuote)?;
+        (Cow::Owned(key), rest)
+    } else if let Some(quoted) = text.strip_prefix('\'') {
+        let (key, rest) = quoted.split_once('\'').ok_or(Syntax::NoQuote)?;
+        (Cow::Borrowed(key), rest)
+    } else {
+        let end = text.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(text.len());
+        let (key, rest) = text.split_at(end);
+        (Cow::Borrowed(key), rest)
     };
     if key.is_empty() {
         return Err(Syntax::NoName);
@@ -113,7 +123,7 @@ mod tests {
     }
 
     fn assign<'a>(key: &'a str, value: &'a str) -> Result<Statement<'a>, Syntax> {
-        Ok(Statement::Assign { key, value })
+        Ok(Statement::Assign { key: key.into(), value })
     }
 
     #[test]
@@ -129,6 +139,9 @@ mod tests {
         assert_eq!(only("a-b.c_1 = x"), assign("a-b.c_1", "x"));
         assert_eq!(only("* = host=h"), assign("*", "host=h"));
         assert_eq!(only("'name with = sign' = x"), assign("name with = sign", "x"));
+        assert_eq!(only(r#""Mixed ""Case"" é" = x"#), assign(r#"Mixed "Case" é"#, "x"));
+        assert_eq!(only(r#""open = x"#), Err(Syntax::NoQuote));
+        assert_eq!(only(r#""" = x"#), Err(Syntax::NoName));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! What `auth_ldap_options`, and the options of an HBA line with method `ldap`, mean: PostgreSQL's names for them
 //! (chapter 20.10), written as PgBouncer or pg_hba.conf writes them.
-//! Owns which options go together. Never sees a user or a user's password, and never talks to a directory.
+//! Owns what there is to say. Never sees a user or a user's password, and never talks to a directory.
 
+mod fault;
+mod said;
 mod url;
 mod words;
 
 use crate::value::{BadValue, Codec, Kind};
+pub use fault::Fault;
+use said::Said;
 use std::fmt;
 use std::sync::Arc;
-use url::Url;
 
 /// What was said and what it means. Nonsense is kept with its reason: as in PgBouncer it stops no start, and whoever
 /// has to log in by it is refused.
@@ -171,56 +174,6 @@ pub enum Scope {
     Children,
 }
 
-/// Why a text means nothing; the words are PostgreSQL's and PgBouncer's where they have them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// What begins at this byte, counted from 1, is not `name=value`. It is not shown: it may be half a password.
-    Syntax(usize),
-    /// No such option.
-    Unknown(String),
-    /// Not a port.
-    Port(String),
-    /// Neither ldap nor ldaps.
-    Scheme(String),
-    /// Not an LDAP URL: itself, and why.
-    Url(String, &'static str),
-    /// A URL of another scheme.
-    UrlScheme(String),
-    /// Options of a search together with those of a plain bind.
-    Mixed,
-    /// Neither those of a search nor those of a plain bind.
-    NoWay,
-    /// An attribute and a filter.
-    TwoFilters,
-    /// Nowhere to go, and no domain to find servers by.
-    NoServer,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Syntax(at) => write!(out, "expected name=value at byte {at} of the LDAP options"),
-            Fault::Unknown(name) => write!(out, "invalid LDAP key parameter: \"{name}\""),
-            Fault::Port(text) => write!(out, "invalid LDAP port number: \"{text}\""),
-            Fault::Scheme(text) => write!(out, "invalid ldapscheme value: \"{text}\""),
-            Fault::Url(text, why) => write!(out, "could not parse LDAP URL \"{text}\": {why}"),
-            Fault::UrlScheme(scheme) => write!(out, "unsupported LDAP URL scheme: {scheme}"),
-            Fault::Mixed => out.write_str(
-                "cannot use ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter, or \
-                 ldapurl together with ldapprefix",
-            ),
-            Fault::NoWay => out.write_str(
-                "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \
-                 \"ldapsuffix\" to be set",
-            ),
-            Fault::TwoFilters => out.write_str("cannot use ldapsearchattribute together with ldapsearchfilter"),
-            Fault::NoServer => out.write_str("LDAP server not specified, and no ldapbasedn"),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
 impl Options {
     /// Reads `name=value` pairs with blanks or commas between them; names, values or whole pairs may stand in double
     /// quotes, in which two are one. Of two values for one option the later counts.
@@ -234,104 +187,6 @@ impl Options {
         }
         said.options()
     }
-}
-
-/// Options as they were said, before it is asked whether they go together.
-#[derive(Default)]
-struct Said {
-    scheme: Option<Scheme>,
-    servers: Vec<String>,
-    port: Option<u16>,
-    start_tls: bool,
-    prefix: Option<String>,
-    suffix: Option<String>,
-    base: Option<String>,
-    scope: Option<Scope>,
-    bind_name: Option<String>,
-    bind_password: Option<String>,
-    attribute: Option<String>,
-    pattern: Option<String>,
-}
-
-impl Said {
-    fn assign(&mut self, name: &str, value: String) -> Result<(), Fault> {
-        match name {
-            "ldapscheme" => self.scheme = Some(Scheme::read(&value).ok_or(Fault::Scheme(value))?),
-            "ldapserver" => self.servers = value.split_ascii_whitespace().map(str::to_owned).collect(),
-            "ldapport" => {
-                let port = value.parse().ok().filter(|port| *port != 0);
-                self.port = Some(port.ok_or(Fault::Port(value))?);
-            }
-            "ldaptls" => self.start_tls = value == "1",
-            "ldapprefix" => self.prefix = Some(value),
-            "ldapsuffix" => self.suffix = Some(value),
-            "ldapbasedn" => self.base = Some(value),
-            "ldapbinddn" => self.bind_name = filled(value),
-            "ldapbindpasswd" => self.bind_password = filled(value),
-            "ldapsearchattribute" => self.attribute = filled(value),
-            "ldapsearchfilter" => self.pattern = filled(value),
-            "ldapurl" => self.url(Url::parse(&value)?),
-            _ => return Err(Fault::Unknown(name.to_owned())),
-        }
-        Ok(())
-    }
-
-    /// A URL says several things at once. Its scope is said even where it is not written: RFC 4516 means the base alone.
-    fn url(&mut self, url: Url) {
-        self.scheme = Some(url.scheme);
-        self.port = Some(url.port.unwrap_or(url.scheme.port()));
-        self.base = Some(url.base);
-        self.scope = Some(url.scope);
-        if let Some(host) = url.host {
-            self.servers = vec![host];
-        }
-        self.attribute = url.attribute.or(self.attribute.take());
-        self.pattern = url.filter.or(self.pattern.take());
-    }
-
-    fn options(self) -> Result<Options, Fault> {
-        let scheme = self.scheme.unwrap_or(Scheme::Ldap);
-        let (servers, start_tls) = (self.servers.clone(), self.start_tls);
-        let port = self.port.unwrap_or(scheme.port());
-        let way = self.way()?;
-        let has_domain = matches!(&way, Way::Search(search) if !search.base.is_empty());
-        if servers.is_empty() && !has_domain {
-            return Err(Fault::NoServer);
-        }
-        Ok(Options { scheme, servers, port, start_tls, way })
-    }
-
-    fn way(self) -> Result<Way, Fault> {
-        let binds = self.prefix.is_some() || self.suffix.is_some();
-        let searches = self.base.is_some()
-            || self.bind_name.is_some()
-            || self.bind_password.is_some()
-            || self.attribute.is_some()
-            || self.pattern.is_some();
-        match (binds, self.base) {
-            (true, _) if searches => Err(Fault::Mixed),
-            (true, _) => Ok(Way::Bind {
-                prefix: self.prefix.unwrap_or_default(),
-                suffix: self.suffix.unwrap_or_default(),
-            }),
-            (false, None) => Err(Fault::NoWay),
-            (false, Some(base)) => Ok(Way::Search(Search {
-                base,
-                scope: self.scope.unwrap_or(Scope::Subtree),
-                bind_name: self.bind_name.unwrap_or_default(),
-                bind_password: self.bind_password.unwrap_or_default(),
-                filter: match (self.attribute, self.pattern) {
-                    (Some(_), Some(_)) => return Err(Fault::TwoFilters),
-                    (None, Some(pattern)) => Filter::Pattern(pattern),
-                    (attribute, None) => Filter::Attribute(attribute.unwrap_or_else(|| "uid".to_owned())),
-                },
-            })),
-        }
-    }
-}
-
-fn filled(value: String) -> Option<String> {
-    Some(value).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

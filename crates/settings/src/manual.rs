@@ -31,7 +31,8 @@ pub fn sample_ini() -> String {
     text.push_str("\n[pgbouncer]\n");
     let mut rows: Vec<&About> = GLOBAL.iter().map(|row| &row.about).filter(|about| is_live(about)).collect();
     rows.sort_by_key(|about| about.name);
-    for about in rows.into_iter().filter(|about| about.when != When::CommandLine) {
+    // The file's own name is the one setting that says nothing here.
+    for about in rows.into_iter().filter(|about| about.name != "conffile") {
         let restart = if about.when == When::Restart { "; needs a restart" } else { "" };
         // Writing to a String cannot fail.
         let _ = write!(

@@ -1,18 +1,15 @@
 //! From what was said to what it means: each text through its row, then what only the whole can show.
 //! Owns loading and RELOAD. Reports every error of a file, not the first; never returns half a configuration.
 
-use crate::codec::PEER_ID_MAX;
-use crate::connstr;
-use crate::draft::{Draft, Files, Said, Section};
+mod assignment;
+
+use crate::draft::{Draft, Files, Said};
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
-use crate::table::{Row, When};
-use crate::userlist::{USER_BYTES, Userlist};
-use crate::{AuthType, Config, Database, Peer, SslMode, TlsFiles, User, database, global, ident, peer, user};
+use crate::table::When;
+use crate::userlist::Userlist;
+use crate::{AuthType, Config, SslMode, TlsFiles, global, ident};
 use std::sync::Arc;
-
-/// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
-const DATABASE_BYTES: usize = 63;
 
 /// Reads a file with its includes and its `auth_file`. `flags` are settings that the command line gave; they win.
 ///
@@ -48,19 +45,22 @@ impl Draft {
         old: Option<&Config>,
     ) -> Result<Config, Vec<Finding>> {
         let mut meaning = Meaning { config: Config::default(), findings: self.findings };
+        meaning.config.global.conffile = Some(self.file.to_string());
         for said in &self.said {
             meaning.assignment(said);
         }
-        meaning.flags(flags, &self.file);
-        if !self.has_main {
+        meaning.flags(flags);
+        if let Some(pools) = self.pools {
+            meaning.pools(pools);
+        }
+        if !self.has_main && meaning.findings.is_empty() {
             meaning.whole(&self.file, "main section [pgbouncer] missing from config file");
         }
-        let global = &meaning.config.global;
-        if global.listen_addr.is_empty() && global.unix_socket_dir.is_none() {
-            meaning.whole(&self.file, "nowhere to listen on: listen_addr and unix_socket_dir are both empty");
-        }
-        if let Some(old) = old {
-            meaning.keep_running(old, &self.file);
+        match old {
+            // Of a file that is not taken, what would change is nobody's business.
+            Some(_) if meaning.has_errors() => {}
+            Some(old) => meaning.keep_running(old, &self.file),
+            None => meaning.places(&self.file),
         }
         meaning.secrets(files);
         let findings = read_rules(files, &mut meaning.config);
@@ -68,6 +68,7 @@ impl Draft {
         meaning.directory(&self.said, &self.file);
         meaning.certificates(&self.file);
         meaning.config.tls_files = TlsFiles::read(files, &meaning.config.global);
+        meaning.collector(&self.said, &self.file);
         meaning.finish()
     }
 }
@@ -91,89 +92,12 @@ pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
 }
 
 /// A configuration in the making.
-struct Meaning {
-    config: Config,
-    findings: Vec<Finding>,
+pub(crate) struct Meaning {
+    pub(crate) config: Config,
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl Meaning {
-    fn assignment(&mut self, said: &Said) {
-        let outcome = match said.section {
-            Section::Pgbouncer => return self.global(said),
-            Section::Databases => self.database(said),
-            Section::Users => self.user(said),
-            Section::Peers => self.peer(said),
-        };
-        self.findings.extend(outcome.err().unwrap_or_default());
-    }
-
-    fn global(&mut self, said: &Said) {
-        let Some(row) = global::row(&said.key) else {
-            let message = format!("unknown setting \"{}\" in section [pgbouncer]", said.key);
-            return self.findings.push(Finding::error(&said.at, message));
-        };
-        if row.about.when == When::CommandLine {
-            let message = format!("{}: is given on the command line only", row.about.name);
-            return self.findings.push(Finding::error(&said.at, message));
-        }
-        if let Err(bad) = (row.assign)(&mut self.config.global, &said.value) {
-            let message = format!("{}: \"{}\" {bad}", said.key, said.value);
-            self.findings.push(Finding::error(&said.at, message));
-        }
-    }
-
-    fn database(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        named(said, "database", DATABASE_BYTES)?;
-        if said.key == "pgbouncer" {
-            return Err(vec![Finding::error(&said.at, "database name \"pgbouncer\" is reserved")]);
-        }
-        let mut entry = Database::new(&said.key, said.at.clone());
-        keys(said, "database", &mut entry, database::row)?;
-        if said.key == "*" {
-            self.config.fallback = Some(Arc::new(entry));
-        } else {
-            self.config.databases.insert(said.key.clone(), Arc::new(entry));
-        }
-        Ok(())
-    }
-
-    fn user(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        named(said, "user", USER_BYTES)?;
-        let mut entry = User { name: said.key.clone(), ..User::default() };
-        keys(said, "user", &mut entry, user::row)?;
-        self.config.users.insert(said.key.clone(), Arc::new(entry));
-        Ok(())
-    }
-
-    fn peer(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        let wrong = |message: &str| vec![Finding::error(&said.at, format!("peer {}: {message}", said.key))];
-        let id = said.key.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
-        let id = id.ok_or_else(|| wrong(&format!("its name is not a number from 1 to {PEER_ID_MAX}")))?;
-        let mut entry = Peer::default();
-        keys(said, "peer", &mut entry, peer::row)?;
-        if entry.host.is_none() {
-            return Err(wrong("host is missing"));
-        }
-        self.config.peers.insert(id, entry);
-        Ok(())
-    }
-
-    fn flags(&mut self, flags: &[(&str, &str)], file: &Arc<str>) {
-        let at = Origin { file: "command line".into(), line: 0 };
-        self.config.global.conffile = Some(file.to_string());
-        for (name, value) in flags {
-            let outcome = match global::row(name) {
-                Some(row) => {
-                    (row.assign)(&mut self.config.global, value).map_err(|bad| format!("\"{value}\" {bad}"))
-                }
-                None => Err("unknown setting".to_owned()),
-            };
-            if let Err(message) = outcome {
-                self.findings.push(Finding::error(&at, format!("{name}: {message}")));
-            }
-        }
-    }
-
     /// Keeps what only a restart changes; the secrets too, until their file is read.
     fn keep_running(&mut self, old: &Config, file: &Arc<str>) {
         let at = Origin { file: file.clone(), line: 0 };
@@ -211,8 +135,7 @@ impl Meaning {
         let global = &self.config.global;
         let Err(fault) = global.auth_ldap_options.options() else { return };
         if global.auth_type == AuthType::Ldap {
-            let written = said.iter().rfind(|said| said.key == "auth_ldap_options");
-            let at = written.map_or(Origin { file: file.clone(), line: 0 }, |said| said.at.clone());
+            let at = place(said, "auth_ldap_options", file);
             self.findings.push(Finding::warning(&at, format!("auth_ldap_options: {fault}")));
         }
     }
@@ -230,12 +153,39 @@ impl Meaning {
         }
     }
 
+    /// Nothing would be sent to a collector whose certificate nobody can check; clients have nothing to do with that.
+    fn collector(&mut self, said: &[Said], file: &Arc<str>) {
+        let (name, why) = match (&self.config.global.otlp_endpoint, &self.config.tls_files.collector.ca) {
+            (Some(endpoint), None) if endpoint.is_https => (
+                "otlp_endpoint",
+                "its certificate cannot be checked: the system has no roots, and otlp_ca_file names none",
+            ),
+            (_, Some(Err(reason))) => ("otlp_ca_file", reason.as_str()),
+            _ => return,
+        };
+        self.findings.push(Finding::warning(&place(said, name, file), format!("{name}: {why}")));
+    }
+
+    /// A service manager may have bound something; else the start ends here.
+    fn places(&mut self, file: &Arc<str>) {
+        let global = &self.config.global;
+        if global.listen_addr.is_empty() && global.unix_socket_dir.is_none() {
+            let at = Origin { file: file.clone(), line: 0 };
+            let message = "nowhere to listen on: listen_addr and unix_socket_dir are both empty";
+            self.findings.push(Finding::warning(&at, message));
+        }
+    }
+
     fn whole(&mut self, file: &Arc<str>, message: &str) {
         self.findings.push(Finding::error(&Origin { file: file.clone(), line: 0 }, message));
     }
 
-    fn finish(mut self) -> Result<Config, Vec<Finding>> {
-        if self.findings.iter().any(|finding| finding.severity == Severity::Error) {
+    fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Config, Vec<Finding>> {
+        if self.has_errors() {
             return Err(self.findings);
         }
         self.config.warnings = self.findings;
@@ -243,35 +193,10 @@ impl Meaning {
     }
 }
 
-/// Whether the name of an entry has a length that the protocol's users can have.
-fn named(said: &Said, what: &str, most: usize) -> Result<(), Vec<Finding>> {
-    if said.key.len() <= most {
-        return Ok(());
-    }
-    Err(vec![Finding::error(&said.at, format!("{what} name \"{}\" is longer than {most} bytes", said.key))])
-}
-
-/// Assigns every `key=value` of an entry; all that are wrong are told.
-fn keys<T>(
-    said: &Said,
-    what: &str,
-    entry: &mut T,
-    row: fn(&str) -> Option<&'static Row<T>>,
-) -> Result<(), Vec<Finding>> {
-    let name = &said.key;
-    let pairs = connstr::pairs(&said.value)
-        .map_err(|broken| vec![Finding::error(&said.at, format!("{what} {name}: {broken}"))])?;
-    let mut wrong = Vec::new();
-    for (key, value) in pairs {
-        let outcome = match row(key) {
-            Some(row) => (row.assign)(entry, &value).map_err(|bad| format!("{key}: \"{value}\" {bad}")),
-            None => Err(format!("unknown key \"{key}\"")),
-        };
-        if let Err(message) = outcome {
-            wrong.push(Finding::error(&said.at, format!("{what} {name}: {message}")));
-        }
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+/// Where a setting was said last; the whole file where it was not.
+fn place(said: &[Said], key: &str, file: &Arc<str>) -> Origin {
+    let written = said.iter().rfind(|said| said.key == key);
+    written.map_or(Origin { file: file.clone(), line: 0 }, |said| said.at.clone())
 }
 
 #[cfg(test)]
@@ -279,8 +204,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::draft::memory::Memory;
-    use crate::{IoDriver, LoadBalance, PoolMode, Threads};
-    use std::time::Duration;
 
     fn config(text: &str) -> Config {
         load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap()
@@ -289,100 +212,6 @@ mod tests {
     fn errors(text: &str) -> Vec<String> {
         let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
         findings.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_file_as_people_write_it() {
-        let config = config(
-            "[databases]
-                app = host=10.0.0.1,/run/pg port=5433 dbname=prod user=u password='it''s' pool_size=5
-                * = host=fallback reserve_pool=2
-            [pgbouncer]
-                listen_addr = 127.0.0.1, ::1
-                auth_type = trust
-                pool_mode = transaction
-                query_wait_timeout = 0.5
-                server_tls_sslmode = verify-ca
-                pidfile =
-                threads = 4
-                io_driver = epoll
-            [users]
-                alice = pool_mode=session query_timeout=3
-                test2 =
-            [databases]
-                app2= dbname=other load_balance_hosts=disable pool_mode=statement",
-        );
-        let app = &config.databases["app"];
-        assert_eq!(app.host, ["10.0.0.1", "/run/pg"]);
-        assert_eq!((app.port, app.dbname.as_str(), app.pool_size), (5433, "prod", Some(5)));
-        assert_eq!((app.user.as_deref(), app.password.as_deref()), (Some("u"), Some("it's")));
-        assert_eq!(app.at.line, 2);
-        assert_eq!(config.fallback.as_ref().unwrap().reserve_pool_size, Some(2));
-        assert_eq!(config.databases["app2"].load_balance_hosts, LoadBalance::Disable);
-        assert_eq!(config.databases.len(), 2);
-        let global = &config.global;
-        assert_eq!(global.listen_addr, ["127.0.0.1", "::1"]);
-        assert_eq!((global.auth_type, global.pool_mode), (AuthType::Trust, PoolMode::Transaction));
-        assert_eq!(global.query_wait_timeout, Duration::from_millis(500));
-        assert_eq!((global.threads, global.io_driver), (Threads::Count(4), IoDriver::Epoll));
-        assert_eq!(global.conffile.as_deref(), Some("w.ini"));
-        assert_eq!(config.user("alice").unwrap().query_timeout, Some(Duration::from_secs(3)));
-        assert!(config.user("test2").is_some() && config.user("bob").is_none());
-    }
-
-    #[test]
-    fn the_last_of_two_values_counts() {
-        let text = "[pgbouncer]\nverbose = 1\nverbose = 2\n[databases]\na = port=1 pool_size=3\na = port=2";
-        let config = config(text);
-        assert_eq!(config.global.verbose, 2);
-        assert_eq!((config.databases["a"].port, config.databases["a"].pool_size), (2, None));
-    }
-
-    #[test]
-    fn a_section_that_comes_again_goes_on() {
-        let config = config("[pgbouncer]\nverbose = 1\n[users]\n[pgbouncer]\nlisten_port = 7000");
-        assert_eq!((config.global.verbose, config.global.listen_port), (1, 7000));
-    }
-
-    #[test]
-    fn every_error_is_told_with_its_place() {
-        let text = "[pgbouncer]
-            listen_port = sixty
-            auth_type = sometimes
-            client_tls_sslmode = sometimes
-            pool_mode = tx
-            conffile = x
-            colour = red
-            [databases]
-            pgbouncer = host=h
-            a = host
-            b = pool_size=x colour=red
-            [users]
-            c = pool_mode=never
-            [peers]
-            0 = host=/tmp
-            2 = port=1
-            3 = colour=red
-            1 = host=/tmp
-            [odd]";
-        let expected = [
-            "w.ini:19: unknown section [odd]",
-            "w.ini:2: listen_port: \"sixty\" is not a whole number",
-            "w.ini:3: auth_type: \"sometimes\" is not one of any, trust, plain, md5, scram-sha-256, cert, hba, peer, ldap, pam",
-            "w.ini:4: client_tls_sslmode: \"sometimes\" is not one of disable, allow, prefer, require, verify-ca, verify-full",
-            "w.ini:5: pool_mode: \"tx\" is not one of session, transaction, statement",
-            "w.ini:6: conffile: is given on the command line only",
-            "w.ini:7: unknown setting \"colour\" in section [pgbouncer]",
-            "w.ini:9: database name \"pgbouncer\" is reserved",
-            "w.ini:10: database a: syntax error: expected \"=\" after \"host\"",
-            "w.ini:11: database b: pool_size: \"x\" is not a whole number",
-            "w.ini:11: database b: unknown key \"colour\"",
-            "w.ini:13: user c: pool_mode: \"never\" is not one of session, transaction, statement",
-            "w.ini:15: peer 0: its name is not a number from 1 to 16383",
-            "w.ini:16: peer 2: host is missing",
-            "w.ini:17: peer 3: unknown key \"colour\"",
-        ];
-        assert_eq!(errors(text), expected);
     }
 
     #[test]
@@ -397,31 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn names_have_the_lengths_of_pgbouncer() {
-        let long = "n".repeat(64);
-        assert_eq!(errors(&format!("[pgbouncer]\n[databases]\n{long} =")).len(), 1);
-        config(&format!("[pgbouncer]\n[databases]\n{} =\n[users]\n{long} =", &long[1..]));
-        assert_eq!(errors(&format!("[pgbouncer]\n[users]\n{} =", "n".repeat(128))).len(), 1);
-    }
-
-    #[test]
     fn the_whole_must_make_sense() {
         assert_eq!(errors("[databases]"), ["w.ini: main section [pgbouncer] missing from config file"]);
-        let nowhere = errors("[pgbouncer]\nunix_socket_dir =");
-        assert_eq!(nowhere, ["w.ini: nowhere to listen on: listen_addr and unix_socket_dir are both empty"]);
-    }
-
-    #[test]
-    fn flags_win_over_the_file() {
-        let files = [("w.ini", "[pgbouncer]\nuser = a\nverbose = 1")];
-        let config = load(&Memory(&files), "w.ini", &[("user", "b"), ("verbose", "2")]).unwrap();
-        assert_eq!((config.global.user.as_deref(), config.global.verbose), (Some("b"), 2));
-        let findings = load(&Memory(&files), "w.ini", &[("verbose", "x"), ("odd", "")]).unwrap_err();
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            told,
-            ["command line: verbose: \"x\" is not a whole number", "command line: odd: unknown setting"]
-        );
+        let nowhere = config("[pgbouncer]\nunix_socket_dir =").warnings;
+        assert_eq!(nowhere.len(), 1);
+        let told = "w.ini: nowhere to listen on: listen_addr and unix_socket_dir are both empty";
+        assert_eq!(nowhere[0].to_string(), told);
     }
 
     #[test]
@@ -474,6 +284,35 @@ mod tests {
         assert_eq!(told("ldap", "ldapport=x"), [bad]);
         assert_eq!(config("[pgbouncer]\nauth_type = ldap").warnings.len(), 1);
         assert_eq!(config("[pgbouncer]\nauth_type = pam").warnings.len(), 0);
+    }
+
+    #[test]
+    fn a_collector_is_checked_by_roots() {
+        let told = |text: &str, files: &[(&str, &str)]| {
+            let text = format!("[pgbouncer]\n{text}");
+            let files: Vec<_> = files.iter().copied().chain([("w.ini", &*text)]).collect();
+            let config = load(&Memory(&files), "w.ini", &[]).unwrap();
+            let warnings = config.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+            (warnings, config.tls_files.collector.ca.is_some())
+        };
+        let system = [("/etc/ssl/cert.pem", "roots")];
+        assert_eq!(told("otlp_endpoint = https://h", &system), (vec![], true));
+        assert_eq!(told("otlp_endpoint = http://h\notlp_ca_file = gone", &[]), (vec![], false));
+        let none = "w.ini:2: otlp_endpoint: its certificate cannot be checked: the system has no roots, and otlp_ca_file names none";
+        assert_eq!(told("otlp_endpoint = https://h", &[]), (vec![none.to_owned()], false));
+        let gone = "w.ini:3: otlp_ca_file: failed to open gone: No such file or directory";
+        assert_eq!(
+            told("otlp_endpoint = https://h\notlp_ca_file = gone", &system),
+            (vec![gone.to_owned()], true)
+        );
+        let bad = errors("[pgbouncer]\notlp_headers = secret\notlp_endpoint = h:4318");
+        assert_eq!(
+            bad,
+            [
+                "w.ini:2: invalid value \"...\" for parameter otlp_headers: is not a list of headers: expected NAME=VALUE, with commas between them",
+                "w.ini:3: invalid value \"h:4318\" for parameter otlp_endpoint: is not a URL like http://127.0.0.1:4318: it does not begin with http:// or https://",
+            ]
+        );
     }
 
     #[test]

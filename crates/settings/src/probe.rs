@@ -8,7 +8,7 @@ use crate::ident::{self, IdentMaps};
 use crate::ldap::{Options, Way};
 use crate::meaning::load;
 use crate::userlist::Userlist;
-use crate::{changes, show};
+use crate::{PoolsText, changes, show};
 use std::io;
 use std::sync::Arc;
 
@@ -39,6 +39,29 @@ pub fn ini(bytes: &[u8]) {
                 findings.iter().all(|finding| finding.line as usize <= lines && !finding.message.is_empty())
             );
         }
+    }
+}
+
+/// Any bytes as a file of pools: they are refused with a place, or kept to the byte while an entry comes and goes.
+pub fn pools(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    let pools = match PoolsText::read("any.ini", bytes) {
+        Ok(pools) => pools,
+        Err(findings) => {
+            assert!(findings.iter().all(|finding| (1..=lines).contains(&(finding.line as usize))));
+            return;
+        }
+    };
+    assert_eq!(pools.bytes(), bytes);
+    let name = "a-new-name";
+    let pairs = [("host", "it's"), ("dbname", "a b")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut changed = pools.clone();
+    changed.put(name, &pairs);
+    assert_eq!(changed.pairs(name), Some(pairs.to_vec()));
+    assert!(!changed.changes_from(&pools).is_empty());
+    if pools.pairs(name).is_none() {
+        assert!(changed.remove(name));
+        assert!(changed.bytes().starts_with(pools.bytes()), "other lines stay");
     }
 }
 
@@ -100,6 +123,7 @@ mod tests {
 
     const INI: &str = "%include x\n[databases]\n'a b' = host=h,/run port=1 connect_query='x''y'\n* =\n[users]\nu = pool_size=-1\n\
         [pgbouncer]\nauth_file = f\nquery_timeout = 0.5\nunix_socket_mode = 0700\n; end\n[peers]\n";
+    const POOLS: &str = "; c\n[databases] 'a' = host=h\na-new-name = host=h password='x y'\n\n\"b c\" =\n";
     const HBA: &str = "local all,\"a b\" @names peer map=m # c\nhost replication +g ::1/64 md5\nhostssl sameuser b samehost \
         cert\nhostnossl all all 10.0.0.0 255.0.0.0 ldap \"ldapport\"=1\n@x\n";
     const IDENT: &str = "m root alice\n# c\nm \"a b\" all\n\nn x \"all\"\n";
@@ -154,6 +178,12 @@ mod tests {
         mutations(INI, ini);
         mutations(&INI.replace("%include x\n", ""), ini);
         mutations(&crate::sample_ini().replace("\n;", "\n")[..2000], ini);
+    }
+
+    #[test]
+    fn mutated_files_of_pools_hold() {
+        mutations(POOLS, pools);
+        mutations(POOLS.trim_end(), pools);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Quoted texts in which a doubled quote is one: in connection strings and in the file of secrets.
+//! Quoted texts in which a doubled quote is one: in connection strings, in names and in the file of secrets.
 //! Never decides what may stand before or after them.
 
 /// What stands up to the closing quote, and what follows it; `None` without a closing quote.

@@ -2,9 +2,12 @@
 //! Owns which setting may change while the process runs. Never knows the console's grammar.
 
 use crate::table::When;
-use crate::value::BadValue;
+use crate::value::{BadValue, Kind};
 use crate::{Config, global};
 use std::fmt;
+
+/// What stands for a secret.
+const HIDDEN: &str = "(hidden)";
 
 /// A row of SHOW CONFIG.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +50,19 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     let row = |row: &'static crate::Row<crate::Global>| ShowRow {
         key: row.about.name,
         // PgBouncer has NULL only where there is no default either.
-        value: (row.show)(&config.global).or_else(|| row.about.default.map(|_| String::new())),
+        value: shown(row, config).or_else(|| row.about.default.map(|_| String::new())),
         default: row.about.default,
         changeable: row.about.when == When::Reload,
     };
     let mut rows: Vec<ShowRow> = global::GLOBAL.iter().map(row).collect();
     rows.sort_by_key(|row| row.key);
     rows
+}
+
+/// What is set; of a secret, only that it is.
+fn shown(row: &crate::Row<crate::Global>, config: &Config) -> Option<String> {
+    let value = (row.show)(&config.global);
+    if row.about.kind == Kind::Secret { value.map(|_| HIDDEN.to_owned()) } else { value }
 }
 
 /// The configuration after `SET name = value`. It holds until RELOAD, as in PgBouncer. After a SET of
@@ -101,6 +110,13 @@ mod tests {
     }
 
     #[test]
+    fn of_a_secret_only_that_it_is_there_is_shown() {
+        let config = set(&Config::default(), "otlp_headers", "authorization=x").unwrap();
+        assert_eq!(shown(&config, "otlp_headers").value.as_deref(), Some("(hidden)"));
+        assert_eq!(shown(&Config::default(), "otlp_headers").value.as_deref(), Some(""));
+    }
+
+    #[test]
     fn rows_stand_in_the_order_of_their_names() {
         let rows = show(&Config::default());
         assert!(rows.is_sorted_by_key(|row| row.key));
@@ -121,7 +137,6 @@ mod tests {
         let fault = |name, value| set(&config, name, value).unwrap_err();
         assert_eq!(fault("colour", "red"), Fault::Unknown);
         assert_eq!(fault("listen_port", "1"), Fault::Fixed);
-        assert_eq!(fault("conffile", "x"), Fault::Fixed);
         assert_eq!(fault("verbose", "x"), Fault::Bad(BadValue::NotANumber));
         assert!(matches!(fault("syslog_facility", "x"), Fault::Bad(BadValue::NotAChoice(_))));
     }

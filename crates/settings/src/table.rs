@@ -26,8 +26,6 @@ pub enum When {
     Reconnect,
     /// When the process starts; SHOW CONFIG says `no` under `changeable`.
     Restart,
-    /// It is made by the command line and cannot be written in a file.
-    CommandLine,
 }
 
 /// What a setting does in this version.

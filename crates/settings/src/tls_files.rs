@@ -3,21 +3,31 @@
 //! Owns when they are read: with every file and every SET, so that what changed under an old name counts too. A file that
 //! cannot be read is no fault here: whether it is needed, `tls` knows.
 
-use crate::Global;
 use crate::draft::{Files, reason};
+use crate::{Global, SslMode};
 use std::fmt;
 use std::sync::Arc;
 
 /// A file's bytes, or path and reason why there are none; None where no file is named.
 pub type Pem = Option<Result<Arc<[u8]>, String>>;
 
-/// Both sides' files.
+/// Where systems keep the roots that they trust: Debian, Red Hat, SUSE, Alpine. The first that can be read counts.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The files of all sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// `client_tls_*_file`.
     pub client: PemFiles,
     /// `server_tls_*_file`.
     pub server: PemFiles,
+    /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint` is reached under TLS.
+    pub collector: PemFiles,
 }
 
 /// One side's files.
@@ -25,6 +35,8 @@ pub struct TlsFiles {
 pub struct PemFiles {
     /// Roots.
     pub ca: Pem,
+    /// They are the system's, because servers are to be checked and no file is named (as in PgBouncer).
+    pub ca_is_systems: bool,
     /// The own certificate, with its chain.
     pub cert: Pem,
     /// Its key.
@@ -39,19 +51,36 @@ impl TlsFiles {
             let bytes = files.read(path).map(Arc::from);
             Some(bytes.map_err(|error| format!("failed to open {path}: {}", reason(&error))))
         };
+        let (ca, ca_is_systems) = match read(&global.server_tls_ca_file) {
+            None if global.server_tls_sslmode >= SslMode::VerifyCa => (system_roots(files), true),
+            named => (named, false),
+        };
+        let is_sealed = global.otlp_endpoint.as_ref().is_some_and(|endpoint| endpoint.is_https);
+        let collector = match read(&global.otlp_ca_file) {
+            _ if !is_sealed => PemFiles::default(),
+            None => PemFiles { ca: system_roots(files), ca_is_systems: true, ..PemFiles::default() },
+            ca => PemFiles { ca, ..PemFiles::default() },
+        };
         TlsFiles {
+            collector,
             client: PemFiles {
                 ca: read(&global.client_tls_ca_file),
+                ca_is_systems: false,
                 cert: read(&global.client_tls_cert_file),
                 key: read(&global.client_tls_key_file),
             },
             server: PemFiles {
-                ca: read(&global.server_tls_ca_file),
+                ca,
+                ca_is_systems,
                 cert: read(&global.server_tls_cert_file),
                 key: read(&global.server_tls_key_file),
             },
         }
     }
+}
+
+fn system_roots(files: &dyn Files) -> Pem {
+    SYSTEM_ROOTS.iter().find_map(|path| files.read(path).ok()).map(|bytes| Ok(Arc::from(bytes)))
 }
 
 /// Says which files there are, never what is in them.
@@ -62,7 +91,7 @@ impl fmt::Debug for PemFiles {
             Some(Ok(_)) => "read",
             Some(Err(_)) => "unreadable",
         };
-        let Self { ca, cert, key } = self;
+        let Self { ca, cert, key, .. } = self;
         write!(out, "PemFiles {{ ca: {}, cert: {}, key: {} }}", word(ca), word(cert), word(key))
     }
 }
@@ -70,6 +99,7 @@ impl fmt::Debug for PemFiles {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::*;
     use crate::draft::memory::Memory;
     use crate::{load, reload};
 
@@ -84,5 +114,23 @@ mod tests {
         let new = reload(&Memory(&[ini, ("k", "two")]), "w.ini", &[], &old).unwrap();
         assert_ne!(new.tls_files, old.tls_files);
         assert!(!format!("{new:?}").contains("two"));
+    }
+
+    #[test]
+    fn servers_are_checked_by_the_systems_roots_where_none_are_named() {
+        let system = (SYSTEM_ROOTS[1], "system's");
+        for (said, expected) in [
+            ("server_tls_sslmode = verify-full", Some("system's")),
+            ("server_tls_sslmode = verify-ca\nserver_tls_ca_file = mine", Some("mine")),
+            ("server_tls_sslmode = require", None),
+        ] {
+            let text = format!("[pgbouncer]\n{said}");
+            let files = [("w.ini", &*text), system, ("mine", "mine")];
+            let config = load(&Memory(&files), "w.ini", &[]).unwrap();
+            let found = config.tls_files.server.ca.map(|bytes| bytes.unwrap().to_vec());
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{said}");
+            assert_eq!(config.tls_files.server.ca_is_systems, expected == Some("system's"));
+            assert_eq!(config.tls_files.client.ca, None);
+        }
     }
 }

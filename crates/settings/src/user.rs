@@ -2,7 +2,7 @@
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
 use crate::choice::PoolMode;
-use crate::codec::{Inherited, Number, Seconds};
+use crate::codec::{Inherited, Number, OwnLimit, Seconds};
 use crate::table::{Row, live_row};
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ rows! {
     pool_size: Inherited<Number>, "Server connections of each of the user's pools; wins over the database's.";
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
     pool_mode: Inherited<PoolMode>, "When server connections go back; wins over the database's.";
-    max_user_connections: Inherited<Number>, "Server connections over all databases.";
-    max_user_client_connections: Inherited<Number>, "Client connections over all databases.";
+    max_user_connections: OwnLimit, "Server connections over all databases.";
+    max_user_client_connections: OwnLimit, "Client connections over all databases.";
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";
     query_wait_timeout: Inherited<Seconds>, "Longest wait for a server connection; wins over the database's.";
     idle_transaction_timeout: Inherited<Seconds>, "Closes clients that were idle inside a transaction for longer.";

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The longest user name, in bytes.
-pub(crate) const USER_BYTES: usize = 127;
+pub const USER_BYTES: usize = 127;
 /// The longest secret, in bytes.
 const SECRET_BYTES: usize = 65_535;
 

@@ -39,6 +39,8 @@ pub enum Kind {
     FileMode,
     /// Any text.
     Text,
+    /// A text that is never shown.
+    Secret,
     /// Texts with commas between them.
     List,
     /// `auto` or a number from 1 on.
@@ -60,6 +62,7 @@ impl fmt::Display for Kind {
             Kind::Milliseconds => "milliseconds",
             Kind::FileMode => "file mode",
             Kind::Text => "text",
+            Kind::Secret => "text, never shown",
             Kind::List => "comma-separated list",
             Kind::Threads => "auto or number",
             Kind::Choice(words) => return out.write_str(&words.join(" | ")),
@@ -87,6 +90,10 @@ pub enum BadValue {
     NotAChoice(&'static [&'static str]),
     /// The one place where an empty text means nothing.
     Empty,
+    /// Not the base URL of a collector, and why.
+    NotAUrl(&'static str),
+    /// Not a list of headers, and why.
+    NotHeaders(&'static str),
 }
 
 impl fmt::Display for BadValue {
@@ -98,6 +105,10 @@ impl fmt::Display for BadValue {
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
             BadValue::Empty => out.write_str("must not be empty"),
+            BadValue::NotAUrl(why) => {
+                write!(out, "is not a URL like http://127.0.0.1:4318: {why}")
+            }
+            BadValue::NotHeaders(why) => write!(out, "is not a list of headers: {why}"),
         }
     }
 }

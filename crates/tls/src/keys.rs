@@ -49,7 +49,7 @@ fn bytes<'a>(pem: &'a Pem, setting: &'static str) -> Result<Option<&'a [u8]>, Se
     }
 }
 
-/// The roots of a side; None where no file is named.
+/// The roots of a side; None where there are none. Of the system's, those that cannot be decoded are left out.
 ///
 /// # Errors
 /// [`SetupFault`] if the file is not readable or has no certificate.
@@ -57,7 +57,11 @@ pub(crate) fn roots(files: &PemFiles, names: Names) -> Result<Option<Arc<[Certif
     let Some(bytes) = bytes(&files.ca, names.ca)? else { return Ok(None) };
     let mut roots = Vec::new();
     for der in certificates(bytes, names.ca)? {
-        roots.push(decoded(&der, names.ca)?);
+        match decoded(&der, names.ca) {
+            Ok(root) => roots.push(root),
+            Err(_) if files.ca_is_systems => {}
+            Err(fault) => return Err(fault),
+        }
     }
     Ok(Some(roots.into()))
 }

@@ -32,7 +32,7 @@ pub struct Agreed {
     pub curve: Option<&'static str>,
     /// Direct TLS may be spoken: the peer named `postgresql` by ALPN.
     pub has_alpn: bool,
-    /// The peer's certificate; of a client's only where the mode demands one.
+    /// The peer's certificate; a client's only where there are roots to check it by.
     pub peer: Option<PeerCertificate>,
     /// `tls-server-end-point` (RFC 5929) of the server's certificate, whichever side that is.
     pub end_point: Option<Vec<u8>>,

@@ -83,7 +83,7 @@ impl Said {
             server_tls13_ciphers,
             ..
         } = config.global.clone();
-        let TlsFiles { client, server } = config.tls_files.clone();
+        let TlsFiles { client, server, .. } = config.tls_files.clone();
         Said {
             client: Side {
                 mode: client_tls_sslmode,
@@ -169,13 +169,16 @@ fn client_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Resul
     let builder = ServerConfig::builder_with_details(Arc::new(provider), Arc::new(clock.clone()))
         .with_protocol_versions(&protocols.versions())
         .map_err(refused)?;
-    let builder = if side.mode >= SslMode::VerifyCa {
-        let roots = roots.ok_or(SetupFault::NoRoots(names.side))?;
-        // Bytes of a whole Name, header included: what the type's own reading expects.
-        let hints = roots.iter().map(|root| DistinguishedName::from(root.subject.clone())).collect();
-        builder.with_client_cert_verifier(Arc::new(OfClients { algorithms, roots, hints }))
-    } else {
-        builder.with_no_client_auth()
+    let demands = side.mode >= SslMode::VerifyCa;
+    // As PgBouncer: the modes below ask too, for an HBA rule may want what a client can show.
+    let builder = match roots {
+        Some(roots) => {
+            // Bytes of a whole Name, header included: what the type's own reading expects.
+            let hints = roots.iter().map(|root| DistinguishedName::from(root.subject.clone())).collect();
+            builder.with_client_cert_verifier(Arc::new(OfClients { demands, algorithms, roots, hints }))
+        }
+        None if demands => return Err(SetupFault::NoRoots(names.side)),
+        None => builder.with_no_client_auth(),
     };
     let end_point = pair.cert.first().and_then(|der: &CertificateDer<'_>| end_point(der));
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
@@ -258,6 +261,6 @@ fn groups(curve: &str) -> Result<Vec<&'static dyn SupportedKxGroup>, SetupFault>
     })
 }
 
-fn refused(error: rustls::Error) -> SetupFault {
+pub(crate) fn refused(error: rustls::Error) -> SetupFault {
     SetupFault::Refused(error.to_string())
 }

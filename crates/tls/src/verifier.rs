@@ -73,9 +73,11 @@ impl ServerCertVerifier for OfServers {
     handshake_signatures!();
 }
 
-/// Demands and checks a client's certificate.
+/// Asks for a client's certificate and checks it.
 #[derive(Debug)]
 pub(crate) struct OfClients {
+    /// A client without one is refused.
+    pub(crate) demands: bool,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) roots: Arc<[Certificate]>,
     /// Subjects of the roots, told to clients so that they can choose.
@@ -83,6 +85,10 @@ pub(crate) struct OfClients {
 }
 
 impl ClientCertVerifier for OfClients {
+    fn client_auth_mandatory(&self) -> bool {
+        self.demands
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &self.hints
     }

@@ -1,0 +1,275 @@
+//! What `otlp_endpoint` and `otlp_headers` mean: written as OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT and
+//! OTEL_EXPORTER_OTLP_HEADERS are (specification, "OpenTelemetry Protocol Exporter").
+//!
+//! Owns which URLs and headers are taken. Never looks up a name and never sends anything.
+
+use crate::value::{BadValue, Codec, Kind};
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// What the specification adds to the base URL for metrics.
+const METRICS: &str = "v1/metrics";
+
+/// Headers that say how the message itself is made: the exporter's own.
+const OWN: [&str; 8] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Where a collector listens: the base URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    text: String,
+    /// Under TLS.
+    pub is_https: bool,
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// The scheme's own unless given.
+    pub port: u16,
+    /// Of the metrics: the base URL's path and `v1/metrics`.
+    pub path: String,
+}
+
+impl Endpoint {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    fn parse(text: &str) -> Result<Endpoint, &'static str> {
+        let (scheme, rest) = text.split_once("://").ok_or("it does not begin with http:// or https://")?;
+        let is_https = scheme.eq_ignore_ascii_case("https");
+        if !is_https && !scheme.eq_ignore_ascii_case("http") {
+            return Err("it does not begin with http:// or https://");
+        }
+        if rest.contains(['?', '#']) {
+            return Err("queries and fragments have no place in it");
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err("what proves who we are belongs in otlp_headers");
+        }
+        let (host, port) = host_and_port(authority)?;
+        // RFC 3986, section 3.3: whatever else there is must be percent-encoded.
+        let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&byte);
+        if !path.bytes().all(is_of_path) {
+            return Err("its path holds what must be percent-encoded");
+        }
+        let port = port.unwrap_or(own_port(is_https));
+        let path = format!("{}/{METRICS}", path.trim_end_matches('/'));
+        Ok(Endpoint { text: text.to_owned(), is_https, host: host.to_owned(), port, path })
+    }
+
+    /// Host and port as HTTP names them: the scheme's own port goes without saying.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let Endpoint { host, port, .. } = self;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        if *port == own_port(self.is_https) { host } else { format!("{host}:{port}") }
+    }
+
+    /// The URL that metrics are sent to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.is_https { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+fn own_port(is_https: bool) -> u16 {
+    if is_https { 443 } else { 80 }
+}
+
+fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, port) = bracketed.split_once(']').ok_or("the address has no closing bracket")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "what stands in brackets is not an IPv6 address")?;
+            (host, (!port.is_empty()).then_some(port))
+        }
+        None => {
+            let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            if host.is_empty() || !host.bytes().all(is_letter) {
+                return Err("it names no host");
+            }
+            (host, (!port.is_empty()).then_some(port))
+        }
+    };
+    let Some(port) = port else { return Ok((host, None)) };
+    let digits = port.strip_prefix(':').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| *number != 0);
+    number.map(|number| (host, Some(number))).ok_or("its port is not a number from 1 to 65535")
+}
+
+impl Codec for Endpoint {
+    type Value = Option<Endpoint>;
+    const KIND: Kind = Kind::Text;
+    fn read(text: &str) -> Result<Self::Value, BadValue> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Endpoint::parse(text).map(Some).map_err(BadValue::NotAUrl)
+    }
+    fn show(value: &Self::Value) -> Option<String> {
+        value.as_ref().map(|endpoint| endpoint.text.clone())
+    }
+}
+
+/// Headers that go with every request: `NAME=VALUE` with commas between them, values percent-encoded where they hold what
+/// would end them. They are secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Headers {
+    text: String,
+    pairs: Vec<(String, String)>,
+}
+
+impl Headers {
+    /// Names in small letters, and values; in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Says which there are, never what they say.
+impl fmt::Debug for Headers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Codec for Headers {
+    type Value = Headers;
+    const KIND: Kind = Kind::Secret;
+    fn read(text: &str) -> Result<Headers, BadValue> {
+        let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).map(pair);
+        let pairs = pairs.collect::<Result<_, _>>().map_err(BadValue::NotHeaders)?;
+        Ok(Headers { text: text.to_owned(), pairs })
+    }
+    fn show(value: &Headers) -> Option<String> {
+        Some(value.text.clone()).filter(|text| !text.is_empty())
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, with commas between them")?;
+    let name = name.trim().to_ascii_lowercase();
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_letter) {
+        return Err("a name is none that a header can have");
+    }
+    if OWN.contains(&name.as_str()) {
+        return Err("a header says how the message is made, which is the exporter's own to say");
+    }
+    let value = decoded(value.trim()).ok_or("a value is not percent-encoded as it should be")?;
+    if !value.bytes().all(|byte| byte == b'\t' || matches!(byte, b' '..=b'~')) {
+        return Err("a value holds what no header can hold");
+    }
+    Ok((name, value))
+}
+
+/// Undoes percent-encoding; None where two digits are missing behind a `%`, or it is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_base_url_leads_to_its_metrics() {
+        for (text, url) in [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/metrics"),
+            ("http://collector:4318/", "http://collector:4318/v1/metrics"),
+            ("HTTPS://otel.example.com", "https://otel.example.com/v1/metrics"),
+            ("http://c:80", "http://c/v1/metrics"),
+            ("https://h:8443/otlp", "https://h:8443/otlp/v1/metrics"),
+            ("https://h/api/v1/otlp//", "https://h/api/v1/otlp/v1/metrics"),
+            ("http://[::1]:4318", "http://[::1]:4318/v1/metrics"),
+            ("http://[fd00::2]", "http://[fd00::2]/v1/metrics"),
+        ] {
+            let endpoint = Endpoint::read(text).unwrap().unwrap();
+            assert_eq!((endpoint.url().as_str(), &endpoint.text[..]), (url, text));
+        }
+        assert_eq!(Endpoint::read(""), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_collector_is_refused() {
+        for text in [
+            "127.0.0.1:4318",
+            "collector",
+            "grpc://h:4317",
+            "http:/h",
+            "http://",
+            "http:///x",
+            "http://:4318",
+            "http://h:",
+            "http://h:0",
+            "http://h:65536",
+            "http://h:+1",
+            "http://h:1:2",
+            "http://[::1",
+            "http://[h]:1",
+            "http://[::1]x",
+            "http://u:p@h",
+            "http://h?x",
+            "http://h/#x",
+            "http://h/a b",
+            "http://h/<a>",
+            "http://h/a\\b",
+            "http://h/\u{e4}",
+            "http://h h",
+        ] {
+            assert!(matches!(Endpoint::read(text), Err(BadValue::NotAUrl(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_are_read_as_opentelemetry_writes_them() {
+        let read = |text: &str| {
+            let headers = Headers::read(text).unwrap();
+            headers.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            read("Authorization=Bearer%20a%3D%2C, x-tenant = 7 ,"),
+            ["authorization: Bearer a=,", "x-tenant: 7"]
+        );
+        assert_eq!(read("authorization=Basic dTpwPT0="), ["authorization: Basic dTpwPT0="]);
+        assert_eq!(read("a="), ["a: "]);
+        assert!(read("").is_empty());
+        for text in [
+            "a",
+            "=b",
+            "a b=c",
+            "a=%",
+            "a=%4",
+            "a=%zz",
+            "a=%0d%0ab: c",
+            "a=%ff",
+            "Content-Length=3",
+            "a=\u{e4}",
+        ] {
+            assert!(matches!(Headers::read(text), Err(BadValue::NotHeaders(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_headers_say_is_not_for_logs() {
+        assert_eq!(format!("{:?}", Headers::read("authorization=secret").unwrap()), r#"["authorization"]"#);
+    }
+}

@@ -1,0 +1,261 @@
+//! One assignment of a file or of the command line, through its row, to its place in a configuration.
+//! Owns which sections have which rows, and the names of entries. Never looks at two assignments together.
+
+use super::Meaning;
+use crate::codec::PEER_ID_MAX;
+use crate::connstr;
+use crate::draft::{Said, Section};
+use crate::finding::{Finding, Origin};
+use crate::table::Row;
+use crate::userlist::USER_BYTES;
+use crate::value::Kind;
+use crate::{Database, Peer, User, database, global, peer, user};
+use std::sync::Arc;
+
+/// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
+const DATABASE_BYTES: usize = 63;
+
+impl Meaning {
+    pub(crate) fn assignment(&mut self, said: &Said) {
+        let outcome = match said.section {
+            Section::Pgbouncer => return self.global(said),
+            Section::Databases => self.database(said),
+            Section::Users => self.user(said),
+            Section::Peers => self.peer(said),
+        };
+        self.findings.extend(outcome.err().unwrap_or_default());
+    }
+
+    fn global(&mut self, said: &Said) {
+        let Some(row) = global::row(&said.key) else {
+            let message = format!("unknown parameter: pgbouncer/{}", said.key);
+            return self.findings.push(Finding::error(&said.at, message));
+        };
+        if let Err(bad) = (row.assign)(&mut self.config.global, &said.value) {
+            // What is no good may be a secret all the same.
+            let value = if row.about.kind == Kind::Secret { "..." } else { &said.value };
+            let message = format!("invalid value \"{value}\" for parameter {}: {bad}", said.key);
+            self.findings.push(Finding::error(&said.at, message));
+        }
+    }
+
+    fn database(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
+        named(said, "database", DATABASE_BYTES)?;
+        if said.key == "pgbouncer" {
+            return Err(vec![Finding::error(&said.at, "database name \"pgbouncer\" is reserved")]);
+        }
+        let mut entry = Database::new(&said.key, said.at.clone());
+        keys(said, "database", &mut entry, database::row)?;
+        if said.key == "*" {
+            self.config.fallback = Some(Arc::new(entry));
+        } else {
+            self.config.databases.insert(said.key.clone(), Arc::new(entry));
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
+        named(said, "user", USER_BYTES)?;
+        let mut entry = User { name: said.key.clone(), ..User::default() };
+        keys(said, "user", &mut entry, user::row)?;
+        self.config.users.insert(said.key.clone(), Arc::new(entry));
+        Ok(())
+    }
+
+    fn peer(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
+        let wrong = |message: &str| vec![Finding::error(&said.at, format!("peer {}: {message}", said.key))];
+        let id = said.key.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
+        let id = id.ok_or_else(|| wrong(&format!("its name is not a number from 1 to {PEER_ID_MAX}")))?;
+        let mut entry = Peer::default();
+        keys(said, "peer", &mut entry, peer::row)?;
+        if entry.host.is_none() {
+            return Err(wrong("host is missing"));
+        }
+        self.config.peers.insert(id, entry);
+        Ok(())
+    }
+
+    pub(super) fn flags(&mut self, flags: &[(&str, &str)]) {
+        let at = Origin { file: "command line".into(), line: 0 };
+        for (name, value) in flags {
+            let outcome = match global::row(name) {
+                Some(row) => {
+                    (row.assign)(&mut self.config.global, value).map_err(|bad| format!("\"{value}\" {bad}"))
+                }
+                None => Err("unknown setting".to_owned()),
+            };
+            if let Err(message) = outcome {
+                self.findings.push(Finding::error(&at, format!("{name}: {message}")));
+            }
+        }
+    }
+}
+
+/// Whether the name of an entry has a length that the protocol's users can have.
+fn named(said: &Said, what: &str, most: usize) -> Result<(), Vec<Finding>> {
+    if said.key.len() <= most {
+        return Ok(());
+    }
+    Err(vec![Finding::error(&said.at, format!("{what} name \"{}\" is longer than {most} bytes", said.key))])
+}
+
+/// Assigns every `key=value` of an entry; all that are wrong are told.
+fn keys<T>(
+    said: &Said,
+    what: &str,
+    entry: &mut T,
+    row: fn(&str) -> Option<&'static Row<T>>,
+) -> Result<(), Vec<Finding>> {
+    let name = &said.key;
+    let pairs = connstr::pairs(&said.value)
+        .map_err(|broken| vec![Finding::error(&said.at, format!("{what} {name}: {broken}"))])?;
+    let mut wrong = Vec::new();
+    for (key, value) in pairs {
+        let outcome = match row(key) {
+            Some(row) => (row.assign)(entry, &value).map_err(|bad| format!("{key}: \"{value}\" {bad}")),
+            None => Err(unrecognized(what, key)),
+        };
+        if let Err(message) = outcome {
+            wrong.push(Finding::error(&said.at, format!("{what} {name}: {message}")));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// In PgBouncer's words.
+fn unrecognized(what: &str, key: &str) -> String {
+    let what = if what == "database" { "connection" } else { what };
+    format!("unrecognized {what} parameter: {key}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::draft::memory::Memory;
+    use crate::meaning::load;
+    use crate::{AuthType, Config, IoDriver, LoadBalance, PoolMode, Threads};
+    use std::time::Duration;
+
+    fn config(text: &str) -> Config {
+        load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap()
+    }
+
+    fn errors(text: &str) -> Vec<String> {
+        let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_file_as_people_write_it() {
+        let config = config(
+            "[databases]
+                app = host=10.0.0.1,/run/pg port=5433 dbname=prod user=u password='it''s' pool_size=5
+                * = host=fallback reserve_pool=2
+            [pgbouncer]
+                listen_addr = 127.0.0.1, ::1
+                auth_type = trust
+                pool_mode = transaction
+                query_wait_timeout = 0.5
+                server_tls_sslmode = verify-ca
+                pidfile =
+                threads = 4
+                io_driver = epoll
+            [users]
+                alice = pool_mode=session query_timeout=3
+                test2 =
+            [databases]
+                app2= dbname=other load_balance_hosts=disable pool_mode=statement",
+        );
+        let app = &config.databases["app"];
+        assert_eq!(app.host, ["10.0.0.1", "/run/pg"]);
+        assert_eq!((app.port, app.dbname.as_str(), app.pool_size), (5433, "prod", Some(5)));
+        assert_eq!((app.user.as_deref(), app.password.as_deref()), (Some("u"), Some("it's")));
+        assert_eq!(app.at.line, 2);
+        assert_eq!(config.fallback.as_ref().unwrap().reserve_pool_size, Some(2));
+        assert_eq!(config.databases["app2"].load_balance_hosts, LoadBalance::Disable);
+        assert_eq!(config.databases.len(), 2);
+        let global = &config.global;
+        assert_eq!(global.listen_addr, ["127.0.0.1", "::1"]);
+        assert_eq!((global.auth_type, global.pool_mode), (AuthType::Trust, PoolMode::Transaction));
+        assert_eq!(global.query_wait_timeout, Duration::from_millis(500));
+        assert_eq!((global.threads, global.io_driver), (Threads::Count(4), IoDriver::Epoll));
+        assert_eq!(global.conffile.as_deref(), Some("w.ini"));
+        assert_eq!(config.user("alice").unwrap().query_timeout, Some(Duration::from_secs(3)));
+        assert!(config.user("test2").is_some() && config.user("bob").is_none());
+    }
+
+    #[test]
+    fn the_last_of_two_values_counts() {
+        let text = "[pgbouncer]\nverbose = 1\nverbose = 2\n[databases]\na = port=1 pool_size=3\na = port=2";
+        let config = config(text);
+        assert_eq!(config.global.verbose, 2);
+        assert_eq!((config.databases["a"].port, config.databases["a"].pool_size), (2, None));
+    }
+
+    #[test]
+    fn a_section_that_comes_again_goes_on() {
+        let config = config("[pgbouncer]\nverbose = 1\n[users]\n[pgbouncer]\nlisten_port = 7000");
+        assert_eq!((config.global.verbose, config.global.listen_port), (1, 7000));
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_place() {
+        let text = "[pgbouncer]
+            listen_port = sixty
+            auth_type = sometimes
+            client_tls_sslmode = sometimes
+            pool_mode = tx
+            conffile =
+            colour = red
+            [databases]
+            pgbouncer = host=h
+            a = host
+            b = pool_size=x colour=red
+            [users]
+            c = pool_mode=never
+            [peers]
+            0 = host=/tmp
+            2 = port=1
+            3 = colour=red
+            1 = host=/tmp
+            [odd]";
+        let expected = [
+            "w.ini:19: invalid section \"odd\"",
+            "w.ini:2: invalid value \"sixty\" for parameter listen_port: is not a whole number",
+            "w.ini:3: invalid value \"sometimes\" for parameter auth_type: is not one of any, trust, plain, md5, scram-sha-256, cert, hba, peer, ldap, pam",
+            "w.ini:4: invalid value \"sometimes\" for parameter client_tls_sslmode: is not one of disable, allow, prefer, require, verify-ca, verify-full",
+            "w.ini:5: invalid value \"tx\" for parameter pool_mode: is not one of session, transaction, statement",
+            "w.ini:7: unknown parameter: pgbouncer/colour",
+            "w.ini:9: database name \"pgbouncer\" is reserved",
+            "w.ini:10: database a: syntax error: expected \"=\" after \"host\"",
+            "w.ini:11: database b: pool_size: \"x\" is not a whole number",
+            "w.ini:11: database b: unrecognized connection parameter: colour",
+            "w.ini:13: user c: pool_mode: \"never\" is not one of session, transaction, statement",
+            "w.ini:15: peer 0: its name is not a number from 1 to 16383",
+            "w.ini:16: peer 2: host is missing",
+            "w.ini:17: peer 3: unrecognized peer parameter: colour",
+        ];
+        assert_eq!(errors(text), expected);
+    }
+
+    #[test]
+    fn names_have_the_lengths_of_pgbouncer() {
+        let long = "n".repeat(64);
+        assert_eq!(errors(&format!("[pgbouncer]\n[databases]\n{long} =")).len(), 1);
+        config(&format!("[pgbouncer]\n[databases]\n{} =\n[users]\n{long} =", &long[1..]));
+        assert_eq!(errors(&format!("[pgbouncer]\n[users]\n{} =", "n".repeat(128))).len(), 1);
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let files = [("w.ini", "[pgbouncer]\nuser = a\nverbose = 1")];
+        let config = load(&Memory(&files), "w.ini", &[("user", "b"), ("verbose", "2")]).unwrap();
+        assert_eq!((config.global.user.as_deref(), config.global.verbose), (Some("b"), 2));
+        let findings = load(&Memory(&files), "w.ini", &[("verbose", "x"), ("odd", "")]).unwrap_err();
+        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["command line: verbose: \"x\" is not a whole number", "command line: odd: unknown setting"]
+        );
+    }
+}
