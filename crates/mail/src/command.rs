@@ -90,6 +90,19 @@ pub enum Command {
     },
     /// The answer to a console client's statement.
     Reply(AdminReply),
+    /// The control thread itself asks a server something; [`crate::Report::Answered`] answers, unless it is withdrawn. Any
+    /// shard takes it: it goes on to the one that has the pool.
+    Ask {
+        /// Comes back in the answer; no other question that waits has it.
+        request: RequestId,
+        /// The question.
+        inquiry: Box<Inquiry>,
+    },
+    /// That question needs no answer.
+    Withdraw {
+        /// From the question.
+        request: RequestId,
+    },
 }
 
 /// How SHUTDOWN waits.

@@ -10,16 +10,23 @@ pub mod command;
 pub mod inquiry;
 pub mod listing;
 pub mod report;
+pub mod signal;
 
 pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
 pub use command::{Command, Neighbour, ShutdownMode};
 pub use inquiry::{Answer, AnswerRow, Inquiry};
 pub use listing::{
-    DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, SLICE_ROWS, ShardRow,
-    SocketRow, Subject, UserRow, ZoneRow,
+    DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
+    PoolRow, QueryRow, SLICE_ROWS, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
+pub use signal::Signal;
 
 /// Which shard; shards are numbered from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// The control thread, where an answer may be for a shard or for it.
+    pub const CONTROL: ShardId = ShardId(u16::MAX);
+}

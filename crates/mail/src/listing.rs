@@ -1,7 +1,10 @@
 //! Typed rows of what a shard holds; the control thread adds the shards up and turns them into SHOW views.
 
+use std::sync::Arc;
+
 use settings::PoolMode;
-use telemetry::Counters;
+use telemetry::queries::{QueryFigures, Shape};
+use telemetry::{Counters, Errors, Histograms};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
 pub const SLICE_ROWS: usize = 500;
@@ -27,6 +30,12 @@ pub enum Subject {
     Memory,
     /// One [`PeerPoolRow`] per peer.
     PeerPools,
+    /// One [`HistogramRow`] per pool that has been used.
+    Histograms,
+    /// One [`ErrorRow`] per database whose clients were told of an error.
+    Errors,
+    /// One [`QueryRow`] per kind of query that was run, if queries are tracked.
+    Queries,
     /// One [`ListenerRow`] per listening socket; of the process, no shard knows them.
     Listeners,
     /// One [`HostRow`] per name that was looked up; of the process.
@@ -76,6 +85,9 @@ pub struct SocketRow {
     pub close_needed: bool,
     /// PgBouncer's word: none, logical or physical.
     pub replication: &'static str,
+    /// Why a client keeps its server outside of a request: session, transaction, failed_transaction, copy, no_sync,
+    /// half_request, slow_reader, replication, unclear; empty if it does not.
+    pub pinned: &'static str,
     /// `id` of the other side, 0 if it has none.
     pub link: u64,
     /// Process id of a server's backend, or of a unix client.
@@ -229,6 +241,37 @@ pub struct PeerPoolRow {
     pub server_active_cancel: u64,
     /// Connections to the peer that are being opened.
     pub server_login: u64,
+}
+
+/// How long things took in one pool's part on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistogramRow {
+    /// As clients name it.
+    pub database: String,
+    /// The pool's user.
+    pub user: String,
+    /// In buckets.
+    pub histograms: Box<Histograms>,
+}
+
+/// What clients of one database were told of on one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorRow {
+    /// As clients name it; empty for clients of no configured one.
+    pub database: String,
+    /// By code.
+    pub errors: Errors,
+}
+
+/// What was counted of one kind of query on one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRow {
+    /// As clients name it.
+    pub database: String,
+    /// The kind.
+    pub shape: Arc<Shape>,
+    /// What was counted.
+    pub figures: QueryFigures,
 }
 
 /// A listening socket.

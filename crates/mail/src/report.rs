@@ -1,8 +1,8 @@
 //! What a shard tells the control thread.
 
 use crate::{
-    AdminQuery, DatabaseRow, DescriptorRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, ShardId,
-    ShardRow, SocketRow, UserRow, ZoneRow,
+    AdminQuery, Answer, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow,
+    PeerPoolRow, PoolRow, QueryRow, ShardId, ShardRow, SocketRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -30,6 +30,24 @@ pub enum Report {
         /// As the asker sent it.
         key: [u8; 8],
     },
+    /// A cancel request for a console client.
+    ConsoleCancelled {
+        /// Where the client is.
+        shard: ShardId,
+        /// As in [`AdminQuery`].
+        client: u32,
+        /// As in [`AdminQuery`].
+        client_id: u64,
+    },
+    /// The answer to [`crate::Command::Ask`].
+    Answered {
+        /// From the command.
+        request: RequestId,
+        /// What came of it.
+        answer: Box<Answer>,
+    },
+    /// A console client is gone.
+    ConsoleLeft,
     /// What a command asked for is true on this shard.
     Done {
         /// From the command.
@@ -60,6 +78,12 @@ pub enum Listing {
     Memory(Vec<MemoryRow>),
     /// [`crate::Subject::PeerPools`].
     PeerPools(Vec<PeerPoolRow>),
+    /// [`crate::Subject::Histograms`].
+    Histograms(Vec<HistogramRow>),
+    /// [`crate::Subject::Errors`].
+    Errors(Vec<ErrorRow>),
+    /// [`crate::Subject::Queries`].
+    Queries(Vec<QueryRow>),
     /// [`crate::Subject::Listeners`].
     Listeners(Vec<ListenerRow>),
     /// [`crate::Subject::Hosts`].

@@ -233,10 +233,17 @@ impl Pool {
         if long_enough { self.limits.reserve_pool_size } else { 0 }
     }
 
-    /// More servers than `pool_size`: the reserve is in use, or the pool has shrunk.
+    /// More servers than `pool_size`, without so many that are leaving: the reserve is in use, or the pool has shrunk.
     #[must_use]
-    pub fn is_oversized(&self) -> bool {
-        self.limits.pool_size > 0 && self.shared.servers.taken() > self.limits.pool_size
+    pub fn is_oversized(&self, leaving: u32) -> bool {
+        let most = self.limits.pool_size.saturating_add(leaving);
+        self.limits.pool_size > 0 && self.shared.servers.taken() > most
+    }
+
+    /// More servers than `min_pool_size`, without so many that are leaving.
+    #[must_use]
+    pub fn is_above_minimum(&self, leaving: u32) -> bool {
+        self.shared.servers.taken() > self.limits.min_pool_size.saturating_add(leaving)
     }
 
     /// A login ended, well or badly.
@@ -406,7 +413,8 @@ pub(crate) mod tests {
         assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
         assert_eq!(pool.take_permit(4_999_999), Permit::PoolFull);
         assert_eq!(pool.take_permit(5_000_000), Permit::Taken { reserve: true });
-        assert!(pool.is_oversized());
+        assert!(pool.is_oversized(0));
+        assert!(!pool.is_oversized(1), "it will not be");
         assert_eq!(pool.take_permit(9_000_000), Permit::PoolFull);
     }
 

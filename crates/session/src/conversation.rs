@@ -25,6 +25,10 @@ pub struct Conversation {
     pub(crate) copying_in: bool,
     /// The last COPY that began goes both ways.
     pub(crate) copying_both: bool,
+    /// Syncs sent while the server reads COPY data: it ignores them, unless the copy has failed before them.
+    pub(crate) copy_syncs: u32,
+    /// Such Syncs of a copy that has failed: as many times ReadyForQuery may come, or fewer.
+    pub(crate) unsure_readies: u32,
     /// Something was sent whose outcome is not modelled: never hand this server to anybody else.
     pub(crate) doubtful: bool,
     /// In a transaction block, as the last ReadyForQuery said.
@@ -53,6 +57,8 @@ impl Conversation {
             skipping: false,
             copying_in: false,
             copying_both: false,
+            copy_syncs: 0,
+            unsure_readies: 0,
             doubtful: false,
             in_block: false,
             untouched: true,
@@ -74,7 +80,7 @@ impl Conversation {
     /// Nothing is owed and nothing half read, in a transaction or not: the dialogue can go on in another process.
     #[must_use]
     pub fn rests(&self) -> bool {
-        let at_boundary = self.remain == 0 && self.partial.is_empty();
+        let at_boundary = self.remain == 0 && self.partial.is_empty() && self.unsure_readies == 0;
         self.owes.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
     }
 
@@ -98,6 +104,7 @@ impl Conversation {
             && self.remain == 0
             && self.partial.is_empty()
             && !self.copying_in
+            && self.unsure_readies == 0
             && !self.doubtful
     }
 
@@ -149,6 +156,19 @@ impl Conversation {
     #[must_use]
     pub fn remaining_bytes(&self) -> u32 {
         self.remain
+    }
+
+    /// ReadyForQuery arrived: what it answers, if anything was asked that it can answer.
+    #[inline]
+    pub(crate) fn ready(&mut self) -> Option<Owed> {
+        if let Some(owed) = self.owes.ready() {
+            self.copy_syncs = 0;
+            return Some(owed);
+        }
+        // Nothing else is owed, so that it answers a Sync that the server read behind the data it refused.
+        self.unsure_readies = self.unsure_readies.checked_sub(1).filter(|_| self.owes.is_empty())?;
+        self.skipping = false;
+        Some(Owed::Sync)
     }
 
     /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.

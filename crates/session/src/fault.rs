@@ -34,6 +34,8 @@ pub enum ClientFault {
     UnsupportedOption(String),
     /// No user name.
     NoUser,
+    /// A user name that is longer than any is.
+    LongUser,
     /// A name that is not UTF-8.
     BadName,
     /// A `replication` parameter that says neither yes nor no.
@@ -77,6 +79,7 @@ impl ClientFault {
                 format!("unsupported startup parameter in options: {name}").into()
             }
             ClientFault::NoUser => "no PostgreSQL user name specified in startup packet".into(),
+            ClientFault::LongUser => "username too long".into(),
             ClientFault::BadName => "invalid user or database name".into(),
             ClientFault::ReplicationValue(value) => {
                 format!("invalid value for parameter \"replication\": \"{value}\"").into()

@@ -9,8 +9,8 @@ use crate::options;
 use crate::replication::Kind;
 use crate::{ClientFault, Replication, Tracked};
 
-/// PostgreSQL cuts names to this many bytes before it looks them up; so do we, or one pool would have two names.
-const NAME_BYTES: usize = 63;
+/// PostgreSQL cuts names to this many bytes before it looks them up; so do we with databases, or one would have two names.
+const DATABASE_BYTES: usize = 63;
 
 /// A startup packet, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Greeting {
             return Err(ClientFault::NoUser);
         }
         if greeting.database.is_empty() {
-            greeting.database.clone_from(&greeting.user);
+            greeting.database = cut(&greeting.user);
         }
         Ok(greeting)
     }
@@ -80,7 +80,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn parameter(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientFault> {
         match name {
-            b"user" => self.greeting.user = cut(text(value)?),
+            // It is not cut: files of secrets, rules, certificates and directories know the whole name.
+            b"user" if value.len() > settings::USER_BYTES => return Err(ClientFault::LongUser),
+            b"user" => text(value)?.clone_into(&mut self.greeting.user),
             b"database" => self.greeting.database = cut(text(value)?),
             b"options" => self.options(text(value)?)?,
             b"replication" => {}
@@ -141,7 +143,7 @@ fn text(bytes: &[u8]) -> Result<&str, ClientFault> {
 }
 
 fn cut(name: &str) -> String {
-    let mut end = name.len().min(NAME_BYTES);
+    let mut end = name.len().min(DATABASE_BYTES);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
@@ -181,10 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_as_postgresql_cuts_them() {
+    fn long_names_of_databases_are_cut_as_postgresql_cuts_them() {
         let long = "ü".repeat(40);
-        let greeting = read(Version::V3_0, &[("user", &long)], &[]).unwrap();
-        assert_eq!(greeting.user.len(), 62, "63 bytes would cut a character in two");
+        let greeting = read(Version::V3_0, &[("user", "u"), ("database", &long)], &[]).unwrap();
+        assert_eq!(greeting.database.len(), 62, "63 bytes would cut a character in two");
+    }
+
+    #[test]
+    fn a_user_has_its_whole_name() {
+        let name = "u".repeat(settings::USER_BYTES);
+        assert_eq!(read(Version::V3_0, &[("user", &name)], &[]).unwrap().user, name);
+        let longer = name + "u";
+        assert_eq!(read(Version::V3_0, &[("user", &longer)], &[]), Err(ClientFault::LongUser));
     }
 
     #[test]

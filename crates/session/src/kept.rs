@@ -23,7 +23,7 @@ struct Kept {
     used: u64,
     /// At which count of `rests` it was last parsed or bound.
     verified: u64,
-    /// The server has refused it: it has to be closed before it is prepared again.
+    /// The server has refused it, or may not have it: it has to be closed before it is prepared again.
     spoilt: bool,
     /// The number of the result that it was prepared for.
     shape: u32,
@@ -123,10 +123,11 @@ impl ServerStatements {
         self.kept.get(&id).is_some_and(|kept| kept.verified == self.rests)
     }
 
-    /// It is parsed again under its name, wherever it stands in the order of use.
+    /// It is parsed again under its name, wherever it stands in the order of use; it may have been forgotten since.
     pub(crate) fn prepared_anew(&mut self, id: StatementId, shape: u32) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            (kept.verified, kept.spoilt, kept.shape) = (self.rests, false, shape);
+        match self.kept.get_mut(&id) {
+            Some(kept) => (kept.verified, kept.spoilt, kept.shape) = (self.rests, false, shape),
+            None => self.insert_shape(id, shape),
         }
     }
 
@@ -135,6 +136,12 @@ impl ServerStatements {
         if let Some(kept) = self.kept.get_mut(&id) {
             kept.spoilt = true;
         }
+    }
+
+    /// Its Close was skipped, so it may be there still: it is closed again before it is prepared again.
+    pub(crate) fn doubt(&mut self, id: StatementId) {
+        self.insert(id);
+        self.spoil(id);
     }
 
     /// Takes out what is there and cannot be used; it has to be closed.
@@ -186,6 +193,12 @@ mod tests {
         assert!(server.touch_shape(1, 2) && !server.touch_shape(1, 3));
         server.prepared_anew(1, 3);
         assert!(server.touch_shape(1, 3));
+        server.forget(1);
+        server.prepared_anew(1, 3);
+        assert!(
+            server.touch_shape(1, 3),
+            "an error behind which it was skipped once does not matter any more"
+        );
     }
 
     #[test]

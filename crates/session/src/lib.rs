@@ -7,6 +7,7 @@
 pub mod conversation;
 pub mod fault;
 pub mod greeting;
+mod hold;
 pub mod kept;
 pub mod options;
 pub mod owed;
@@ -29,7 +30,7 @@ pub use own_answer::{OwnAnswer, Row};
 pub use parameters::{Parameters, Tracked};
 pub use prepared::{ClientStatements, Registry, StatementId};
 pub use replication::Replication;
-pub use reply::{Context, Replied};
+pub use reply::{Complaint, Context, Replied};
 pub use request::{Heard, Request, Rules, Wants, wants};
 pub use server_login::{Hello, Means, Progress, ServerLogin};
 

@@ -68,6 +68,12 @@ impl Owes {
         self.queue.is_empty()
     }
 
+    /// A ReadyForQuery is among them: what was asked comes to an end without a further word of the client.
+    #[must_use]
+    pub fn end_with_ready(&self) -> bool {
+        self.queue.iter().any(|owed| owed.ends_with_ready())
+    }
+
     /// How many entries are owed.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -93,13 +99,16 @@ impl Owes {
         self.queue.pop_front()
     }
 
-    /// ReadyForQuery arrived: takes the entry that it answers, if it answers the oldest.
+    /// ReadyForQuery arrived: takes the entry that it answers, if it answers the oldest. With it goes the end of a copy
+    /// that was sent when the copy had failed already: the server ignores it.
     #[inline]
     pub fn ready(&mut self) -> Option<Owed> {
-        match self.queue.front() {
-            Some(owed) if owed.ends_with_ready() => self.queue.pop_front(),
-            _ => None,
+        let answered = self.queue.front().copied().filter(|owed| owed.ends_with_ready())?;
+        self.queue.pop_front();
+        while self.queue.front() == Some(&Owed::CopyEnd) {
+            self.queue.pop_front();
         }
+        Some(answered)
     }
 
     /// ErrorResponse arrived. In an extended segment the server skips to the next Sync: what was asked before that Sync
@@ -159,6 +168,12 @@ impl Owes {
             .any(|owed| matches!(owed, Owed::Parse(Some(id)) | Owed::OwnParse(id) if *id == statement))
     }
 
+    /// A Close of this statement has been sent and not been answered.
+    #[must_use]
+    pub fn is_closing(&self, statement: StatementId) -> bool {
+        self.queue.contains(&Owed::OwnClose(statement))
+    }
+
     /// CopyInResponse arrived for the oldest entry: PostgreSQL ignores Sync while it copies, so those already sent are
     /// not owed. True if the end of the copy was sent already; `odd` is set if something was sent that a copy refuses.
     pub fn copy_in(&mut self, odd: &mut bool) -> bool {
@@ -190,6 +205,13 @@ mod tests {
         assert_eq!(owes(&[Owed::Query]).ready(), Some(Owed::Query));
         assert_eq!(owes(&[Owed::Execute, Owed::Sync]).ready(), None, "a reply is missing");
         assert_eq!(owes(&[]).ready(), None, "nobody asked");
+    }
+
+    #[test]
+    fn ready_takes_the_end_of_a_failed_copy_with_it() {
+        let mut queue = owes(&[Owed::Query, Owed::CopyEnd, Owed::Query]);
+        assert_eq!(queue.ready(), Some(Owed::Query));
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]

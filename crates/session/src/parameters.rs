@@ -38,6 +38,8 @@ pub const APPLICATION_NAME: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracked {
     names: Arc<[Arc<str>]>,
+    /// What every list of values begins as.
+    unknown: Arc<[Option<Arc<str>>]>,
 }
 
 impl Tracked {
@@ -54,7 +56,7 @@ impl Tracked {
             }
         }
         names.extend(FACTS.iter().map(|name| Arc::from(*name)));
-        Tracked { names: names.into() }
+        Tracked { unknown: vec![None; names.len()].into(), names: names.into() }
     }
 
     /// Where a parameter stands, if it is tracked. Names are compared without regard to case, as PostgreSQL does.
@@ -98,7 +100,7 @@ impl Parameters {
     /// Nothing said yet.
     #[must_use]
     pub fn unknown(tracked: &Tracked) -> Parameters {
-        Parameters { values: vec![None; tracked.count()].into() }
+        Parameters { values: Arc::clone(&tracked.unknown) }
     }
 
     /// The value at a position.
@@ -113,6 +115,29 @@ impl Parameters {
             return;
         }
         self.replace(position, Some(Arc::from(value)));
+    }
+
+    /// Sets several values at once, as [`Parameters::set`] does one.
+    pub fn set_each<'a>(&mut self, values: impl IntoIterator<Item = (usize, &'a str)>) {
+        let mut changed: Option<Vec<Option<Arc<str>>>> = None;
+        for (position, value) in values {
+            let list = changed.get_or_insert_with(|| self.values.to_vec());
+            if let Some(slot) = list.get_mut(position).filter(|now| now.as_deref() != Some(value)) {
+                *slot = Some(Arc::from(value));
+            }
+        }
+        if let Some(list) = changed.filter(|list| **list != *self.values) {
+            self.values = list.into();
+        }
+    }
+
+    /// These values, and `self`'s where there is none among them.
+    #[must_use]
+    pub fn overlaid_by(&self, values: &Parameters) -> Parameters {
+        let own = self.values.iter().enumerate();
+        let list: Arc<[_]> =
+            own.map(|(position, own)| values.value(position).or(own.as_ref()).cloned()).collect();
+        if *list == *self.values { self.clone() } else { Parameters { values: list } }
     }
 
     fn replace(&mut self, position: usize, value: Option<Arc<str>>) {
@@ -242,6 +267,23 @@ mod tests {
         assert_eq!(other.sets_from(&server, &tracked).as_deref(), Some("RESET search_path;"));
         server.note_unreported(&fresh, &other);
         assert!(server.same(&fresh));
+    }
+
+    #[test]
+    fn what_a_client_says_lies_over_what_a_fresh_server_says() {
+        let tracked = Tracked::new([]);
+        let (mut fresh, mut client) = (Parameters::unknown(&tracked), Parameters::unknown(&tracked));
+        fresh.set_each([(0, "UTF8"), (APPLICATION_NAME, ""), (usize::MAX, "nowhere")]);
+        assert!(fresh.overlaid_by(&client).shared_with(&fresh), "nothing was said");
+        client.set_each([(APPLICATION_NAME, "a")]);
+        let all = fresh.overlaid_by(&client);
+        assert_eq!(
+            [0, APPLICATION_NAME].map(|position| all.value(position).map(|value| &**value)),
+            [Some("UTF8"), Some("a")]
+        );
+        let before = client.clone();
+        client.set_each([(APPLICATION_NAME, "a")]);
+        assert!(client.shared_with(&before));
     }
 
     #[test]

@@ -114,9 +114,43 @@ impl Registry {
     }
 }
 
-/// Appends the name that a statement has on every server.
-pub fn server_name(id: StatementId) -> Vec<u8> {
-    format!("PGBOUNCER_{id}").into_bytes()
+/// The name that a statement has on every server: PgBouncer's, so that what looks for those finds these.
+#[must_use]
+pub fn server_name(id: StatementId) -> ServerName {
+    let mut name = ServerName { bytes: [0; SERVER_NAME_BYTES], start: SERVER_NAME_BYTES };
+    let mut rest = id;
+    loop {
+        name.start -= 1;
+        name.bytes[name.start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let digits_at = name.start;
+    name.start -= SERVER_NAME_HEAD.len();
+    name.bytes[name.start..digits_at].copy_from_slice(SERVER_NAME_HEAD);
+    name
+}
+
+const SERVER_NAME_HEAD: &[u8] = b"PGBOUNCER_";
+
+/// With all digits of the largest number.
+const SERVER_NAME_BYTES: usize = SERVER_NAME_HEAD.len() + 20;
+
+/// See [`server_name`]. Every Bind needs one, so it is no allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerName {
+    bytes: [u8; SERVER_NAME_BYTES],
+    start: usize,
+}
+
+impl std::ops::Deref for ServerName {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
 }
 
 #[derive(Debug)]
@@ -278,6 +312,13 @@ impl ClientStatements {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_on_servers_end_in_their_number() {
+        assert_eq!(&*server_name(0), b"PGBOUNCER_0");
+        assert_eq!(&*server_name(1_203), b"PGBOUNCER_1203");
+        assert_eq!(&*server_name(u64::MAX), b"PGBOUNCER_18446744073709551615");
+    }
 
     #[test]
     fn the_same_text_is_one_statement() {

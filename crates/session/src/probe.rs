@@ -98,9 +98,11 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
             tracked: &tracked,
             names: request.statements.as_deref_mut().map(|names: &mut ClientStatements| names),
             own_error: &mut own_error,
+            complaints: &mut Vec::new(),
             audience: true,
             borrows: false,
             refuses_blocks: false,
+            body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
             return (heap, true);
@@ -136,9 +138,11 @@ fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
             tracked: &tracked,
             names: None,
             own_error: &mut own_error,
+            complaints: &mut Vec::new(),
             audience: false,
             borrows: false,
             refuses_blocks: false,
+            body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
             fault = true;

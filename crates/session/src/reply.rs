@@ -45,6 +45,15 @@ pub struct Replied {
     pub fault: Option<ServerFault>,
 }
 
+/// An error that a client was told of in a server's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Its SQLSTATE, as the server sent it; zeros where it sent none.
+    pub code: [u8; 5],
+    /// How many ReadyForQuery of this step came before it: to which request it belongs.
+    pub behind: u32,
+}
+
 /// What a step needs besides the two sides.
 pub struct Context<'a> {
     /// All statements of the shard.
@@ -55,27 +64,49 @@ pub struct Context<'a> {
     pub names: Option<&'a mut ClientStatements>,
     /// Where an error answer to a query of Weir's own is kept: the body of its ErrorResponse.
     pub own_error: &'a mut Option<Vec<u8>>,
+    /// Errors that the client is told of are put here.
+    pub complaints: &'a mut Vec<Complaint>,
     /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub audience: bool,
     /// The client borrows: between its transactions a server's farewell is not its business.
     pub borrows: bool,
     /// Statement pooling: a ReadyForQuery inside a transaction block ends it all.
     pub refuses_blocks: bool,
+    /// The longest body of a frame, by `max_packet_size`; never more than `i32::MAX - 4`.
+    pub body_max: u32,
 }
 
 impl Conversation {
     /// Passes `input` on to the client. Bytes that cannot be judged yet are kept; the next call joins them.
     pub fn step(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
         if self.partial.is_empty() {
-            return self.run(context, input, out);
+            return self.run(context, input, 0, out);
         }
         let mut joined = std::mem::take(&mut self.partial);
-        joined.extend_from_slice(input);
-        self.run(context, &joined, out)
+        let mut taken = 0;
+        // Of a row no more than the header is joined, so that what is behind it goes on without a copy.
+        let missing = HEADER_BYTES.saturating_sub(joined.len());
+        if joined.first().is_some_and(|tag| is_row(*tag))
+            && let Some(front) = input.get(..missing).filter(|front| !front.is_empty())
+        {
+            joined.extend_from_slice(front);
+            taken = missing;
+            let replied = self.run(context, &joined, 0, out);
+            if replied.fault.is_some() {
+                return replied;
+            }
+            if self.partial.is_empty() {
+                return self.run(context, input, taken, out);
+            }
+            joined = std::mem::take(&mut self.partial); // It is nobody's row.
+        }
+        joined.extend_from_slice(&input[taken..]);
+        self.run(context, &joined, 0, out)
     }
 
-    fn run(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
-        let mut step = Step { server: self, context, input, start: 0, at: 0, replied: Replied::default() };
+    /// Deals with `input` from `at` on.
+    fn run(&mut self, context: &mut Context<'_>, input: &[u8], at: usize, out: &mut impl Output) -> Replied {
+        let mut step = Step { server: self, context, input, start: at, at, replied: Replied::default() };
         step.frames(out);
         step.flush(out);
         let (at, replied) = (step.at, step.replied);
@@ -93,6 +124,11 @@ struct Step<'a, 'c> {
     start: usize,
     at: usize,
     replied: Replied,
+}
+
+/// What large results are made of.
+fn is_row(frame_tag: u8) -> bool {
+    matches!(frame_tag, tag::DATA_ROW | tag::COPY_DATA)
 }
 
 /// What becomes of a frame.
@@ -118,7 +154,7 @@ impl Step<'_, '_> {
         }
         while self.at < self.input.len() {
             let rest = &self.input[self.at..];
-            let header = match frame::header(rest) {
+            let header = match frame::header_within(rest, self.context.body_max) {
                 Ok(Some(header)) => header,
                 Ok(None) => return self.judge_tag(rest),
                 Err(_) => return self.fail(ServerFault::FrameLength),
@@ -127,6 +163,10 @@ impl Step<'_, '_> {
                 Verdict::Pass => {
                     self.server.remain = header.frame_bytes;
                     self.skip_body();
+                    if is_row(header.tag) {
+                        self.skip_rows();
+                        continue;
+                    }
                 }
                 Verdict::Swallow => {
                     self.flush(out);
@@ -174,6 +214,23 @@ impl Step<'_, '_> {
         let here = (self.input.len() - self.at).min(self.server.remain as usize);
         self.at += here;
         self.server.remain -= u32::try_from(here).unwrap_or(self.server.remain);
+    }
+
+    /// Moves over the whole rows that follow a row: whose they are, and what is owed, is as it was.
+    #[inline]
+    fn skip_rows(&mut self) {
+        // No row that is whole in here is longer than all of it; where one may yet be too long, each is judged by itself.
+        if (self.context.body_max as usize) < self.input.len() {
+            return;
+        }
+        let mut rest = &self.input[self.at..];
+        while let Ok(Some(header)) = frame::header(rest)
+            && is_row(header.tag)
+            && let Some(behind) = rest.get(header.frame_bytes as usize..)
+        {
+            rest = behind;
+        }
+        self.at = self.input.len() - rest.len();
     }
 
     #[inline]
@@ -300,6 +357,7 @@ impl Step<'_, '_> {
             Some(Owed::Query | Owed::Execute) => {
                 let ended = self.server.owes.copy_in(&mut self.server.doubtful);
                 self.server.copying_in = !ended;
+                self.server.copy_syncs = 0;
                 self.server.copying_both = header.tag == tag::COPY_BOTH;
                 self.settle_watch();
                 Verdict::Pass
@@ -310,7 +368,7 @@ impl Step<'_, '_> {
 
     fn ready(&mut self, header: Header, body: &[u8]) -> Verdict {
         let Some(status) = backend::ready_status(body) else { return Verdict::Fault(ServerFault::Malformed) };
-        let Some(answered) = self.server.owes.ready() else {
+        let Some(answered) = self.server.ready() else {
             return Verdict::Fault(ServerFault::OutOfStep(header.tag));
         };
         self.server.copying_in = false;
@@ -378,5 +436,67 @@ impl Step<'_, '_> {
             out.forward(self.input, self.start, self.at);
         }
         self.start = self.at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Parameters;
+
+    /// How much was copied on its way to the client, and all of it.
+    #[derive(Default)]
+    struct Sent {
+        received: Vec<u8>,
+        copied: usize,
+        bytes: Vec<u8>,
+    }
+
+    impl Output for Sent {
+        fn forward(&mut self, input: &[u8], start: usize, end: usize) {
+            if input != self.received {
+                self.copied += end - start;
+            }
+            self.bytes.extend_from_slice(&input[start..end]);
+        }
+
+        fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+
+        fn to_server(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+    }
+
+    #[test]
+    fn a_row_that_is_cut_in_its_header_has_no_more_than_that_copied() {
+        let tracked = Tracked::new([]);
+        let (mut registry, mut own_error) = (Registry::default(), None);
+        let mut answer = Vec::new();
+        for _ in 0..3 {
+            encode::data_row(&mut answer, [Some(&[b'x'; 200][..])]);
+        }
+        encode::command_complete(&mut answer, "SELECT 3");
+        encode::ready(&mut answer, Status::Idle);
+        for cut in 1..HEADER_BYTES {
+            let mut server = Conversation::new(Parameters::unknown(&tracked));
+            server.owes.push(Owed::Query);
+            let mut sent = Sent::default();
+            for piece in [&answer[..cut], &answer[cut..]] {
+                let mut context = Context {
+                    registry: &mut registry,
+                    tracked: &tracked,
+                    names: None,
+                    own_error: &mut own_error,
+                    complaints: &mut Vec::new(),
+                    audience: true,
+                    borrows: true,
+                    refuses_blocks: false,
+                    body_max: i32::MAX.unsigned_abs() - 4,
+                };
+                sent.received = piece.to_vec();
+                assert_eq!(server.step(&mut context, piece, &mut sent).fault, None);
+            }
+            assert_eq!(sent.bytes, answer, "cut at {cut}");
+            assert_eq!(sent.copied, HEADER_BYTES, "cut at {cut}");
+            assert!(server.is_quiet());
+        }
     }
 }

@@ -279,11 +279,12 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Sync ends skipping; while a copy runs PostgreSQL ignores it.
+    /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.
     #[inline]
     fn sync(&mut self) -> Verdict {
         self.server.status = None;
         if self.server.copying_in {
+            self.server.copy_syncs += 1;
             return Verdict::Pass;
         }
         self.server.skipping = false;

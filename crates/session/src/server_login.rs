@@ -21,6 +21,8 @@ pub struct Hello {
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
     /// BackendKeyData: process id and secret (4 bytes, up to 256 since protocol 3.2).
     pub key: Option<(u32, Vec<u8>)>,
+    /// The body of the ErrorResponse that `connect_query` met: it is told in the log and changes nothing else.
+    pub complaint: Option<Vec<u8>>,
 }
 
 /// What the login needs next.
@@ -54,6 +56,8 @@ pub struct ServerLogin {
     exchange: auth::ServerLogin,
     hello: Hello,
     connect_query: Option<String>,
+    /// `connect_query` runs: its errors are not the login's.
+    querying: bool,
     authenticated: bool,
     asking: bool,
 }
@@ -74,6 +78,7 @@ impl ServerLogin {
             exchange: auth::ServerLogin::new(user, credentials),
             hello: Hello::default(),
             connect_query,
+            querying: false,
             authenticated: false,
             asking: false,
         }
@@ -139,6 +144,10 @@ impl ServerLogin {
                 }
                 Step::Reject(fault) => Progress::Auth(fault),
             },
+            tag::ERROR if self.querying && wire::error::parse(body).severity() == Some(b"ERROR") => {
+                self.hello.complaint = Some(body.to_vec());
+                Progress::Send(Vec::new())
+            }
             tag::ERROR => Progress::Refused(body.to_vec()),
             tag::NOTICE | tag::NEGOTIATE => Progress::Send(Vec::new()),
             _ if !self.authenticated => Progress::Fault(ServerFault::OutOfStep(frame_tag)),
@@ -171,6 +180,7 @@ impl ServerLogin {
             let behind = self.frames.unread().to_vec();
             return Progress::Ready(Box::new(std::mem::take(&mut self.hello)), behind);
         };
+        self.querying = true;
         let mut bytes = Vec::new();
         encode::query(&mut bytes, sql.as_bytes());
         Progress::Send(bytes)

@@ -42,10 +42,20 @@ pub struct BadLength {
 /// [`BadLength`] when the declared length is below 4 or above `i32::MAX`.
 #[inline]
 pub fn header(bytes: &[u8]) -> Result<Option<Header>, BadLength> {
+    header_within(bytes, MAX_DECLARED - MIN_DECLARED)
+}
+
+/// The same where a body may be too long before that: `body_max` bounds its bytes.
+///
+/// # Errors
+/// [`BadLength`] when the declared length is below 4 or says a longer body.
+#[inline]
+pub fn header_within(bytes: &[u8], body_max: u32) -> Result<Option<Header>, BadLength> {
     let Some(&[tag, a, b, c, d]) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let declared = u32::from_be_bytes([a, b, c, d]);
-    if (MIN_DECLARED..=MAX_DECLARED).contains(&declared) {
-        Ok(Some(Header { tag, frame_bytes: declared + 1 }))
+    // Both bounds in one comparison: what is below the least wraps around to the largest.
+    if declared.wrapping_sub(MIN_DECLARED) <= body_max {
+        Ok(Some(Header { tag, frame_bytes: declared.saturating_add(1) }))
     } else {
         Err(BadLength { tag, declared })
     }

@@ -1,11 +1,11 @@
 //! An ErrorResponse: whether the client hears of it, and what never happened because of it.
 //!
-//! Owns what is undone in the sets of statements. Whether a request may be said again is judged in [`crate::replay`].
+//! Owns what is undone in the sets of statements, and noting what the client is told. Whether a request may be said again is judged in [`crate::replay`].
 
 use wire::backend::Status;
 use wire::frame::{HEADER_BYTES, Header};
 
-use super::{HELD_BYTES, Step, Verdict};
+use super::{Complaint, HELD_BYTES, Step, Verdict};
 use crate::{Owed, StatementId, replay};
 
 impl Step<'_, '_> {
@@ -38,13 +38,22 @@ impl Step<'_, '_> {
                 self.note_spoilt(body);
             }
         }
+        self.complain(&rest[HEADER_BYTES..]);
         let refused = whole.is_some() && self.server.owes.front() == Some(Owed::RefusedBind);
         self.server.copying_in = false;
+        self.server.unsure_readies += std::mem::take(&mut self.server.copy_syncs);
         let mut failed = Failed { server_statements: vec![], names: 0 };
         self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
         self.undo(&failed);
         self.settle_watch();
         if refused && !self.replied.fatal { Verdict::Reworded } else { Verdict::Pass }
+    }
+
+    /// The client is told of it. The code stands near the beginning, also of an error that is not here whole.
+    fn complain(&mut self, body: &[u8]) {
+        let code = wire::error::parse(body).code().and_then(|code| code.as_array()).copied();
+        let complaint = Complaint { code: code.unwrap_or_default(), behind: self.replied.ready };
+        self.context.complaints.push(complaint);
     }
 
     fn may_replay(&self, error_body: &[u8]) -> bool {
@@ -92,16 +101,25 @@ impl Step<'_, '_> {
         // The latest first: what was closed, then parsed again, was there before.
         for (statement, closed) in failed.server_statements.iter().rev() {
             if *closed {
-                self.server.statements.insert(*statement);
-            } else {
-                #[cfg(not(weir_bug = "parse_cached_early"))]
-                self.server.statements.forget(*statement);
+                self.server.statements.doubt(*statement);
+            } else if !cfg!(weir_bug = "parse_cached_early") {
+                self.undo_parse(*statement);
             }
         }
         if let Some(names) = &mut self.context.names {
             for _ in 0..failed.names {
                 names.undo(self.context.registry);
             }
+        }
+    }
+
+    /// The server may have it for all that, if more was asked about it since.
+    fn undo_parse(&mut self, statement: StatementId) {
+        let (owes, statements) = (&self.server.owes, &mut self.server.statements);
+        if owes.is_on_its_way(statement) || owes.is_closing(statement) {
+            statements.spoil(statement);
+        } else {
+            statements.forget(statement);
         }
     }
 }

@@ -92,7 +92,9 @@ impl Step<'_, '_> {
 
     /// Sends a Parse under the shared name, making room first.
     fn prepare(&mut self, statement: StatementId, owed: Owed, out: &mut impl Output) {
-        if self.server.statements.take_unusable(statement) {
+        // A Close on its way may be skipped, if something before it fails.
+        let closing = self.server.owes.is_closing(statement);
+        if self.server.statements.take_unusable(statement) || closing {
             self.close_own(statement, out);
         }
         while let Some(victim) = self.server.statements.make_room(self.rules.statements_max) {
