@@ -27,11 +27,31 @@ pub enum Target {
         /// The port.
         port: u16,
     },
+    /// A server of this machine: through its unix socket where that takes the connection, or else by its address.
+    Near {
+        /// The whole path of the socket, with `.s.PGSQL.port`.
+        path: Arc<str>,
+        /// As configured.
+        host: Arc<str>,
+        /// The port.
+        port: u16,
+    },
     /// The path of a unix socket (a first byte `@` means the abstract name space).
     Unix {
         /// The whole path, with `.s.PGSQL.port`.
         path: Arc<str>,
     },
+}
+
+impl Target {
+    /// Its name or address as configured; None where there is nothing but a unix socket.
+    #[must_use]
+    pub fn host(&self) -> Option<&Arc<str>> {
+        match self {
+            Target::Inet { host, .. } | Target::Near { host, .. } => Some(host),
+            Target::Unix { .. } => None,
+        }
+    }
 }
 
 /// Something to do.

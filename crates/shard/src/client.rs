@@ -11,12 +11,13 @@ use session::{Greeting, Parameters, Request, Tracked};
 use settings::ident::IdentMap;
 use tls::Agreed;
 
-use crate::asker::Asks;
-use crate::console_session::Session;
-use crate::counting::Counted;
-use crate::dedicated::Wish;
-use crate::lookup::Found;
-use crate::method::Demand;
+use crate::console::dialogue::Session;
+use crate::inquiry::asker::Asks;
+use crate::inquiry::lookup::Found;
+use crate::login::counting::Counted;
+use crate::login::method::Demand;
+use crate::queries::Watch;
+use crate::servers::dedicated::Wish;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -101,6 +102,8 @@ pub(crate) struct Client {
     pub(crate) login_user: Arc<str>,
     /// What was agreed on, where it uses TLS.
     pub(crate) tls: Option<Box<Agreed>>,
+    /// What it asks, while queries are tracked.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Client {
@@ -126,6 +129,7 @@ impl Client {
             peer,
             login_user: nobody,
             tls: None,
+            watch: None,
         }
     }
 

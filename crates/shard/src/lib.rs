@@ -7,59 +7,31 @@
 
 pub mod action;
 pub mod event;
-pub mod fields;
 pub mod succession;
 
-mod admission;
-mod alike;
-mod asker;
-mod budget;
 mod cancel;
-mod cancel_key;
-mod cancel_rows;
-mod canceller;
 mod client;
 mod commands;
 mod console;
-mod console_encode;
-mod console_session;
-mod counting;
-mod credentials;
-mod dedicated;
-mod elsewhere;
-mod hand_on;
-mod handover;
-mod hosts;
-mod idle_pools;
-mod inherit;
-mod innards;
 mod inquiry;
-mod lend;
+mod link;
 mod listing;
 mod login;
-mod lookup;
 mod maintain;
-mod method;
-mod orders;
 mod outbox;
 mod parts;
-mod peers;
+mod queries;
 mod records;
-mod relay;
-mod roles;
 mod server;
 mod servers;
-mod spread;
-mod startup;
 mod state;
 mod time;
-mod tls_login;
-mod welcome;
+mod told;
 mod words;
 
 pub use action::{Action, Source, Target};
 pub use event::{ConnId, ConnectFault, Event, Now, Peer};
-pub use handover::Handover;
+pub use login::handover::Handover;
 pub use succession::{HandOn, Inherit};
 
 use std::sync::Arc;
@@ -99,8 +71,8 @@ impl Shard {
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {
-        let shard = u64::from(self.state.id.0) << inherit::STATEMENTS_SHIFT;
-        self.state.registry.number_from((generation << inherit::GENERATION_SHIFT) + shard);
+        let shard = u64::from(self.state.id.0) << succession::inherit::STATEMENTS_SHIFT;
+        self.state.registry.number_from((generation << succession::inherit::GENERATION_SHIFT) + shard);
     }
 
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).

@@ -78,7 +78,7 @@ impl State {
         let met = self
             .parts
             .get(client.pool)
-            .is_some_and(|part| part.hello.is_some() || part.pool.open() > part.pool.logging_in());
+            .is_some_and(|part| part.met.is_some() || part.pool.open() > part.pool.logging_in());
         let text = match client.phase {
             client::Phase::Startup { .. } | client::Phase::Handshake { .. } | client::Phase::Login(_) => {
                 "client_login_timeout"
@@ -211,23 +211,29 @@ impl State {
     /// A pool's idle servers, its minimum, and the retry after a failure.
     fn watch_part(&mut self, part_index: usize) {
         self.close_stale_servers(part_index);
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        if !part.pool.queue.is_empty() || part.keeps_minimum() {
-            self.open_if_wanted(part_index);
-        }
+        self.open_if_wanted(part_index);
         self.forget_unused_part(part_index);
+    }
+
+    /// The pool can do without one more; what is on its way out does not count any more.
+    fn is_above_minimum(&self, part_index: usize) -> bool {
+        let part = self.parts.get(part_index);
+        part.is_some_and(|part| {
+            part.pool.is_above_minimum(0) && part.pool.is_above_minimum(self.leaving_servers(part_index))
+        })
     }
 
     fn close_stale_servers(&mut self, part_index: usize) {
         let Some(part) = self.parts.get(part_index) else { return };
         let idle_timeout_us = micros(self.config.global.server_idle_timeout);
-        let above_minimum = part.pool.shared().servers.taken() > part.pool.limits.min_pool_size;
         let idle: Vec<_> = part.pool.idle().to_vec();
         for idle in idle {
             let conn = ConnId(idle.server);
             if let Some(reason) = self.reason_to_close(conn) {
                 self.close_server(conn, reason);
-            } else if above_minimum && passed(self.now.mono_us, idle.since_us, idle_timeout_us) {
+            } else if passed(self.now.mono_us, idle.since_us, idle_timeout_us)
+                && self.is_above_minimum(part_index)
+            {
                 self.close_server(conn, "server idle timeout");
             }
         }

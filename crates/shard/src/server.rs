@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use session::replication::Kind;
 use session::{Conversation, ServerLogin};
+use settings::PoolMode;
+use slab::Slab;
 use tls::Agreed;
 
-use crate::dedicated::Dedicated;
+use crate::servers::dedicated::Dedicated;
+use crate::state::Part;
 use crate::{ConnId, Target};
 
 /// Where a server connection is in its life.
@@ -115,6 +118,15 @@ impl Server {
         self.dedicated.is_none() && self.is_live()
     }
 
+    /// How its pool lends it; one that is for one client alone is that client's for good.
+    #[inline]
+    pub(crate) fn mode(&self, parts: &Slab<Part>) -> Option<PoolMode> {
+        match self.dedicated {
+            Some(_) => Some(PoolMode::Session),
+            None => parts.get(self.pool).map(|part| part.pool.limits.mode),
+        }
+    }
+
     /// A physical WAL sender takes none.
     pub(crate) fn takes_sql(&self) -> bool {
         !matches!(self.dedicated, Some(Dedicated { kind: Kind::Physical, .. }))
@@ -128,8 +140,8 @@ impl Server {
     /// Its name or address as configured; None for a unix socket, which has no TLS.
     pub(crate) fn host(&self) -> Option<&Arc<str>> {
         match &self.target {
-            Target::Inet { host, .. } => Some(host),
-            Target::Unix { .. } => None,
+            Target::Near { .. } if self.remote.is_none() => None,
+            target => target.host(),
         }
     }
 

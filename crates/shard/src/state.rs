@@ -8,21 +8,24 @@ use std::sync::Arc;
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
 use mail::{RequestId, ShardId, ShutdownMode};
 use pool::{Directory, Pool, Process};
-use session::{Registry, Tracked};
+use session::{Complaint, Registry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
-use telemetry::{Counters, Level, Record};
+use telemetry::{Counters, Histograms, Level, Record};
 use tls::Terms;
 
-use crate::asker::Asker;
-use crate::canceller::Canceller;
+use crate::cancel::canceller::Canceller;
+use crate::cancel::peers::{Forwarder, PeerPool};
 use crate::client::Client;
-use crate::hand_on::HandingOn;
-use crate::lookup::Remembered;
+use crate::inquiry::asker::Asker;
+use crate::inquiry::lookup::Remembered;
+use crate::login::welcome::Met;
 use crate::outbox::Outbox;
-use crate::peers::{Forwarder, PeerPool};
+use crate::queries::Tracking;
 use crate::records::Secure;
 use crate::server::Server;
+use crate::succession::hand_on::HandingOn;
+use crate::told::Told;
 use crate::{Action, ConnId, Now};
 
 /// Derived keys that are remembered at most.
@@ -54,10 +57,14 @@ pub(crate) struct Part {
     /// The user's secret as a server told it (`auth_query`).
     pub(crate) found: Option<auth::Zeroizing<String>>,
     /// What servers say of themselves; None until the first one was met.
-    pub(crate) hello: Option<Box<session::Hello>>,
+    pub(crate) met: Option<Box<Met>>,
     /// Tracked parameters of a fresh server.
     pub(crate) fresh: session::Parameters,
+    /// What a client and a server last had in common.
+    pub(crate) usual: session::Parameters,
     pub(crate) counters: Counters,
+    /// How long things took, once anything has.
+    pub(crate) histograms: Option<Box<Histograms>>,
     /// Clients of this part that have logged in.
     pub(crate) clients: u32,
     /// Which configured host comes next.
@@ -145,6 +152,12 @@ pub(crate) struct State {
     pub(crate) retired: BTreeMap<Arc<str>, Counters>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
+    /// What clients were told of.
+    pub(crate) errors: Told,
+    /// Statistics of queries, while they are kept.
+    pub(crate) tracking: Option<Box<Tracking>>,
+    /// Errors of the reply that is being passed on; empty between events.
+    pub(crate) complaints: Vec<Complaint>,
 }
 
 impl State {
@@ -194,6 +207,9 @@ impl State {
             remembered: Remembered::default(),
             retired: BTreeMap::new(),
             console: Counters::default(),
+            errors: Told::default(),
+            complaints: Vec::new(),
+            tracking: config.global.track_queries.then(Box::default),
             config,
         }
     }

@@ -9,7 +9,7 @@ use telemetry::{Level, Record};
 use crate::client::Phase;
 use crate::server::Server;
 use crate::state::{Conn, State};
-use crate::{Action, ConnId, Peer};
+use crate::{Action, ConnId, Peer, Target};
 
 /// The console's database and its user over the unix socket.
 pub(crate) const CONSOLE: &str = "pgbouncer";
@@ -27,11 +27,20 @@ pub(crate) fn address(address: Option<SocketAddr>) -> (String, u16) {
     address.map_or_else(|| ("unix".to_owned(), 0), |address| (address.ip().to_string(), address.port()))
 }
 
-/// Where a server is, for lines before its address is known.
+/// A server's address and port; as configured until it is connected.
+pub(crate) fn server_address(server: &Server, database: &Database) -> (String, u16) {
+    match (server.remote, &server.target) {
+        (Some(remote), _) => (remote.ip().to_string(), remote.port()),
+        (None, Target::Inet { host, port }) => (host.to_string(), *port),
+        (None, Target::Near { .. } | Target::Unix { .. }) => ("unix".to_owned(), database.port),
+    }
+}
+
+/// Where a server is, as the log says it.
 fn place(server: &Server, database: &Database) -> String {
-    match server.remote {
-        Some(remote) => remote.to_string(),
-        None => format!("unix:{}", database.port),
+    match server_address(server, database) {
+        (address, port) if address.contains(':') => format!("[{address}]:{port}"),
+        (address, port) => format!("{address}:{port}"),
     }
 }
 

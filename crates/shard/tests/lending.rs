@@ -347,6 +347,29 @@ fn what_a_server_says_unasked_is_no_answer_wherever_it_is_cut() {
 }
 
 #[test]
+fn a_notice_that_is_cut_behind_the_answer_keeps_the_server_only_until_it_is_whole() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    for cut in 1..notice.len() {
+        let mut world = World::new("default_pool_size = 1");
+        let (first, second) = (world.client(&[]), world.client(&[]));
+        let server = world.server();
+        world.sent.clear();
+        world.query(first, "select 1");
+        world.query(second, "select 2");
+        world.tags(server);
+        world.receive(server, &[&answer[..], &notice[..cut]].concat());
+        assert_eq!(world.tags(server), "", "cut at {cut}: amidst a message");
+        world.receive(server, &notice[cut..]);
+        assert_eq!(world.tags(first), "CZN", "cut at {cut}");
+        assert_eq!(world.tags(server), "Q", "cut at {cut}: the second's, while the first sleeps");
+    }
+}
+
+#[test]
 fn an_idle_server_that_takes_its_leave_is_never_lent_again() {
     let mut world = World::new("default_pool_size = 1");
     let client = world.client(&[]);

@@ -204,6 +204,32 @@ fn the_least_recently_used_statement_makes_room() {
 }
 
 #[test]
+fn a_statement_whose_close_was_skipped_can_be_used_again() {
+    let (mut world, [one, _], [a, _]) = two_and_two("max_prepared_statements = 1");
+    world.receive(one, &parse_bind_execute(b"x"));
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    // The server fails at once, and skips the Close of x that was to make room for y.
+    let failing = message(|out| {
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::parse(out, b"y", b"select 2", &[]);
+        encode::sync(out);
+    });
+    world.receive(one, &[failing, bind_execute(b"x")].concat());
+    assert_eq!(world.tags(a), "BCPSCCPBES", "x is closed again before it is parsed again");
+    let answers = message(|out| {
+        encode::error(out, "ERROR", "22012", "division by zero");
+        encode::ready(out, Status::Idle);
+        encode::close_complete(out);
+        encode::close_complete(out);
+    });
+    world.receive(a, &[answers, reply(true)].concat());
+    assert_eq!(world.tags(one), "EZ2CZ");
+    world.receive(one, &bind_execute(b"x"));
+    assert_eq!(world.tags(a), "CPBES", "what the error has undone is not relied on");
+}
+
+#[test]
 fn deallocate_all_forgets_the_names() {
     let (mut world, [one, _], [a, _]) = two_and_two("");
     world.receive(one, &parse_bind_execute(b"s"));

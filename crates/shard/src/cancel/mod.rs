@@ -1,0 +1,265 @@
+//! Cancel requests: from the client's key to the backend that runs its query, and no other.
+//!
+//! Owns the keys that clients get, the forwarding connection, and the rule that a server is not lent again while a
+//! cancel may still reach it. A cancel for a client that runs nothing is dropped.
+
+pub(crate) mod canceller;
+pub(crate) mod key;
+pub(crate) mod peers;
+pub(crate) mod rows;
+
+use std::sync::Arc;
+
+use mail::{Neighbour, Report, ShardId};
+use telemetry::Level;
+use wire::encode;
+
+use crate::cancel::canceller::{AskedBy, CancelTls, Canceller};
+use crate::cancel::key::Key;
+use crate::client;
+use crate::server::Server;
+use crate::state::{Conn, State};
+use crate::time::micros;
+use crate::{Action, ConnId, Target};
+
+impl State {
+    /// A cancel key for a client that is about to be greeted.
+    pub(crate) fn new_cancel_key(&mut self, conn: ConnId) -> Key {
+        let mut random = [0; 8];
+        self.entropy.fill(&mut random);
+        key::make(self.config.global.peer_id, self.id.0, conn, random)
+    }
+
+    /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
+    pub(crate) fn cancel_request(&mut self, conn: ConnId, process_id: u32, secret: &[u8]) {
+        let Ok(secret) = <[u8; 4]>::try_from(secret) else {
+            return self.client_leaves(conn, "cancel request");
+        };
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&process_id.to_be_bytes());
+        key[4..].copy_from_slice(&secret);
+        let Some(client) = self.client(conn) else { return };
+        client.phase = client::Phase::Canceller;
+        let id = client.id;
+        let peer_id = self.config.global.peer_id;
+        if peer_id > 0 && key::peer(&key) != peer_id {
+            return self.forward_cancel(conn, &key);
+        }
+        let shard = self.shard_of_key(&key);
+        if shard == self.id {
+            return self.cancel(AskedBy::Here(conn), &key);
+        }
+        if shard.0 >= self.directory.shards() {
+            return self.client_leaves(conn, "cancel request with a wrong key");
+        }
+        let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key };
+        self.act(Action::Tell { to: shard, letter });
+    }
+
+    /// Where the client with this key is: where the key says, unless a predecessor process made it.
+    fn shard_of_key(&self, key: &Key) -> ShardId {
+        let kept = self.directory.find_cancel_key(&key::whole(key, self.config.global.peer_id));
+        ShardId(kept.map_or_else(|| key::shard(key), |(shard, _)| shard))
+    }
+
+    /// A cancel request reached the successor process, and the client is still in this one.
+    pub(crate) fn cancel_for_successor(&mut self, key: &Key) {
+        // Nobody here waits for the end of it: a number that no connection has.
+        let (from, conn, id) = (self.id, u32::MAX, 0);
+        let shard = self.shard_of_key(key);
+        if shard == self.id {
+            self.cancel(AskedBy::Neighbour(from, conn, id), key);
+        } else if shard.0 < self.directory.shards() {
+            self.act(Action::Tell { to: shard, letter: Neighbour::Cancel { from, conn, id, key: *key } });
+        }
+    }
+
+    /// Who has this key. In a group the key has no room for the place, and all are looked at.
+    fn client_of_key(&self, key: &Key) -> Option<(usize, &client::Client)> {
+        let peer_id = self.config.global.peer_id;
+        let fits = |(_, client): &(usize, &client::Client)| key::same(&client.cancel_key, key, peer_id);
+        if peer_id == 0 {
+            let kept = self.directory.find_cancel_key(key).filter(|(shard, _)| *shard == self.id.0);
+            let place = kept.map_or_else(|| key::place(key), |(_, place)| ConnId(place));
+            let place = place.0 as usize;
+            return self.conns.get(place).and_then(|conn| client_in((place, conn))).filter(fits);
+        }
+        self.conns.iter().filter_map(client_in).find(fits)
+    }
+
+    /// The key says that the client is here.
+    pub(crate) fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
+        let server_conn =
+            match self.client_of_key(key).map(|(place, client)| (place, client.id, &client.phase)) {
+                Some((.., &client::Phase::Linked(server))) => server,
+                Some((place, client_id, client::Phase::Console(_))) => {
+                    let client = u32::try_from(place).unwrap_or(u32::MAX);
+                    self.act(Action::Report(Report::ConsoleCancelled { shard: self.id, client, client_id }));
+                    return self.cancel_over(asked_by);
+                }
+                Some(_) => return self.cancel_over(asked_by),
+                None => {
+                    // A predecessor process may still have the client.
+                    self.act(Action::Report(Report::StrayCancel { key: *key }));
+                    return self.cancel_over(asked_by);
+                }
+            };
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn) else { return self.cancel_over(asked_by) };
+        let (Some(key), part, true) = (server.key.clone(), server.pool, server.talk.is_busy()) else {
+            return self.cancel_over(asked_by);
+        };
+        let tls = match (&server.tls, server.host()) {
+            (Some(_), Some(host)) => CancelTls::Wanted(Arc::clone(host)),
+            _ => CancelTls::None,
+        };
+        server.cancels += 1;
+        let server = (server_conn, server.id);
+        let canceller = Canceller {
+            id: self.process.next_id(),
+            part,
+            server,
+            key,
+            asked_by,
+            since_us: now_us,
+            sent: false,
+            tls,
+        };
+        let conn = self.reserve();
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Canceller(Box::new(canceller));
+        }
+        if let Some(part) = self.parts.get_mut(part) {
+            part.cancels_waiting.push_back(conn);
+        }
+        self.send_cancels(part);
+    }
+
+    /// Opens as many cancel connections as there may be: with the servers, twice the size of the pool.
+    fn send_cancels(&mut self, part_index: usize) {
+        loop {
+            let Some(part) = self.parts.get_mut(part_index) else { return };
+            let most = part.pool.limits.pool_size.saturating_mul(2);
+            if most > 0 && part.cancels_active + part.pool.open() >= most {
+                return;
+            }
+            let Some(conn) = part.cancels_waiting.pop_front() else { return };
+            let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(target) = self.target_of(canceller.server) else {
+                self.drop_waiting(conn);
+                continue;
+            };
+            if let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) {
+                canceller.sent = true;
+            }
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.cancels_active += 1;
+            }
+            self.act(Action::Connect { conn, target });
+        }
+    }
+
+    /// A cancel that never got its turn is over.
+    fn drop_waiting(&mut self, conn: ConnId) {
+        let Some(Conn::Canceller(canceller)) = self.conns.try_remove(conn.0 as usize) else { return };
+        if let Some(part) = self.parts.get_mut(canceller.part) {
+            part.cancels_waiting.retain(|waiting| *waiting != conn);
+        }
+        self.settle_cancel(&canceller);
+    }
+
+    /// The server a cancel is for, unless it has gone and its place is another's.
+    fn server_to_cancel(&mut self, (conn, id): (ConnId, u64)) -> Option<&mut Server> {
+        self.server(conn).filter(|server| server.id == id)
+    }
+
+    /// The same server that the query runs on, by address.
+    fn target_of(&self, (conn, id): (ConnId, u64)) -> Option<Target> {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
+        if server.id != id {
+            return None;
+        }
+        let Some(remote) = server.remote else {
+            return Some(server.target.clone());
+        };
+        Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
+    }
+
+    /// The connection is there.
+    pub(crate) fn canceller_connected(&mut self, conn: ConnId) {
+        if !self.secure_cancel(conn) {
+            self.send_cancel(conn);
+        }
+    }
+
+    /// If the query still runs, cancel it.
+    pub(crate) fn send_cancel(&mut self, conn: ConnId) {
+        let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
+        let (server, key) = (canceller.server, canceller.key.clone());
+        let runs = self
+            .server_to_cancel(server)
+            .is_some_and(|server| server.client().is_some() && server.talk.is_busy());
+        if runs {
+            self.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
+        } else {
+            self.act(Action::Close { conn });
+        }
+    }
+
+    /// A cancel connection's socket is gone: the next may have its turn.
+    pub(crate) fn canceller_closed(&mut self, canceller: &Canceller) {
+        if let Some(part) = self.parts.get_mut(canceller.part)
+            && canceller.sent
+        {
+            part.cancels_active = part.cancels_active.saturating_sub(1);
+        }
+        self.settle_cancel(canceller);
+        self.send_cancels(canceller.part);
+    }
+
+    /// Nothing of this cancel can arrive any more: the server may be lent again, and who asked may go.
+    fn settle_cancel(&mut self, canceller: &Canceller) {
+        if let Some(server) = self.server_to_cancel(canceller.server) {
+            server.cancels = server.cancels.saturating_sub(1);
+            self.give_back(canceller.server.0);
+        }
+        self.cancel_over(canceller.asked_by);
+    }
+
+    /// Lets go who asked.
+    pub(crate) fn cancel_over(&mut self, asked_by: AskedBy) {
+        match asked_by {
+            AskedBy::Here(conn) => {
+                if self.client(conn).is_some_and(|client| matches!(client.phase, client::Phase::Canceller)) {
+                    self.log_client(conn, Level::Debug, "cancel request done");
+                    self.forget_client(conn);
+                    self.act(Action::Close { conn });
+                }
+            }
+            AskedBy::Neighbour(to, conn, id) => {
+                self.act(Action::Tell { to, letter: Neighbour::Cancelled { conn, id } });
+            }
+        }
+    }
+
+    /// `cancel_wait_timeout`: a cancel that has not been sent by then is given up.
+    pub(crate) fn check_canceller_deadline(&mut self, conn: ConnId) {
+        let (now_us, limit_us) = (self.now.mono_us, micros(self.config.global.cancel_wait_timeout));
+        let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
+        if limit_us == 0 || now_us.saturating_sub(canceller.since_us) < limit_us {
+            return;
+        }
+        if canceller.sent {
+            return self.act(Action::Close { conn });
+        }
+        let asked_by = canceller.asked_by;
+        if let AskedBy::Here(asker) = asked_by {
+            self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
+        }
+        self.drop_waiting(conn);
+    }
+}
+
+fn client_in((place, conn): (usize, &Conn)) -> Option<(usize, &client::Client)> {
+    if let Conn::Client(client) = conn { Some((place, client)) } else { None }
+}

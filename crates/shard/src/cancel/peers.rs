@@ -1,0 +1,152 @@
+//! Cancel requests that belong to another process of the group: forwarded to where their key says.
+//!
+//! Owns the connections to peers and how many there may be. Which query is meant is the peer's to find out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mail::PeerPoolRow;
+use pool::Both;
+use telemetry::Level;
+use wire::encode;
+
+use crate::cancel::canceller::AskedBy;
+use crate::cancel::key::{self, Key};
+use crate::state::{Conn, State};
+use crate::time::micros;
+use crate::{Action, ConnId, Target};
+
+/// A connection that takes one cancel request to a peer.
+pub(crate) struct Forwarder {
+    pub(crate) peer_id: u32,
+    key: Key,
+    /// Whom to let go when it is over.
+    asker: ConnId,
+    since_us: u64,
+    /// Its turn has come; true once it is connected.
+    turn: Option<bool>,
+}
+
+/// What waits for its turn at one peer, and how many connections to it all shards have.
+pub(crate) struct PeerPool {
+    taken: Arc<Both>,
+    waiting: VecDeque<ConnId>,
+}
+
+impl State {
+    /// Forwards a cancel request whose key another process of the group has made.
+    pub(crate) fn forward_cancel(&mut self, asker: ConnId, key: &Key) {
+        let peer_id = key::peer(key);
+        let Some(key) = key::forwarded(key) else {
+            let text = "failed to forward cancel request because its TTL was exhausted";
+            return self.client_leaves(asker, text);
+        };
+        if !self.config.peers.contains_key(&peer_id) {
+            return self.client_leaves(asker, "could not find peer to forward request to");
+        }
+        self.log_client(asker, Level::Debug, &format!("forwarding cancellation request to peer {peer_id}"));
+        let conn = self.reserve();
+        let forwarder = Forwarder { peer_id, key, asker, since_us: self.now.mono_us, turn: None };
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Forwarder(Box::new(forwarder));
+        }
+        let directory = &self.directory;
+        // No database has such a name: the protocol's strings end at a NUL.
+        let counts = || directory.database(&format!("\0peer {peer_id}"));
+        let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
+        self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
+        self.open_forwarders(peer_id);
+    }
+
+    /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
+    fn open_forwarders(&mut self, peer_id: u32) {
+        loop {
+            let Some(peer) = self.config.peers.get(&peer_id) else { return };
+            let most = self.config.peer_pool_size(peer).saturating_mul(2);
+            let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
+            let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
+            let Some(conn) = pool.waiting.front().copied() else { return };
+            let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else {
+                pool.waiting.pop_front();
+                continue;
+            };
+            if !pool.taken.servers.take(most) {
+                return; // Another shard may have them all: it is tried again with every tick.
+            }
+            pool.waiting.pop_front();
+            forwarder.turn = Some(false);
+            self.act(Action::Connect { conn, target });
+        }
+    }
+
+    pub(crate) fn forwarder_connected(&mut self, conn: ConnId) {
+        let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { return };
+        forwarder.turn = Some(true);
+        let [a, b, c, d, secret @ ..] = forwarder.key;
+        self.outbox.write(conn, |out| encode::cancel_request(out, u32::from_be_bytes([a, b, c, d]), &secret));
+    }
+
+    /// Its socket is gone: who asked may go, and the next has its turn.
+    pub(crate) fn forwarder_closed(&mut self, forwarder: &Forwarder) {
+        if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id)
+            && forwarder.turn.is_some()
+        {
+            pool.taken.servers.give();
+        }
+        self.cancel_over(AskedBy::Here(forwarder.asker));
+        self.open_forwarders(forwarder.peer_id);
+    }
+
+    /// `cancel_wait_timeout`: a request that has waited so long is given up.
+    pub(crate) fn check_forwarder_deadline(&mut self, conn: ConnId) {
+        let limit_us = micros(self.config.global.cancel_wait_timeout);
+        let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
+        if forwarder.turn.is_none() {
+            let peer_id = forwarder.peer_id;
+            self.open_forwarders(peer_id);
+        }
+        let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
+        if limit_us == 0 || self.now.mono_us.saturating_sub(forwarder.since_us) < limit_us {
+            return;
+        }
+        let (asker, has_turn) = (forwarder.asker, forwarder.turn.is_some());
+        self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
+        if has_turn {
+            return self.act(Action::Close { conn });
+        }
+        if let Some(Conn::Forwarder(forwarder)) = self.conns.try_remove(conn.0 as usize) {
+            if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id) {
+                pool.waiting.retain(|waiting| *waiting != conn);
+            }
+            self.forwarder_closed(&forwarder);
+        }
+    }
+
+    /// A row for every configured peer.
+    pub(crate) fn peer_pool_rows(&self) -> Vec<PeerPoolRow> {
+        let mut rows: std::collections::BTreeMap<u32, PeerPoolRow> = self
+            .config
+            .peers
+            .keys()
+            .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
+            .collect();
+        for (_, conn) in &self.conns {
+            let Conn::Forwarder(forwarder) = conn else { continue };
+            let Some(row) = rows.get_mut(&forwarder.peer_id) else { continue };
+            row.client_waiting_cancel += u64::from(forwarder.turn.is_none());
+            row.client_active_cancel += u64::from(forwarder.turn.is_some());
+            row.server_login += u64::from(forwarder.turn == Some(false));
+            row.server_active_cancel += u64::from(forwarder.turn == Some(true));
+        }
+        rows.into_values().collect()
+    }
+}
+
+/// Where a peer listens.
+fn target_of(host: &str, port: u16) -> Target {
+    if host.starts_with(['/', '@']) {
+        Target::Unix { path: format!("{host}/.s.PGSQL.{port}").into() }
+    } else {
+        Target::Inet { host: host.into(), port }
+    }
+}

@@ -1,0 +1,312 @@
+//! What the control thread asks of a shard: PAUSE, RESUME, KILL, RECONNECT, SHUTDOWN, a new configuration.
+//!
+//! Owns how each is carried out here and when it counts as done. What a command means to a user is the control thread's.
+
+pub(crate) mod orders;
+
+use std::sync::Arc;
+
+use mail::{Command, Neighbour, Report, RequestId, ShardId, ShutdownMode};
+use settings::Config;
+use tls::Terms;
+use wire::sqlstate;
+
+use crate::cancel::canceller;
+use crate::client;
+use crate::inquiry::asker::AskedBy;
+use crate::parts::limits;
+use crate::state::{Conn, Pending, PendingKind, State, mock_of};
+use crate::{Action, ConnId};
+
+impl State {
+    pub(crate) fn command(&mut self, command: Command) {
+        match command {
+            Command::List { request, subject } => self.list(request, subject),
+            Command::Configure(config) => self.configure(config),
+            Command::Pause { request, database } => self.pause(request, database),
+            Command::Resume { database } => self.resume(database.as_deref()),
+            Command::Disable { database, disabled } => self.disable(database, disabled),
+            Command::Suspend { request } => self.suspend(request),
+            Command::WaitClose { request, database } => self.wait_close(request, database),
+            Command::Reconnect { database } => self.reconnect(database.as_deref()),
+            Command::Kill { request, database } => self.kill(request, database),
+            Command::KillClient { request, id } => self.kill_client(request, id),
+            Command::Shutdown { request, mode } => self.shut_down(request, mode),
+            Command::HandOver { round } => self.hand_over(round),
+            Command::Keep => self.keep(),
+            Command::Cancel { key } => self.cancel_for_successor(&key),
+            Command::Reply(reply) => self.console_reply(reply),
+            Command::Ask { request, inquiry } => self.inquire_for_control(request, *inquiry),
+            Command::Withdraw { request } => self.withdrawn(ShardId::CONTROL, request.0),
+        }
+    }
+
+    pub(crate) fn neighbour(&mut self, letter: Neighbour) {
+        match letter {
+            Neighbour::Cancel { from, conn, id, key } => {
+                self.cancel(canceller::AskedBy::Neighbour(from, conn, id), &key);
+            }
+            Neighbour::Cancelled { conn, id } => {
+                let conn = ConnId(conn);
+                if self.client(conn).is_some_and(|client| client.id == id) {
+                    self.cancel_over(canceller::AskedBy::Here(conn));
+                }
+            }
+            Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
+            Neighbour::Ask { from, conn, id, inquiry } => {
+                self.inquire_here(AskedBy { shard: from, id, conn }, *inquiry);
+            }
+            Neighbour::Withdraw { from, id } => self.withdrawn(from, id),
+            Neighbour::Answered { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
+            Neighbour::Want { database, user, .. } => self.neighbour_wants(&database, &user),
+            Neighbour::Freed { database, user } => self.neighbour_freed(&database, &user),
+        }
+    }
+
+    fn done(&mut self, request: RequestId, count: u64) {
+        let shard = self.id;
+        self.act(Action::Report(Report::Done { request, shard, count }));
+    }
+
+    fn parts_of(&self, database: Option<&str>) -> Vec<usize> {
+        let matches = |name: &str| database.is_none_or(|database| database == name);
+        self.parts.iter().filter(|(_, part)| matches(&part.database_name)).map(|(index, _)| index).collect()
+    }
+
+    fn pause(&mut self, request: RequestId, database: Option<String>) {
+        self.set_paused(database.as_deref(), true);
+        self.pending.push(Pending { request, what: PendingKind::Paused(database) });
+        self.paused_progress();
+    }
+
+    /// The whole and single databases are paused apart: a database that was paused by its name stays so when all resume.
+    fn set_paused(&mut self, database: Option<&str>, paused: bool) {
+        match database {
+            None => self.all_paused = paused,
+            Some(name) if paused => {
+                self.paused_databases.insert(name.to_owned());
+            }
+            Some(name) => {
+                self.paused_databases.remove(name);
+            }
+        }
+        for index in self.parts_of(database) {
+            let Some(part) = self.parts.get_mut(index) else { continue };
+            let by_name = self.paused_databases.contains(&*part.database_name);
+            part.paused_by_command = self.all_paused || by_name;
+            part.pool.paused = part.paused_by_command;
+            if paused {
+                self.close_idle_servers(index, "pause");
+            }
+        }
+    }
+
+    pub(crate) fn close_idle_servers(&mut self, part: usize, reason: &str) {
+        let idle: Vec<ConnId> = self
+            .parts
+            .get(part)
+            .map(|part| part.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
+            .unwrap_or_default();
+        for conn in idle {
+            self.close_server(conn, reason);
+        }
+    }
+
+    fn resume(&mut self, database: Option<&str>) {
+        if database.is_none() {
+            self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
+            self.stand_no_more();
+        }
+        self.set_paused(database, false);
+        for index in self.parts_of(database) {
+            if let Some(part) = self.parts.get_mut(index) {
+                part.pool.forget_failure();
+            }
+            self.open_if_wanted(index);
+        }
+    }
+
+    /// Commands that wait for servers to go: tell those that have come true.
+    pub(crate) fn paused_progress(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        for waiting in pending {
+            let over = match &waiting.what {
+                PendingKind::Paused(database) => self
+                    .parts_of(database.as_deref())
+                    .into_iter()
+                    .all(|part| self.parts.get(part).is_none_or(|part| part.pool.open() == 0)),
+                PendingKind::Suspended => self.is_still(),
+                PendingKind::ObsoleteClosed(database) => self.has_no_obsolete(database.as_deref()),
+                PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
+                    self.parts.iter().all(|(_, part)| part.pool.open() == 0)
+                }
+                PendingKind::Shutdown(ShutdownMode::WaitForClients) => !self.has_ordinary_clients(),
+            };
+            if over {
+                self.done(waiting.request, 0);
+            } else {
+                self.pending.push(waiting);
+            }
+        }
+    }
+
+    fn has_ordinary_clients(&self) -> bool {
+        self.conns.iter().any(|(_, conn)| {
+            matches!(conn, Conn::Client(client)
+                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::Canceller))
+        })
+    }
+
+    fn reconnect(&mut self, database: Option<&str>) {
+        for part in self.parts_of(database) {
+            self.renew_servers(part, "obsolete connection");
+        }
+    }
+
+    /// Idle servers go now, the others when they are free.
+    fn renew_servers(&mut self, part: usize, reason: &'static str) {
+        for conn in self.servers_of(part) {
+            if let Some(server) = self.server(conn) {
+                server.close_when_free = Some(reason);
+            }
+        }
+        self.close_idle_servers(part, reason);
+        if let Some(part) = self.parts.get_mut(part) {
+            part.pool.forget_failure();
+        }
+    }
+
+    fn kill(&mut self, request: RequestId, database: Option<String>) {
+        self.set_paused(database.as_deref(), true);
+        for part in self.parts_of(database.as_deref()) {
+            self.close_clients_of(part, "database was killed");
+            for conn in self.servers_of(part) {
+                self.close_server(conn, "database was killed");
+            }
+        }
+        self.pending.push(Pending { request, what: PendingKind::Paused(database) });
+        self.paused_progress();
+    }
+
+    fn close_clients_of(&mut self, part: usize, reason: &str) {
+        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.pool == part));
+        for conn in clients {
+            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, reason);
+        }
+        for asker in self.askers_of(part) {
+            self.refuse_asker(asker, sqlstate::ADMIN_SHUTDOWN, reason);
+        }
+    }
+
+    fn kill_client(&mut self, request: RequestId, id: u64) {
+        let found = self
+            .conn_ids(|conn| matches!(conn, Conn::Client(client) if client.id == id && client.is_settled()));
+        let count = found.len() as u64;
+        for conn in found {
+            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "admin forced disconnect");
+        }
+        self.done(request, count);
+    }
+
+    fn shut_down(&mut self, request: RequestId, mode: ShutdownMode) {
+        self.shutdown = Some(mode);
+        if mode == ShutdownMode::WaitForServers {
+            let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
+            for part in parts {
+                if let Some(part) = self.parts.get_mut(part) {
+                    part.pool.paused = true;
+                }
+                self.close_idle_servers(part, "server shutting down");
+            }
+            let idle = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase,
+                client::Phase::Idle | client::Phase::Waiting(_) | client::Phase::Greeting(_) | client::Phase::Login(_))));
+            for conn in idle {
+                self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
+            }
+        }
+        self.pending.push(Pending { request, what: PendingKind::Shutdown(mode) });
+        self.paused_progress();
+    }
+
+    /// A client whose server was just given back, or who has just logged in, may have no claim to one.
+    pub(crate) fn client_must_go(&mut self, conn: ConnId) -> bool {
+        if self.shutdown == Some(ShutdownMode::WaitForServers) {
+            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
+            return true;
+        }
+        false
+    }
+
+    /// RELOAD or SET: limits hold at once, changed databases get new servers, removed ones lose their clients.
+    pub(crate) fn configure(&mut self, config: Arc<Config>) {
+        if self.handing_on.is_some() {
+            return; // It is the next process's now.
+        }
+        let old = std::mem::replace(&mut self.config, config);
+        self.mock = mock_of(&self.mock, &self.config);
+        self.track_as_configured();
+        let new_server_terms = self.configure_tls();
+        let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
+        for index in parts {
+            self.configure_part(index, &old);
+            if new_server_terms {
+                self.renew_tls_servers(index);
+            }
+        }
+        self.make_minimum_parts();
+    }
+
+    /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Settings that make no
+    /// terms change nothing: whoever sent them has told that.
+    fn configure_tls(&mut self) -> bool {
+        if self.tls.are_of(&self.config) {
+            return false;
+        }
+        let Ok(terms) = Terms::new(&self.config) else { return false };
+        let servers_differ = !terms.same_servers(&self.tls);
+        self.tls = terms;
+        servers_differ
+    }
+
+    /// Servers on TCP were asked for TLS in another way.
+    fn renew_tls_servers(&mut self, part: usize) {
+        let is_inet = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.host().is_some());
+        if self.servers_of(part).iter().any(is_inet) {
+            self.renew_servers(part, "obsolete connection");
+        }
+    }
+
+    fn configure_part(&mut self, index: usize, old: &Config) {
+        let Some(part) = self.parts.get_mut(index) else { return };
+        let Some(database) = self.config.database(&part.database_name) else {
+            self.close_clients_of(index, "database removed");
+            self.renew_servers(index, "database removed");
+            return;
+        };
+        let password_changed = self.config.secrets.get(&*part.user) != old.secrets.get(&*part.user);
+        let changed = needs_new_servers(&part.database, &database);
+        part.pool.limits = limits(&self.config, &database, &part.user);
+        part.database = database;
+        if password_changed {
+            (part.keys, part.password, part.found) = (None, None, None);
+        }
+        if changed {
+            part.met = None;
+            self.renew_servers(index, "database configuration changed");
+        } else if password_changed && let Some(part) = self.parts.get_mut(index) {
+            part.pool.forget_failure();
+        }
+        self.open_if_wanted(index);
+    }
+}
+
+/// The servers of an altered entry are somebody else's, or logged in as somebody else.
+fn needs_new_servers(old: &settings::Database, new: &settings::Database) -> bool {
+    (&old.host, old.port, &old.dbname, &old.user, &old.password, &old.connect_query)
+        != (&new.host, new.port, &new.dbname, &new.user, &new.password, &new.connect_query)
+        || (&old.client_encoding, &old.datestyle, &old.timezone, &old.application_name)
+            != (&new.client_encoding, &new.datestyle, &new.timezone, &new.application_name)
+}

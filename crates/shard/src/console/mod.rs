@@ -1,0 +1,297 @@
+//! A console client's side of the console: its socket is here, the meaning of what it types is the control thread's.
+//!
+//! Owns the greeting of the `pgbouncer` database, taking messages out of the stream one at a time, and the order of the
+//! answers, in the simple and in the extended protocol. Never knows a command.
+
+pub(crate) mod answer;
+pub(crate) mod dialogue;
+
+use mail::{AdminQuery, AdminReply, Part, Report, Right, Wanted};
+use telemetry::Level;
+use wire::backend::Status;
+use wire::tag::frontend as tag;
+use wire::{encode, frame, frontend, sqlstate};
+
+use crate::client::Phase;
+use crate::console::answer::Formats;
+use crate::console::dialogue::{Asked, Refused, Session};
+use crate::state::State;
+use crate::{Action, ConnId};
+
+/// A statement (or whatever a console client sends as one) may be this long.
+const STATEMENT_BYTES: u32 = 1024 * 1024;
+
+/// What the console says of itself, as PgBouncer's does.
+const PARAMETERS: [(&str, &str); 8] = [
+    ("server_version", "1.25.2/bouncer"),
+    ("client_encoding", "UTF8"),
+    ("server_encoding", "UTF8"),
+    ("DateStyle", "ISO"),
+    ("TimeZone", "GMT"),
+    ("standard_conforming_strings", "on"),
+    ("is_superuser", "on"),
+    ("integer_datetimes", "on"),
+];
+
+impl State {
+    /// The client may use the console: greet it.
+    pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right) {
+        if !self.count_in_console(conn, right) {
+            return;
+        }
+        let key = self.new_cancel_key(conn);
+        let Some(client) = self.client(conn) else { return };
+        client.phase = Phase::Console(Box::new(Session::new(right)));
+        client.cancel_key = key;
+        self.outbox.write(conn, |out| {
+            encode::authentication_ok(out);
+            for (name, value) in PARAMETERS {
+                encode::parameter_status(out, name.as_bytes(), value.as_bytes());
+            }
+            encode::cancel_key(out, &key);
+            encode::ready(out, Status::Idle);
+        });
+        self.console.client_login_count += 1;
+        self.act(Action::Settle { conn });
+        self.console_goes_on(conn);
+    }
+
+    /// Bytes of a console client.
+    pub(crate) fn console_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.console.bytes_received += bytes.len() as u64;
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        if client.request.held.len() > 2 * STATEMENT_BYTES as usize {
+            return self.fail_client(conn, sqlstate::PROGRAM_LIMIT, "statement too long");
+        }
+        self.console_goes_on(conn);
+    }
+
+    /// Takes the next messages, up to one that has to be asked about.
+    pub(crate) fn console_goes_on(&mut self, conn: ConnId) {
+        loop {
+            let Some(client) = self.client(conn) else { return };
+            let Phase::Console(session) = &client.phase else { return };
+            if !matches!(session.asked, Asked::Nothing) {
+                return;
+            }
+            let header = match frame::header(&client.request.held) {
+                Ok(None) => return,
+                Ok(Some(header)) if header.frame_bytes <= STATEMENT_BYTES => header,
+                _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message length"),
+            };
+            let body =
+                client.request.held.get(frame::HEADER_BYTES..header.frame_bytes as usize).map(<[u8]>::to_vec);
+            let Some(body) = body else { return };
+            client.request.held.drain(..header.frame_bytes as usize);
+            match header.tag {
+                tag::TERMINATE => return self.client_leaves(conn, "client close request"),
+                known if wire::tag::is_frontend(known) => self.console_message(conn, known, &body),
+                other => return self.client_fault(conn, &session::ClientFault::UnknownTag(other)),
+            }
+        }
+    }
+
+    /// One message. After an error of the extended protocol all but Sync is ignored.
+    fn console_message(&mut self, conn: ConnId, kind: u8, body: &[u8]) {
+        let Some(session) = self.console_session(conn) else { return };
+        if kind == tag::SYNC {
+            session.sync();
+            return self.outbox.write(conn, |out| encode::ready(out, Status::Idle));
+        }
+        if session.skipping {
+            return;
+        }
+        let outcome = match kind {
+            tag::QUERY => return self.console_query(conn, body),
+            tag::PARSE => session.parse(body).map(|()| Some(encode::parse_complete as fn(&mut Vec<u8>))),
+            tag::BIND => session.bind(body).map(|()| Some(encode::bind_complete as fn(&mut Vec<u8>))),
+            tag::CLOSE => session.close(body).map(|()| Some(encode::close_complete as fn(&mut Vec<u8>))),
+            tag::DESCRIBE => session.describe(body).map(|(sql, values, asked)| {
+                self.console_asks(conn, sql, values, asked);
+                None
+            }),
+            tag::EXECUTE => session.execute(body).map(|(portal, limit)| {
+                self.console_executes(conn, portal, limit);
+                None
+            }),
+            tag::FUNCTION_CALL => {
+                let text = "function calls are not supported by the admin console";
+                self.count_error(conn, sqlstate::FEATURE_NOT_SUPPORTED);
+                return self.outbox.write(conn, |out| {
+                    encode::error(out, "ERROR", sqlstate::FEATURE_NOT_SUPPORTED, text);
+                    encode::ready(out, Status::Idle);
+                });
+            }
+            // Flush: nothing is kept back. COPY data: no COPY runs. A password: nobody asked.
+            _ => Ok(None),
+        };
+        match outcome {
+            Ok(Some(done)) => self.outbox.write(conn, done),
+            Ok(None) => {}
+            Err(refused) => self.console_refuses(conn, &refused),
+        }
+    }
+
+    fn console_session(&mut self, conn: ConnId) -> Option<&mut Session> {
+        match &mut self.client(conn)?.phase {
+            Phase::Console(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    fn console_refuses(&mut self, conn: ConnId, (sqlstate, text): &Refused) {
+        if let Some(session) = self.console_session(conn) {
+            session.skipping = true;
+        }
+        self.count_error(conn, sqlstate);
+        self.outbox.write(conn, |out| encode::error(out, "ERROR", sqlstate, text));
+    }
+
+    fn console_query(&mut self, conn: ConnId, body: &[u8]) {
+        let Some(sql) = frontend::query_text(body) else {
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message format");
+        };
+        let sql = String::from_utf8_lossy(sql).into_owned();
+        if let Some(session) = self.console_session(conn) {
+            session.sync();
+        }
+        self.console_asks(conn, sql, None, Asked::Simple);
+    }
+
+    /// Asks the control thread; the next message waits for its answer.
+    fn console_asks(
+        &mut self,
+        conn: ConnId,
+        sql: String,
+        parameters: Option<Vec<Option<String>>>,
+        asked: Asked,
+    ) {
+        let (shard, now_us) = (self.id, self.now.mono_us);
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Console(session) = &mut client.phase else { return };
+        let wanted = if matches!(asked, Asked::Description(..)) { Wanted::Description } else { Wanted::Run };
+        session.asked = asked;
+        client.request_us = now_us;
+        let (client_id, right) = (client.id, session.right);
+        let query = AdminQuery { shard, client: conn.0, client_id, right, sql, parameters, wanted };
+        self.act(Action::Report(Report::Query(query)));
+    }
+
+    /// Runs a portal, or goes on with one that was suspended.
+    fn console_executes(&mut self, conn: ConnId, name: Vec<u8>, limit: u32) {
+        let Some(portal) = self.console_session(conn).and_then(|session| session.portals.get_mut(&name))
+        else {
+            return;
+        };
+        if portal.left.is_some() {
+            return self.console_fetches(conn, &name, limit);
+        }
+        let (sql, values) = (portal.sql.clone(), portal.values.clone());
+        self.console_asks(conn, sql, Some(values), Asked::Execution(name, limit));
+    }
+
+    fn console_fetches(&mut self, conn: ConnId, name: &[u8], limit: u32) {
+        let Some(portal) = self.console_session(conn).and_then(|session| session.portals.get_mut(name))
+        else {
+            return;
+        };
+        let (rows, end) = portal.left.get_or_insert_default().fetch(limit);
+        let formats = portal.formats.clone();
+        self.outbox.write(conn, |out| {
+            rows.iter().for_each(|cells| answer::row(out, cells, &formats));
+            match &end {
+                Some(end) => answer::part(out, end, &formats),
+                None => encode::portal_suspended(out),
+            }
+        });
+    }
+
+    /// The control thread has answered.
+    pub(crate) fn console_reply(&mut self, reply: AdminReply) {
+        let conn = ConnId(reply.client);
+        let now_us = self.now.mono_us;
+        let Some(client) = self.client(conn).filter(|client| client.id == reply.client_id) else { return };
+        let took_us = now_us.saturating_sub(client.request_us);
+        self.log_refusals(conn, &reply.parts);
+        let Some(session) = self.console_session(conn) else { return };
+        let last = reply.last;
+        let asked = if last { std::mem::take(&mut session.asked) } else { session.asked.clone() };
+        match &asked {
+            Asked::Nothing => return,
+            Asked::Simple => self.console_answers(conn, &reply.parts, last),
+            Asked::Description(types, formats) => {
+                self.console_describes(conn, &reply.parts, types.as_deref(), formats);
+            }
+            Asked::Execution(portal, limit) => self.console_gives(conn, portal, *limit, reply.parts, last),
+        }
+        if last && !matches!(asked, Asked::Description(..)) {
+            self.console.query_count += 1;
+            self.console.xact_count += 1;
+            self.console.query_time += took_us;
+            self.console.xact_time += took_us;
+        }
+        self.console_goes_on(conn);
+    }
+
+    /// To a simple query: all of it, as text.
+    fn console_answers(&mut self, conn: ConnId, parts: &[Part], last: bool) {
+        self.outbox.write(conn, |out| {
+            parts.iter().for_each(|part| answer::part(out, part, &Formats::default()));
+            if last {
+                encode::ready(out, Status::Idle);
+            }
+        });
+    }
+
+    /// What a console client is refused stands in the log like what any other is.
+    fn log_refusals(&mut self, conn: ConnId, parts: &[Part]) {
+        if !self.config.global.log_pooler_errors {
+            return;
+        }
+        for part in parts {
+            if let Part::Error { message, .. } = part {
+                self.log_client(conn, Level::Warning, &format!("pooler error: {message}"));
+            }
+        }
+    }
+
+    /// To Describe: the parameters are a statement's to have.
+    fn console_describes(&mut self, conn: ConnId, parts: &[Part], types: Option<&[u32]>, formats: &Formats) {
+        let failed = parts.iter().any(|part| matches!(part, Part::Error { .. }));
+        if let Some(session) = self.console_session(conn) {
+            session.skipping |= failed;
+        }
+        self.outbox.write(conn, |out| {
+            for part in parts {
+                match (part, types) {
+                    (Part::Parameters(count), Some(types)) => answer::parameters(out, *count, types),
+                    _ => answer::part(out, part, formats),
+                }
+            }
+        });
+    }
+
+    /// To Execute: rows without their description; with a limit they are kept until they are fetched.
+    fn console_gives(&mut self, conn: ConnId, name: &[u8], limit: u32, parts: Vec<Part>, last: bool) {
+        let Some(session) = self.console_session(conn) else { return };
+        session.skipping |= parts.iter().any(|part| matches!(part, Part::Error { .. }));
+        let Some(portal) = session.portals.get_mut(name) else { return };
+        let formats = portal.formats.clone();
+        let left = portal.left.get_or_insert_default();
+        let mut now = Vec::new();
+        for part in parts {
+            match part {
+                Part::Columns(_) => {}
+                Part::Rows(rows) if limit > 0 => left.rows.extend(rows),
+                Part::Complete(_) | Part::CompleteAs(_) if limit > 0 => left.end = Some(part),
+                other => now.push(other),
+            }
+        }
+        let fetches = last && left.end.is_some();
+        self.outbox.write(conn, |out| now.iter().for_each(|part| answer::part(out, part, &formats)));
+        if fetches {
+            self.console_fetches(conn, name, limit);
+        }
+    }
+}

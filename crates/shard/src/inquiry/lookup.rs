@@ -1,0 +1,290 @@
+//! Where the secret of a client comes from: `auth_file`, or a server that is asked by `auth_query`.
+//!
+//! Owns which server is asked and as whom, what the rows mean, and PgBouncer's texts for what is wrong with either. A
+//! server is asked anew at every login, as PgBouncer does, so a changed password counts at once; only a name that has
+//! just been unknown several times is not asked for again within the second.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use auth::{Secret, Zeroizing};
+use mail::{AnswerRow, Inquiry};
+use session::Greeting;
+use settings::AuthType;
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::ConnId;
+use crate::client::Phase;
+use crate::inquiry::CONFIG_ERROR;
+use crate::inquiry::asker::Purpose;
+use crate::login::method::Wants;
+use crate::state::State;
+use crate::words::CONSOLE;
+
+/// How long a name stays unknown without being asked for.
+const ABSENT_US: u64 = 1_000_000;
+
+/// How often a name is asked for within that time before it stays unknown.
+const ABSENT_ASKED: u32 = 4;
+
+/// Unknown names that are remembered at most.
+const ABSENT_NAMES: usize = 1024;
+
+/// Names found at servers that are remembered for SHOW USERS at most.
+const FOUND_NAMES: usize = 16_384;
+
+/// A user found at a server.
+pub(crate) struct Found {
+    /// The name in the answer, which is the one that counts from now on.
+    pub(crate) user: String,
+    /// As `auth_file` would have it.
+    pub(crate) secret: Zeroizing<String>,
+}
+
+/// What a shard remembers of earlier answers.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    /// Unknown names by database and name: since when, and how often they were asked for.
+    absent: BTreeMap<(String, String), (u64, u32)>,
+    /// Names that were found.
+    pub(crate) found: BTreeSet<String>,
+}
+
+impl Remembered {
+    /// Whether a name has been unknown so often lately that it need not be asked for.
+    fn is_absent(&self, database: &str, user: &str, now_us: u64) -> bool {
+        let key = (database.to_owned(), user.to_owned());
+        self.absent.get(&key).is_some_and(|(since_us, asked)| {
+            *asked >= ABSENT_ASKED && now_us.saturating_sub(*since_us) < ABSENT_US
+        })
+    }
+
+    /// A name was asked for and is unknown.
+    fn note_absent(&mut self, database: &str, user: &str, now_us: u64) {
+        let fresh = |since_us: u64| now_us.saturating_sub(since_us) < ABSENT_US;
+        if self.absent.len() >= ABSENT_NAMES {
+            self.absent.retain(|_, (since_us, _)| fresh(*since_us));
+        }
+        if self.absent.len() >= ABSENT_NAMES {
+            self.absent.clear();
+        }
+        let (since_us, asked) =
+            self.absent.entry((database.to_owned(), user.to_owned())).or_insert((now_us, 0));
+        if !fresh(*since_us) {
+            (*since_us, *asked) = (now_us, 0);
+        }
+        *asked += 1;
+    }
+
+    /// A name was asked for and is known.
+    fn note_found(&mut self, database: &str, asked: &str, user: &str) {
+        self.absent.remove(&(database.to_owned(), asked.to_owned()));
+        if self.found.len() < FOUND_NAMES {
+            self.found.insert(user.to_owned());
+        }
+    }
+}
+
+/// Why no server can be asked, or its answer says nothing: the client is told [`CONFIG_ERROR`], the log this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LookupFault {
+    /// `auth_dbname` names no database.
+    NotConfigured(String),
+    /// `auth_dbname` is the console, or a console client logs in and there is none.
+    Reserved,
+    /// The rows do not have two columns.
+    Columns(usize),
+    /// A row without a name.
+    NullName,
+    /// A name that no user can have.
+    BadName,
+}
+
+impl LookupFault {
+    fn detail(&self) -> String {
+        match self {
+            LookupFault::NotConfigured(name) => {
+                format!("authentication database \"{name}\" is not configured")
+            }
+            LookupFault::Reserved => {
+                format!("cannot use the reserved \"{CONSOLE}\" database as an auth_dbname")
+            }
+            LookupFault::Columns(count) => format!("expected 2 columns from auth_query, not {count}"),
+            LookupFault::NullName => "auth_query response contained null user name".to_owned(),
+            LookupFault::BadName => "auth_query response contained an invalid user name".to_owned(),
+        }
+    }
+}
+
+impl State {
+    /// The proof begins with the secret of `auth_file`; without one a server is asked first, if one is to be. Where all
+    /// that counts is that there is such a user, nobody reads what the file says.
+    pub(crate) fn seek_secret(&mut self, conn: ConnId, wants: Wants) {
+        let now_us = self.now.mono_us;
+        let Some(greeting) = self.greeting_of(conn) else { return };
+        if let Some(text) = self.config.secrets.get(&greeting.user) {
+            let secret = Secret::parse(if wants == Wants::Secret { text } else { "" });
+            return self.begin_proof(conn, Some(&secret));
+        }
+        match self.inquiry_for(&greeting) {
+            Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
+                let text = format!("authentication database \"{}\" is disabled", inquiry.database);
+                self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+            }
+            // Whom [users] names is known, and no password is right for it: the empty secret says both.
+            Ok(None) if self.config.user(&greeting.user).is_some() => {
+                self.begin_proof(conn, Some(&Secret::parse("")));
+            }
+            Ok(None) => {
+                if self.config.global.auth_type != AuthType::Any {
+                    self.log_client(conn, Level::Log, &format!("no such user: {}", greeting.user));
+                }
+                self.begin_proof(conn, None);
+            }
+            Ok(Some(_)) if self.remembered.is_absent(&greeting.database, &greeting.user, now_us) => {
+                self.no_such_user(conn, &greeting.database);
+            }
+            Ok(Some(inquiry)) => self.inquire(conn, inquiry, Purpose::Secret),
+            Err(fault) => self.lookup_fault(conn, &fault),
+        }
+    }
+
+    pub(crate) fn greeting_of(&mut self, conn: ConnId) -> Option<Greeting> {
+        match &self.client(conn)?.phase {
+            Phase::Login(login) => Some(login.greeting.clone()),
+            _ => None,
+        }
+    }
+
+    /// The question for the secret of a user; None where nobody is to be asked.
+    pub(crate) fn inquiry_for(&self, greeting: &Greeting) -> Result<Option<Inquiry>, LookupFault> {
+        let database = self.config.database(&greeting.database);
+        let database = database.as_deref();
+        let is_console = greeting.database == CONSOLE;
+        let Some(user) = self.config.auth_user(database) else { return Ok(None) };
+        // Whoever asks for a database that there is not proves himself in vain, known or not.
+        if self.config.global.auth_type == AuthType::Any || database.is_none() && !is_console {
+            return Ok(None);
+        }
+        let name = self.config.auth_dbname(database).unwrap_or(&greeting.database);
+        if name == CONSOLE {
+            return Err(LookupFault::Reserved);
+        }
+        if self.config.database(name).is_none() {
+            return Err(LookupFault::NotConfigured(name.to_owned()));
+        }
+        Ok(Some(Inquiry {
+            database: name.to_owned(),
+            user: user.to_owned(),
+            sql: self.config.auth_query(database).to_owned(),
+            values: vec![greeting.user.clone()],
+        }))
+    }
+
+    /// The server has answered.
+    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[AnswerRow]) {
+        let now_us = self.now.mono_us;
+        let Some(greeting) = self.greeting_of(conn) else { return };
+        match found(rows) {
+            Err(fault) => self.lookup_fault(conn, &fault),
+            Ok(None) => {
+                self.remembered.note_absent(&greeting.database, &greeting.user, now_us);
+                self.no_such_user(conn, &greeting.database);
+            }
+            Ok(Some(found)) => {
+                self.remembered.note_found(&greeting.database, &greeting.user, &found.user);
+                let secret = Secret::parse(&found.secret);
+                let Some(client) = self.client(conn) else { return };
+                client.login_user = found.user.as_str().into();
+                if let Phase::Login(login) = &mut client.phase {
+                    login.found = Some(found);
+                }
+                self.begin_proof(conn, Some(&secret));
+            }
+        }
+    }
+
+    /// PgBouncer says so where it asked a server, whatever the way of proof.
+    fn no_such_user(&mut self, conn: ConnId, database: &str) {
+        if self.config.global.log_connections {
+            self.log_client(conn, Level::Log, &format!("login failed: db={database}"));
+        }
+        self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
+    }
+
+    pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
+        self.log_client(conn, Level::Error, &fault.detail());
+        self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
+    }
+}
+
+/// Name and secret in the last row. A secret of NULL (none, or expired) is one that nothing fits.
+fn found(rows: &[AnswerRow]) -> Result<Option<Found>, LookupFault> {
+    let Some(row) = rows.last() else { return Ok(None) };
+    let [name, secret] = row.as_slice() else { return Err(LookupFault::Columns(row.len())) };
+    let name = name.as_deref().ok_or(LookupFault::NullName)?;
+    let user = std::str::from_utf8(name).map_err(|_| LookupFault::BadName)?;
+    if user.is_empty() || user.contains('\0') {
+        return Err(LookupFault::BadName);
+    }
+    // An empty plain secret lets nobody in; the user is known all the same.
+    let secret = secret.as_deref().and_then(|secret| std::str::from_utf8(secret).ok()).unwrap_or_default();
+    Ok(Some(Found { user: user.to_owned(), secret: Zeroizing::new(secret.to_owned()) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[Option<&str>]) -> AnswerRow {
+        values.iter().map(|value| value.map(|value| value.as_bytes().to_vec())).collect()
+    }
+
+    fn user_of(rows: &[AnswerRow]) -> Result<Option<String>, LookupFault> {
+        found(rows).map(|found| found.map(|found| found.user))
+    }
+
+    #[test]
+    fn the_last_row_counts() {
+        let rows = [row(&[Some("a"), Some("x")]), row(&[Some("b"), None])];
+        assert_eq!(user_of(&rows), Ok(Some("b".to_owned())));
+        assert_eq!(user_of(&[]), Ok(None));
+    }
+
+    #[test]
+    fn a_row_has_a_name_and_a_secret() {
+        assert_eq!(user_of(&[row(&[Some("a")])]), Err(LookupFault::Columns(1)));
+        assert_eq!(user_of(&[row(&[None, Some("x")])]), Err(LookupFault::NullName));
+        assert_eq!(user_of(&[row(&[Some(""), Some("x")])]), Err(LookupFault::BadName));
+        let binary = vec![Some(vec![0xff]), None];
+        assert_eq!(user_of(&[binary]), Err(LookupFault::BadName));
+    }
+
+    #[test]
+    fn a_name_stays_unknown_for_the_rest_of_a_second_and_no_longer() {
+        let mut remembered = Remembered::default();
+        for _ in 0..ABSENT_ASKED {
+            assert!(!remembered.is_absent("d", "x", 10));
+            remembered.note_absent("d", "x", 10);
+        }
+        assert!(remembered.is_absent("d", "x", 9 + ABSENT_US));
+        assert!(!remembered.is_absent("other", "x", 10));
+        assert!(!remembered.is_absent("d", "x", 10 + ABSENT_US));
+        remembered.note_absent("d", "x", 10 + ABSENT_US);
+        assert!(!remembered.is_absent("d", "x", 10 + ABSENT_US), "counted anew");
+    }
+
+    #[test]
+    fn a_name_that_is_found_is_not_unknown_and_memory_has_an_end() {
+        let mut remembered = Remembered::default();
+        for _ in 0..ABSENT_ASKED {
+            remembered.note_absent("d", "x", 10);
+        }
+        remembered.note_found("d", "x", "x");
+        assert!(!remembered.is_absent("d", "x", 10));
+        for number in 0..2 * ABSENT_NAMES {
+            remembered.note_absent("d", &number.to_string(), 10);
+            assert!(remembered.absent.len() <= ABSENT_NAMES);
+        }
+    }
+}

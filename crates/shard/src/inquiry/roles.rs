@@ -1,0 +1,64 @@
+//! Whose member a user is, where an HBA rule hangs on that (`+role`, `samerole`): a server is asked, as for secrets.
+//!
+//! Owns the question and what its rows mean. Where nobody can be asked, a user is a member of nothing.
+
+use std::collections::BTreeSet;
+
+use mail::{AnswerRow, Inquiry};
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::ConnId;
+use crate::inquiry::asker::Purpose;
+use crate::state::State;
+
+/// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being
+/// a superuser makes nobody a member).
+const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
+    SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) $1 \
+    UNION SELECT roleid FROM pg_catalog.pg_auth_members JOIN held ON member OPERATOR(pg_catalog.=) held.oid) \
+    SELECT rolname FROM pg_catalog.pg_roles AS role JOIN held ON role.oid OPERATOR(pg_catalog.=) held.oid";
+
+impl State {
+    /// A rule hangs on the roles of this client's user.
+    pub(crate) fn seek_roles(&mut self, conn: ConnId) {
+        let Some(greeting) = self.greeting_of(conn) else { return };
+        match self.inquiry_for(&greeting) {
+            Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
+                let text = format!("authentication database \"{}\" is disabled", inquiry.database);
+                self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+            }
+            Ok(Some(inquiry)) => {
+                self.inquire(conn, Inquiry { sql: ROLES.to_owned(), ..inquiry }, Purpose::Roles);
+            }
+            Ok(None) => {
+                let text = "no auth_user to ask for roles by: the user counts as a member of none";
+                self.log_client(conn, Level::Warning, text);
+                self.demand_proof(conn, Some(&BTreeSet::new()));
+            }
+            Err(fault) => self.lookup_fault(conn, &fault),
+        }
+    }
+
+    /// The server has answered.
+    pub(crate) fn roles_found(&mut self, conn: ConnId, rows: &[AnswerRow]) {
+        self.demand_proof(conn, Some(&roles(rows)));
+    }
+}
+
+/// The names in the one column. A name that is not UTF-8 is no name of a rule either.
+fn roles(rows: &[AnswerRow]) -> BTreeSet<String> {
+    let name = |row: &AnswerRow| String::from_utf8(row.first()?.clone()?).ok();
+    rows.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_text_count() {
+        let rows = [vec![Some(b"alice".to_vec())], vec![None], vec![], vec![Some(vec![0xff])]];
+        assert_eq!(roles(&rows), BTreeSet::from(["alice".to_owned()]));
+    }
+}

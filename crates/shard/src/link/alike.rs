@@ -1,0 +1,73 @@
+//! A client and a server of one link come to have the same parameters.
+//!
+//! Owns what is said about it: the canonical values a client takes over, the facts (in_hot_standby) it is told, and
+//! what is remembered of values that no server reports. Which SET is sent is `session`'s; when, is `lend`'s.
+
+use session::Tracked;
+use telemetry::Level;
+use wire::encode;
+
+use crate::ConnId;
+use crate::state::{Conn, State, linked};
+
+impl State {
+    /// The server has what the client wants; from now on both share one list, in the server's spelling.
+    pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
+        let (own, canonical) = (client.parameters.clone(), server.talk.parameters.clone());
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            // Equal lists become one, so that whoever meets next is known to be alike without a look at the values.
+            if !part.usual.same(&canonical) {
+                part.usual = canonical.clone();
+            }
+            server.talk.parameters = part.usual.clone();
+        }
+        client.parameters = server.talk.parameters.clone();
+        for position in own.differing(&canonical) {
+            let (Some(old), Some(new)) = (own.value(position), canonical.value(position)) else { continue };
+            let name = self.tracked.name(position).to_owned();
+            if self.tracked.is_fact(position) {
+                self.outbox.write(client_conn, |out| {
+                    encode::parameter_status(out, name.as_bytes(), new.as_bytes());
+                });
+            } else {
+                let text =
+                    format!("varcache_set_canonical: setting {name} to its canonical version {old} -> {new}");
+                self.log_client(client_conn, Level::Debug, &text);
+            }
+        }
+    }
+
+    /// The SETs of an [`crate::server::Errand::Apply`] have been run: what this server never reports is as its client
+    /// wanted it, because we say so.
+    pub(crate) fn note_unreported(&mut self, client_conn: ConnId, server_conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        let fresh = part.fresh.clone();
+        if let Some((client, server)) = self.link(client_conn, server_conn) {
+            server.talk.parameters.note_unreported(&fresh, &client.parameters);
+        }
+    }
+
+    /// DISCARD ALL was run here: what the server does not report is as on a fresh one.
+    pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        server.talk.parameters.note_unreported(&part.fresh, &part.fresh);
+    }
+
+    /// A server has reported something: facts about it are facts for the clients to come.
+    pub(crate) fn learn_facts(&mut self, server_conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        for position in facts(&self.tracked) {
+            if let Some(value) = server.talk.parameters.value(position) {
+                part.fresh.set(position, value);
+            }
+        }
+    }
+}
+
+fn facts(tracked: &Tracked) -> impl Iterator<Item = usize> + '_ {
+    (0..tracked.count()).filter(|position| tracked.is_fact(*position))
+}

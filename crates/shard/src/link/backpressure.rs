@@ -1,0 +1,107 @@
+//! Who is not read for a while, and when again: whatever feeds a connection that cannot take more.
+//!
+//! Owns the one `paused` mark of each side, so that what speaks against reading is asked in one place. Never drops a byte.
+
+use crate::client;
+use crate::state::{Conn, State};
+use crate::{Action, ConnId};
+
+impl State {
+    /// Too much is queued for a connection: stop whoever feeds it, and for a client also its own requests.
+    pub(crate) fn clogged(&mut self, conn: ConnId) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) => {
+                client.clogged = true;
+                let (server, streams) = (client.server(), client.wish.is_some());
+                // Who replicates says how far it is while it cannot keep up, or its server takes it for dead.
+                if !streams {
+                    self.pause_client(conn);
+                }
+                if let Some(server) = server {
+                    self.pause_server(server);
+                }
+            }
+            Some(Conn::Server(server)) => {
+                server.clogged = true;
+                server.unsent = true;
+                if let Some(client) = server.client() {
+                    self.pause_client(client);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All of a connection's output is gone.
+    pub(crate) fn drained(&mut self, conn: ConnId) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) => {
+                client.clogged = false;
+                let server = client.server();
+                self.resume_client(conn);
+                if let Some(server) = server {
+                    self.resume_server(server);
+                }
+            }
+            Some(Conn::Server(server)) => {
+                server.clogged = false;
+                server.unsent = false;
+                let client = server.client();
+                if let Some(client) = client {
+                    self.resume_client(client);
+                }
+                self.give_back(conn);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn pause_client(&mut self, conn: ConnId) {
+        if let Some(client) = self.client(conn)
+            && !client.paused
+        {
+            client.paused = true;
+            self.act(Action::Pause { conn });
+        }
+    }
+
+    /// Reads a client again, unless something else still speaks against it.
+    pub(crate) fn resume_client(&mut self, conn: ConnId) {
+        let suspended = self.suspended_since_us.is_some();
+        let Some(client) = self.client(conn) else { return };
+        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Preparing(_));
+        let clogged = client.clogged && client.wish.is_none();
+        if !client.paused || clogged || waits || suspended {
+            return;
+        }
+        if let Some(server) = client.server()
+            && self.server(server).is_some_and(|server| server.clogged || server.talk.holds_back())
+        {
+            return;
+        }
+        if let Some(client) = self.client(conn) {
+            client.paused = false;
+            self.act(Action::Resume { conn });
+        }
+    }
+
+    pub(crate) fn pause_server(&mut self, conn: ConnId) {
+        if let Some(server) = self.server(conn)
+            && !server.paused
+        {
+            server.paused = true;
+            self.act(Action::Pause { conn });
+        }
+    }
+
+    pub(crate) fn resume_server(&mut self, conn: ConnId) {
+        let suspended = self.suspended_since_us.is_some();
+        if let Some(server) = self.server(conn)
+            && server.paused
+            && !suspended
+        {
+            server.paused = false;
+            self.act(Action::Resume { conn });
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A client gets a server; a server is given back. Both happen here and nowhere else.
+//!
+//! Owns the one release point ([`State::give_back`]): a server leaves its client only when nothing is owed, the last
+//! ReadyForQuery said idle, no frame is half sent either way, nothing is unsent, no COPY runs and no cancel is on its
+//! way. Everything else ends with the connection closed.
+
+use settings::PoolMode;
+use telemetry::Level;
+use wire::encode;
+
+use crate::client;
+use crate::server::{self, Errand, Lent};
+use crate::state::{Conn, State, linked};
+use crate::time::micros;
+use crate::{Action, ConnId};
+
+impl State {
+    /// A server for an idle client, ready to be talked to; None if it has to wait (it is queued, or its server is being
+    /// prepared: `prepared` continues).
+    #[inline]
+    pub(crate) fn borrow_server(&mut self, conn: ConnId) -> Option<ConnId> {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return None };
+        client.request_us = now_us;
+        let (part_index, used_last) = (client.pool, client.server_used_last);
+        let part = self.parts.get_mut(part_index)?;
+        if part.pool.queue.is_empty()
+            && let Some(idle) = part.pool.lend(used_last, now_us)
+        {
+            let server = ConnId(idle.server);
+            if !self.needs_check(idle.since_us) {
+                return self.link_or_prepare(conn, server);
+            }
+            self.enqueue(conn);
+            self.check(server);
+            return None;
+        }
+        self.enqueue(conn);
+        if !self.hands_on(conn) {
+            self.open_if_wanted(part_index);
+        }
+        None
+    }
+
+    /// The client waits for a server: it is not read any further.
+    fn enqueue(&mut self, conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(client.pool) else { return };
+        client.phase = client::Phase::Waiting(part.pool.queue.join(conn.0, now_us));
+        client.wait_noted = false;
+        client.request_us = now_us;
+        self.pause_client(conn);
+    }
+
+    /// Links the two, or first makes the server like the client.
+    #[inline]
+    fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
+        let now_us = self.now.mono_us;
+        let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
+        client.server_used_last = Some(server_conn.0);
+        server.lent = Lent::ToClient;
+        server.request_us = now_us;
+        server.query_us = now_us;
+        server.transaction_us = now_us;
+        let sets = if client.parameters.shared_with(&server.talk.parameters) {
+            None
+        } else {
+            client.parameters.sets_from(&server.talk.parameters, &self.tracked)
+        };
+        let wait_us = now_us.saturating_sub(client.request_us);
+        client.request_us = now_us;
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.assigned(wait_us);
+            part.last_used_us = now_us;
+        }
+        let Some(sets) = sets else {
+            let shared = client.parameters.shared_with(&server.talk.parameters);
+            client.phase = client::Phase::Linked(server_conn);
+            server.phase = server::Phase::Linked(client_conn);
+            if !shared {
+                self.share_parameters(client_conn, server_conn);
+            }
+            return Some(server_conn);
+        };
+        client.phase = client::Phase::Preparing(server_conn);
+        server.phase = server::Phase::Errand(Errand::Apply(client_conn));
+        let talk = &mut server.talk;
+        self.outbox.write(server_conn, |out| talk.ask_own(out, &sets));
+        self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
+        self.pause_client(client_conn);
+        None
+    }
+
+    /// The server has its client's parameters now.
+    pub(crate) fn prepared(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        self.note_unreported(client_conn, server_conn);
+        self.share_parameters(client_conn, server_conn);
+        let Some((client, server)) = self.link(client_conn, server_conn) else { return };
+        client.phase = client::Phase::Linked(server_conn);
+        server.phase = server::Phase::Linked(client_conn);
+        self.resume_client(client_conn);
+        self.ask_held(client_conn, server_conn);
+    }
+
+    /// THE release point: if everything is quiet, the server leaves its client.
+    pub(crate) fn give_back(&mut self, server_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        let server::Phase::Linked(client_conn) = server.phase else {
+            return self.may_be_settled(server_conn);
+        };
+        if !server.talk.is_quiet() || server.unsent {
+            return;
+        }
+        server.talk.rest();
+        let part = server.pool;
+        let kept = server.dedicated.is_some();
+        let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);
+        let Some(client) = self.client(client_conn) else { return };
+        if session || kept || !client.request.at_boundary() {
+            return;
+        }
+        client.phase = client::Phase::Idle;
+        let holds = !client.request.held.is_empty();
+        self.unlink(server_conn);
+        self.free_or_close(server_conn);
+        if self.client_must_go(client_conn) {
+            return;
+        }
+        self.resume_client(client_conn);
+        if holds {
+            self.idle_client_holds(client_conn);
+        }
+    }
+
+    /// Takes a server from its client, whatever state it is in. The caller decides what becomes of it.
+    pub(crate) fn unlink(&mut self, server_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        if server.client().is_some() {
+            server.phase = server::Phase::Unsettled;
+        }
+        self.resume_server(server_conn);
+    }
+
+    /// An unlinked server: wait for its cancels, else let it be used again.
+    pub(crate) fn free_or_close(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
+        #[cfg(not(weir_bug = "own_server_lent"))]
+        if server.dedicated.is_some() {
+            return self.end_dedicated(server_conn);
+        }
+        if !server.talk.is_quiet() || server.unsent {
+            return self.close_server(server_conn, "unclean server");
+        }
+        server.request_us = now_us;
+        server.phase = server::Phase::Unsettled;
+        #[cfg(not(weir_bug = "stray_reply_after_cancel"))]
+        if server.cancels > 0 {
+            return;
+        }
+        self.freed.push(server_conn);
+    }
+
+    /// A cancel request of an unlinked server has ended, or its half notice is whole.
+    pub(crate) fn may_be_settled(&mut self, server_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        let unsettled = matches!(server.phase, server::Phase::Unsettled);
+        let settled = unsettled && server.cancels == 0 && server.talk.is_quiet() && !server.unsent;
+        if settled && !self.freed.contains(&server_conn) {
+            self.freed.push(server_conn);
+        }
+    }
+
+    /// Deals with the servers that became free in this event: reset, close, lend to the next waiter, or park.
+    pub(crate) fn deal_with_freed(&mut self) {
+        while let Some(server_conn) = self.freed.pop() {
+            let Some(server) = self.server(server_conn) else { continue };
+            if !matches!(server.phase, server::Phase::Unsettled) {
+                continue;
+            }
+            let part = server.pool;
+            if let Some(reason) = self.reason_to_close(server_conn) {
+                self.close_server(server_conn, reason);
+            } else if self.needs_reset(part) {
+                self.run_errand(server_conn, Errand::Reset);
+            } else {
+                self.serve_next(server_conn);
+            }
+        }
+    }
+
+    /// Session mode (and `server_reset_query_always`) clean a server before anybody else gets it.
+    fn needs_reset(&self, part: usize) -> bool {
+        let global = &self.config.global;
+        global.server_reset_query.is_some()
+            && self.parts.get(part).is_some_and(|part| {
+                part.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
+            })
+    }
+
+    /// A check or a reset went well, or a login.
+    pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
+        if !server.talk.is_quiet() || server.unsent {
+            server.request_us = now_us;
+            server.phase = server::Phase::Unsettled; // Half a notice has come behind the answer.
+            return;
+        }
+        match self.reason_to_close(server_conn) {
+            Some(reason) => self.close_server(server_conn, reason),
+            None => self.serve_next(server_conn),
+        }
+    }
+
+    /// Gives a free server to the client that has waited longest, or parks it.
+    pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn) else { return };
+        let part_index = server.pool;
+        if self.goes_for_dedicated(server_conn) {
+            return;
+        }
+        loop {
+            let Some(part) = self.parts.get_mut(part_index) else { return };
+            if part.pool.paused {
+                break;
+            }
+            let Some(waiter) = part.pool.queue.serve() else { break };
+            let client_conn = ConnId(waiter.client);
+            if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::Asker(_))) {
+                return self.serve_asker(client_conn, server_conn);
+            }
+            match self.client(client_conn).map(|client| &client.phase) {
+                Some(client::Phase::Greeting(_)) => self.greet(client_conn),
+                Some(client::Phase::Waiting(_)) => {
+                    return self.serve(client_conn, server_conn, waiter.since_us);
+                }
+                _ => {}
+            }
+        }
+        if let (Some(Conn::Server(server)), Some(part)) =
+            (self.conns.get_mut(server_conn.0 as usize), self.parts.get_mut(part_index))
+        {
+            server.phase = server::Phase::Idle;
+            part.pool.park(server_conn.0, now_us);
+        }
+        self.paused_progress();
+    }
+
+    fn serve(&mut self, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
+        if let Some(client) = self.client(client_conn) {
+            client.phase = client::Phase::Idle;
+            client.request_us = since_us;
+        }
+        if let Some(server) = self.link_or_prepare(client_conn, server_conn) {
+            self.resume_client(client_conn);
+            self.ask_held(client_conn, server);
+        }
+    }
+
+    /// Idle so long that it is asked whether it still lives (`server_check_delay`).
+    pub(crate) fn needs_check(&self, idle_since_us: u64) -> bool {
+        let global = &self.config.global;
+        let delay_us = micros(global.server_check_delay);
+        global.server_check_query.is_some() && self.now.mono_us.saturating_sub(idle_since_us) > delay_us
+    }
+
+    pub(crate) fn check(&mut self, server_conn: ConnId) {
+        self.run_errand(server_conn, Errand::Check);
+    }
+
+    /// Has a server run a query of Weir's own.
+    fn run_errand(&mut self, server_conn: ConnId, errand: Errand) {
+        let global = &self.config.global;
+        let sql = match errand {
+            Errand::Check => global.server_check_query.clone(),
+            Errand::Reset => global.server_reset_query.clone(),
+            Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_) => None,
+        };
+        let now_us = self.now.mono_us;
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        server.phase = server::Phase::Errand(errand);
+        server.query_us = now_us;
+        let talk = &mut server.talk;
+        self.outbox.write(server_conn, |out| talk.ask_own(out, &sql.unwrap_or_default()));
+    }
+
+    /// A client leaves, of its own will or not; nothing is said to it here.
+    pub(crate) fn client_leaves(&mut self, conn: ConnId, reason: &str) {
+        let Some(client) = self.client(conn) else { return };
+        if matches!(client.phase, client::Phase::Closing) {
+            return;
+        }
+        let since_us = client.since_us;
+        if self.config.global.log_disconnections {
+            let age = self.age_s(since_us);
+            self.log_client(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+        }
+        self.dismiss_client(conn);
+    }
+
+    /// The client has gone. Who goes before the login is over is not worth a line, as in PgBouncer: load balancers look
+    /// in that way, and drivers that see that they need a password.
+    pub(crate) fn client_is_gone(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        if client.is_settled() {
+            return self.client_leaves(conn, "client unexpected eof");
+        }
+        if !matches!(client.phase, client::Phase::Closing) {
+            self.log_client(conn, Level::Debug, "client unexpected eof before login");
+            self.dismiss_client(conn);
+        }
+    }
+
+    fn dismiss_client(&mut self, conn: ConnId) {
+        self.part_from_server(conn);
+        self.forget_client(conn);
+        self.act(Action::Close { conn });
+    }
+
+    /// What becomes of the server of a client that leaves.
+    fn part_from_server(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let at_boundary = client.request.at_boundary();
+        match client.phase {
+            client::Phase::Linked(server) => {
+                self.unlink(server);
+                if at_boundary {
+                    self.free_or_close(server);
+                } else {
+                    self.close_server(server, "client disconnect while server was not ready");
+                }
+            }
+            // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.
+            client::Phase::Preparing(server) => {
+                if let Some(server) = self.server(server) {
+                    server.phase = server::Phase::Errand(Errand::Check);
+                }
+            }
+            client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) => {
+                let part = client.pool;
+                if let Some(part) = self.parts.get_mut(part) {
+                    part.pool.queue.leave(ticket);
+                }
+                self.wish_ends(conn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells a client why (FATAL) and lets it go.
+    pub(crate) fn fail_client(&mut self, conn: ConnId, sqlstate: &str, text: &str) {
+        let Some(client) = self.client(conn) else { return };
+        if matches!(client.phase, client::Phase::Closing) {
+            return;
+        }
+        let server = client.server();
+        self.count_error(conn, sqlstate);
+        if self.config.global.log_pooler_errors {
+            self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
+        }
+        // In the middle of a server's message nothing can be said.
+        let mid_reply =
+            server.and_then(|server| self.server(server)).is_some_and(|server| server.talk.mid_reply());
+        if !mid_reply {
+            self.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate, text));
+        }
+        self.client_leaves(conn, text);
+    }
+}

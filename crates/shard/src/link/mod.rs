@@ -1,0 +1,6 @@
+//! A client and the server that is lent to it: how they come together, what passes between them, how they part.
+
+pub(crate) mod alike;
+pub(crate) mod backpressure;
+pub(crate) mod lend;
+pub(crate) mod relay;

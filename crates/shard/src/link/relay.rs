@@ -1,0 +1,444 @@
+//! The hot path: bytes between a client and the server it is linked to.
+//!
+//! Owns the two directions and what each step found. Who gets a server, and when it is given back, is `lend`'s; who is
+//! not read for a while, `backpressure`'s.
+
+use session::{ClientFault, Context, Heard, Replied, Rules, Wants, wants};
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::ConnId;
+use crate::client;
+use crate::outbox::{Nobody, Sides};
+use crate::server::{self, Errand};
+use crate::state::{Conn, State, linked};
+
+/// A client that cannot be served yet may leave this much with us; then it is not read any more.
+const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
+
+impl State {
+    /// Bytes from a client.
+    #[inline]
+    pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        match client.phase {
+            client::Phase::Linked(server) => self.ask(conn, server, bytes),
+            client::Phase::Idle => self.idle_client_asks(conn, bytes),
+            client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
+                client.request.held.extend_from_slice(bytes)
+            }
+            client::Phase::Startup { .. } => self.startup(conn, bytes),
+            client::Phase::Login(_) => self.login_message(conn, bytes),
+            client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
+            client::Phase::Console { .. } => self.console_received(conn, bytes),
+            client::Phase::Handshake { .. } | client::Phase::Canceller | client::Phase::Closing => {}
+        }
+    }
+
+    fn hold_while_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        if client.request.held.len() > HELD_WHILE_LOGGING_IN {
+            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "too much sent before login was complete");
+        }
+    }
+
+    /// The first bytes of a request: take a server for it, or wait for one.
+    fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        if !client.request.held.is_empty() {
+            client.request.held.extend_from_slice(bytes);
+            return self.idle_client_holds(conn);
+        }
+        match wants(bytes, frame_bytes_max) {
+            Wants::Server => match self.borrow_server(conn) {
+                Some(server) => self.ask(conn, server, bytes),
+                None => self.hold(conn, bytes),
+            },
+            Wants::More => self.hold(conn, bytes),
+            Wants::Nothing(ignored) => {
+                self.hold(conn, &bytes[ignored..]);
+                self.idle_client_holds(conn);
+            }
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    /// The same for bytes that were kept.
+    pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        while let Wants::Nothing(ignored) = wants(&client.request.held, frame_bytes_max) {
+            client.request.held.drain(..ignored);
+        }
+        match wants(&client.request.held, frame_bytes_max) {
+            Wants::Server => {
+                if let Some(server) = self.borrow_server(conn) {
+                    self.ask_held(conn, server);
+                }
+            }
+            Wants::More | Wants::Nothing(_) => {}
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some(client) = self.client(conn) {
+            client.request.held.extend_from_slice(bytes);
+        }
+    }
+
+    /// Passes on what a client said before it had its server.
+    pub(crate) fn ask_held(&mut self, conn: ConnId, server: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let held = std::mem::take(&mut client.request.held);
+        if !held.is_empty() {
+            self.pass_on(conn, server, &held, &[]);
+        }
+    }
+
+    /// Bytes of a linked client.
+    #[inline]
+    fn ask(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        if client.request.held.is_empty() {
+            return self.pass_on(conn, server, bytes, bytes);
+        }
+        let little = client.request.holds_too_little(bytes.len());
+        client.request.held.extend_from_slice(bytes);
+        if !little {
+            self.ask_held(conn, server);
+        }
+    }
+
+    /// One step client to server. `received` is the event's buffer if `input` is (part of) it.
+    #[inline]
+    fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: &[u8], received: &[u8]) {
+        let now_us = self.now.mono_us;
+        let global = &self.config.global;
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
+            return;
+        };
+        let was_busy = server.talk.is_busy();
+        let fresh = !was_busy && client.request.at_boundary();
+        let mode = server.mode(&self.parts);
+        // Whose server is its own has its names there, where SQL sees them as well. Names from another mode stay mapped.
+        let renames = mode != Some(settings::PoolMode::Session) || client.request.statements.is_some();
+        let mut rules = Rules {
+            registry: &mut self.registry,
+            statements_max: if renames { global.max_prepared_statements as usize } else { 0 },
+            frame_bytes_max: global.max_packet_size,
+            refuses_simple: global.disable_pqexec,
+            parsed: 0,
+            parsed_on_server: 0,
+            bound: 0,
+        };
+        let mut sides = Sides {
+            outbox: &mut self.outbox,
+            received,
+            forward_to: server_conn,
+            client: client_conn,
+            server: server_conn,
+            forwarded: 0,
+        };
+        let heard = client.request.step(&mut server.talk, &mut rules, input, &mut sides);
+        if !was_busy {
+            client.request_us = now_us;
+            server.query_us = now_us;
+        }
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.counters.bytes_received += input.len() as u64;
+            part.counters.client_parse_count += rules.parsed;
+            part.counters.server_parse_count += rules.parsed_on_server;
+            part.counters.bind_count += rules.bound;
+        }
+        if let Some(tracking) = &mut self.tracking {
+            let kept = if matches!(heard, Heard::All) { client.request.held.len() } else { 0 };
+            let passed = input.get(..input.len() - kept).unwrap_or_default();
+            tracking.heard(client, &self.registry, passed, fresh);
+        }
+        let kept = server.talk.holds_back() && !client.request.held.is_empty();
+        match heard {
+            Heard::All if kept => self.pause_client(client_conn),
+            Heard::All => {}
+            Heard::Terminate => self.client_leaves(client_conn, "client close request"),
+            Heard::Fault(fault) => self.client_fault(client_conn, &fault),
+        }
+    }
+
+    /// Bytes from a server.
+    #[inline]
+    pub(crate) fn server_received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
+        let Some(server) = self.server(conn) else { return };
+        server.unsent |= unsent;
+        match server.phase {
+            server::Phase::Linked(client) => self.answer(conn, Some(client), bytes, bytes),
+            server::Phase::Errand(_) => self.answer(conn, None, bytes, bytes),
+            server::Phase::Login(_) => self.server_login_received(conn, bytes),
+            server::Phase::Idle | server::Phase::Unsettled => self.idle_server_speaks(conn, bytes),
+            server::Phase::AskedTls => self.server_answers_tls(conn, bytes),
+            server::Phase::Connecting
+            | server::Phase::Handshake
+            | server::Phase::Leaving { .. }
+            | server::Phase::Closing => {}
+        }
+    }
+
+    /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
+    /// `bytes` are of it.
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: Option<ConnId>,
+        bytes: &[u8],
+        received: &[u8],
+    ) {
+        let replied = match client_conn {
+            Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
+            None => self.step_errand(server_conn, bytes),
+        };
+        if let Some(fault) = replied.fault {
+            return self.server_fault(server_conn, &fault.message());
+        }
+        if replied.parameters_changed {
+            self.learn_facts(server_conn);
+        }
+        if replied.discarded {
+            self.forget_unreported(server_conn);
+        }
+        if replied.own_ready.is_some() {
+            return self.errand_done(server_conn);
+        }
+        if let (true, Some(client_conn)) = (replied.block_refused, client_conn) {
+            return self.refuse_block(server_conn, client_conn);
+        }
+        if let (true, Some(client_conn)) = (replied.ready > 0, client_conn) {
+            self.requests_answered(server_conn, client_conn, replied);
+        } else if let (true, Some(client_conn)) = (replied.unblocked, client_conn) {
+            self.ask_what_was_kept(server_conn, client_conn);
+        } else if let Some(client_conn) = client_conn {
+            self.unasked_ends(server_conn, client_conn);
+        }
+    }
+
+    /// A message that nobody asked for was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
+    #[inline]
+    fn unasked_ends(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        if !self.server(server_conn).is_some_and(|server| server.talk.is_quiet()) {
+            return;
+        }
+        self.give_back(server_conn);
+        if self.handing_on.is_some() {
+            self.hands_on(client_conn);
+        }
+    }
+
+    /// What the client asked behind a request whose plan was in doubt.
+    fn ask_what_was_kept(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        self.ask_held(client_conn, server_conn);
+        self.resume_client(client_conn);
+    }
+
+    #[inline]
+    fn step_to_client(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: ConnId,
+        bytes: &[u8],
+        received: &[u8],
+    ) -> Replied {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
+            return Replied::default();
+        };
+        let mode = server.mode(&self.parts);
+        let refuses_blocks = mode == Some(settings::PoolMode::Statement);
+        let body_max = body_max(&self.config.global);
+        let mut context = Context {
+            registry: &mut self.registry,
+            tracked: &self.tracked,
+            names: client.request.statements.as_deref_mut(),
+            own_error: &mut server.own_error,
+            complaints: &mut self.complaints,
+            audience: true,
+            borrows: mode != Some(settings::PoolMode::Session),
+            refuses_blocks,
+            body_max,
+        };
+        let mut sides = Sides {
+            outbox: &mut self.outbox,
+            received,
+            forward_to: client_conn,
+            client: client_conn,
+            server: server_conn,
+            forwarded: 0,
+        };
+        let replied = server.talk.step(&mut context, bytes, &mut sides);
+        let forwarded = sides.forwarded;
+        if replied.parameters_changed {
+            client.parameters = server.talk.parameters.clone();
+        }
+        if replied.fatal {
+            server.close_when_free = Some("server sent FATAL");
+        }
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.counters.server_parse_count += u64::from(replied.replayed);
+            part.counters.bytes_sent += forwarded;
+        }
+        if !self.complaints.is_empty() {
+            self.server_complained(server_conn);
+        }
+        replied
+    }
+
+    fn step_errand(&mut self, server_conn: ConnId, bytes: &[u8]) -> Replied {
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else {
+            return Replied::default();
+        };
+        let body_max = body_max(&self.config.global);
+        let mut context = Context {
+            registry: &mut self.registry,
+            tracked: &self.tracked,
+            names: None,
+            own_error: &mut server.own_error,
+            complaints: &mut self.complaints,
+            audience: false,
+            borrows: false,
+            refuses_blocks: false,
+            body_max,
+        };
+        server.talk.step(&mut context, bytes, &mut Nobody)
+    }
+
+    /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
+    #[inline]
+    fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, replied: Replied) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(server_conn) else { return };
+        let (query_us, transaction_us) = (server.query_us, server.transaction_us);
+        let busy = server.talk.is_busy();
+        server.query_us = now_us;
+        if replied.idle > 0 {
+            server.transaction_us = now_us;
+        }
+        let part = server.pool;
+        if self.tracking.is_some() {
+            self.track_answered(server_conn, client_conn, replied, now_us.saturating_sub(query_us));
+        }
+        if !busy && let Some(client) = self.client(client_conn) {
+            client.request_us = now_us;
+        }
+        if let Some(part) = self.parts.get_mut(part) {
+            part.answered(replied.ready, now_us.saturating_sub(query_us));
+            if replied.idle > 0 {
+                part.transacted(replied.idle, now_us.saturating_sub(transaction_us));
+            }
+        }
+        if replied.unblocked {
+            self.ask_what_was_kept(server_conn, client_conn);
+        }
+        self.give_back(server_conn);
+        if self.handing_on.is_some() {
+            self.hands_on(client_conn);
+        }
+    }
+
+    fn refuse_block(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        let text = "transaction blocks not allowed in statement pooling mode";
+        self.close_server(server_conn, text);
+        self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
+    }
+
+    /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
+    /// middle of a frame it is not lent.
+    fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
+        let replied = self.step_errand(conn, bytes);
+        if replied.parameters_changed {
+            self.learn_facts(conn);
+        }
+        let now_us = self.now.mono_us;
+        let Some(server) = self.server(conn) else { return };
+        let (quiet, part) = (server.talk.is_quiet(), server.pool);
+        let parked = matches!(server.phase, server::Phase::Idle);
+        if replied.fatal {
+            self.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
+            self.close_server(conn, "server conn crashed?");
+        } else if replied.fault.is_some() {
+            self.close_server(conn, "unexpected bytes from an idle server");
+        } else if parked && !quiet {
+            server.phase = server::Phase::Unsettled;
+            server.request_us = now_us;
+            if let Some(part) = self.parts.get_mut(part) {
+                part.pool.unpark(conn.0);
+            }
+        } else if !parked {
+            self.may_be_settled(conn);
+        }
+    }
+
+    /// A query of Weir's own has been answered.
+    fn errand_done(&mut self, conn: ConnId) {
+        let Some(server) = self.server(conn) else { return };
+        let server::Phase::Errand(errand) = server.phase else { return };
+        let failed = server.own_error.take();
+        match (errand, failed) {
+            (Errand::Apply(client), None) => self.prepared(conn, client),
+            (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
+            (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
+            (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),
+            // Whoever answers is alive, also with an error.
+            (Errand::Check, Some(error)) => {
+                self.log_complaint(conn, "server_check_query", &error);
+                self.errand_over(conn);
+            }
+            (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
+            (Errand::Check, None) => self.errand_over(conn),
+            (Errand::Reset, None) => {
+                self.forget_unreported(conn);
+                self.errand_over(conn);
+            }
+        }
+    }
+
+    /// The client's parameters are no parameters (it made them up at startup): it is told in the server's words.
+    fn refused_parameters(&mut self, server: ConnId, client: ConnId, error: &[u8]) {
+        let fields = wire::error::parse(error);
+        let text =
+            String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
+        self.unlink(server);
+        self.fail_client(client, sqlstate::INVALID_PARAMETER, &text);
+        self.free_or_close(server);
+    }
+
+    /// The client broke the protocol.
+    pub(crate) fn client_fault(&mut self, conn: ConnId, fault: &ClientFault) {
+        if *fault == ClientFault::SimpleQuery {
+            self.log_client(conn, Level::Error, "client used 'Q' packet type");
+        }
+        self.fail_client(conn, fault.sqlstate(), &fault.message());
+    }
+
+    /// The server broke the protocol, or died.
+    pub(crate) fn server_fault(&mut self, conn: ConnId, text: &str) {
+        let Some(server) = self.server(conn) else { return };
+        let told = server.close_when_free == Some("server sent FATAL");
+        let client = server.client();
+        self.log_server(conn, Level::Warning, text);
+        self.close_server(conn, text);
+        self.let_go(conn);
+        match client {
+            Some(client) if told => self.client_leaves(client, text),
+            Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),
+            None => {}
+        }
+    }
+}
+
+/// The longest body that a server's frame may have by `max_packet_size`, which counts tag and length too.
+fn body_max(global: &settings::Global) -> u32 {
+    const HEADER_BYTES: u32 = 5;
+    global.max_packet_size.min(i32::MAX.unsigned_abs()).saturating_sub(HEADER_BYTES)
+}

@@ -1,0 +1,336 @@
+//! What this shard holds, as rows.
+//!
+//! Owns reading its own tables for SHOW. Never adds shards up and never makes text of a table: that is the control
+//! thread's.
+
+pub(crate) mod innards;
+mod pinned;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mail::{
+    DatabaseRow, HistogramRow, Listing, PoolRow, Report, RequestId, SLICE_ROWS, ShardRow, SocketRow, Subject,
+    UserRow,
+};
+use session::parameters::APPLICATION_NAME;
+use telemetry::Counters;
+
+use crate::client::{self, Client};
+use crate::server::{self, Errand, Server};
+use crate::state::{Conn, Part, State};
+use crate::time::micros;
+use crate::words::CONSOLE;
+use crate::{ConnId, Peer};
+
+impl State {
+    pub(crate) fn list(&mut self, request: RequestId, subject: Subject) {
+        match subject {
+            Subject::Clients => self.send_slices(request, self.client_rows(), Listing::Sockets),
+            Subject::Servers => self.send_slices(request, self.server_rows(), Listing::Sockets),
+            Subject::Pools => self.send_slices(request, self.pool_rows(), Listing::Pools),
+            Subject::Databases => self.send_slices(request, self.database_rows(), Listing::Databases),
+            Subject::Users => self.send_slices(request, self.user_rows(), Listing::Users),
+            Subject::Shards => self.send_slices(request, vec![self.shard_row()], Listing::Shards),
+            Subject::Descriptors => self.send_slices(request, self.descriptor_rows(), Listing::Descriptors),
+            Subject::Memory => self.send_slices(request, self.memory_rows(), Listing::Memory),
+            Subject::PeerPools => self.send_slices(request, self.peer_pool_rows(), Listing::PeerPools),
+            Subject::Histograms => self.send_slices(request, self.histogram_rows(), Listing::Histograms),
+            Subject::Queries => self.send_slices(request, self.query_rows(), Listing::Queries),
+            Subject::Errors => self.send_slices(request, self.errors.rows(), Listing::Errors),
+            // The process's, not a shard's.
+            Subject::Listeners | Subject::Hosts | Subject::Zones => {}
+        }
+    }
+
+    fn send_slices<Row: Clone>(&mut self, request: RequestId, rows: Vec<Row>, wrap: fn(Vec<Row>) -> Listing) {
+        let shard = self.id;
+        let count = rows.chunks(SLICE_ROWS).count().max(1);
+        for index in 0..count {
+            let slice = rows.chunks(SLICE_ROWS).nth(index).unwrap_or_default().to_vec();
+            let report = Report::Listing { request, shard, rows: wrap(slice), last: index + 1 == count };
+            self.act(crate::Action::Report(report));
+        }
+    }
+
+    fn client_rows(&self) -> Vec<SocketRow> {
+        self.conns
+            .iter()
+            .filter_map(|(_, conn)| match conn {
+                Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
+                Conn::Canceller(canceller) => self.asker_row(canceller),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn client_row(&self, client: &Client) -> SocketRow {
+        let part = self.parts.get(client.pool);
+        let (address, port, local_address, local_port, remote_pid) = match client.peer {
+            Peer::Inet { remote, local } => {
+                (remote.ip().to_string(), remote.port(), local.ip().to_string(), local.port(), 0)
+            }
+            Peer::Unix { process_id, port, .. } => {
+                ("unix".to_owned(), port, "unix".to_owned(), port, process_id)
+            }
+        };
+        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Greeting(_));
+        let wait_us = if waits { self.now.mono_us.saturating_sub(client.request_us) } else { 0 };
+        SocketRow {
+            id: client.id,
+            shard: self.id.0,
+            user: client.login_user.to_string(),
+            database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
+            state: client.state(),
+            address,
+            port,
+            local_address,
+            local_port,
+            connect_time_us: client.since_wall_us,
+            request_time_us: self.wall(client.request_us),
+            wait_us,
+            close_needed: false,
+            replication: client.wish.as_ref().map_or("none", |wish| wish.kind().name()),
+            pinned: self.pinned_client(client),
+            link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
+            remote_pid,
+            tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
+            application_name: client
+                .parameters
+                .value(APPLICATION_NAME)
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            is_server: false,
+            held_bytes: client.request.held.len() as u64,
+            remaining_bytes: 0,
+            prepared_statements: client.request.statements.as_ref().map_or(0, |names| names.count() as u64),
+        }
+    }
+
+    fn server_rows(&self) -> Vec<SocketRow> {
+        self.conns
+            .iter()
+            .filter_map(|(_, conn)| match conn {
+                Conn::Server(server) => self.server_row(server),
+                Conn::Canceller(canceller) => self.canceller_row(canceller),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn server_row(&self, server: &Server) -> Option<SocketRow> {
+        let part = self.parts.get(server.pool)?;
+        let (address, port) = crate::words::server_address(server, &part.database);
+        let (local_address, local_port) = crate::words::address(server.local);
+        Some(SocketRow {
+            id: server.id,
+            shard: self.id.0,
+            user: part.user.to_string(),
+            database: part.database_name.to_string(),
+            state: server.state(self.is_used(server)),
+            address,
+            port,
+            local_address,
+            local_port,
+            connect_time_us: server.since_wall_us,
+            request_time_us: self.wall(server.request_us),
+            wait_us: 0,
+            close_needed: server.close_when_free.is_some(),
+            replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
+            pinned: self.pinned_server(server),
+            link: server.client().and_then(|client| self.id_of(client)).unwrap_or(0),
+            remote_pid: server.key.as_ref().map_or(0, |key| key.0),
+            tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
+            application_name: server
+                .talk
+                .parameters
+                .value(APPLICATION_NAME)
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            is_server: true,
+            held_bytes: 0,
+            remaining_bytes: server.talk.remaining_bytes().into(),
+            prepared_statements: server.talk.statements.count() as u64,
+        })
+    }
+
+    /// Idle longer than `server_check_delay`: it will be asked before it is lent.
+    fn is_used(&self, server: &Server) -> bool {
+        let delay_us = micros(self.config.global.server_check_delay);
+        self.now.mono_us.saturating_sub(server.request_us) > delay_us
+    }
+
+    pub(crate) fn id_of(&self, conn: ConnId) -> Option<u64> {
+        match self.conns.get(conn.0 as usize)? {
+            Conn::Client(client) => Some(client.id),
+            Conn::Server(server) => Some(server.id),
+            _ => None,
+        }
+    }
+
+    /// The wall clock of a monotonic time.
+    pub(crate) fn wall(&self, mono_us: u64) -> u64 {
+        self.now.wall_us.saturating_sub(self.now.mono_us.saturating_sub(mono_us))
+    }
+
+    fn pool_rows(&self) -> Vec<PoolRow> {
+        let mut rows: BTreeMap<usize, PoolRow> =
+            self.parts.iter().map(|(index, part)| (index, self.empty_pool_row(part))).collect();
+        rows.insert(usize::MAX, self.console_row()); // No client has a pool of this number but the console's.
+        for (_, conn) in &self.conns {
+            match conn {
+                Conn::Client(client) => {
+                    if let Some(row) = rows.get_mut(&client.pool) {
+                        count_client(row, client);
+                    }
+                }
+                Conn::Server(server) => {
+                    if let Some(row) = rows.get_mut(&server.pool) {
+                        count_server(row, server, self.is_used(server));
+                    }
+                }
+                Conn::Canceller(canceller) => {
+                    if let Some(row) = rows.get_mut(&canceller.part) {
+                        let sent = u64::from(canceller.sent);
+                        row.client_active_cancel += sent;
+                        row.server_active_cancel += sent;
+                        row.client_waiting_cancel += 1 - sent;
+                    }
+                }
+                Conn::Asker(asker) => {
+                    if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.ticket) {
+                        row.client_waiting += asker.asked_by.len() as u64;
+                    }
+                }
+                Conn::Forwarder(_) | Conn::Reserved => {}
+            }
+        }
+        let retired = |(database, counters): (&Arc<str>, &Counters)| PoolRow {
+            database: database.to_string(),
+            retired: true,
+            counters: *counters,
+            ..PoolRow::default()
+        };
+        rows.into_values().chain(self.retired.iter().map(retired)).collect()
+    }
+
+    fn console_row(&self) -> PoolRow {
+        PoolRow {
+            database: CONSOLE.to_owned(),
+            user: CONSOLE.to_owned(),
+            mode: Some(settings::PoolMode::Statement),
+            counters: self.console,
+            ..PoolRow::default()
+        }
+    }
+
+    fn empty_pool_row(&self, part: &Part) -> PoolRow {
+        let oldest = part.pool.queue.front();
+        PoolRow {
+            database: part.database_name.to_string(),
+            user: part.user.to_string(),
+            max_wait_us: oldest.map_or(0, |waiter| self.now.mono_us.saturating_sub(waiter.since_us)),
+            mode: Some(part.pool.limits.mode),
+            counters: part.counters,
+            ..PoolRow::default()
+        }
+    }
+
+    fn histogram_rows(&self) -> Vec<HistogramRow> {
+        let row = |(_, part): (usize, &Part)| {
+            Some(HistogramRow {
+                database: part.database_name.to_string(),
+                user: part.user.to_string(),
+                histograms: part.histograms.clone()?,
+            })
+        };
+        self.parts.iter().filter_map(row).collect()
+    }
+
+    fn database_rows(&self) -> Vec<DatabaseRow> {
+        let mut rows: BTreeMap<&str, DatabaseRow> = BTreeMap::new();
+        for (_, part) in &self.parts {
+            let row = rows.entry(&part.database_name).or_insert_with(|| DatabaseRow {
+                name: part.database_name.to_string(),
+                paused: part.paused_by_command,
+                auto: part.database.auto,
+                ..DatabaseRow::default()
+            });
+            row.servers += u64::from(part.pool.open());
+            row.clients += u64::from(part.clients);
+        }
+        rows.into_values().collect()
+    }
+
+    fn user_rows(&self) -> Vec<UserRow> {
+        let mut rows: BTreeMap<&str, UserRow> = BTreeMap::new();
+        for (_, part) in &self.parts {
+            let row = rows
+                .entry(&part.user)
+                .or_insert_with(|| UserRow { name: part.user.to_string(), ..UserRow::default() });
+            row.servers += u64::from(part.pool.open());
+        }
+        for (_, conn) in &self.conns {
+            if let Conn::Client(client) = conn
+                && client.counted.is_user()
+            {
+                rows.entry(&client.login_user)
+                    .or_insert_with(|| UserRow { name: client.login_user.to_string(), ..UserRow::default() })
+                    .clients += 1;
+            }
+        }
+        for name in &self.remembered.found {
+            rows.entry(name).or_insert_with(|| UserRow { name: name.clone(), ..UserRow::default() });
+        }
+        rows.into_values().collect()
+    }
+
+    fn shard_row(&self) -> ShardRow {
+        let mut row = ShardRow {
+            shard: self.id.0,
+            pools: self.parts.len() as u64,
+            busy_percent: u64::from(self.busy_percent),
+            transactions: self.parts.iter().map(|(_, part)| part.counters.xact_count).sum(),
+            ..ShardRow::default()
+        };
+        for (_, conn) in &self.conns {
+            match conn {
+                Conn::Client(client) if client.is_settled() => row.clients += 1,
+                Conn::Client(client) if !matches!(client.phase, client::Phase::Closing) => row.logins += 1,
+                Conn::Server(_) => row.servers += 1,
+                _ => {}
+            }
+        }
+        row
+    }
+}
+
+fn count_client(row: &mut PoolRow, client: &Client) {
+    match client.phase {
+        client::Phase::Waiting(_) | client::Phase::Greeting(_) => row.client_waiting += 1,
+        client::Phase::Idle
+        | client::Phase::Linked(_)
+        | client::Phase::Preparing(_)
+        | client::Phase::Console(_) => row.client_active += 1,
+        _ => {}
+    }
+}
+
+fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
+    let counter = match server.phase {
+        server::Phase::Connecting
+        | server::Phase::AskedTls
+        | server::Phase::Handshake
+        | server::Phase::Login(_) => &mut row.server_login,
+        server::Phase::Linked(_)
+        | server::Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => {
+            &mut row.server_active
+        }
+        server::Phase::Errand(_) => &mut row.server_tested,
+        server::Phase::Idle if used => &mut row.server_used,
+        server::Phase::Idle => &mut row.server_idle,
+        server::Phase::Unsettled => &mut row.server_being_cancelled,
+        server::Phase::Leaving { .. } | server::Phase::Closing => return,
+    };
+    *counter += 1;
+}

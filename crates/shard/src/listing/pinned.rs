@@ -1,0 +1,44 @@
+//! Why a client keeps its server outside of a request, in a word: what the operator who runs out of servers wants to know.
+//!
+//! Reads what `link/lend.rs` releases by and never decides anything. What a server remembers of its clients (LISTEN,
+//! temporary tables) holds nothing: in transaction mode it stays behind, as with PgBouncer.
+
+use settings::PoolMode;
+
+use crate::client::Client;
+use crate::server::Server;
+use crate::state::{Conn, State};
+
+impl State {
+    /// Why this client keeps its server; empty for who has none, or gives it back with the end of what runs.
+    pub(super) fn pinned_client(&self, client: &Client) -> &'static str {
+        match client.server().and_then(|conn| self.conns.get(conn.0 as usize)) {
+            Some(Conn::Server(server)) => self.pinned(client, server),
+            _ => "",
+        }
+    }
+
+    /// Why this server is kept by its client; empty likewise.
+    pub(super) fn pinned_server(&self, server: &Server) -> &'static str {
+        match server.client().and_then(|conn| self.conns.get(conn.0 as usize)) {
+            Some(Conn::Client(client)) => self.pinned(client, server),
+            _ => "",
+        }
+    }
+
+    fn pinned(&self, client: &Client, server: &Server) -> &'static str {
+        if server.dedicated.is_some() {
+            "replication"
+        } else if server.mode(&self.parts) == Some(PoolMode::Session) {
+            "session"
+        } else if let Some(hold) = server.talk.hold() {
+            hold
+        } else if !client.request.at_boundary() {
+            "half_request"
+        } else if client.clogged {
+            "slow_reader"
+        } else {
+            ""
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A proven client's way into its pool, and out again: the shard that has the pool, the counts, the greeting.
+//!
+//! Owns what a client is told before its first query and what is forgotten when it leaves. Never asks for a proof.
+
+use auth::Accepted;
+use session::Hello;
+use session::parameters::APPLICATION_NAME;
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::client::{Login, Phase};
+use crate::login::welcome::{About, Greeting};
+use crate::records::Secure;
+use crate::servers::dedicated::Wish;
+use crate::servers::ordinary;
+use crate::state::{Conn, State};
+use crate::{Action, ConnId, Handover};
+
+impl State {
+    /// The client is who it says. Find its pool and the shard that has it.
+    pub(crate) fn proven(&mut self, conn: ConnId, accepted: Accepted) {
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
+        let sent = std::mem::take(&mut client.login_bytes);
+        self.forget_login_bytes(sent);
+        let Login { greeting, right, found, .. } = *login;
+        if let Some(right) = right {
+            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            return self.console_opened(conn, right);
+        }
+        let Some(database) = self.config.database(&greeting.database) else {
+            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            if self.config.global.log_connections {
+                let text = format!("login failed: db={} user={}", greeting.database, greeting.user);
+                self.log_client(conn, Level::Log, &text);
+            }
+            let text = format!("no such database: {}", greeting.database);
+            return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
+        };
+        if database.auto && self.directory.database(&greeting.database).register() {
+            self.log_client(
+                conn,
+                Level::Log,
+                &format!("registered new auto-database: db={}", greeting.database),
+            );
+        }
+        let (user, found) = match (&database.user, found) {
+            (Some(forced), _) => (forced.clone(), None),
+            (None, Some(found)) => (found.user, Some(found.secret)),
+            (None, None) => (greeting.user.clone(), None),
+        };
+        let shared = self.directory.pool(&greeting.database, &user);
+        let home = self.shard_for(&shared);
+        let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
+        let handover =
+            Handover { client, database, pool_user: user, greeting, accepted, found, session: None };
+        if home == self.id {
+            self.adopt(conn, handover);
+        } else {
+            self.conns.try_remove(conn.0 as usize);
+            self.act(Action::Move { conn, to: home, client: Box::new(handover) });
+        }
+    }
+
+    /// A proven client whose pool has a part here.
+    pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
+        let Handover { client, database, pool_user, greeting, accepted, found, session } = handover;
+        self.secures.extend(session.map(|session| Secure::Adopt { conn, session }));
+        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
+            *slot = Conn::Client(client);
+        }
+        let part_index = self.part(&greeting.database, &pool_user, &database);
+        let greets = accepted.send;
+        let key = self.new_cancel_key(conn);
+        let now_us = self.now.mono_us;
+        self.outbox.write(conn, |out| out.extend_from_slice(&greets));
+        if self.client_must_go(conn) || !self.count_in_pool(conn, part_index) {
+            return;
+        }
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        if part.database.user.is_none() {
+            part.keys = accepted.keys.or(part.keys.take());
+            part.password = accepted.password.or(part.password.take());
+            part.found = found.or(part.found.take());
+        }
+        part.counters.client_login_count += 1;
+        part.last_used_us = now_us;
+        let ticket = match &greeting.replication {
+            Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
+            None => part.pool.queue.join(conn.0, now_us),
+        };
+        let met = part.met.is_some() && greeting.replication.is_none();
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        client.pool = part_index;
+        client.cancel_key = key;
+        client.phase = Phase::Greeting(ticket);
+        client.wish = greeting.replication.map(|replication| Box::new(Wish::new(replication)));
+        client.request_us = now_us;
+        let asked = greeting.parameters.iter().map(|(position, value)| (*position, value.as_str()));
+        client.parameters.set_each(asked);
+        if self.config.global.application_name_add_host {
+            let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
+            let name = format!("{named} - {}", crate::words::peer(client.peer));
+            client.parameters.set(APPLICATION_NAME, &name);
+        }
+        if met {
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.pool.queue.leave(ticket);
+            }
+            self.greet(conn);
+        } else {
+            self.open_if_wanted(part_index);
+        }
+    }
+
+    /// Every client of this part that waits to be greeted.
+    pub(crate) fn greet_all(&mut self, part_index: usize) {
+        let Some(part) = self.parts.get(part_index) else { return };
+        let waiting: Vec<ConnId> = ordinary(part).collect();
+        for conn in waiting {
+            let Some(client) = self.client(conn) else { continue };
+            let Phase::Greeting(ticket) = client.phase else { continue };
+            if let Some(part) = self.parts.get_mut(part_index) {
+                part.pool.queue.leave(ticket);
+            }
+            self.greet(conn);
+        }
+    }
+
+    /// AuthenticationOk, what the servers of this pool say of themselves, the cancel key, ReadyForQuery.
+    pub(crate) fn greet(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(client.pool) else { return };
+        client.phase = Phase::Idle;
+        if let Some(met) = &mut part.met {
+            let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
+            let greeting = met.greeting(&client.parameters, &part.fresh, &self.tracked, &pooler);
+            client.parameters = greeting.parameters.clone();
+            let key = client.cancel_key;
+            self.outbox.write(conn, |out| greeting.say(out, &key, &pooler));
+            self.act(Action::Settle { conn });
+        }
+        if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
+            self.idle_client_holds(conn);
+        }
+    }
+
+    /// Says all this as one server alone has it.
+    pub(crate) fn welcome(&mut self, conn: ConnId, own: &Hello) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(client.pool) else { return };
+        let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
+        let greeting = Greeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
+        let key = client.cancel_key;
+        self.outbox.write(conn, |out| greeting.say(out, &key, &pooler));
+        self.act(Action::Settle { conn });
+    }
+
+    /// A client is not counted any more, and its names are forgotten.
+    pub(crate) fn forget_client(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let id = client.id;
+        let (asks, was_console) = match std::mem::replace(&mut client.phase, Phase::Closing) {
+            Phase::Login(login) => (login.asks, false),
+            phase => (None, matches!(phase, Phase::Console(_))),
+        };
+        client.request.held = Vec::new();
+        let sent = std::mem::take(&mut client.login_bytes);
+        if let Some(mut statements) = client.request.statements.take() {
+            statements.forget_all(&mut self.registry);
+        }
+        if std::mem::take(&mut client.keeps_key) {
+            let key = crate::cancel::key::whole(&client.cancel_key, self.config.global.peer_id);
+            self.directory.forget_cancel_key(&key);
+        }
+        if was_console {
+            self.act(Action::Report(mail::Report::ConsoleLeft));
+        }
+        self.uncount(conn);
+        self.forget_login_bytes(sent);
+        if let Some(asks) = asks {
+            self.withdraw_inquiry(asks, id);
+        }
+    }
+
+    pub(crate) fn random_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.entropy.fill(&mut bytes);
+        u32::from_be_bytes(bytes)
+    }
+}

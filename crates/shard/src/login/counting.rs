@@ -1,0 +1,140 @@
+//! Which limits a client is counted in, from its startup packet to its end.
+//!
+//! Owns `max_client_conn`, `max_db_client_connections` and `max_user_client_connections`: exact over all shards, and
+//! given back by whoever was counted, however it leaves. Never looks at servers; those are counted by their pools.
+
+use std::sync::Arc;
+
+use mail::Right;
+use pool::Both;
+use settings::Database;
+use wire::sqlstate;
+
+use crate::ConnId;
+use crate::state::{Conn, State};
+use crate::words::CONSOLE;
+
+/// What a client has been counted in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    /// The process.
+    process: bool,
+    /// Its database.
+    database: Option<Arc<Both>>,
+    /// The user that it logged in as; a forced user is the servers' matter.
+    user: Option<Arc<Both>>,
+    /// The part of the pool that it logged in to.
+    part: bool,
+}
+
+impl Counted {
+    /// It passed every limit, and counts as a client of its user.
+    pub(crate) fn is_user(&self) -> bool {
+        self.user.is_some()
+    }
+}
+
+impl State {
+    /// `max_client_conn`. The console is never full, but its clients count. False: the client was told.
+    pub(crate) fn count_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
+        let limit = self.config.global.max_client_conn;
+        // Unlike the other limits, 0 lets nobody in, as in PgBouncer.
+        let is_shut = limit == 0 && !is_console;
+        if is_shut || !self.process.clients.take(if is_console { 0 } else { limit }) {
+            self.refuse_count(conn, "max_client_conn");
+            return false;
+        }
+        if let Some(client) = self.client(conn) {
+            client.counted.process = true;
+        }
+        true
+    }
+
+    /// The limits of the database and the user, for a client of a pool. False: the client was told.
+    pub(crate) fn count_in_pool(&mut self, conn: ConnId, part_index: usize) -> bool {
+        let Some(part) = self.parts.get(part_index) else { return false };
+        let (tally, database) = (Arc::clone(part.pool.database()), Arc::clone(&part.database));
+        if let Some(client) = self.client(conn) {
+            client.pool = part_index;
+        }
+        if !self.count(conn, tally, Some(&database)) {
+            return false;
+        }
+        if let (Some(Conn::Client(client)), Some(part)) =
+            (self.conns.get_mut(conn.0 as usize), self.parts.get_mut(part_index))
+        {
+            client.counted.part = true;
+            part.clients += 1;
+        }
+        true
+    }
+
+    /// The same for a client of the console: its admins are never too many. False: the client was told.
+    pub(crate) fn count_in_console(&mut self, conn: ConnId, right: Right) -> bool {
+        let tally = self.directory.database(CONSOLE);
+        right == Right::Admin || self.count(conn, tally, None)
+    }
+
+    /// A client that another process let in: it is counted whatever the limits say.
+    pub(crate) fn count_inherited(&mut self, conn: ConnId, part_index: usize) {
+        let now_us = self.now.mono_us;
+        let (Some(Conn::Client(client)), Some(part)) =
+            (self.conns.get_mut(conn.0 as usize), self.parts.get_mut(part_index))
+        else {
+            return;
+        };
+        let tallies = [Arc::clone(part.pool.database()), self.directory.user(&client.login_user)];
+        self.process.clients.take(0);
+        for tally in &tallies {
+            tally.clients.take(0);
+        }
+        let [database, user] = tallies.map(Some);
+        client.counted = Counted { process: true, database, user, part: true };
+        client.pool = part_index;
+        part.clients += 1;
+        part.last_used_us = now_us;
+    }
+
+    fn count(&mut self, conn: ConnId, in_database: Arc<Both>, database: Option<&Database>) -> bool {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return false };
+        let global = &self.config.global;
+        let limit = database.map_or(global.max_db_client_connections, |database| {
+            self.config.max_db_client_connections(database)
+        });
+        if !in_database.clients.take(limit) {
+            self.refuse_count(conn, "max_db_client_connections");
+            return false;
+        }
+        client.counted.database = Some(in_database);
+        let user = self.config.user(&client.login_user).map(|user| &**user);
+        let limit = self.config.max_user_client_connections(user);
+        let in_user = self.directory.user(&client.login_user);
+        if !in_user.clients.take(limit) {
+            self.refuse_count(conn, "max_user_client_connections");
+            return false;
+        }
+        client.counted.user = Some(in_user);
+        true
+    }
+
+    fn refuse_count(&mut self, conn: ConnId, limit: &str) {
+        let text = format!("no more connections allowed ({limit})");
+        self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
+    }
+
+    /// A client leaves: everything that it was counted in has room again.
+    pub(crate) fn uncount(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let counted = std::mem::take(&mut client.counted);
+        if counted.process {
+            self.process.clients.give();
+        }
+        for tally in [counted.database, counted.user].into_iter().flatten() {
+            tally.clients.give();
+        }
+        if let (true, Some(part)) = (counted.part, self.parts.get_mut(client.pool)) {
+            part.clients = part.clients.saturating_sub(1);
+            part.last_used_us = self.now.mono_us;
+        }
+    }
+}

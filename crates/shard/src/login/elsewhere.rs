@@ -1,0 +1,27 @@
+//! Logins whose password somebody else checks: a directory (LDAP) or PAM.
+//!
+//! Owns what they are told of the client, and what the log says of their answer. Never asks by itself: that is a question
+//! to a helper.
+
+use auth::{Answer, Verdict};
+use telemetry::Level;
+
+use crate::state::State;
+use crate::{ConnId, Peer};
+
+/// Where a client is, for the records of others.
+pub(crate) fn remote(peer: Peer) -> String {
+    match peer {
+        Peer::Inet { remote, .. } => remote.ip().to_string(),
+        Peer::Unix { .. } => "unix".to_owned(),
+    }
+}
+
+impl State {
+    /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
+    pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &Answer) {
+        if let Answer::Verdict(Verdict::Refused(reason)) = answer {
+            self.log_client(conn, Level::Warning, reason);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! How a client has to prove itself: as `auth_type` says, or the HBA rule that its connection meets.
+//! Owns the choice, and what those are told whom no rule lets in. Never carries a method out.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use auth::{Authority, CertificateFault, ClientFault, Fault, Method, hba};
+use session::Greeting;
+use session::replication::Kind;
+use settings::AuthType;
+use settings::hba::RuleMethod;
+use settings::ident::IdentMap;
+use settings::ldap;
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::client::Phase;
+use crate::state::State;
+use crate::{ConnId, Peer};
+
+/// What is asked of a client.
+pub(crate) enum Demand {
+    /// An exchange by messages, or none.
+    Exchange(Method),
+    /// A certificate with the user's name, or one that this map has for it.
+    Certificate(Option<Arc<IdentMap>>),
+    /// To be this system user, by this map if there is one.
+    Peer(Option<Arc<IdentMap>>),
+    /// To give its password to somebody else.
+    Elsewhere(Authority),
+    /// Nothing yet: a rule hangs on the roles of its user.
+    Roles,
+    /// It is not let in, whatever it says.
+    Refusal(Refusal),
+}
+
+/// What is to be known of a user before its proof begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Nothing: others decide.
+    Nothing,
+    /// That there is one of that name.
+    User,
+    /// Its secret.
+    Secret,
+}
+
+impl Demand {
+    /// What is to be known first.
+    pub(crate) fn wants(&self) -> Wants {
+        match self {
+            Demand::Elsewhere(_) => Wants::Nothing,
+            Demand::Exchange(Method::Trust | Method::Any) | Demand::Certificate(_) | Demand::Peer(_) => {
+                Wants::User
+            }
+            Demand::Exchange(Method::Plain | Method::Md5 | Method::Scram)
+            | Demand::Roles
+            | Demand::Refusal(_) => Wants::Secret,
+        }
+    }
+}
+
+/// Why nothing is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No rule fits.
+    NoRule,
+    /// The rule that fits says `reject`.
+    Rejected,
+    /// A directory decides, and where that is makes no sense.
+    NoDirectory,
+}
+
+impl State {
+    /// What this client, whose startup packet was read, is asked for; `roles` are those of its user, if they are known.
+    pub(crate) fn demand(
+        &mut self,
+        conn: ConnId,
+        greeting: &Greeting,
+        roles: Option<&BTreeSet<String>>,
+    ) -> Demand {
+        let method = match self.config.global.auth_type {
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            AuthType::ScramSha256 => Method::Scram,
+            AuthType::Cert => return Demand::Certificate(None),
+            AuthType::Peer => return Demand::Peer(None),
+            AuthType::Hba => return self.rule_demand(conn, greeting, roles),
+            AuthType::Ldap => {
+                let rule = self.config.global.auth_ldap_options.clone();
+                return self.by_directory(conn, &rule);
+            }
+            AuthType::Pam => return Demand::Elsewhere(Authority::Pam),
+        };
+        Demand::Exchange(method)
+    }
+
+    fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting, roles: Option<&BTreeSet<String>>) -> Demand {
+        let approach = hba::Approach {
+            address: self.address(conn),
+            encrypted: self.is_encrypted(conn),
+            physical_replication: is_physical(greeting),
+            database: &greeting.database,
+            user: &greeting.user,
+            roles,
+        };
+        let rule = match hba::rule(&self.config.hba, &approach) {
+            hba::Found::Rule(rule) => rule,
+            hba::Found::Nothing => return Demand::Refusal(Refusal::NoRule),
+            hba::Found::NeedsRoles => return Demand::Roles,
+        };
+        let line = rule.line;
+        let demand = match &rule.method {
+            RuleMethod::Trust => Demand::Exchange(Method::Trust),
+            RuleMethod::Plain => Demand::Exchange(Method::Plain),
+            RuleMethod::Md5 => Demand::Exchange(Method::Md5),
+            RuleMethod::Scram => Demand::Exchange(Method::Scram),
+            RuleMethod::Peer => Demand::Peer(rule.map.clone()),
+            RuleMethod::Cert => Demand::Certificate(rule.map.clone()),
+            RuleMethod::Ldap(rule) => {
+                let rule = rule.clone();
+                self.by_directory(conn, &rule)
+            }
+            RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
+        };
+        let text = format!("HBA Line {line} is matched");
+        self.log_client(conn, Level::Noise, &text);
+        demand
+    }
+
+    /// Options without meaning let nobody in.
+    fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> Demand {
+        match rule.options() {
+            Ok(options) => Demand::Elsewhere(Authority::Directory(Arc::clone(options))),
+            Err(fault) => {
+                self.log_client(conn, Level::Warning, &fault.to_string());
+                Demand::Refusal(Refusal::NoDirectory)
+            }
+        }
+    }
+
+    fn is_encrypted(&mut self, conn: ConnId) -> bool {
+        self.client(conn).is_some_and(|client| client.tls.is_some())
+    }
+
+    /// Where a TCP client is; None for a unix socket.
+    pub(crate) fn address(&mut self, conn: ConnId) -> Option<IpAddr> {
+        match self.client(conn)?.peer {
+            Peer::Inet { remote, .. } => Some(remote.ip()),
+            Peer::Unix { .. } => None,
+        }
+    }
+
+    /// What the log says of a failed proof, where that is more than the client hears: PgBouncer's words.
+    pub(crate) fn refusal_detail(&mut self, conn: ConnId, fault: Fault) -> Option<String> {
+        let map = match &self.client(conn)?.phase {
+            Phase::Login(login) => login.map.as_ref().map(|map| map.name.as_str()).unwrap_or_default(),
+            _ => "",
+        };
+        match fault {
+            Fault::Client(ClientFault::PeerMap) => Some(format!("ident map {map} cannot be matched")),
+            Fault::Client(ClientFault::Certificate(CertificateFault::Map)) => {
+                Some(format!("ident map: {map} does not have a match"))
+            }
+            _ => fault.detail().map(str::to_owned),
+        }
+    }
+
+    /// Tells a client that it is not let in: PgBouncer's words, and PostgreSQL's sentence as the detail.
+    pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
+        let address = self.address(conn);
+        let encryption = if self.is_encrypted(conn) { "SSL encryption" } else { "no encryption" };
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = &client.phase else { return };
+        let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
+        let (database, user) = (&login.greeting.database, &login.greeting.user);
+        let (who, from, replication) = if is_physical(&login.greeting) {
+            (
+                format!("host \"{host}\", user \"{user}\", {encryption}"),
+                "replication connection from ",
+                "replication ",
+            )
+        } else {
+            (format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}"), "", "")
+        };
+        let (text, detail) = match refusal {
+            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Directory.into()),
+            Refusal::NoRule => {
+                ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
+            }
+            Refusal::Rejected => {
+                ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
+            }
+        };
+        if self.config.global.log_pooler_errors {
+            self.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
+        }
+        let code = sqlstate::INVALID_AUTHORIZATION;
+        self.count_error(conn, code);
+        self.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
+        self.client_leaves(conn, text);
+    }
+}
+
+/// It wants to replicate the whole cluster, so that no database counts.
+fn is_physical(greeting: &Greeting) -> bool {
+    greeting.replication.as_ref().is_some_and(|wanted| wanted.kind == Kind::Physical)
+}

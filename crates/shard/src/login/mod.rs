@@ -1,0 +1,280 @@
+//! A client's proof of who it is: what it may try to open, and the exchange that its method asks for.
+//!
+//! Owns the order of these steps and what each refusal says. Unknown users and databases are told apart from wrong
+//! passwords only where PgBouncer tells them apart (no password asked). Who has proven it is `admission`'s.
+
+pub(crate) mod admission;
+pub(crate) mod budget;
+pub(crate) mod counting;
+pub(crate) mod elsewhere;
+pub(crate) mod handover;
+pub(crate) mod method;
+pub(crate) mod startup;
+pub(crate) mod tls;
+pub(crate) mod welcome;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use auth::{Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
+use mail::Right;
+use session::Greeting;
+use settings::AuthType;
+use telemetry::Level;
+use wire::frame;
+use wire::{encode, sqlstate};
+
+use crate::client::{Login, Phase};
+use crate::login::budget::SPENT;
+use crate::login::elsewhere::remote;
+use crate::login::method::{Demand, Wants};
+use crate::state::{Conn, State};
+use crate::words::CONSOLE;
+use crate::{Action, ConnId, Peer};
+
+/// A password message may carry a token of 64 KiB.
+const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
+
+impl State {
+    /// A startup packet that is served: limits, then proof.
+    pub(crate) fn greeted(&mut self, conn: ConnId, mut greeting: Greeting, rest: &[u8]) {
+        let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
+        let Some(client) = self.client(conn) else { return };
+        client.login_user = Arc::from(&*greeting.user);
+        client.request.held = rest.to_vec();
+        if self.lacks_tls(conn) {
+            return self.refuse_plain(conn);
+        }
+        if !self.count_login_bytes(conn, rest.len()) {
+            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        }
+        if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
+            return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
+        }
+        if right.is_none() && self.config.global.auth_type == AuthType::Any {
+            let forced = self.config.database(&greeting.database).and_then(|database| database.user.clone());
+            let Some(user) = forced else {
+                self.log_client(conn, Level::Error, "auth_type=any requires forced user");
+                return self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, "bouncer config error");
+            };
+            if let Some(client) = self.client(conn) {
+                client.login_user = Arc::from(&*user);
+            }
+            greeting.user = user;
+        }
+        self.log_attempt(conn, &greeting);
+        if right.is_none() && self.refuse_if_disabled(conn, &greeting.database) {
+            return;
+        }
+        match right {
+            Some(None) => {
+                if let Some(client) = self.client(conn) {
+                    client.phase = Phase::Login(Box::new(Login::new(greeting, None)));
+                }
+                self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+            }
+            Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
+                self.count_in_process(conn, true);
+                self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
+                self.console_opened(conn, right);
+            }
+            right => self.prove(conn, greeting, right.flatten()),
+        }
+    }
+
+    fn log_attempt(&mut self, conn: ConnId, greeting: &Greeting) {
+        if !self.config.global.log_connections {
+            return;
+        }
+        let Some(client) = self.client(conn) else { return };
+        let (id, peer) = (client.id, crate::words::peer(client.peer));
+        let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
+        let (database, user) = (&greeting.database, &greeting.user);
+        let replication = greeting.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
+        let text = format!(
+            "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
+        );
+        self.log(Level::Log, text);
+    }
+
+    fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
+        let global = &self.config.global;
+        if self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
+            return Some(Right::Admin);
+        }
+        // `any` lets everybody look. PgBouncer's manual says "as admin", but it refuses them what only admins may.
+        let may_look =
+            global.auth_type == AuthType::Any || global.stats_users.iter().any(|stats| stats == user);
+        may_look.then_some(Right::Stats)
+    }
+
+    fn is_own_unix_user(&self, conn: ConnId, user: &str) -> bool {
+        let user_id = self.peer_user_id(conn);
+        user == CONSOLE && user_id.is_some() && user_id == self.unix_user_id
+    }
+
+    /// The system user at the other end of a unix socket.
+    fn peer_user_id(&self, conn: ConnId) -> Option<u32> {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(client)) => match client.peer {
+                Peer::Unix { user_id, .. } => Some(user_id),
+                Peer::Inet { .. } => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Counts the client and finds out what it has to prove.
+    fn prove(&mut self, conn: ConnId, greeting: Greeting, right: Option<Right>) {
+        if !self.count_in_process(conn, right.is_some()) {
+            return;
+        }
+        if let Some(names) = &greeting.negotiate {
+            let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+            self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
+        }
+        let Some(client) = self.client(conn) else { return };
+        client.phase = Phase::Login(Box::new(Login::new(greeting, right)));
+        self.demand_proof(conn, None);
+    }
+
+    /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
+    pub(crate) fn demand_proof(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
+        let Some(greeting) = self.greeting_of(conn) else { return };
+        match self.demand(conn, &greeting, roles) {
+            Demand::Roles => self.seek_roles(conn),
+            Demand::Refusal(refusal) => self.refuse(conn, refusal),
+            demand => {
+                let Some(client) = self.client(conn) else { return };
+                let wants = demand.wants();
+                if let Phase::Login(login) = &mut client.phase {
+                    login.demand = Some(demand);
+                }
+                match wants {
+                    Wants::Nothing => self.begin_proof(conn, None),
+                    wants => self.seek_secret(conn, wants),
+                }
+            }
+        }
+    }
+
+    /// The user's secret is known, or that there is none: begins the exchange that is demanded.
+    pub(crate) fn begin_proof(&mut self, conn: ConnId, secret: Option<&Secret>) {
+        let user_id = self.peer_user_id(conn);
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut client.phase else { return };
+        let user = &login.greeting.user;
+        let (exchange, step) = match login.demand.take() {
+            Some(Demand::Exchange(method)) => ClientLogin::begin_bound(
+                method,
+                user,
+                secret,
+                &self.mock,
+                &self.derived,
+                &mut *self.entropy,
+                self.config.global.scram_iterations,
+                client.tls.as_ref().and_then(|tls| tls.end_point.as_deref()),
+            ),
+            Some(Demand::Peer(map)) => {
+                login.map.clone_from(&map);
+                ClientLogin::peer(user, secret.is_some(), user_id, map)
+            }
+            Some(Demand::Certificate(map)) => {
+                login.map = map;
+                let name = client.tls.as_ref().and_then(|tls| tls.peer.as_ref()?.common_name.as_deref());
+                // As PgBouncer documents it: the common name and no other.
+                let shown = match (&client.tls, &name) {
+                    (None, _) => Shown::NoTls,
+                    (Some(_), None) => Shown::NoCertificate,
+                    (Some(_), Some(name)) => Shown::Names(std::slice::from_ref(name)),
+                };
+                ClientLogin::certificate(user, secret.is_some(), shown, login.map.as_deref())
+            }
+            Some(Demand::Elsewhere(authority)) => {
+                ClientLogin::begin_elsewhere(authority, user, &remote(client.peer))
+            }
+            Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
+            Some(Demand::Roles) | None => return,
+        };
+        login.exchange = Some(exchange);
+        self.login_step(conn, step);
+    }
+
+    /// Bytes of the exchange.
+    pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
+        if !self.count_login_bytes(conn, bytes.len()) {
+            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        }
+        let Some(client) = self.client(conn) else { return };
+        client.request.held.extend_from_slice(bytes);
+        if client.request.held.len() > LOGIN_FRAME_BYTES as usize {
+            let text = "too much sent before login was complete";
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+        }
+        self.login_goes_on(conn);
+    }
+
+    fn login_goes_on(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        if matches!(&client.phase, Phase::Login(login) if login.exchange.is_none()) {
+            return; // Nothing was asked yet.
+        }
+        let held = &client.request.held;
+        let header = match frame::header(held) {
+            Ok(None) => return,
+            Ok(Some(header))
+                if header.tag == wire::tag::frontend::PASSWORD && header.frame_bytes <= LOGIN_FRAME_BYTES =>
+            {
+                header
+            }
+            _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "expected a password message"),
+        };
+        if held.len() < header.frame_bytes as usize {
+            return;
+        }
+        // What is left has a buffer of its own: an idle client must not keep the room of a long password.
+        let rest = client.request.held.split_off(header.frame_bytes as usize);
+        let message = Zeroizing::new(std::mem::replace(&mut client.request.held, rest));
+        let Phase::Login(login) = &mut client.phase else { return };
+        let Some(exchange) = &mut login.exchange else { return };
+        let step = exchange.message(message.get(frame::HEADER_BYTES..).unwrap_or_default());
+        self.login_step(conn, step);
+    }
+
+    /// What a client's login asked is answered.
+    pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: Answer) {
+        self.log_verdict(conn, &answer);
+        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Phase::Login(login) = &mut client.phase else { return };
+        let Some(exchange) = &mut login.exchange else { return };
+        let step = exchange.answer(answer, &mut self.derived);
+        self.login_step(conn, step);
+    }
+
+    pub(crate) fn login_step(&mut self, conn: ConnId, step: Step) {
+        match step {
+            Step::Send(bytes) => {
+                self.outbox.write(conn, |out| out.extend_from_slice(&bytes));
+                self.login_goes_on(conn);
+            }
+            Step::Ask(question) => self.act(Action::Ask { conn, question }),
+            Step::Accept(accepted) => self.proven(conn, accepted),
+            Step::Reject(fault) => self.login_refused(conn, fault),
+        }
+    }
+
+    /// The client did not prove itself.
+    pub(crate) fn login_refused(&mut self, conn: ConnId, fault: Fault) {
+        if let Some(detail) = self.refusal_detail(conn, fault) {
+            self.log_client(conn, Level::Error, &detail);
+        }
+        let user = self.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
+        let text = match fault.message() {
+            "password authentication failed" => {
+                format!("password authentication failed for user \"{user}\"")
+            }
+            other => other.to_owned(),
+        };
+        self.fail_client(conn, fault.sqlstate(), &text);
+    }
+}

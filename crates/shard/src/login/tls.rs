@@ -1,0 +1,179 @@
+//! TLS before a login: who asks for it, who may do without, and what a failure means.
+//!
+//! Owns SSLRequest on both sides and direct TLS of clients. Records are the record layer's; what follows on a secured
+//! connection is the same login as on a plain one.
+
+use std::sync::Arc;
+
+use settings::SslMode;
+use telemetry::Level;
+use tls::{Agreed, HandshakeFault};
+use wire::{encode, sqlstate};
+
+use crate::cancel::canceller::CancelTls;
+use crate::records::Secure;
+use crate::state::{Conn, State};
+use crate::{Action, ConnId, Peer, client, server};
+
+/// The first byte of a TLS record that opens a handshake.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+impl State {
+    /// TLS is offered to clients on this connection.
+    pub(crate) fn offers_tls(&self, conn: ConnId) -> bool {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
+        let is_inet = matches!(client.peer, Peer::Inet { .. });
+        is_inet && client.tls.is_none() && self.tls.clients.mode != SslMode::Disable
+    }
+
+    /// The client must use TLS and does not.
+    pub(crate) fn lacks_tls(&self, conn: ConnId) -> bool {
+        self.tls.clients.mode >= SslMode::Require && self.offers_tls(conn)
+    }
+
+    /// The very first bytes of a client are a TLS record.
+    pub(crate) fn begins_with_tls(&self, conn: ConnId, bytes: &[u8]) -> bool {
+        bytes.first() == Some(&HANDSHAKE_RECORD) && self.offers_tls(conn)
+    }
+
+    /// Direct TLS, as PostgreSQL 17 has it.
+    pub(crate) fn accept_direct_tls(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.begin_client_tls(conn, true, b"", bytes.to_vec());
+    }
+
+    /// SSLRequest is answered with S; nothing may have come behind it.
+    pub(crate) fn accept_tls(&mut self, conn: ConnId) {
+        self.begin_client_tls(conn, false, b"S", Vec::new());
+    }
+
+    fn begin_client_tls(&mut self, conn: ConnId, direct: bool, answer: &'static [u8], received: Vec<u8>) {
+        let Some(client) = self.client(conn) else { return };
+        client.phase = client::Phase::Handshake { direct };
+        self.secures.push(Secure::Accept { conn, answer, received });
+    }
+
+    /// A handshake has gone well.
+    pub(crate) fn secured(&mut self, conn: ConnId, agreed: Agreed) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(_)) => self.client_secured(conn, agreed),
+            Some(Conn::Server(server)) => {
+                let text = format!("SSL established: {}", agreed.summary());
+                server.tls = Some(Box::new(agreed));
+                let level = if self.config.global.log_connections { Level::Log } else { Level::Noise };
+                self.log_server(conn, level, &text);
+                self.greet_server(conn);
+            }
+            Some(Conn::Canceller(_)) => self.send_cancel(conn),
+            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+        }
+    }
+
+    fn client_secured(&mut self, conn: ConnId, agreed: Agreed) {
+        let Some(client) = self.client(conn) else { return };
+        let client::Phase::Handshake { direct } = client.phase else { return };
+        let lacks_alpn = direct && !agreed.has_alpn;
+        client.tls = Some(Box::new(agreed));
+        // Inside TLS there is no further asking for encryption.
+        client.phase = client::Phase::Startup { ssl_refused: true, gss_refused: true };
+        if lacks_alpn {
+            let text = "direct TLS connection without the protocol negotiation extension (ALPN)";
+            self.log_client(conn, Level::Warning, text);
+            self.client_leaves(conn, "direct TLS connection without ALPN");
+        }
+    }
+
+    /// A handshake has failed, or later a record could not be read: the connection is lost.
+    pub(crate) fn unsecured(&mut self, conn: ConnId, fault: &HandshakeFault, was_secured: bool) {
+        let (what, prefix) = if was_secured {
+            ("TLS error", "TLS error: ")
+        } else {
+            ("TLS handshake failed", "TLS handshake error: handshake failed: ")
+        };
+        let text = format!("{prefix}{fault}");
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(_)) => {
+                self.log_client(conn, Level::Warning, &text);
+                self.client_leaves(conn, what);
+            }
+            Some(Conn::Server(_)) => {
+                self.log_server(conn, Level::Warning, &text);
+                if was_secured {
+                    self.server_fault(conn, what);
+                } else {
+                    self.close_server(conn, what);
+                }
+            }
+            Some(Conn::Canceller(_)) => {
+                self.log(Level::Warning, format!("cancel request: {text}"));
+                self.act(Action::Close { conn });
+            }
+            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+        }
+    }
+
+    /// The socket to a server is connected: whether it is asked for TLS first.
+    pub(crate) fn asks_for_tls(&mut self, conn: ConnId) -> bool {
+        let asks = self.tls.servers.mode != SslMode::Disable;
+        let Some(server) = self.server(conn).filter(|server| asks && server.host().is_some()) else {
+            return false;
+        };
+        server.phase = server::Phase::AskedTls;
+        self.outbox.write(conn, encode::ssl_request);
+        true
+    }
+
+    /// A server's answer to SSLRequest: one byte, and nothing may come behind it in clear.
+    pub(crate) fn server_answers_tls(&mut self, conn: ConnId, bytes: &[u8]) {
+        match bytes {
+            [b'S'] => {
+                let Some(server) = self.server(conn) else { return };
+                let host = server.host().map(ToString::to_string).unwrap_or_default();
+                server.phase = server::Phase::Handshake;
+                self.secures.push(Secure::Connect { conn, host });
+            }
+            [b'N'] if self.tls.servers.mode < SslMode::Require => self.greet_server(conn),
+            [b'N'] => self.close_server(conn, "server refused SSL"),
+            [b'S' | b'N', ..] => {
+                self.close_server(conn, "received unencrypted data after SSL response");
+            }
+            _ => self.close_server(conn, "unexpected response to SSL request"),
+        }
+    }
+
+    /// A cancel connection's socket is there: it gets TLS if the server that runs the query has it.
+    pub(crate) fn secure_cancel(&mut self, conn: ConnId) -> bool {
+        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return false };
+        if !matches!(canceller.tls, CancelTls::Wanted(_)) || self.tls.servers.mode == SslMode::Disable {
+            return false;
+        }
+        self.outbox.write(conn, encode::ssl_request);
+        true
+    }
+
+    /// The answer to a cancel connection's SSLRequest. PostgreSQL answers the cancel request itself with nothing but
+    /// its end of file.
+    pub(crate) fn canceller_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let CancelTls::Wanted(host) = &canceller.tls else { return };
+        let host = Arc::clone(host);
+        canceller.tls = CancelTls::Begun;
+        match bytes {
+            [b'S'] => self.secures.push(Secure::Connect { conn, host: host.to_string() }),
+            // Its key is not said in clear to whom it was not said in clear before.
+            _ => self.act(Action::Close { conn }),
+        }
+    }
+
+    /// SSLRequest of a client, with what came behind it.
+    pub(crate) fn ssl_request(&mut self, conn: ConnId, rest: &[u8]) {
+        if self.offers_tls(conn) && rest.is_empty() {
+            return self.accept_tls(conn);
+        }
+        self.refuse_encryption(conn, true, rest);
+    }
+
+    /// The client's startup packet came in clear where it must not.
+    pub(crate) fn refuse_plain(&mut self, conn: ConnId) {
+        self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "SSL required");
+    }
+}

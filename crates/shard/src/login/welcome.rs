@@ -1,0 +1,127 @@
+//! What a client is told when it is greeted: what its servers say of themselves, and what Weir says of itself.
+//!
+//! Owns PgBouncer 1.26's parameters, by which a driver learns that it talks to a pooler and what that can do, the
+//! administrator's message, and the last greeting of each pool: most clients of a pool are told the same. Never
+//! decides when a client is greeted.
+
+use session::{Hello, Parameters, Tracked};
+use settings::{Global, PoolMode};
+use wire::backend::Status;
+use wire::encode;
+
+/// The version that `pgbouncer.version` tells: that of the PgBouncer whose place Weir takes.
+const PGBOUNCER_VERSION: &str = "1.25.2";
+
+/// What the servers of a pool said of themselves.
+pub(crate) struct Met {
+    pub(crate) hello: Hello,
+    last: Option<Last>,
+}
+
+/// A greeting, and all that it was made of beside the [`Hello`].
+struct Last {
+    asked: Parameters,
+    fresh: Parameters,
+    mode: PoolMode,
+    max_prepared_statements: u32,
+    greeting: Greeting,
+}
+
+impl Met {
+    /// Nobody was greeted yet.
+    pub(crate) fn new(hello: Hello) -> Box<Met> {
+        Box::new(Met { hello, last: None })
+    }
+
+    /// The greeting of a client that asked for these parameters. What it did not ask for is as on a fresh server.
+    pub(crate) fn greeting(
+        &mut self,
+        asked: &Parameters,
+        fresh: &Parameters,
+        tracked: &Tracked,
+        pooler: &About<'_>,
+    ) -> &Greeting {
+        let (mode, max_prepared_statements) = (pooler.mode, pooler.global.max_prepared_statements);
+        let is_same = |last: &Last| {
+            last.fresh.shared_with(fresh)
+                && (last.mode, last.max_prepared_statements) == (mode, max_prepared_statements)
+                && last.asked.same(asked)
+        };
+        let kept = self.last.take_if(|last| is_same(last));
+        let last = kept.unwrap_or_else(|| Last {
+            asked: asked.clone(),
+            fresh: fresh.clone(),
+            mode,
+            max_prepared_statements,
+            greeting: Greeting::new(&self.hello, fresh.overlaid_by(asked), tracked, pooler),
+        });
+        &self.last.insert(last).greeting
+    }
+}
+
+/// What clients are told that have these parameters, but for the key of each.
+pub(crate) struct Greeting {
+    pub(crate) parameters: Parameters,
+    text: Vec<u8>,
+}
+
+impl Greeting {
+    /// Of a client with these parameters by servers that say this.
+    pub(crate) fn new(
+        hello: &Hello,
+        parameters: Parameters,
+        tracked: &Tracked,
+        pooler: &About<'_>,
+    ) -> Greeting {
+        let mut text = Vec::new();
+        encode::authentication_ok(&mut text);
+        for (name, value) in &hello.parameters {
+            let own = tracked.position(name).and_then(|position| parameters.value(position));
+            encode::parameter_status(&mut text, name, own.map_or(value, |own| own.as_bytes()));
+        }
+        pooler.report(&mut text);
+        Greeting { parameters, text }
+    }
+
+    /// AuthenticationOk, the parameters, the cancel key, the administrator's message, ReadyForQuery.
+    pub(crate) fn say(&self, out: &mut Vec<u8>, key: &[u8; 8], pooler: &About<'_>) {
+        out.extend_from_slice(&self.text);
+        encode::cancel_key(out, key);
+        pooler.notify(out);
+        encode::ready(out, Status::Idle);
+    }
+}
+
+/// What a greeting tells of the pooler.
+pub(crate) struct About<'a> {
+    pub(crate) global: &'a Global,
+    /// The pool's.
+    pub(crate) mode: PoolMode,
+}
+
+impl About<'_> {
+    /// ParameterStatus of the pooler's own.
+    pub(crate) fn report(&self, out: &mut Vec<u8>) {
+        let mode = match self.mode {
+            PoolMode::Session => "session",
+            PoolMode::Transaction => "transaction",
+            PoolMode::Statement => "statement",
+        };
+        let statements = self.global.max_prepared_statements.to_string();
+        let values = [
+            ("pgbouncer.version", PGBOUNCER_VERSION),
+            ("pgbouncer.pool_mode", mode),
+            ("pgbouncer.max_prepared_statements", &statements),
+        ];
+        for (name, value) in values {
+            encode::parameter_status(out, name.as_bytes(), value.as_bytes());
+        }
+    }
+
+    /// `login_notify_message`, as a notice.
+    pub(crate) fn notify(&self, out: &mut Vec<u8>) {
+        if let Some(message) = &self.global.login_notify_message {
+            encode::notice(out, "NOTICE", "00000", message);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The parts of pools that this shard has: found or made, and made anew from changed settings.
+
+pub(crate) mod counted;
+pub(crate) mod idle;
+pub(crate) mod spread;
+
+use std::sync::Arc;
+
+use pool::{Limits, Pool};
+use session::Parameters;
+use settings::{Config, Database};
+use telemetry::Counters;
+
+use crate::state::{Part, State};
+use crate::time::micros;
+
+impl State {
+    /// The part of this pool, made if it is new here.
+    pub(crate) fn part(&mut self, database_name: &str, user: &str, database: &Arc<Database>) -> usize {
+        let key: (Arc<str>, Arc<str>) = (database_name.into(), user.into());
+        if let Some(part) = self.part_of.get(&key) {
+            return *part;
+        }
+        let directory = &self.directory;
+        let (shared, counts, user_counts) =
+            (directory.pool(database_name, user), directory.database(database_name), directory.user(user));
+        let mut pool = Pool::new(limits(&self.config, database, user), shared, counts, user_counts);
+        let paused_by_command = self.all_paused || self.paused_databases.contains(database_name);
+        pool.paused = paused_by_command || self.suspended_since_us.is_some();
+        let part = Part {
+            pool,
+            database_name: Arc::clone(&key.0),
+            user: Arc::clone(&key.1),
+            database: Arc::clone(database),
+            keys: None,
+            password: None,
+            found: None,
+            met: None,
+            fresh: Parameters::unknown(&self.tracked),
+            usual: Parameters::unknown(&self.tracked),
+            counters: Counters::default(),
+            histograms: None,
+            clients: 0,
+            next_host: 0,
+            last_used_us: self.now.mono_us,
+            cancels_active: 0,
+            cancels_waiting: std::collections::VecDeque::new(),
+            paused_by_command,
+        };
+        let index = self.parts.insert(part);
+        self.part_of.insert(key, index);
+        index
+    }
+
+    /// Pools with a forced user and a minimum are there before their first client.
+    pub(crate) fn make_minimum_parts(&mut self) {
+        let config = Arc::clone(&self.config);
+        for (name, database) in &config.databases {
+            let Some(user) = &database.user else { continue };
+            let minimum = config.min_pool_size(database);
+            if minimum == 0
+                || self.directory.pool(name, user).shards().trailing_zeros() != u32::from(self.id.0)
+            {
+                continue;
+            }
+            let part = self.part(name, user, database);
+            self.open_if_wanted(part);
+        }
+    }
+}
+
+/// What the settings say about a pool.
+pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
+    let user = config.user(user).map(|user| &**user);
+    Limits {
+        mode: config.pool_mode(database, user),
+        pool_size: config.pool_size(database, user),
+        min_pool_size: config.min_pool_size(database),
+        reserve_pool_size: config.reserve_pool_size(database, user),
+        reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
+        max_db_connections: config.max_db_connections(database),
+        max_user_connections: config.max_user_connections(user),
+        server_login_retry_us: micros(config.global.server_login_retry),
+        round_robin: config.global.server_round_robin,
+    }
+}

@@ -1,0 +1,114 @@
+//! Statistics of queries by fingerprint (`track_queries`), beside the path that queries take.
+//!
+//! Owns who is watched and when what was asked has been answered. Nothing of it exists while the setting is off; a client
+//! is watched from the first request on that begins while it is on. Never changes what is passed on.
+
+mod shapes;
+mod watch;
+
+use std::sync::Arc;
+
+use mail::QueryRow;
+use session::{Complaint, Replied};
+use telemetry::queries::{Queries, QueryFigures, Shape};
+
+use crate::ConnId;
+use crate::client::Client;
+use crate::state::{Conn, Part, State};
+
+use shapes::Shapes;
+pub(crate) use watch::Watch;
+
+/// What is known of queries while they are tracked.
+#[derive(Default)]
+pub(crate) struct Tracking {
+    shapes: Shapes,
+    queries: Queries,
+}
+
+impl Tracking {
+    /// The client said this, which begins where a message begins if nothing was owed to it.
+    pub(crate) fn heard(
+        &mut self,
+        client: &mut Client,
+        registry: &session::Registry,
+        bytes: &[u8],
+        fresh: bool,
+    ) {
+        if fresh && client.watch.is_none() {
+            client.watch = Some(Box::default());
+        }
+        let Some(watch) = &mut client.watch else { return };
+        let known = client.request.statements.as_deref();
+        let prepared =
+            |name: &[u8]| known.and_then(|names| names.find(name)).and_then(|id| registry.rest(id));
+        watch.hear(bytes, &mut self.shapes, &prepared);
+    }
+
+    /// So many requests have been answered, which took so long together. `is_all`: nothing more is owed.
+    fn answered(&mut self, watch: &mut Watch, part: &Part, count: u32, took_us: u64, is_all: bool) {
+        let Some(share_us) = took_us.checked_div(u64::from(count)) else { return };
+        for _ in 0..count {
+            let Some(request) = watch.answered() else { break };
+            let statement_us = share_us / (request.shapes.len() as u64).max(1);
+            for (index, shape) in request.shapes.iter().enumerate() {
+                let failed = index == 0 && request.failed;
+                self.queries.count(&part.database_name, shape, statement_us, failed);
+            }
+        }
+        if is_all {
+            watch.rest();
+        }
+    }
+
+    /// One row for each kind of query.
+    fn rows(&self) -> Vec<QueryRow> {
+        let row = |(database, shape, figures): (&Arc<str>, &Arc<Shape>, &QueryFigures)| QueryRow {
+            database: database.to_string(),
+            shape: Arc::clone(shape),
+            figures: figures.clone(),
+        };
+        self.queries.iter().map(row).collect()
+    }
+}
+
+impl State {
+    /// The setting may have changed: what was counted is kept as long as it is on.
+    pub(crate) fn track_as_configured(&mut self) {
+        match (self.config.global.track_queries, &self.tracking) {
+            (true, None) => self.tracking = Some(Box::default()),
+            (false, Some(_)) => {
+                self.tracking = None;
+                for (_, conn) in &mut self.conns {
+                    if let Conn::Client(client) = conn {
+                        client.watch = None;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// ReadyForQuery went to a client.
+    #[cold]
+    pub(crate) fn track_answered(&mut self, server: ConnId, client: ConnId, replied: Replied, took_us: u64) {
+        let Some(tracking) = &mut self.tracking else { return };
+        let Some((client, server)) = crate::state::linked(&mut self.conns, client, server) else { return };
+        if let (Some(watch), Some(part)) = (&mut client.watch, self.parts.get(server.pool)) {
+            tracking.answered(watch, part, replied.ready, took_us, !server.talk.is_busy());
+        }
+    }
+
+    /// Errors went to the client of a server.
+    pub(crate) fn track_failed(&mut self, server: ConnId, complaints: &[Complaint]) {
+        let Some(Conn::Server(server)) = self.conns.get(server.0 as usize) else { return };
+        let Some(client) = server.client() else { return };
+        if let Some(watch) = self.client(client).and_then(|client| client.watch.as_mut()) {
+            complaints.iter().for_each(|complaint| watch.failed(complaint.behind as usize));
+        }
+    }
+
+    pub(crate) fn query_rows(&self) -> Vec<QueryRow> {
+        self.tracking.as_ref().map(|tracking| tracking.rows()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,52 @@
+//! The kinds of queries that clients hold: each text once, however many clients have prepared it.
+//!
+//! Owns making fingerprints. A kind that nobody holds any more is forgotten.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use sql::Fingerprint;
+use telemetry::queries::Shape;
+
+/// Dead ones are swept out when there are twice as many as were alive the last time, and so many more.
+const SLACK: usize = 1_000;
+
+#[derive(Default)]
+pub(crate) struct Shapes {
+    known: BTreeMap<u64, Weak<Shape>>,
+    alive: usize,
+}
+
+impl Shapes {
+    /// The kind of this statement.
+    pub(crate) fn of(&mut self, sql: &[u8]) -> Arc<Shape> {
+        let Fingerprint { number, text } = Fingerprint::of(sql);
+        if let Some(shape) = self.known.get(&number).and_then(Weak::upgrade) {
+            return shape;
+        }
+        if self.known.len() > 2 * self.alive + SLACK {
+            self.known.retain(|_, shape| shape.strong_count() > 0);
+            self.alive = self.known.len();
+        }
+        let shape = Arc::new(Shape { number, text });
+        self.known.insert(number, Arc::downgrade(&shape));
+        shape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_holds_is_forgotten() {
+        let mut shapes = Shapes::default();
+        let held = shapes.of(b"select 1");
+        assert!(Arc::ptr_eq(&held, &shapes.of(b"SELECT 2")));
+        for number in 0..10 * SLACK {
+            shapes.of(format!("select a{number}").as_bytes());
+        }
+        assert!(shapes.known.len() <= SLACK + 3, "{}", shapes.known.len());
+        assert!(Arc::ptr_eq(&held, &shapes.of(b"select 3")));
+    }
+}

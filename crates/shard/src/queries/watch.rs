@@ -1,0 +1,201 @@
+//! What one client asks, read beside the relay: which kinds of queries each of its requests is made of.
+//!
+//! Owns the client's place in its own stream, apart from the relay's. Statements are fingerprinted when they are prepared,
+//! simple queries each time. A Query and a Sync end a request; ReadyForQuery answers it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use telemetry::queries::Shape;
+use wire::frame::Splitter;
+use wire::frontend::{self, Found};
+use wire::tag::frontend as tag;
+
+use super::shapes::Shapes;
+
+/// What is looked at of a message that comes in pieces.
+const LOOKED_AT: usize = 8 * 1024;
+
+/// Statements of one request that are told apart; of further ones nothing is counted.
+const STATEMENTS: usize = 64;
+
+/// What was asked and is answered by one ReadyForQuery.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) shapes: Vec<Arc<Shape>>,
+    pub(crate) failed: bool,
+}
+
+/// One client's requests.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    splitter: Splitter,
+    /// The front of a message whose rest has not come.
+    front: Vec<u8>,
+    /// By the client's names for them; the one without a name has the empty one.
+    prepared: BTreeMap<Box<[u8]>, Arc<Shape>>,
+    /// Run since the last Sync.
+    run: Vec<Arc<Shape>>,
+    /// Not answered yet, oldest first.
+    asked: VecDeque<Request>,
+}
+
+/// The Parse of a statement that was prepared before it was watched, from its text on.
+type Prepared<'a> = &'a dyn Fn(&[u8]) -> Option<&'a Arc<[u8]>>;
+
+impl Watch {
+    /// More of what the client says.
+    pub(super) fn hear(&mut self, mut bytes: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
+        while let Ok(Some(piece)) = self.splitter.next(&mut bytes) {
+            if !matches!(
+                piece.header.tag,
+                tag::QUERY | tag::PARSE | tag::BIND | tag::CLOSE | tag::SYNC | tag::FUNCTION_CALL
+            ) {
+                continue;
+            }
+            if piece.begins && piece.ends {
+                self.message(piece.header.tag, piece.body, shapes, prepared);
+                continue;
+            }
+            let room = LOOKED_AT - self.front.len();
+            self.front.extend_from_slice(&piece.body[..piece.body.len().min(room)]);
+            if piece.ends {
+                let front = std::mem::take(&mut self.front);
+                self.message(piece.header.tag, &front, shapes, prepared);
+            }
+        }
+    }
+
+    /// A message, or as much of its front as is looked at.
+    fn message(&mut self, frame_tag: u8, body: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
+        match frame_tag {
+            tag::QUERY => {
+                self.run.push(shapes.of(until_nul(body)));
+                self.request_ends();
+            }
+            tag::SYNC | tag::FUNCTION_CALL => self.request_ends(),
+            tag::PARSE => {
+                if let Found::Yes((name, rest)) = frontend::parse_name(body) {
+                    self.prepared.insert(name.into(), shapes.of(until_nul(&body[rest..])));
+                }
+            }
+            tag::BIND => {
+                if let Found::Yes((_, name, _)) = frontend::bind_names(body) {
+                    self.bound(name, shapes, prepared);
+                }
+            }
+            _ => {
+                if let Found::Yes((b'S', name)) = frontend::target(body) {
+                    self.prepared.remove(name);
+                }
+            }
+        }
+    }
+
+    fn bound(&mut self, name: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
+        if self.run.len() >= STATEMENTS {
+            return;
+        }
+        if let Some(shape) = self.prepared.get(name) {
+            return self.run.push(Arc::clone(shape));
+        }
+        if let Some(rest) = prepared(name) {
+            let shape = shapes.of(until_nul(rest));
+            self.run.push(Arc::clone(&shape));
+            self.prepared.insert(name.into(), shape);
+        }
+    }
+
+    fn request_ends(&mut self) {
+        self.asked.push_back(Request { shapes: std::mem::take(&mut self.run), failed: false });
+    }
+
+    /// The oldest request has been answered.
+    pub(super) fn answered(&mut self) -> Option<Request> {
+        self.asked.pop_front()
+    }
+
+    /// The request behind so many others ended in an error.
+    pub(super) fn failed(&mut self, behind: usize) {
+        if let Some(request) = self.asked.get_mut(behind) {
+            request.failed = true;
+        }
+    }
+
+    /// The server owes nothing: whatever was counted otherwise is at an end too (a Sync inside a COPY has no answer).
+    pub(super) fn rest(&mut self) {
+        self.asked = VecDeque::new();
+    }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::encode;
+
+    fn said(out: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        out(&mut bytes);
+        bytes
+    }
+
+    fn texts(watch: &mut Watch) -> Vec<Vec<String>> {
+        let text = |request: Request| request.shapes.iter().map(|shape| shape.text.clone()).collect();
+        std::iter::from_fn(|| watch.answered()).map(text).collect()
+    }
+
+    #[test]
+    fn requests_are_the_same_however_they_are_cut() {
+        let bytes = said(|out| {
+            encode::query(out, b"SELECT 1");
+            encode::parse(out, b"s", b"select $1 -- x", &[]);
+            encode::bind_simple(out, b"", b"s", &[Some(b"v")]);
+            encode::execute(out, b"", 0);
+            encode::bind_simple(out, b"", b"s", &[None]);
+            encode::sync(out);
+            encode::close(out, b'S', b"s");
+            encode::bind_simple(out, b"", b"s", &[]);
+            encode::sync(out);
+        });
+        let expected = [vec!["select ?"], vec!["select ?", "select ?"], vec![]];
+        for cut in 0..bytes.len() {
+            let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+            for piece in [&bytes[..cut], &bytes[cut..]] {
+                watch.hear(piece, &mut shapes, &|_| None);
+            }
+            assert_eq!(texts(&mut watch), expected, "cut at {cut}");
+            assert!(watch.front.capacity() == 0, "an idle client owns no buffer");
+        }
+    }
+
+    #[test]
+    fn what_was_prepared_before_is_looked_up_once() {
+        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        let rest: Arc<[u8]> = Arc::from(&b"select 5\0\0\0"[..]);
+        let bind = said(|out| {
+            encode::bind_simple(out, b"", b"s", &[]);
+            encode::sync(out);
+        });
+        watch.hear(&bind, &mut shapes, &|_| Some(&rest));
+        watch.hear(&bind, &mut shapes, &|_| None);
+        watch.failed(1);
+        assert!(!watch.answered().expect("the first").failed);
+        let second = watch.answered().expect("the second");
+        assert!(second.failed && second.shapes[0].text == "select ?");
+    }
+
+    #[test]
+    fn a_long_statement_is_known_by_its_front() {
+        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        let long = said(|out| encode::query(out, &[&b"select '"[..], &vec![b'x'; 1 << 20]].concat()));
+        for piece in long.chunks(4096) {
+            watch.hear(piece, &mut shapes, &|_| None);
+            assert!(watch.front.len() <= LOOKED_AT);
+        }
+        assert_eq!(texts(&mut watch), [["select ?"]]);
+    }
+}

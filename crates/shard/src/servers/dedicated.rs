@@ -1,0 +1,181 @@
+//! Servers for one client alone: whoever replicates gets a connection that is opened with its own startup parameters,
+//! keeps it until it leaves, and nobody has it after.
+//!
+//! Owns when such a connection is bound to its client and how it ends. Which limits it counts in is the pool's, and the
+//! bytes between the two are the relay's.
+
+use session::replication::Kind;
+use session::{Conversation, Hello, Parameters, Replication};
+use telemetry::Level;
+
+use crate::ConnId;
+use crate::client;
+use crate::server;
+use crate::state::{Conn, State};
+
+/// A client's wish for a server of its own.
+pub(crate) struct Wish {
+    replication: Replication,
+    /// The connection that is being logged in to for it.
+    server: Option<ConnId>,
+}
+
+impl Wish {
+    pub(crate) fn new(replication: Replication) -> Wish {
+        Wish { replication, server: None }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.replication.kind
+    }
+}
+
+/// Whom a server connection is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dedicated {
+    pub(crate) kind: Kind,
+    client: ConnId,
+}
+
+impl State {
+    /// A connection is about to say who it is: if whoever has waited longest wants one of its own, it is this one. What it
+    /// says then beside the entry's own parameters.
+    pub(crate) fn dedicate(&mut self, conn: ConnId) -> Vec<(String, String)> {
+        let Some(part) = self.server(conn).map(|server| server.pool) else { return Vec::new() };
+        let first = self.parts.get(part).and_then(|part| part.pool.queue.front());
+        let Some(waiter) = first.filter(|waiter| waiter.dedicated) else { return Vec::new() };
+        let Some((client, server)) = self.link(ConnId(waiter.client), conn) else { return Vec::new() };
+        let Some(wish) = client.wish.as_mut().filter(|wish| wish.server.is_none()) else { return Vec::new() };
+        wish.server = Some(conn);
+        server.dedicated = Some(Dedicated { kind: wish.kind(), client: ConnId(waiter.client) });
+        let (mut own, parameters) = (wish.replication.passed.clone(), client.parameters.clone());
+        own.push(("replication".to_owned(), wish.kind().value().to_owned()));
+        // A WAL sender takes no SET, so that what is tracked is said here.
+        for position in 0..self.tracked.count() {
+            if let Some(value) = parameters.value(position) {
+                own.push((self.tracked.name(position).to_owned(), value.to_string()));
+            }
+        }
+        own
+    }
+
+    /// Its login is over: it meets its client.
+    pub(crate) fn dedicated_ready(&mut self, conn: ConnId, hello: &Hello, behind: &[u8]) {
+        let now_us = self.now.mono_us;
+        let parameters = hello.tracked(&self.tracked, Parameters::unknown(&self.tracked));
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        let Some(Dedicated { client: client_conn, .. }) = server.dedicated else { return };
+        part.pool.logged_in(true, now_us);
+        server.key.clone_from(&hello.key);
+        server.talk = Conversation::new(parameters.clone());
+        server.phase = server::Phase::Unsettled;
+        let reason = server.close_when_free.or(part.pool.paused.then_some("pause"));
+        self.log_server(conn, Level::Debug, "login ok, dedicated to a replication client");
+        self.unbind(conn);
+        if let Some(reason) = reason {
+            return self.close_server(conn, reason); // Its client waits on, for another.
+        }
+        let Some((client, server)) = self.link(client_conn, conn) else { return };
+        let client::Phase::Greeting(ticket) = client.phase else { return };
+        client.parameters = parameters;
+        client.phase = client::Phase::Linked(conn);
+        server.phase = server::Phase::Linked(client_conn);
+        server.lent = server::Lent::ToClient;
+        let wait_us = now_us.saturating_sub(client.request_us);
+        client.request_us = now_us;
+        (server.request_us, server.query_us, server.transaction_us) = (now_us, now_us, now_us);
+        let part_index = server.pool;
+        if let Some(part) = self.parts.get_mut(part_index) {
+            part.pool.queue.leave(ticket);
+            part.assigned(wait_us);
+            part.last_used_us = now_us;
+        }
+        self.welcome(client_conn, hello);
+        if !behind.is_empty() {
+            self.answer(conn, Some(client_conn), behind, &[]);
+        }
+        self.ask_held(client_conn, conn);
+        self.open_if_wanted(part_index);
+    }
+
+    /// The server would not let this one client in: it alone is told so. False if the connection was for anybody.
+    pub(crate) fn dedicated_refused(&mut self, conn: ConnId, code: &str, text: &str) -> bool {
+        let Some(Dedicated { client, .. }) = self.server(conn).and_then(|server| server.dedicated) else {
+            return false;
+        };
+        self.withdraw(conn);
+        self.close_server(conn, "login failed");
+        self.fail_client(client, code, text);
+        true
+    }
+
+    /// Its client has left it, between two messages: a server that streams hears a goodbye between them, too.
+    pub(crate) fn end_dedicated(&mut self, conn: ConnId) {
+        let Some(server) = self.server(conn) else { return };
+        let listens = server.talk.status().is_some() || server.talk.streams_both_ways();
+        self.close_server_that(listens, conn, "replication client was closed");
+    }
+
+    /// The connection is not the one that its client waits for any more.
+    pub(crate) fn unbind(&mut self, conn: ConnId) {
+        let Some(Dedicated { client, .. }) = self.server(conn).and_then(|server| server.dedicated) else {
+            return;
+        };
+        if let Some(wish) = self.client(client).and_then(|client| client.wish.as_mut()) {
+            wish.server = None;
+        }
+    }
+
+    /// The login ends, and that tells the pool nothing about the next one.
+    fn withdraw(&mut self, conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if let Some(part) = self.parts.get_mut(server.pool) {
+            part.pool.login_withdrawn();
+        }
+        server.phase = server::Phase::Unsettled;
+        self.unbind(conn);
+    }
+
+    /// A client that waited for its server leaves: so does the server, wherever it was.
+    pub(crate) fn wish_ends(&mut self, conn: ConnId) {
+        let server = self.client(conn).and_then(|client| client.wish.as_mut()).and_then(|wish| wish.server);
+        let Some(server) = server else { return };
+        self.withdraw(server);
+        self.close_server(server, "replication client disconnected");
+    }
+
+    /// The pool is full and whoever has waited longest wants a server of its own: the one that has been idle longest goes.
+    /// True if one goes, or went already and its socket is still there.
+    pub(crate) fn make_room(&mut self, part_index: usize) -> bool {
+        let Some(part) = self.parts.get(part_index).filter(|part| part.pool.next_is_dedicated()) else {
+            return false;
+        };
+        if self.room_is_coming(part_index) {
+            return true;
+        }
+        let Some(idle) = part.pool.idle().first().map(|idle| ConnId(idle.server)) else { return false };
+        self.close_server(idle, "evicted");
+        true
+    }
+
+    /// A server that just became free is in the way of one that is wanted: it is closed, true.
+    pub(crate) fn goes_for_dedicated(&mut self, conn: ConnId) -> bool {
+        let now_us = self.now.mono_us;
+        let Some(part_index) = self.server(conn).map(|server| server.pool) else { return false };
+        let lacking = self.parts.get(part_index).is_some_and(|part| part.pool.lacks_room(now_us));
+        if !lacking || self.room_is_coming(part_index) {
+            return false;
+        }
+        self.close_server(conn, "evicted");
+        true
+    }
+
+    /// A server of the pool is being closed: its permit is free soon.
+    fn room_is_coming(&self, part_index: usize) -> bool {
+        self.conns.iter().any(|(_, conn)| {
+            matches!(conn, Conn::Server(server) if server.pool == part_index
+                && matches!(server.phase, server::Phase::Leaving { .. } | server::Phase::Closing))
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Which host a server connection goes to, and what becomes of servers whose host has moved.
+//!
+//! Owns the choice among the hosts of an entry (`load_balance_hosts`), and between a near server's socket and its
+//! address (`server_socket_dir`). Never looks a name up.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use settings::{Global, LoadBalance, SslMode};
+
+use crate::state::{Conn, Part, State};
+use crate::{ConnId, Target};
+
+/// Where PostgreSQL puts its socket when nothing else is said.
+const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
+
+impl State {
+    /// A name does not stand for these addresses any more: idle servers there go now, the others when they are free.
+    pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr]) {
+        let moved = |part: usize| {
+            self.parts.get(part).is_some_and(|part| part.database.host.iter().any(|name| name == host))
+        };
+        let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if moved(server.pool)));
+        for conn in servers {
+            let Some(server) = self.server(conn) else { continue };
+            if server.remote.is_some_and(|remote| gone.contains(&remote.ip())) {
+                server.close_when_free = Some("obsolete connection");
+                self.close_if_idle(conn);
+            }
+        }
+    }
+
+    fn close_if_idle(&mut self, conn: ConnId) {
+        let is_idle = |server: &mut crate::server::Server| matches!(server.phase, crate::server::Phase::Idle);
+        if self.server(conn).is_some_and(is_idle) {
+            self.close_server(conn, "obsolete connection");
+        }
+    }
+}
+
+impl Part {
+    /// Where the next connection goes: each configured host in turn, or the same until it fails.
+    pub(crate) fn next_target(&mut self, global: &Global) -> Target {
+        let index = self.next_host % self.database.host.len().max(1);
+        if self.database.load_balance_hosts == LoadBalance::RoundRobin {
+            self.next_host = index + 1;
+        }
+        self.target_at(index, global)
+    }
+
+    /// A connection failed: where there is no turn, the next one tries the next host.
+    pub(crate) fn leave_failing_host(&mut self) {
+        if self.database.load_balance_hosts == LoadBalance::Disable {
+            self.next_host = self.next_host.wrapping_add(1) % self.database.host.len().max(1);
+        }
+    }
+
+    /// Where its unix socket is, or else its first host: of a server whose own target is not known any more.
+    pub(crate) fn first_target(&self, global: &Global) -> Target {
+        let unix = self.database.host.iter().position(|host| host.starts_with(['/', '@']));
+        self.target_at(unix.unwrap_or(0), global)
+    }
+
+    fn target_at(&self, index: usize, global: &Global) -> Target {
+        let port = self.database.port;
+        let host = self.database.host.get(index).map_or(DEFAULT_SOCKET_DIRECTORY, String::as_str);
+        if host.starts_with(['/', '@']) {
+            return Target::Unix { path: socket(host, port) };
+        }
+        match sockets_nearby(global).filter(|_| is_this_machine(host)) {
+            Some(directory) => Target::Near { path: socket(directory, port), host: host.into(), port },
+            None => Target::Inet { host: host.into(), port },
+        }
+    }
+}
+
+fn socket(directory: &str, port: u16) -> Arc<str> {
+    format!("{directory}/.s.PGSQL.{port}").into()
+}
+
+/// `server_socket_dir`, unless servers have to encrypt: a unix socket has no TLS.
+fn sockets_nearby(global: &Global) -> Option<&str> {
+    global.server_socket_dir.as_deref().filter(|_| global.server_tls_sslmode < SslMode::Require)
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_this_machine() {
+        let near = ["localhost", "LOCALHOST", "127.0.0.1", "127.8.0.1", "::1"];
+        assert!(near.into_iter().all(is_this_machine));
+        let far = ["10.0.0.1", "localhost.example.org", "0.0.0.0", "", "::"];
+        assert!(!far.into_iter().any(is_this_machine));
+    }
+
+    #[test]
+    fn who_must_encrypt_is_not_led_around_tls() {
+        let mut global = Global::default();
+        global.server_socket_dir = Some("/run".to_owned());
+        assert_eq!(sockets_nearby(&global), Some("/run"));
+        global.server_tls_sslmode = SslMode::VerifyFull;
+        assert_eq!(sockets_nearby(&global), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! Handing everything on to the shards of another process: when a connection may leave, and what travels with it.
+//!
+//! A connection leaves only at a moment of rest: nothing is owed, no frame is half read or half passed on. So no
+//! half-parsed state travels; what is in the middle of a query is answered here and follows then. A client and a server
+//! that belong together (an open transaction, a session) leave together. TLS cannot travel: whoever uses it is served here
+//! until it leaves by itself.
+
+use auth::ScramKeys;
+use settings::Database;
+use wire::backend::Status;
+use wire::sqlstate;
+
+use crate::client::{self, Client};
+use crate::console::dialogue::Asked;
+use crate::server::{self, Lent};
+use crate::state::{Conn, Part, State};
+use crate::succession::fields::{FieldsOut, paired};
+use crate::succession::{HandOn, field};
+use crate::{Action, ConnId, Peer};
+
+/// How long a server that cannot move is kept for those who cannot move either.
+const SPARED_US: u64 = 1_000_000;
+
+/// How far handing on has come.
+#[derive(Default)]
+pub(crate) struct HandingOn {
+    round: u32,
+    /// Round and number of sockets when it was last told that nothing is left.
+    told_empty: Option<(u32, u64)>,
+    sockets: u64,
+    links: u64,
+    /// Clients that have come to rest in this event.
+    pub(crate) rested: Vec<ConnId>,
+}
+
+impl State {
+    /// A successor is there (or asks again whether anything is left).
+    pub(crate) fn hand_over(&mut self, round: u32) {
+        if let Some(handing_on) = &mut self.handing_on {
+            handing_on.round = round;
+            return;
+        }
+        self.handing_on = Some(HandingOn { round, ..HandingOn::default() });
+        let states: Vec<_> = self.parts.iter().map(|(_, part)| pool_state(part, true)).collect();
+        for state in states {
+            self.tell_successor(HandOn::Pool { state });
+        }
+        self.hand_on_all();
+    }
+
+    /// The successor has died before it had everything: what is left is served here again.
+    pub(crate) fn keep(&mut self) {
+        self.handing_on = None;
+        let config = std::sync::Arc::clone(&self.config);
+        self.configure(config);
+    }
+
+    /// At the end of every event: whatever has come to rest leaves.
+    pub(crate) fn hand_on_what_rests(&mut self) {
+        let Some(handing_on) = &mut self.handing_on else { return };
+        for conn in std::mem::take(&mut handing_on.rested) {
+            self.hand_on_client(conn);
+        }
+        let idle = |part: &Part| part.pool.queue.is_empty() && !part.pool.idle().is_empty();
+        let parts = self.parts.iter().filter(|(_, part)| idle(part));
+        let servers: Vec<u32> =
+            parts.flat_map(|(_, part)| part.pool.idle()).map(|idle| idle.server).collect();
+        for server in servers {
+            self.hand_on_idle_server(ConnId(server));
+        }
+        self.tell_if_empty();
+    }
+
+    /// Looks at every connection: at the beginning, and at every tick for those that nothing else shows.
+    pub(crate) fn hand_on_all(&mut self) {
+        for (_, part) in &mut self.parts {
+            part.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
+        }
+        for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(_))) {
+            self.hand_on_client(conn);
+        }
+    }
+
+    /// This client's request waits for a server that it will find in the next process.
+    pub(crate) fn hands_on(&mut self, conn: ConnId) -> bool {
+        if self.client(conn).is_some_and(|client| client.tls.is_some()) {
+            return false;
+        }
+        let Some(handing_on) = &mut self.handing_on else { return false };
+        handing_on.rested.push(conn);
+        true
+    }
+
+    fn tell_if_empty(&mut self) {
+        let Some(handing_on) = &mut self.handing_on else { return };
+        let (round, sockets) = (handing_on.round, handing_on.sockets);
+        if self.conns.is_empty() && handing_on.told_empty != Some((round, sockets)) {
+            handing_on.told_empty = Some((round, sockets));
+            self.tell_successor(HandOn::Empty { round, sockets });
+        }
+    }
+
+    fn tell_successor(&mut self, what: HandOn) {
+        self.act(Action::HandOn(what));
+    }
+
+    /// A server was opened, or has gone, while its permit counts in the next process.
+    pub(crate) fn tell_of_server(&mut self, part: usize, opened: bool) {
+        if self.handing_on.is_none() {
+            return;
+        }
+        let Some(part) = self.parts.get(part) else { return };
+        let state = pool_state(part, false);
+        self.tell_successor(if opened {
+            HandOn::ServerOpened { state }
+        } else {
+            HandOn::ServerClosed { state }
+        });
+    }
+
+    /// Sends a client away if it rests, with its server if it has one.
+    fn hand_on_client(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        if client.tls.is_some()
+            || client.wish.is_some()
+            || client.clogged
+            || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
+        {
+            return;
+        }
+        let phase = match &client.phase {
+            client::Phase::Idle => Some("idle"),
+            client::Phase::Waiting(_) => Some("waiting"),
+            client::Phase::Greeting(_) => Some("greeting"),
+            client::Phase::Console(session) if session.has_state() => return self.end_console(conn),
+            client::Phase::Console(session) if session.right == mail::Right::Admin => Some("admin"),
+            client::Phase::Console(_) => Some("stats"),
+            client::Phase::Linked(server) => return self.hand_on_pair(conn, *server),
+            _ => None,
+        };
+        let Some(phase) = phase else { return };
+        let Some(state) = self.client_state(conn, phase) else { return };
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        if let client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) = client.phase
+            && let Some(part) = self.parts.get_mut(client.pool)
+        {
+            part.pool.queue.leave(ticket);
+        }
+        self.forget_client(conn);
+        self.send_off(conn, state, None, false);
+    }
+
+    /// A console client that waits for an answer gets it first; one that has prepared something is sent away.
+    fn end_console(&mut self, conn: ConnId) {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        if let client::Phase::Console(session) = &client.phase
+            && matches!(session.asked, Asked::Nothing)
+        {
+            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "another process has taken over");
+        }
+    }
+
+    fn hand_on_pair(&mut self, conn: ConnId, server_conn: ConnId) {
+        let Some((client, server)) = self.link(conn, server_conn) else { return };
+        if !client.request.at_boundary() || server.clogged || server.unsent || server.cancels > 0 {
+            return;
+        }
+        if server.dedicated.is_some() || server.tls.is_some() || !server.talk.rests() {
+            return;
+        }
+        let Some(client_state) = self.client_state(conn, "linked") else { return };
+        let Some(server_state) = self.server_state(server_conn) else { return };
+        let link = self.handing_on.as_mut().map(|handing_on| {
+            handing_on.links += 1;
+            handing_on.links
+        });
+        self.forget_client(conn);
+        self.send_off(conn, client_state, link, false);
+        self.server_leaves(server_conn, server_state, link);
+    }
+
+    fn hand_on_idle_server(&mut self, conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        if server.tls.is_some() {
+            // It serves those who stay here. Its permit counts in the next process too, where others may wait for it.
+            let is_idle = self.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
+            if is_idle || self.parts.get(server.pool).is_none_or(|part| part.clients == 0) {
+                self.close_server(conn, "another process has taken over");
+            }
+            return;
+        }
+        let Some(state) = self.server_state(conn) else { return };
+        if let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize)
+            && let Some(part) = self.parts.get_mut(server.pool)
+        {
+            part.pool.unpark(conn.0);
+        }
+        self.server_leaves(conn, state, None);
+    }
+
+    fn server_leaves(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let part = server.pool;
+        self.send_off(conn, state, link, true);
+        if let Some(part) = self.parts.get_mut(part) {
+            part.pool.closed();
+        }
+        self.paused_progress();
+    }
+
+    fn send_off(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
+        self.conns.try_remove(conn.0 as usize);
+        if let Some(handing_on) = &mut self.handing_on {
+            handing_on.sockets += 1;
+        }
+        self.tell_successor(HandOn::Socket { conn, state, link, is_server });
+    }
+
+    fn client_state(&self, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return None };
+        let mut out = FieldsOut::new();
+        if let Some(part) = self.parts.get(client.pool) {
+            out.text(field::DATABASE, &part.database_name);
+            out.text(field::USER, &part.user);
+        }
+        out.number(field::ID, client.id);
+        out.text(field::LOGIN_USER, &client.login_user);
+        out.text(field::PHASE, phase);
+        out.text(field::PEER, &peer_text(client.peer));
+        self.put_parameters(&mut out, &client.parameters);
+        self.put_names(&mut out, client);
+        out.bytes(field::CANCEL_KEY, &client.cancel_key);
+        out.number(field::SINCE, client.since_us);
+        out.number(field::SINCE_WALL, client.since_wall_us);
+        out.number(field::REQUEST, client.request_us);
+        out.bytes(field::HELD, &client.request.held);
+        Some(out.into_bytes())
+    }
+
+    fn put_parameters(&self, out: &mut FieldsOut, parameters: &session::Parameters) {
+        for position in 0..self.tracked.count() {
+            if let Some(value) = parameters.value(position) {
+                let name = self.tracked.name(position).as_bytes();
+                out.bytes(field::PARAMETER, &paired(name, value.as_bytes()));
+            }
+        }
+    }
+
+    fn put_names(&self, out: &mut FieldsOut, client: &Client) {
+        for (name, id) in client.request.statements.iter().flat_map(|names| names.names()) {
+            if let Some(rest) = self.registry.rest(id) {
+                out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
+            }
+        }
+    }
+
+    fn server_state(&self, conn: ConnId) -> Option<Vec<u8>> {
+        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
+        let part = self.parts.get(server.pool)?;
+        let mut out = FieldsOut::new();
+        out.text(field::DATABASE, &part.database_name);
+        out.text(field::USER, &part.user);
+        out.text(field::TARGET, &target_text(&part.database));
+        if let (Some(remote), Some(local)) = (server.remote, server.local) {
+            out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
+        }
+        out.number(field::ID, server.id);
+        self.put_parameters(&mut out, &server.talk.parameters);
+        for id in server.talk.statements.by_age() {
+            let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
+            out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
+        }
+        if let Some((process_id, secret)) = &server.key {
+            out.number(field::BACKEND, (*process_id).into());
+            out.bytes(field::BACKEND_SECRET, secret);
+        }
+        out.number(field::SINCE, server.since_us);
+        out.number(field::SINCE_WALL, server.since_wall_us);
+        out.number(field::REQUEST, server.request_us);
+        out.number(field::QUERY, server.query_us);
+        out.number(field::TRANSACTION, server.transaction_us);
+        out.number(field::STATUS, status_number(server.talk.status()?));
+        out.number(field::LENT, u64::from(server.lent != Lent::Never));
+        out.number(field::DOUBTFUL, server.talk.is_doubtful().into());
+        out.number(field::CLOSE, server.close_when_free.is_some().into());
+        Some(out.into_bytes())
+    }
+}
+
+/// What new servers of a pool need; with `whole`, all of it.
+fn pool_state(part: &Part, whole: bool) -> Vec<u8> {
+    let mut out = FieldsOut::new();
+    out.text(field::DATABASE, &part.database_name);
+    out.text(field::USER, &part.user);
+    if whole {
+        out.number(field::SERVERS, (part.pool.open() + part.pool.elsewhere()).into());
+        if let Some(keys) = &part.keys {
+            put_keys(&mut out, keys);
+        }
+        if let Some(password) = &part.password {
+            out.text(field::PASSWORD, password);
+        }
+        if let Some(found) = &part.found {
+            out.text(field::FOUND, found);
+        }
+        for (name, value) in part.met.iter().flat_map(|met| &met.hello.parameters) {
+            out.bytes(field::HELLO, &paired(name, value));
+        }
+    }
+    out.into_bytes()
+}
+
+fn put_keys(out: &mut FieldsOut, keys: &ScramKeys) {
+    out.bytes(field::CLIENT_KEY, &keys.client_key);
+    out.bytes(field::SERVER_KEY, &keys.server_key);
+    out.bytes(field::SALT, &keys.salt);
+    out.number(field::ITERATIONS, keys.iterations.into());
+}
+
+/// Where servers of an entry are and who they are logged in as: those of another text are somebody else's.
+pub(crate) fn target_text(database: &Database) -> String {
+    let whole = (&database.host, database.port, &database.dbname, &database.user, &database.connect_query);
+    format!("{whole:?}")
+}
+
+fn peer_text(peer: Peer) -> String {
+    match peer {
+        Peer::Inet { remote, local } => format!("inet {remote} {local}"),
+        Peer::Unix { process_id, user_id, port } => format!("unix {process_id} {user_id} {port}"),
+    }
+}
+
+fn status_number(status: Status) -> u64 {
+    match status {
+        Status::Idle => 0,
+        Status::InTransaction => 1,
+        Status::Failed => 2,
+    }
+}
+
+impl server::Server {
+    /// What a status number stands for.
+    pub(crate) fn status_of(number: u64) -> Status {
+        match number {
+            0 => Status::Idle,
+            1 => Status::InTransaction,
+            _ => Status::Failed,
+        }
+    }
+}

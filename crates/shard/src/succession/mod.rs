@@ -1,0 +1,152 @@
+//! What a shard says to, and hears from, the shards of another process while one takes over from the other (`-R`).
+//!
+//! Data only: who leaves and when is told in `hand_on`, who comes in `inherit`. States are rows of numbered fields
+//! ([`crate::succession::fields`]), because the two processes may be of different versions.
+
+pub mod fields;
+pub(crate) mod hand_on;
+pub(crate) mod inherit;
+
+use crate::ConnId;
+use crate::succession::fields::Fields;
+
+/// From a shard to its successors.
+#[derive(Debug)]
+pub enum HandOn {
+    /// A pool that has a part here: what new servers of it need, and how many of its servers are here.
+    Pool {
+        /// Its state.
+        state: Vec<u8>,
+    },
+    /// A server of this pool was opened here all the same, for somebody who cannot move.
+    ServerOpened {
+        /// The pool.
+        state: Vec<u8>,
+    },
+    /// A server of this pool was closed here.
+    ServerClosed {
+        /// The pool.
+        state: Vec<u8>,
+    },
+    /// A socket leaves. Its id is free at once, as after [`crate::Action::Move`].
+    Socket {
+        /// Which.
+        conn: ConnId,
+        /// What is known of it.
+        state: Vec<u8>,
+        /// Its client and server stay together: the same number on both.
+        link: Option<u64>,
+        /// It is a server's.
+        is_server: bool,
+    },
+    /// Nothing is left here.
+    Empty {
+        /// The round of [`mail::Command::HandOver`] that this answers.
+        round: u32,
+        /// How many sockets have left in all.
+        sockets: u64,
+    },
+}
+
+/// From the shards of a predecessor process.
+#[derive(Debug)]
+pub enum Inherit {
+    /// See [`HandOn::Pool`].
+    Pool {
+        /// Its state.
+        state: Vec<u8>,
+    },
+    /// See [`HandOn::ServerOpened`].
+    ServerOpened {
+        /// The pool.
+        state: Vec<u8>,
+    },
+    /// See [`HandOn::ServerClosed`].
+    ServerClosed {
+        /// The pool.
+        state: Vec<u8>,
+    },
+    /// A client without a server.
+    Client {
+        /// Where it is now.
+        conn: ConnId,
+        /// What is known of it.
+        state: Vec<u8>,
+    },
+    /// A server without a client.
+    Server {
+        /// Where it is now.
+        conn: ConnId,
+        /// What is known of it.
+        state: Vec<u8>,
+    },
+    /// A client with its server.
+    Linked {
+        /// Where the client is now.
+        client: ConnId,
+        /// What is known of it.
+        client_state: Vec<u8>,
+        /// Where the server is now.
+        server: ConnId,
+        /// What is known of it.
+        server_state: Vec<u8>,
+    },
+    /// The predecessor has gone: what it still held, it holds no more.
+    Gone,
+}
+
+impl Inherit {
+    /// A client, a server, or both, each with its state; None if there is neither.
+    #[must_use]
+    pub fn sockets(client: Option<(ConnId, Vec<u8>)>, server: Option<(ConnId, Vec<u8>)>) -> Option<Inherit> {
+        Some(match (client, server) {
+            (Some((client, client_state)), Some((server, server_state))) => {
+                Inherit::Linked { client, client_state, server, server_state }
+            }
+            (Some((conn, state)), None) => Inherit::Client { conn, state },
+            (None, Some((conn, state))) => Inherit::Server { conn, state },
+            (None, None) => return None,
+        })
+    }
+}
+
+/// Numbers of the fields. A number is never used again for something else.
+pub(crate) mod field {
+    pub(crate) const ID: u16 = 1;
+    pub(crate) const DATABASE: u16 = 2;
+    pub(crate) const USER: u16 = 3;
+    pub(crate) const LOGIN_USER: u16 = 4;
+    pub(crate) const PHASE: u16 = 5;
+    pub(crate) const PEER: u16 = 6;
+    pub(crate) const PARAMETER: u16 = 7;
+    pub(crate) const STATEMENT: u16 = 8;
+    pub(crate) const BACKEND: u16 = 9;
+    pub(crate) const BACKEND_SECRET: u16 = 10;
+    pub(crate) const SINCE: u16 = 11;
+    pub(crate) const SINCE_WALL: u16 = 12;
+    pub(crate) const REQUEST: u16 = 13;
+    pub(crate) const HELD: u16 = 14;
+    pub(crate) const QUERY: u16 = 15;
+    pub(crate) const TRANSACTION: u16 = 16;
+    pub(crate) const STATUS: u16 = 17;
+    pub(crate) const LENT: u16 = 18;
+    pub(crate) const DOUBTFUL: u16 = 19;
+    pub(crate) const CLOSE: u16 = 20;
+    pub(crate) const TARGET: u16 = 21;
+    pub(crate) const SERVERS: u16 = 22;
+    pub(crate) const CLIENT_KEY: u16 = 23;
+    pub(crate) const SERVER_KEY: u16 = 24;
+    pub(crate) const SALT: u16 = 25;
+    pub(crate) const ITERATIONS: u16 = 26;
+    pub(crate) const PASSWORD: u16 = 27;
+    pub(crate) const HELLO: u16 = 28;
+    pub(crate) const CANCEL_KEY: u16 = 30;
+    pub(crate) const FOUND: u16 = 31;
+}
+
+/// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
+#[must_use]
+pub fn pool_of(state: &[u8]) -> Option<(String, String)> {
+    let fields = Fields::read(state)?;
+    Some((fields.text(field::DATABASE)?.to_owned(), fields.text(field::USER)?.to_owned()))
+}

@@ -1,0 +1,74 @@
+//! What clients were told of, by database and SQLSTATE: errors of servers and of Weir itself.
+//!
+//! Off the path of a query that goes well. Never counts an error that no client heard of (a request that was said again,
+//! a question of Weir's own).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mail::ErrorRow;
+use telemetry::Errors;
+
+use crate::ConnId;
+use crate::client::{Client, Phase};
+use crate::state::{Conn, State};
+use crate::words::CONSOLE;
+
+/// Databases that are counted by themselves; further ones (they come from `*`) together, without a name.
+const DATABASES: usize = 1_000;
+
+/// Errors by database; those of clients that named no configured one have no name.
+#[derive(Default)]
+pub(crate) struct Told(BTreeMap<Arc<str>, Errors>);
+
+impl Told {
+    fn count(&mut self, database: &str, code: &[u8]) {
+        if let Some(errors) = self.0.get_mut(database) {
+            return errors.count(code);
+        }
+        let name = if self.0.len() < DATABASES { database } else { "" };
+        self.0.entry(name.into()).or_default().count(code);
+    }
+
+    pub(crate) fn rows(&self) -> Vec<ErrorRow> {
+        let row = |(database, errors): (&Arc<str>, &Errors)| ErrorRow {
+            database: database.to_string(),
+            errors: errors.clone(),
+        };
+        self.0.iter().map(row).collect()
+    }
+}
+
+impl State {
+    /// A server's errors went to its client.
+    #[cold]
+    pub(crate) fn server_complained(&mut self, server_conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
+        let part = self.parts.get(server.pool);
+        let database = part.map(|part| Arc::clone(&part.database_name)).unwrap_or_default();
+        let complaints = std::mem::take(&mut self.complaints);
+        complaints.iter().for_each(|complaint| self.errors.count(&database, &complaint.code));
+        self.track_failed(server_conn, &complaints);
+    }
+
+    /// Weir tells a client of an error.
+    pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let database = self.database_of(client);
+        self.errors.count(&database, code.as_bytes());
+    }
+
+    /// Its database's name, if that is one that somebody configured or uses; a client that has not proved who it is must
+    /// not fill our memory with names.
+    fn database_of(&self, client: &Client) -> Arc<str> {
+        match &client.phase {
+            Phase::Console(_) => CONSOLE.into(),
+            Phase::Login(login) => {
+                let name = login.greeting.database.as_str();
+                let known = name == CONSOLE || self.config.databases.contains_key(name);
+                if known { name.into() } else { Arc::default() }
+            }
+            _ => self.parts.get(client.pool).map(|part| Arc::clone(&part.database_name)).unwrap_or_default(),
+        }
+    }
+}
