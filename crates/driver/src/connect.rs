@@ -54,13 +54,21 @@ pub(crate) fn dial(target: &Target, helpers: &Helpers, global: &Global) -> Step 
             Ok(socket) => Step::Connected(socket, true),
             Err(fault) => Step::Failed(fault),
         },
-        Target::Inet { host, port } => match Attempt::literal(host, *port) {
-            Some(attempt) => attempt.next(global),
-            None => match helpers.remembered(host) {
-                Some(answer) => Attempt::new(Addresses::none(), *port).resolved(answer, global),
-                None => Step::Ask(Box::new(Attempt::new(Addresses::none(), *port))),
-            },
+        Target::Near { path, host, port } => match unix(path) {
+            Ok(socket) => Step::Connected(socket, true),
+            Err(_) => dial_host(host, *port, helpers, global),
         },
+        Target::Inet { host, port } => dial_host(host, *port, helpers, global),
+    }
+}
+
+fn dial_host(host: &str, port: u16, helpers: &Helpers, global: &Global) -> Step {
+    if let Some(attempt) = Attempt::literal(host, port) {
+        return attempt.next(global);
+    }
+    match helpers.remembered(host) {
+        Some(answer) => Attempt::new(Addresses::none(), port).resolved(answer, global),
+        None => Step::Ask(Box::new(Attempt::new(Addresses::none(), port))),
     }
 }
 

@@ -60,8 +60,8 @@ pub(crate) fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<Soc
             Some(Peer::Unix { process_id, user_id, port })
         }
         Kind::Tcp => {
-            let local: SocketAddr = rustix::net::getsockname(&socket).ok()?.try_into().ok()?;
-            Some(Peer::Inet { remote: remote?, local })
+            let ask = || rustix::net::getsockname(&socket).ok()?.try_into().ok();
+            Some(Peer::Inet { remote: remote?, local: listener.address.or_else(ask)? })
         }
     }
 }

@@ -18,7 +18,7 @@ use telemetry::{Level, Record};
 use crate::core::Core;
 use crate::directory::OneProcess;
 use crate::door::Door;
-use crate::entropy::KernelEntropy;
+use crate::entropy::{Draught, KernelEntropy};
 use crate::epoll::EpollLoop;
 use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
@@ -111,7 +111,7 @@ impl Engine {
         let user_id = rustix::process::geteuid().as_raw();
         let generation = plan.inheritance.generation;
         Engine::start_with(plan, move |seat: Seat| {
-            let entropy = Box::new(KernelEntropy);
+            let entropy = Box::new(Draught::new());
             let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
             shard.trust_unix_user(user_id);
             shard.follow(generation);
@@ -337,6 +337,7 @@ impl Crew {
             listeners: self.plan.listeners.all.clone(),
             reports: Arc::clone(&self.plan.reports),
             log: Arc::clone(&self.plan.log),
+            gates_shared: false,
         }
     }
 }

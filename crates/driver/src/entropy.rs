@@ -5,9 +5,42 @@ use std::process;
 
 use auth::Entropy;
 
+/// Bytes taken from the kernel at once by a [`Draught`].
+const DRAUGHT: usize = 256;
+
 /// The kernel's random bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelEntropy;
+
+/// The same, asked for many at a time: what one thread's logins need. None is given out twice, nor kept once it is.
+pub(crate) struct Draught {
+    bytes: [u8; DRAUGHT],
+    given: usize,
+}
+
+impl Draught {
+    /// None drawn yet.
+    pub(crate) fn new() -> Draught {
+        Draught { bytes: [0; DRAUGHT], given: DRAUGHT }
+    }
+}
+
+impl Entropy for Draught {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        if bytes.len() > DRAUGHT - self.given {
+            KernelEntropy.fill(&mut self.bytes);
+            self.given = 0;
+        }
+        match self.bytes.get_mut(self.given..self.given + bytes.len()) {
+            Some(drawn) => {
+                bytes.copy_from_slice(drawn);
+                drawn.fill(0);
+                self.given += bytes.len();
+            }
+            None => KernelEntropy.fill(bytes),
+        }
+    }
+}
 
 impl KernelEntropy {
     /// 32 bytes for a key.
@@ -29,5 +62,26 @@ impl Entropy for KernelEntropy {
                 Err(_) => process::abort(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_given_twice_nor_kept() {
+        let mut draught = Draught::new();
+        let mut all = Vec::new();
+        for _ in 0..100 {
+            let mut key = [0; 16];
+            draught.fill(&mut key);
+            assert!(!all.contains(&key));
+            all.push(key);
+        }
+        assert!(draught.bytes[..draught.given].iter().all(|byte| *byte == 0));
+        let mut long = [0; 4 * DRAUGHT];
+        draught.fill(&mut long);
+        assert!(long.chunks(16).all(|part| part != [0; 16]));
     }
 }

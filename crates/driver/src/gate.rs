@@ -17,8 +17,8 @@ use crate::door::{self, Door, REST_US};
 use crate::engine::Log;
 use crate::listen::{Kind, Listener};
 
-/// Accepted per wake, so that one thread does not take all and connections are not forgotten over newcomers.
-pub(crate) const TURN_ACCEPTS: usize = 8;
+/// Accepted in one turn of a loop at most, so that connections are not forgotten over newcomers.
+const TURN_ACCEPTS: u8 = 8;
 /// Running out of descriptors is told at most once in this time.
 const TELL_US: u64 = 60_000_000;
 
@@ -32,12 +32,19 @@ pub(crate) struct Gate {
     told_until_us: u64,
     /// Another process watches the same sockets: nobody is accepted here.
     is_left: bool,
+    /// This thread watches only while it is called: another one has the time to welcome everybody.
+    is_off_duty: bool,
+    /// Counts the loop's turns.
+    turn: u64,
 }
 
 struct Watched {
     /// None after it was closed.
     listener: Option<Arc<Listener>>,
     resting: bool,
+    /// When somebody was here last, and how many were let in at once then.
+    turn: u64,
+    at_once: u8,
 }
 
 /// What came of an attempt to accept.
@@ -54,9 +61,13 @@ pub(crate) enum Arrival {
 
 impl Gate {
     /// A gate of these listening sockets; nothing is watched yet.
-    pub(crate) fn new(listeners: Vec<Arc<Listener>>, door: Arc<Door>, log: Log) -> Gate {
-        let watched =
-            listeners.into_iter().map(|listener| Watched { listener: Some(listener), resting: false });
+    pub(crate) fn new(listeners: Vec<Arc<Listener>>, door: Arc<Door>, log: Log, is_off_duty: bool) -> Gate {
+        let watched = listeners.into_iter().map(|listener| Watched {
+            listener: Some(listener),
+            resting: false,
+            turn: 0,
+            at_once: 1,
+        });
         Gate {
             watched: watched.collect(),
             door,
@@ -64,12 +75,37 @@ impl Gate {
             resting_until_us: None,
             told_until_us: 0,
             is_left: false,
+            is_off_duty,
+            turn: 2,
         }
     }
 
-    /// The numbers and sockets of all that are not closed.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, &OwnedFd)> {
-        (0..).zip(&self.watched).filter_map(|(number, one)| Some((number, &one.listener.as_ref()?.socket)))
+    /// How many to let in now that somebody is at this gate; more may be there, and the next turn will tell. An attempt
+    /// that finds nobody is dear (the kernel makes a socket before it looks), so it begins with one, and with twice as
+    /// many as in the turn before while the crowd lasts. Whoever is sent away empties the queue.
+    pub(crate) fn how_many(&mut self, number: u32) -> usize {
+        let is_watched = self.is_watched();
+        let Some(one) = self.watched.get_mut(number as usize).filter(|_| is_watched) else {
+            return usize::MAX;
+        };
+        let is_crowd = one.turn + 1 == self.turn;
+        one.turn = self.turn;
+        one.at_once = if is_crowd { one.at_once.saturating_mul(2).min(TURN_ACCEPTS) } else { 1 };
+        usize::from(one.at_once)
+    }
+
+    /// Newcomers are to be waited for.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.is_left && !self.is_off_duty
+    }
+
+    /// The numbers to be watched to begin with.
+    pub(crate) fn to_watch(&self) -> Vec<u32> {
+        if self.is_watched() { self.open() } else { Vec::new() }
+    }
+
+    fn open(&self) -> Vec<u32> {
+        (0..).zip(&self.watched).filter_map(|(number, one)| one.listener.as_ref().map(|_| number)).collect()
     }
 
     /// The socket of a number, if it is not closed.
@@ -87,12 +123,22 @@ impl Gate {
     /// Accepts nobody, or (`false`) somebody again; the numbers to be watched no more, or again.
     pub(crate) fn leave(&mut self, is_left: bool) -> Vec<u32> {
         self.is_left = is_left;
-        let mut numbers = Vec::new();
-        for (number, one) in (0..).zip(&mut self.watched).filter(|(_, one)| one.listener.is_some()) {
-            one.resting = false;
-            numbers.push(number);
-        }
-        numbers
+        let numbers = self.end_rest();
+        if is_left || !self.is_off_duty { numbers } else { Vec::new() }
+    }
+
+    /// Called to watch too, or (`false`) sent away; the numbers to be watched from now on, or no more.
+    pub(crate) fn call(&mut self, is_called: bool) -> Vec<u32> {
+        self.is_off_duty = !is_called;
+        let numbers = self.end_rest();
+        if self.is_left { Vec::new() } else { numbers }
+    }
+
+    /// Forgets who rests; all numbers that are not closed.
+    fn end_rest(&mut self) -> Vec<u32> {
+        self.resting_until_us = None;
+        self.watched.iter_mut().for_each(|one| one.resting = false);
+        self.open()
     }
 
     /// A descriptor was closed: whoever rests may try again.
@@ -137,6 +183,10 @@ impl Gate {
             self.told_until_us = now.mono_us + TELL_US;
             (self.log)(Record::new(Level::Warning, format!("accept() failed: {}", text(fault))));
         }
+        // Who is off duty only empties the queue that he was woken for: the rest is for who watches.
+        if self.is_off_duty {
+            return Arrival::Rest;
+        }
         self.resting_until_us = Some(now.mono_us + REST_US);
         if listener.kind != Kind::Tcp && self.door.give_up() {
             return Arrival::Again;
@@ -145,9 +195,10 @@ impl Gate {
         Arrival::Rest
     }
 
-    /// The numbers to be watched again, if rest is over.
+    /// A turn of the loop is over. The numbers to be watched again, if rest is over.
     pub(crate) fn wake(&mut self, now: Now) -> Vec<u32> {
-        if self.is_left || self.resting_until_us.is_none_or(|until| until > now.mono_us) {
+        self.turn += 1;
+        if !self.is_watched() || self.resting_until_us.is_none_or(|until| until > now.mono_us) {
             return Vec::new();
         }
         self.resting_until_us = None;
@@ -171,7 +222,7 @@ mod tests {
         (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
         let listeners = Listeners::open(&global, Vec::new()).unwrap();
         let address = listeners.tcp_address().unwrap();
-        (Gate::new(listeners.all, Arc::new(Door::new()), Arc::new(|_| {})), address)
+        (Gate::new(listeners.all, Arc::new(Door::new()), Arc::new(|_| {}), false), address)
     }
 
     #[test]
@@ -196,6 +247,35 @@ mod tests {
         gate.a_file_is_free();
         assert_eq!(gate.wake(now), [0]);
         assert!(gate.wake(now).is_empty());
+    }
+
+    #[test]
+    fn a_thread_off_duty_watches_while_it_is_called() {
+        let (mut gate, _) = gate();
+        gate.is_off_duty = true;
+        assert!(gate.to_watch().is_empty());
+        assert_eq!(gate.call(true), [0]);
+        assert!(gate.is_watched());
+        assert_eq!(gate.leave(true), [0], "another process takes over");
+        assert!(gate.call(false).is_empty() && gate.call(true).is_empty());
+        assert_eq!(gate.leave(false), [0]);
+        assert_eq!(gate.call(false), [0]);
+        assert!(gate.leave(true) == [0] && gate.leave(false).is_empty());
+    }
+
+    #[test]
+    fn a_crowd_is_let_in_by_more_at_once_from_turn_to_turn() {
+        let (mut gate, _) = gate();
+        let next = |gate: &mut Gate| {
+            let count = gate.how_many(0);
+            assert!(gate.wake(Now::default()).is_empty());
+            count
+        };
+        assert_eq!([1, 2, 4, 8, 8].map(|_| next(&mut gate)), [1, 2, 4, 8, 8]);
+        gate.wake(Now::default());
+        assert_eq!(next(&mut gate), 1, "nobody came for a turn");
+        gate.is_off_duty = true;
+        assert_eq!(next(&mut gate), usize::MAX);
     }
 
     #[test]

@@ -146,7 +146,7 @@ mod tests {
         let asker = Asker { shard: ShardId(0), conn: ConnId(7), ticket: 3 };
         helpers.resolve(asker, "localhost");
         let mut letters = VecDeque::new();
-        for _ in 0..500 {
+        for _ in 0..6_000 {
             mailboxes[0].collect(&mut letters);
             if !letters.is_empty() {
                 break;

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
     pub(crate) kind: Kind,
+    /// The address of every client's own end, where it listens on one address only.
+    pub(crate) address: Option<SocketAddr>,
     name: String,
     file: Option<SocketFile>,
     /// Another process has it too and goes on with it: it is not shut down from here, and its name stays.
@@ -51,17 +53,21 @@ pub(crate) struct SocketFile {
 #[derive(Clone)]
 pub struct Listeners {
     pub(crate) all: Vec<Arc<Listener>>,
+    /// Places that the system refused, while there are others: for the log.
+    refused: Vec<String>,
 }
 
 /// Why there is nothing to listen on.
 #[derive(Debug)]
 pub enum ListenFault {
-    /// The settings name neither an address nor a directory.
-    Nowhere,
+    /// The settings name neither an address nor a directory, or only a directory that the system refused (why).
+    Nowhere(Vec<String>),
     /// An entry of listen_addr means nothing: the entry and the system's words.
     Address(String, String),
-    /// The system refused: where and its words.
-    Refused(String, String),
+    /// The system refused every address of the list: the list, and each place with its words.
+    Refused(String, Vec<String>),
+    /// The unix socket's file cannot be given its group or permissions: where and the system's words.
+    File(String, String),
     /// Somebody listens on the unix socket already.
     UnixInUse(String),
     /// A descriptor that the service manager passed is no listening socket.
@@ -73,9 +79,17 @@ pub enum ListenFault {
 impl fmt::Display for ListenFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ListenFault::Nowhere => out.write_str("nowhere to listen on"),
+            ListenFault::Nowhere(why) if why.is_empty() => out.write_str("nowhere to listen on"),
+            ListenFault::Nowhere(why) => write!(out, "nowhere to listen on ({})", why.join("; ")),
             ListenFault::Address(entry, why) => write!(out, "listen_addr: cannot find \"{entry}\": {why}"),
-            ListenFault::Refused(place, why) => write!(out, "cannot listen on {place}: {why}"),
+            ListenFault::Refused(list, why) => {
+                write!(
+                    out,
+                    "failed to listen on any address in listen_addr list: {list} ({})",
+                    why.join("; ")
+                )
+            }
+            ListenFault::File(place, why) => write!(out, "cannot listen on {place}: {why}"),
             ListenFault::UnixInUse(path) => write!(out, "unix socket is in use, cannot continue: {path}"),
             ListenFault::Passed => {
                 out.write_str("the service manager has passed something that is no listening socket")
@@ -87,34 +101,49 @@ impl fmt::Display for ListenFault {
 
 impl std::error::Error for ListenFault {}
 
+/// Which call the system refused, and why.
+struct Refusal(&'static str, Errno);
+
+impl Refusal {
+    /// The line of the log, PgBouncer's.
+    fn at(&self, place: impl fmt::Display) -> String {
+        format!("cannot listen on {place}: {}(): {}", self.0, text(self.1))
+    }
+}
+
 impl Listeners {
     /// Has everything that the settings name: taken from `inherited` where it is there, else bound. What is inherited
-    /// and not wanted any more is closed, its name in the file system too.
+    /// and not wanted any more is closed, its name in the file system too. As in PgBouncer, a place that the system
+    /// refuses is only told of ([`Listeners::refused`]) as long as there is another of its kind, or another at all.
     ///
     /// # Errors
     /// [`ListenFault`]; whatever was bound before is closed again. A machine without IPv6 is no fault for `*`.
     pub fn open(global: &Global, mut inherited: Vec<Inherited>) -> Result<Listeners, ListenFault> {
-        let mut all = Vec::new();
+        let (mut all, mut refused) = (Vec::new(), Vec::new());
         for entry in &global.listen_addr {
             for address in addresses(entry, global.listen_port)? {
                 let found = take_inherited(&mut inherited, |one| one.address() == Some(address));
                 match found.map_or_else(|| tcp(address, global), |one| Ok(one.into_tcp(address, global))) {
                     Ok(listener) => all.push(Arc::new(listener)),
-                    Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if entry == "*" => {}
-                    Err(fault) => return Err(ListenFault::Refused(address.to_string(), text(fault))),
+                    Err(Refusal(_, Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)) if entry == "*" => {}
+                    Err(why) => refused.push(why.at(address)),
                 }
             }
         }
+        if all.is_empty() && !global.listen_addr.is_empty() {
+            return Err(ListenFault::Refused(global.listen_addr.join(","), refused));
+        }
         if let Some(path) = unix_path(global) {
-            let found = take_inherited(&mut inherited, |one| one.is_at(&path));
-            let listener = match found {
-                Some(one) => one.into_unix(&path, global.listen_port),
-                None => unix_listener(&path, global)?,
-            };
-            all.push(Arc::new(listener));
+            match take_inherited(&mut inherited, |one| one.is_at(&path)) {
+                Some(one) => all.push(Arc::new(one.into_unix(&path, global.listen_port))),
+                None => match unix_listener(&path, global)? {
+                    Ok(listener) => all.push(Arc::new(listener)),
+                    Err(why) => refused.push(why.at(format_args!("unix:{path}"))),
+                },
+            }
         }
         inherited.iter().for_each(Inherited::remove_file);
-        if all.is_empty() { Err(ListenFault::Nowhere) } else { Ok(Listeners { all }) }
+        if all.is_empty() { Err(ListenFault::Nowhere(refused)) } else { Ok(Listeners { all, refused }) }
     }
 
     /// Listens on what the service manager has bound, and on nothing else.
@@ -124,12 +153,17 @@ impl Listeners {
     pub fn passed(global: &Global, sockets: Vec<Inherited>) -> Result<Listeners, ListenFault> {
         let all: Result<Vec<_>, _> =
             sockets.into_iter().map(|socket| socket.into_passed(global).map(Arc::new)).collect();
-        Ok(Listeners { all: all? })
+        Ok(Listeners { all: all?, refused: Vec::new() })
     }
 
     /// Where it listens, for the log: `127.0.0.1:6432`, `unix:/tmp/.s.PGSQL.6432`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|listener| listener.name.as_str())
+    }
+
+    /// Where it was to listen and cannot, with the system's words.
+    pub fn refused(&self) -> impl Iterator<Item = &str> {
+        self.refused.iter().map(String::as_str)
     }
 
     /// The first TCP address in use (tests bind port 0).
@@ -175,7 +209,9 @@ impl Listeners {
 
 impl Listener {
     pub(crate) fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
-        Listener { socket, kind, name, file, is_left: AtomicBool::new(false) }
+        let address = rustix::net::getsockname(&socket).ok().and_then(|any| SocketAddr::try_from(any).ok());
+        let address = address.filter(|address| !address.ip().is_unspecified());
+        Listener { socket, kind, address, name, file, is_left: AtomicBool::new(false) }
     }
 
     /// Its name in the file system with its inode.
@@ -212,19 +248,21 @@ fn addresses(entry: &str, port: u16) -> Result<Vec<SocketAddr>, ListenFault> {
     Ok(list)
 }
 
-fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Errno> {
+fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Refusal> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
+    let socket = socket_with(family, SocketType::STREAM, FLAGS, Some(ipproto::TCP));
+    let socket = socket.map_err(|why| Refusal("socket", why))?;
+    let option = |why| Refusal("setsockopt", why);
+    sockopt::set_socket_reuseaddr(&socket, true).map_err(option)?;
     if global.so_reuseport {
-        sockopt::set_socket_reuseport(&socket, true)?;
+        sockopt::set_socket_reuseport(&socket, true).map_err(option)?;
     }
     if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&socket, true)?;
+        sockopt::set_ipv6_v6only(&socket, true).map_err(option)?;
     }
-    bind(&socket, &address)?;
+    bind(&socket, &address).map_err(|why| Refusal("bind", why))?;
     options::apply_to_listener(&socket, global);
-    listen(&socket, backlog(global))?;
+    listen(&socket, backlog(global)).map_err(|why| Refusal("listen", why))?;
     Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
 }
 
@@ -249,29 +287,38 @@ pub(crate) fn remove_if_same(path: &Path, inode: u64) {
     }
 }
 
-fn unix_listener(path: &str, global: &Global) -> Result<Listener, ListenFault> {
-    let port = global.listen_port;
-    let refused = |fault| ListenFault::Refused(format!("unix:{path}"), text(fault));
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(refused)?;
-    let address = unix_address(path).map_err(refused)?;
-    match bind(&socket, &address) {
-        Err(Errno::ADDRINUSE) => {
-            if unix(path).is_ok() || path.starts_with('@') {
-                return Err(ListenFault::UnixInUse(path.to_owned()));
-            }
-            let _ = fs::remove_file(path);
-            bind(&socket, &address).map_err(refused)?;
-        }
-        outcome => outcome.map_err(refused)?,
+/// The inner error is the system's and no reason to give up; the outer one is.
+fn unix_listener(path: &str, global: &Global) -> Result<Result<Listener, Refusal>, ListenFault> {
+    if unix(path).is_ok() {
+        return Err(ListenFault::UnixInUse(path.to_owned()));
     }
+    let socket = match unix_bound(path) {
+        Ok(socket) => socket,
+        Err(why) => return Ok(Err(why)),
+    };
     let file = if path.starts_with('@') { None } else { Some(own_file(path, global)?) };
-    listen(&socket, backlog(global)).map_err(refused)?;
-    Ok(Listener::new(socket, Kind::Unix { port }, format!("unix:{path}"), file))
+    let listening = listen(&socket, backlog(global)).map_err(|why| Refusal("listen", why));
+    let kind = Kind::Unix { port: global.listen_port };
+    Ok(listening.map(|()| Listener::new(socket, kind, format!("unix:{path}"), file)))
+}
+
+/// A socket of that name. One that is left over from a process that has ended is replaced.
+fn unix_bound(path: &str) -> Result<OwnedFd, Refusal> {
+    let bind_refused = |why| Refusal("bind", why);
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None);
+    let socket = socket.map_err(|why| Refusal("socket", why))?;
+    let address = unix_address(path).map_err(bind_refused)?;
+    let mut outcome = bind(&socket, &address);
+    if outcome == Err(Errno::ADDRINUSE) && !path.starts_with('@') {
+        let _ = fs::remove_file(path);
+        outcome = bind(&socket, &address);
+    }
+    outcome.map_err(bind_refused).map(|()| socket)
 }
 
 /// Gives the socket's file its group and permissions. Before listen, so that nobody slips in by the wrong ones.
 fn own_file(path: &str, global: &Global) -> Result<SocketFile, ListenFault> {
-    let refused = |fault: io::Error| ListenFault::Refused(format!("unix:{path}"), fault.to_string());
+    let refused = |fault: io::Error| ListenFault::File(format!("unix:{path}"), fault.to_string());
     if let Some(group) = global.unix_socket_group.as_deref().filter(|group| !group.is_empty()) {
         let id = sys::group_id(group).ok_or_else(|| ListenFault::NoSuchGroup(group.to_owned()))?;
         chown(path, None, Some(id)).map_err(refused)?;

@@ -37,6 +37,8 @@ pub(crate) enum Letter {
     RestGates,
     /// Accept again.
     WakeGates,
+    /// Accept clients too, or leave that to the thread that does it for all.
+    CallToGates { is_called: bool },
     /// Something from a process that this one takes over from.
     Inherit(Legacy),
     /// Leave the loop.

@@ -2,19 +2,30 @@
 //!
 //! Never touches a connection.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use mail::{Neighbour, Report, ShardId};
-use shard::HandOn;
+use mail::{Report, ShardId};
+use settings::Config;
+use shard::{Action, ConnId};
 use telemetry::{Level, Record};
 
 use crate::door::Door;
 use crate::engine::{Log, Reports};
 use crate::gate::Gate;
-use crate::helpers::Helpers;
+use crate::helpers::{Asker, Helpers};
+use crate::inspect::with_descriptors;
 use crate::listen::Listener;
-use crate::mailbox::{Letter, Mailbox, Mover};
+use crate::mailbox::{Letter, Mailbox, Mover, Ticket};
 use crate::succession::{Item, Leaver, Succession};
+
+/// What helpers and listings ask of a connection, however its loop keeps it.
+pub(crate) trait Occupant {
+    /// Which of the occupants of its id it is.
+    fn ticket(&self) -> Ticket;
+    /// Its socket, while it has one.
+    fn socket(&self) -> Option<&OwnedFd>;
+}
 
 /// One shard's share of the process.
 pub(crate) struct Outside {
@@ -26,7 +37,12 @@ pub(crate) struct Outside {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) reports: Reports,
     pub(crate) log: Log,
+    /// The other threads accept clients too.
+    pub(crate) gates_shared: bool,
 }
+
+/// Who accepts clients while he has the time.
+const WELCOMES: ShardId = ShardId(0);
 
 impl Outside {
     /// This shard's own mailbox.
@@ -36,22 +52,52 @@ impl Outside {
 
     /// The listening sockets, taken once.
     pub(crate) fn gate(&mut self) -> Gate {
-        Gate::new(std::mem::take(&mut self.listeners), Arc::clone(&self.door), Arc::clone(&self.log))
+        let listeners = std::mem::take(&mut self.listeners);
+        Gate::new(listeners, Arc::clone(&self.door), Arc::clone(&self.log), self.id != WELCOMES)
     }
 
-    /// Writes to another shard.
-    pub(crate) fn tell(&self, to: ShardId, letter: Neighbour) {
-        self.post(to, Letter::Neighbour(letter));
+    /// The thread that welcomes everybody says how busy it was: from `limit` percent on the others are called to the
+    /// gates, and below half of that they may go. A client that is accepted where its pool is need not move.
+    pub(crate) fn share_gates(&mut self, percent: u32, limit: u32) {
+        if self.id != WELCOMES {
+            return;
+        }
+        let limit = if self.gates_shared { limit / 2 } else { limit };
+        let is_called = percent >= limit;
+        if is_called != std::mem::replace(&mut self.gates_shared, is_called) {
+            for mailbox in self.mailboxes.iter().skip(1) {
+                mailbox.post(Letter::CallToGates { is_called });
+            }
+        }
+    }
+
+    /// Does what needs none of the loop's sockets. What does is the loop's own, and never comes here.
+    pub(crate) fn act(&self, action: Action, conns: &[impl Occupant], config: &Config) {
+        match action {
+            Action::Ask { conn, question } => {
+                self.helpers.ask(self.asker(conn, conns), question, config.global.client_login_timeout);
+            }
+            Action::Tell { to, letter } => self.post(to, Letter::Neighbour(letter)),
+            Action::HandOn(what) => self.succession.say(Item::FromShard(self.id, what)),
+            Action::Report(report) => {
+                let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Occupant::socket);
+                let descriptor = |conn| socket(conn).map_or(-1, AsRawFd::as_raw_fd);
+                self.report(with_descriptors(report, descriptor));
+            }
+            Action::Log(record) => (self.log)(record),
+            other => debug_assert!(false, "the loop's own: {other:?}"),
+        }
+    }
+
+    /// Who an answer about this connection is for.
+    pub(crate) fn asker(&self, conn: ConnId, conns: &[impl Occupant]) -> Asker {
+        let ticket = conns.get(conn.0 as usize).map_or_else(Ticket::default, Occupant::ticket);
+        Asker { shard: self.id, conn, ticket }
     }
 
     /// Sends a client away.
     pub(crate) fn hand_over(&self, to: ShardId, mover: Mover) {
         self.post(to, Letter::Adopt(mover));
-    }
-
-    /// Tells the process that takes over.
-    pub(crate) fn hand_on(&self, what: HandOn) {
-        self.succession.say(Item::FromShard(self.id, what));
     }
 
     /// Sends a socket to the process that takes over.

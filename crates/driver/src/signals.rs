@@ -5,24 +5,9 @@
 use std::ffi::c_int;
 use std::{io, thread};
 
-use crate::sys::{self, SignalSet};
+use mail::Signal;
 
-/// A signal that the pooler understands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGHUP.
-    Hup,
-    /// SIGINT.
-    Int,
-    /// SIGTERM.
-    Term,
-    /// SIGQUIT.
-    Quit,
-    /// SIGUSR1.
-    Usr1,
-    /// SIGUSR2.
-    Usr2,
-}
+use crate::sys::{self, SignalSet};
 
 const SIGNALS: [(c_int, Signal); 6] = [
     (libc::SIGHUP, Signal::Hup),
@@ -35,6 +20,11 @@ const SIGNALS: [(c_int, Signal); 6] = [
 
 /// The signals of this process, blocked: none is lost from here on.
 pub struct Signals(SignalSet);
+
+/// For a process that one of ours has started and that is no pooler: signals reach it as they reach any other.
+pub fn unblock() {
+    let _ = SignalSet::of(&SIGNALS.map(|(number, _)| number)).unblock();
+}
 
 impl Signals {
     /// Blocks them, and ignores SIGPIPE. To be called before any thread is started: threads inherit it.

@@ -263,6 +263,15 @@ impl SignalSet {
         }
     }
 
+    /// The opposite of [`SignalSet::block`].
+    pub(crate) fn unblock(&self) -> io::Result<()> {
+        // SAFETY: the set is valid, and no old mask is asked for.
+        match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const self.0, ptr::null_mut()) } {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
     /// Waits for one of them, which must be blocked.
     pub(crate) fn wait(&self) -> io::Result<c_int> {
         let mut signal = 0;

@@ -3,12 +3,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use settings::IoDriver;
@@ -45,7 +46,8 @@ on_both! {
     a_silent_server_is_left_alone_when_its_client_goes
     a_server_that_speaks_first_is_heard
     few_buffers_slow_down_and_lose_nothing
-    several_threads_accept
+    one_thread_accepts_while_it_has_the_time
+    the_others_are_called_when_it_has_not
 }
 
 fn echo(io: IoDriver) -> Stage {
@@ -131,13 +133,13 @@ fn a_slow_reader_stops_its_feeder_and_loses_nothing(io: IoDriver) {
     });
     let stage = Setup::relay(io, source).start();
     let mut client = stage.connect();
+    wait_for("a clog", || stage.seen.clogged.load(Ordering::SeqCst) > 0);
     wait_for("the feeder to be stopped", || {
         let before = pumped.load(Ordering::SeqCst);
         thread::sleep(Duration::from_millis(150));
         before > 0 && before == pumped.load(Ordering::SeqCst)
     });
     assert!(pumped.load(Ordering::SeqCst) < LENGTH / 2, "everything was taken in");
-    assert!(stage.seen.clogged.load(Ordering::SeqCst) > 0);
     let (mut got, mut buffer) = (0, vec![0; 1 << 20]);
     while got < LENGTH {
         let count = client.read(&mut buffer).unwrap();
@@ -368,22 +370,33 @@ fn few_buffers_slow_down_and_lose_nothing(io: IoDriver) {
     stage.all_closed(16);
 }
 
-fn several_threads_accept(io: IoDriver) {
-    let stage = Setup { threads: 4, ..Setup::new(io) }.start();
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            let stage = &stage;
-            scope.spawn(|| {
-                for _ in 0..50 {
-                    let mut client = stage.connect();
-                    client.write_all(b"x").unwrap();
-                    assert_eq!(read(&mut client, 3), b"[x]");
-                }
-            });
+/// Connects until somebody says that it is enough; which shards the clients came to.
+fn shards_of_clients(stage: &Stage, enough: impl Fn(usize, &BTreeSet<u16>) -> bool) -> BTreeSet<u16> {
+    for count in 1.. {
+        let mut client = stage.connect();
+        client.write_all(b"x").unwrap();
+        assert_eq!(read(&mut client, 3), b"[x]");
+        let shards = stage.seen.shards.lock().unwrap().iter().copied().collect();
+        if enough(count, &shards) {
+            return shards;
         }
-    });
-    let mut shards = stage.seen.shards.lock().unwrap().clone();
-    shards.sort_unstable();
-    shards.dedup();
-    assert!(shards.len() > 1, "one thread took all");
+    }
+    unreachable!()
+}
+
+fn one_thread_accepts_while_it_has_the_time(io: IoDriver) {
+    let mut setup = Setup { threads: 4, ..Setup::new(io) };
+    setup.config.global.spread_busy_percent = 100;
+    let stage = setup.start();
+    assert_eq!(shards_of_clients(&stage, |count, _| count == 40).len(), 1);
+}
+
+fn the_others_are_called_when_it_has_not(io: IoDriver) {
+    let mut setup = Setup { threads: 2, ..Setup::new(io) };
+    setup.config.global.spread_busy_percent = 0; // however little it does
+    let stage = setup.start();
+    let since = Instant::now();
+    let found =
+        shards_of_clients(&stage, |_, shards| shards.len() == 2 || since.elapsed() > Duration::from_secs(60));
+    assert_eq!(found.len(), 2, "one thread took all");
 }

@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use crate::connect::Attempt;
 use crate::mailbox::Ticket;
+use crate::outside::Occupant;
 use crate::parcel::{Bytes, Parcel};
 
 /// Where a connection stands.
@@ -37,6 +38,8 @@ pub(crate) struct Conn {
     pub(crate) state: State,
     /// The system said that there is something to read, and nothing since has said the contrary.
     pub(crate) readable: bool,
+    /// All that had come was read, and nothing was sent since.
+    pub(crate) emptied: bool,
     /// The peer's end or an error was seen: read until the end shows.
     pub(crate) hung_up: bool,
     /// The end was read: nothing more will come.
@@ -51,9 +54,11 @@ pub(crate) struct Conn {
     pub(crate) clogged: bool,
     /// The shard waits to hear that all output has gone.
     pub(crate) owes_drained: bool,
-    /// A unix socket: its writability is asked for only while output waits, because it would be told after every read
-    /// of the peer.
     pub(crate) is_unix: bool,
+    /// It is registered.
+    pub(crate) is_watched: bool,
+    /// It is registered for writability too, for good.
+    pub(crate) hears_of_room: bool,
     /// Output that the socket did not take yet.
     pub(crate) backlog: Option<Box<Backlog>>,
     /// Further addresses to try.
@@ -98,6 +103,16 @@ impl Backlog {
     }
 }
 
+impl Occupant for Conn {
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    fn socket(&self) -> Option<&OwnedFd> {
+        self.socket.as_ref()
+    }
+}
+
 impl Conn {
     /// A socket that is ready for bytes.
     pub(crate) fn open(socket: OwnedFd, ticket: Ticket, is_unix: bool) -> Conn {
@@ -117,6 +132,7 @@ impl Conn {
 
     /// Sends a parcel as far as the socket takes it and keeps the rest; true if some had to be kept.
     pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) -> Result<bool, Errno> {
+        self.emptied = false;
         let length = parcel.length();
         let sent = if self.backlog.is_some() { 0 } else { self.transmit(parcel, bytes)? };
         if sent < length {
@@ -171,10 +187,14 @@ impl Conn {
     }
 
     /// Last words as far as they go without waiting; then reads away a little of what is unread, because closing over
-    /// unread bytes resets the connection and may cost the peer those last words.
+    /// unread bytes resets the connection and may cost the peer those last words. Most leave by a message of their own,
+    /// which was just read: behind that nothing was said and nothing is to be read.
     pub(crate) fn farewell(&mut self) {
         const READS: usize = 16;
         if self.state != State::Open || self.ended {
+            return;
+        }
+        if self.emptied && !self.readable && self.backlog.is_none() {
             return;
         }
         let _ = self.flush();

@@ -16,8 +16,8 @@ impl Net {
         let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
         *slot = Conn { state: State::Resolving, queued, ticket, ..Conn::default() };
         let step = connect::dial(target, &self.outside.helpers, &config.global);
-        if let (Step::Ask(_), Target::Inet { host, .. }) = (&step, target) {
-            let asker = self.asker(conn);
+        if let (Step::Ask(_), Some(host)) = (&step, target.host()) {
+            let asker = self.outside.asker(conn, &self.conns);
             self.outside.helpers.resolve(asker, host);
         }
         self.take_step(conn, step);

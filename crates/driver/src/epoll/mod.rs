@@ -5,26 +5,29 @@
 
 mod conn;
 mod dial;
-mod legacy;
 mod net;
+mod seats;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
+use shard::event::Peer;
 use shard::{Action, ConnId, Event};
 
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::epoll::conn::State;
 use crate::epoll::net::{Net, parts, watch_other};
-use crate::gate::{Arrival, TURN_ACCEPTS};
+use crate::gate::Arrival;
 use crate::mailbox::{Letter, Mover, Ticket};
 use crate::outside::Outside;
 use crate::parcel::{Bytes, Parcel, Piece};
+use crate::succession::Seats;
 
 /// One buffer per thread: large enough that a large result costs few calls.
 const SCRATCH: usize = 64 * 1024;
@@ -50,9 +53,7 @@ impl<C: Core> EpollLoop<C> {
     pub(crate) fn new(core: C, outside: Outside) -> io::Result<EpollLoop<C>> {
         let net = Net::new(outside)?;
         watch_other(&net.epoll, net.outside.mailbox().bell(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
-        for (number, _) in net.gate.sockets() {
-            net.watch_gate(number);
-        }
+        net.gate.to_watch().into_iter().for_each(|number| net.watch_gate(number));
         let scratch = vec![0; SCRATCH].into_boxed_slice();
         Ok(EpollLoop { core, net, scratch, clock: Clock::new(), letters: VecDeque::new(), stopped: false })
     }
@@ -89,6 +90,8 @@ impl<C: Core> EpollLoop<C> {
         let (now, busy) = self.clock.read();
         self.net.now = now;
         if let Some(percent) = busy {
+            let limit = self.core.config().global.spread_busy_percent;
+            self.net.outside.share_gates(percent, limit);
             self.deliver(Event::Busy { percent });
         }
     }
@@ -156,6 +159,7 @@ impl<C: Core> EpollLoop<C> {
                 Ok(0) => return self.end(conn),
                 Ok(count) => {
                     slot.readable = count == self.scratch.len();
+                    slot.emptied = !slot.readable;
                     let unsent = slot.backlog.is_some();
                     slot.owes_drained |= unsent;
                     self.receive(conn, count, unsent);
@@ -196,13 +200,9 @@ impl<C: Core> EpollLoop<C> {
     }
 
     fn accept(&mut self, number: u32) {
-        for _ in 0..TURN_ACCEPTS {
+        for _ in 0..self.net.gate.how_many(number) {
             match self.net.gate.accept(number, self.net.now) {
-                Arrival::Client(socket, peer, is_unix) => {
-                    let conn = self.core.vacant();
-                    self.net.seat(conn, socket, is_unix, State::Open);
-                    self.deliver(Event::Accepted { conn, peer });
-                }
+                Arrival::Client(socket, peer, is_unix) => self.welcome(socket, peer, is_unix),
                 Arrival::Again => {}
                 Arrival::Nobody => return,
                 Arrival::Rest => {
@@ -212,6 +212,30 @@ impl<C: Core> EpollLoop<C> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Whoever is accepted when he has spoken (`tcp_defer_accept`) is heard before he is watched: the first watch would
+    /// only say what is known.
+    fn welcome(&mut self, socket: OwnedFd, peer: Peer, is_unix: bool) {
+        let conn = self.core.vacant();
+        self.net.occupy(conn, socket, is_unix, State::Open);
+        let ticket = self.net.slot(conn).ticket;
+        self.deliver(Event::Accepted { conn, peer });
+        if !is_unix && self.core.config().global.tcp_defer_accept {
+            self.net.slot(conn).readable = true;
+            self.read(conn);
+        }
+        if self.net.open(conn).is_some_and(|slot| slot.ticket == ticket) {
+            self.net.watch(conn);
+        }
+    }
+
+    /// Watches no more; whom it was woken for already is let in, because nobody else was.
+    fn leave_gates(&mut self) {
+        for number in self.net.gate.call(false) {
+            self.net.gate.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
+            self.accept(number);
         }
     }
 
@@ -253,22 +277,19 @@ impl<C: Core> EpollLoop<C> {
             Letter::WakeGates => {
                 self.net.gate.leave(false).into_iter().for_each(|number| self.net.watch_gate(number));
             }
-            Letter::Inherit(legacy) => self.inherit(legacy),
+            Letter::CallToGates { is_called: true } => {
+                self.net.gate.call(true).into_iter().for_each(|number| self.net.watch_gate(number));
+            }
+            Letter::CallToGates { is_called: false } => self.leave_gates(),
+            Letter::Inherit(legacy) => legacy.settle(self),
             Letter::Stop => self.stopped = true,
         }
     }
 
     fn adopt(&mut self, mover: Mover) {
-        let conn = self.core.vacant();
-        let is_unix = crate::connect::ends(&mover.fd).1.is_none();
-        self.net.seat(conn, mover.fd, is_unix, State::Open);
-        self.net.inherit(conn, mover.unsent);
+        let conn = self.seat(mover.fd, mover.unsent);
         self.deliver(Event::Adopted { conn, client: mover.client });
-        if !mover.unread.is_empty() && self.net.open(conn).is_some() {
-            let bytes = &mover.unread[..];
-            self.core.handle(Event::Received { conn, bytes, unsent: false }, self.net.now);
-            self.obey(bytes);
-        }
+        self.hear(conn, &mover.unread);
     }
 
     fn deliver(&mut self, event: Event<'static>) {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use mail::ShardId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -15,8 +15,6 @@ use telemetry::Level;
 
 use crate::epoll::conn::{Backlog, Conn, State};
 use crate::gate::Gate;
-use crate::helpers::Asker;
-use crate::inspect::with_descriptors;
 use crate::mailbox::{Mover, Ticket};
 use crate::outside::Outside;
 use crate::parcel::{Bytes, Parcel};
@@ -73,17 +71,25 @@ impl Net {
 
     /// Seats a socket on an id and watches it.
     pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, is_unix: bool, state: State) {
+        self.occupy(conn, socket, is_unix, state);
+        self.watch(conn);
+    }
+
+    /// Seats a socket on an id, to be watched soon.
+    pub(crate) fn occupy(&mut self, conn: ConnId, socket: OwnedFd, is_unix: bool, state: State) {
         let slot = self.slot(conn);
         let ticket = slot.ticket.wrapping_add(1);
         *slot = Conn { state, ..Conn::open(socket, ticket, is_unix) };
-        self.watch(conn);
     }
 
     /// Registers a socket, once. A socket that cannot be watched counts as hung up: its next read will tell.
     pub(crate) fn watch(&mut self, conn: ConnId) {
         let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(socket) = &slot.socket else { return };
-        let flags = if slot.is_unix { INWARD } else { BOTH_WAYS };
+        let asks_room = slot.state == State::Connecting || slot.backlog.is_some();
+        let flags = if asks_room { BOTH_WAYS } else { INWARD };
+        slot.is_watched = true;
+        slot.hears_of_room = asks_room && !slot.is_unix;
         if let Err(fault) = epoll::add(&self.epoll, socket, tag(conn, slot.ticket), flags) {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
             self.outside.log(Level::Warning, format!("cannot watch a socket: {fault}"));
@@ -116,26 +122,8 @@ impl Net {
             Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
                 self.send_off(conn, Farewell { state, link, is_server });
             }
-            Action::HandOn(what) => self.outside.hand_on(what),
-            Action::Ask { conn, question } => {
-                let asker = self.asker(conn);
-                self.outside.helpers.ask(asker, question, config.global.client_login_timeout);
-            }
-            Action::Tell { to, letter } => self.outside.tell(to, letter),
-            Action::Report(report) => {
-                let descriptor_of = |conn: ConnId| {
-                    let slot = self.conns.get(conn.0 as usize);
-                    slot.and_then(|slot| slot.socket.as_ref()).map_or(-1, AsRawFd::as_raw_fd)
-                };
-                self.outside.report(with_descriptors(report, descriptor_of));
-            }
-            Action::Log(record) => (self.outside.log)(record),
+            other => self.outside.act(other, &self.conns, config),
         }
-    }
-
-    /// Who an answer about this connection is for.
-    pub(crate) fn asker(&mut self, conn: ConnId) -> Asker {
-        Asker { shard: self.outside.id, conn, ticket: self.slot(conn).ticket }
     }
 
     /// Sends a parcel, or queues it behind what waits already.
@@ -175,11 +163,16 @@ impl Net {
         }
     }
 
-    /// Only unix sockets are asked anew; all others tell their writability by themselves.
+    /// Most connections never have to wait for room, so it is asked for when the first one does. TCP tells of it only
+    /// after it was full and goes on being asked; a unix socket would tell after every read of its peer.
     fn ask_writability(&mut self, conn: ConnId, wanted: bool) {
-        let slot = &self.conns[conn.0 as usize];
-        if let (true, Some(socket)) = (slot.is_unix, &slot.socket) {
+        let slot = &mut self.conns[conn.0 as usize];
+        let Some(socket) = slot.socket.as_ref().filter(|_| slot.is_watched && !slot.hears_of_room) else {
+            return;
+        };
+        if wanted || slot.is_unix {
             let flags = if wanted { BOTH_WAYS } else { INWARD };
+            slot.hears_of_room = !slot.is_unix;
             let _ = epoll::modify(&self.epoll, socket, tag(conn, slot.ticket), flags);
         }
     }
@@ -258,7 +251,9 @@ impl Net {
         let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
         let left = std::mem::replace(slot, Conn { queued, ticket, ..Conn::default() });
         let fd = left.socket?;
-        let _ = epoll::delete(&self.epoll, &fd);
+        if left.is_watched {
+            let _ = epoll::delete(&self.epoll, &fd);
+        }
         Some((fd, unsent))
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mail::{Command, ShardId};
 use shard::HandOn;
-use shard::fields::FieldsOut;
+use shard::succession::fields::FieldsOut;
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};

@@ -6,6 +6,7 @@
 
 mod frame;
 mod handover;
+mod legacy;
 mod takeover;
 
 use std::io;
@@ -19,7 +20,8 @@ use mail::ShardId;
 use shard::HandOn;
 
 pub(crate) use handover::Giver;
-pub(crate) use takeover::{Heir, Legacy, Newcomer};
+pub(crate) use legacy::{Legacy, Seats};
+pub(crate) use takeover::Heir;
 pub use takeover::{Inheritance, Predecessor, TakeoverFault};
 
 /// Kinds of messages from the old process.

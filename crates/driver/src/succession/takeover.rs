@@ -16,7 +16,7 @@ use mail::ShardId;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use shard::Inherit;
-use shard::fields::Fields;
+use shard::succession::fields::Fields;
 use telemetry::{Level, Record};
 use wire::frame::Frames;
 use wire::startup::Version;
@@ -24,6 +24,7 @@ use wire::tag::backend as tag;
 use wire::{encode, error};
 
 use super::frame::{self, Frame};
+use super::legacy::{Legacy, Newcomer};
 use super::{Item, Succession, field, from_new, from_old};
 use crate::connect::text;
 use crate::directory::OneProcess;
@@ -208,22 +209,6 @@ impl Heir {
 
 /// Which shard has a pool's part of a shard of the old process.
 type Heirs = BTreeMap<(String, String), BTreeMap<u16, ShardId>>;
-
-/// Something for a shard from the old process.
-pub(crate) enum Legacy {
-    /// A word.
-    Word(Inherit),
-    /// A client, a server, or both, which belong together then.
-    Sockets { client: Option<Box<Newcomer>>, server: Option<Box<Newcomer>> },
-}
-
-/// A socket that has come from the old process.
-pub(crate) struct Newcomer {
-    pub(crate) socket: OwnedFd,
-    pub(crate) state: Vec<u8>,
-    pub(crate) unsent: Vec<u8>,
-    pub(crate) unread: Vec<u8>,
-}
 
 fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Legacy)> {
     let mut sockets = sockets.into_iter();

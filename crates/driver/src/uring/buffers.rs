@@ -28,7 +28,7 @@ pub struct ReceiveBuffers {
 
 impl Default for ReceiveBuffers {
     fn default() -> ReceiveBuffers {
-        ReceiveBuffers { size: 16 * 1024, first: 256, most: 8192 }
+        ReceiveBuffers { size: 64 * 1024, first: 256, most: 8192 }
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use crate::connect::Attempt;
 use crate::mailbox::Ticket;
+use crate::outside::Occupant;
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::outbox::Outbox;
 use crate::uring::ring::Flight;
@@ -56,8 +57,12 @@ pub(crate) struct Conn {
     pub(crate) ticket: Ticket,
     pub(crate) state: State,
     pub(crate) receive: Receive,
-    /// It stays on this shard: receive without being asked each time.
+    /// It stays on this shard: receive without being asked each time, once it has been heard a few times.
     pub(crate) settled: bool,
+    /// How often it was received from by being asked.
+    pub(crate) heard: u8,
+    /// All that had come was received, and nothing was sent since.
+    pub(crate) emptied: bool,
     /// A watch for the peer's end (or for the outcome of connecting) is armed.
     pub(crate) watched: bool,
     /// The end was received: nothing more will come.
@@ -68,6 +73,8 @@ pub(crate) struct Conn {
     pub(crate) lost: bool,
     /// The shard wants no bytes now.
     pub(crate) paused: bool,
+    /// The socket has lately taken less than it was offered.
+    pub(crate) full: bool,
     /// The shard was told that the peer's end was seen while it did not read.
     pub(crate) half_told: bool,
     /// The shard was told to stop feeding it.
@@ -92,7 +99,23 @@ pub(crate) struct Conn {
     pub(crate) attempt: Option<Box<Attempt>>,
 }
 
+impl Occupant for Conn {
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    fn socket(&self) -> Option<&OwnedFd> {
+        self.socket.as_ref()
+    }
+}
+
 impl Conn {
+    /// It comes for longer than for one question, so that it is worth its while to receive until it is told to stop.
+    pub(crate) fn is_here_to_stay(&self) -> bool {
+        const RECEIVES: u8 = 5;
+        self.settled && self.heard >= RECEIVES
+    }
+
     /// It may be given bytes now.
     pub(crate) fn may_receive(&self) -> bool {
         self.state == State::Open && !self.paused
@@ -138,10 +161,10 @@ impl Conn {
     }
 
     /// Reads away a little of what is unread, because closing over unread bytes resets the connection and may cost
-    /// the peer the last words to it.
+    /// the peer the last words to it. Most leave by a message of their own, behind which there is nothing to be read.
     pub(crate) fn drain_input(&self) {
         const READS: usize = 16;
-        let Some(socket) = self.socket.as_ref().filter(|_| !self.ended) else { return };
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.ended && !self.emptied) else { return };
         let mut sink = [0; 4096];
         for _ in 0..READS {
             if !recv(socket, &mut sink, RecvFlags::DONTWAIT).is_ok_and(|(count, _)| count == sink.len()) {

@@ -17,8 +17,8 @@ impl Net {
     pub(crate) fn dial(&mut self, conn: ConnId, target: &Target, config: &Config) {
         self.renew(conn, State::Resolving);
         let step = connect::dial(target, &self.outside.helpers, &config.global);
-        if let (Step::Ask(_), Target::Inet { host, .. }) = (&step, target) {
-            let asker = self.asker(conn);
+        if let (Step::Ask(_), Some(host)) = (&step, target.host()) {
+            let asker = self.outside.asker(conn, &self.conns);
             self.outside.helpers.resolve(asker, host);
         }
         self.take_step(conn, step);

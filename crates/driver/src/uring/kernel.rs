@@ -4,12 +4,14 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::system::uname;
 
 use crate::uring::buffers::{Buffers, ReceiveBuffers};
-use crate::uring::ring::{Completion, Op, Ring, Tag, socket_pair};
+use crate::uring::ring::{Completion, Op, Ring, Size, Tag, socket_pair};
 
 /// The oldest kernel with everything that the loop needs.
 const OLDEST: (u32, u32) = (6, 1);
@@ -20,6 +22,9 @@ pub(crate) struct Kernel {
     pub(crate) buffers: Buffers,
 }
 
+/// What did not work, and the system's fault.
+type Refusal = (&'static str, io::Error);
+
 impl Kernel {
     /// A ring of the calling thread, or why there is none.
     pub(crate) fn new(plan: ReceiveBuffers) -> Result<Kernel, String> {
@@ -27,11 +32,34 @@ impl Kernel {
         if version(&release).is_some_and(|version| version < OLDEST) {
             return Err(format!("kernel {release} is older than {}.{}", OLDEST.0, OLDEST.1));
         }
-        let ring = Ring::new().map_err(|fault| reason("no ring", &fault))?;
-        let buffers =
-            Buffers::new(ring.kernel(), plan).map_err(|fault| reason("no provided buffers", &fault))?;
+        Kernel::of(Size::USUAL, plan).or_else(|refusal| Kernel::smaller(plan, refusal)).map_err(reason)
+    }
+
+    /// Rings are locked memory, which is limited for all processes of a user together: where it does not suffice, a
+    /// small ring is better than none. What the first try took is given back by the system in its own time, and so is
+    /// that of processes which have just ended.
+    fn smaller(plan: ReceiveBuffers, mut refusal: Refusal) -> Result<Kernel, Refusal> {
+        const PAUSES_MS: [u64; 4] = [100, 200, 400, 800];
+        let most = (plan.most / 8).max(1);
+        let plan = ReceiveBuffers { first: plan.first.min(most), most, ..plan };
+        for pause_ms in PAUSES_MS {
+            if Errno::from_io_error(&refusal.1) != Some(Errno::NOMEM) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(pause_ms));
+            match Kernel::of(Size::SMALL, plan) {
+                Ok(kernel) => return Ok(kernel),
+                Err(again) => refusal = again,
+            }
+        }
+        Err(refusal)
+    }
+
+    fn of(size: Size, plan: ReceiveBuffers) -> Result<Kernel, Refusal> {
+        let ring = Ring::new(size).map_err(|fault| ("no ring", fault))?;
+        let buffers = Buffers::new(ring.kernel(), plan).map_err(|fault| ("no provided buffers", fault))?;
         let mut kernel = Kernel { ring, buffers };
-        kernel.try_out().map_err(|fault| reason("multishot receive does not work", &fault))?;
+        kernel.try_out().map_err(|fault| ("multishot receive does not work", fault))?;
         Ok(kernel)
     }
 
@@ -61,8 +89,8 @@ impl Kernel {
     }
 }
 
-fn reason(what: &str, fault: &io::Error) -> String {
-    match Errno::from_io_error(fault) {
+fn reason((what, fault): Refusal) -> String {
+    match Errno::from_io_error(&fault) {
         Some(errno) => format!("{what}: {}", crate::connect::text(errno)),
         None => format!("{what}: {fault}"),
     }

@@ -8,10 +8,10 @@ mod conn;
 mod dial;
 mod kernel;
 mod leave;
-mod legacy;
 mod net;
 mod outbox;
 mod ring;
+mod seats;
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,9 +22,10 @@ use shard::{ConnId, Event};
 
 use crate::clock::Clock;
 use crate::core::Core;
-use crate::gate::{Arrival, TURN_ACCEPTS};
+use crate::gate::Arrival;
 use crate::mailbox::{Letter, Mover};
 use crate::outside::Outside;
+use crate::succession::Seats;
 use crate::uring::buffers::Buffer;
 use crate::uring::conn::{Receive, State};
 use crate::uring::net::{Net, Origin};
@@ -56,10 +57,7 @@ impl<C: Core> UringLoop<C> {
             gates_cancelled: false,
             stopped: false,
         };
-        let numbers: Vec<u32> = this.net.gate.sockets().map(|(number, _)| number).collect();
-        for number in numbers {
-            this.watch_gate(number);
-        }
+        this.net.gate.to_watch().into_iter().for_each(|number| this.watch_gate(number));
         this.watch_bell();
         this
     }
@@ -96,6 +94,8 @@ impl<C: Core> UringLoop<C> {
         let (now, busy) = self.clock.read();
         self.net.now = now;
         if let Some(percent) = busy {
+            let limit = self.core.config().global.spread_busy_percent;
+            self.net.outside.share_gates(percent, limit);
             self.deliver(Event::Busy { percent });
         }
     }
@@ -113,6 +113,8 @@ impl<C: Core> UringLoop<C> {
     fn take(&mut self, answer: Completion) {
         let Tag { op, ticket, number } = answer.tag;
         match op {
+            // Another watch may have begun already.
+            Op::Gate if answer.result == Err(Errno::CANCELED) => return,
             Op::Gate => return self.accept(number),
             Op::Bell => {
                 if !answer.more {
@@ -120,7 +122,7 @@ impl<C: Core> UringLoop<C> {
                 }
                 return self.read_mail();
             }
-            Op::Receive | Op::Send | Op::Watch | Op::Cancel => {}
+            Op::Receive | Op::Send | Op::QuietSend | Op::Watch | Op::Cancel => {}
         }
         let conn = ConnId(number);
         let slot = self.net.slot(conn);
@@ -147,8 +149,11 @@ impl<C: Core> UringLoop<C> {
         let slot = &mut self.net.conns[conn.0 as usize];
         if !answer.more {
             slot.receive = Receive::Idle;
+            slot.heard = slot.heard.saturating_add(1);
         }
         let length = answer.result.unwrap_or(0) as usize;
+        // Not every kernel says of a unix socket that there is more; a full buffer says so, too.
+        slot.emptied = buffer.is_some() && !answer.leaves_rest && length < self.net.buffers.size() as usize;
         match (buffer, answer.result) {
             (Some(buffer), _) if slot.state != State::Open || length == 0 => {
                 self.net.buffers.release(buffer);
@@ -236,7 +241,8 @@ impl<C: Core> UringLoop<C> {
             outbox.clear(&mut self.net.buffers);
             (slot.lost, slot.queued) = (true, 0);
         }
-        if !outbox.is_empty() {
+        slot.full = !outbox.is_empty();
+        if slot.full {
             slot.out = Some(outbox);
             self.net.touch(conn);
             return;
@@ -277,6 +283,14 @@ impl<C: Core> UringLoop<C> {
         }
     }
 
+    /// Ends the watches on the listening sockets; they are left to a successor once the kernel was entered.
+    fn rest_gates(&mut self) {
+        for number in self.net.gate.leave(true) {
+            self.net.ring.cancel(Tag { op: Op::Gate, ticket: 0, number });
+        }
+        self.gates_cancelled = true;
+    }
+
     fn watch_bell(&mut self) {
         let tag = Tag { op: Op::Bell, ticket: 0, number: 0 };
         let bell = self.net.outside.mailbox().bell();
@@ -284,7 +298,7 @@ impl<C: Core> UringLoop<C> {
     }
 
     fn accept(&mut self, number: u32) {
-        for _ in 0..TURN_ACCEPTS {
+        for _ in 0..self.net.gate.how_many(number) {
             match self.net.gate.accept(number, self.net.now) {
                 Arrival::Client(socket, peer, _) => {
                     let conn = self.core.vacant();
@@ -297,7 +311,17 @@ impl<C: Core> UringLoop<C> {
                 Arrival::Rest => return,
             }
         }
-        self.watch_gate(number);
+        if self.net.gate.is_watched() {
+            self.watch_gate(number);
+        }
+    }
+
+    /// Watches no more; whom it was woken for already is let in, because nobody else was.
+    fn leave_gates(&mut self) {
+        for number in self.net.gate.call(false) {
+            self.net.ring.cancel(Tag { op: Op::Gate, ticket: 0, number });
+            self.accept(number);
+        }
     }
 
     fn read_mail(&mut self) {
@@ -330,25 +354,20 @@ impl<C: Core> UringLoop<C> {
             Letter::WakeGates => {
                 self.net.gate.leave(false).into_iter().for_each(|number| self.watch_gate(number));
             }
-            Letter::Inherit(legacy) => self.inherit(legacy),
+            Letter::CallToGates { is_called: true } => {
+                self.net.gate.call(true).into_iter().for_each(|number| self.watch_gate(number));
+            }
+            Letter::CallToGates { is_called: false } => self.leave_gates(),
+            Letter::Inherit(legacy) => legacy.settle(self),
             Letter::Stop => self.stopped = true,
         }
     }
 
     fn adopt(&mut self, mover: Mover) {
         let conn = self.core.vacant();
-        let slot = self.net.renew(conn, State::Open);
-        if !mover.unsent.is_empty() {
-            slot.queued = u32::try_from(mover.unsent.len()).unwrap_or(u32::MAX);
-            slot.out.get_or_insert_default().copy(&mover.unsent);
-        }
-        self.net.seat(conn, mover.fd, false);
+        self.net.seat_with(conn, mover.fd, &mover.unsent, false);
         self.deliver(Event::Adopted { conn, client: mover.client });
-        if !mover.unread.is_empty() && self.net.open(conn).is_some() {
-            let bytes = &mover.unread[..];
-            self.core.handle(Event::Received { conn, bytes, unsent: false }, self.net.now);
-            self.obey(Origin::Owned(bytes));
-        }
+        self.hear(conn, &mover.unread);
     }
 
     fn deliver(&mut self, event: Event<'static>) {

@@ -4,14 +4,12 @@
 //! noted; requests to the kernel are made once for the whole batch ([`Net::attend_all`]).
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Now, Source};
 
 use crate::gate::Gate;
-use crate::helpers::Asker;
-use crate::inspect::with_descriptors;
 use crate::mailbox::Ticket;
 use crate::outside::Outside;
 use crate::succession::Farewell;
@@ -20,11 +18,13 @@ use crate::uring::conn::{Conn, Receive, State};
 use crate::uring::kernel::Kernel;
 use crate::uring::leave::{Destination, Leaving};
 use crate::uring::outbox::Outbox;
-use crate::uring::ring::{Op, Ring, TICKETS, Tag};
+use crate::uring::ring::{Manner, Op, Ring, TICKETS, Tag};
 
 /// Output that may be queued for one connection before whoever feeds it is told to stop, in bytes. More than by
 /// readiness, because nothing goes to the kernel before the batch is over.
 const CLOG: u32 = 256 * 1024;
+/// Output up to this length is expected to fit into the socket, in bytes.
+const BRIEF: u32 = 16 * 1024;
 /// Empty outboxes kept for reuse.
 const SPARES: usize = 256;
 
@@ -103,6 +103,16 @@ impl Net {
         slot
     }
 
+    /// Seats a socket that was open elsewhere, with output that it has not taken yet.
+    pub(crate) fn seat_with(&mut self, conn: ConnId, socket: OwnedFd, unsent: &[u8], settled: bool) {
+        let slot = self.renew(conn, State::Open);
+        if !unsent.is_empty() {
+            slot.queued = u32::try_from(unsent.len()).unwrap_or(u32::MAX);
+            slot.out.get_or_insert_default().copy(unsent);
+        }
+        self.seat(conn, socket, settled);
+    }
+
     /// Seats an open socket, which must be a blocking one: a ring waits on no other.
     pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, settled: bool) {
         let slot = self.slot(conn);
@@ -125,26 +135,8 @@ impl Net {
             Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
                 self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
             }
-            Action::HandOn(what) => self.outside.hand_on(what),
-            Action::Ask { conn, question } => {
-                let asker = self.asker(conn);
-                self.outside.helpers.ask(asker, question, config.global.client_login_timeout);
-            }
-            Action::Tell { to, letter } => self.outside.tell(to, letter),
-            Action::Report(report) => {
-                let descriptor_of = |conn: ConnId| {
-                    let slot = self.conns.get(conn.0 as usize);
-                    slot.and_then(|slot| slot.socket.as_ref()).map_or(-1, AsRawFd::as_raw_fd)
-                };
-                self.outside.report(with_descriptors(report, descriptor_of));
-            }
-            Action::Log(record) => (self.outside.log)(record),
+            other => self.outside.act(other, &self.conns, config),
         }
-    }
-
-    /// Who an answer about this connection is for.
-    pub(crate) fn asker(&mut self, conn: ConnId) -> Asker {
-        Asker { shard: self.outside.id, conn, ticket: self.slot(conn).ticket }
     }
 
     /// Whether an answer is still wanted.
@@ -175,6 +167,7 @@ impl Net {
             (Source::Received, Origin::Nothing) => debug_assert!(false, "nothing was received"),
             (Source::Written, _) => out.copy(range(written, start, end)),
         }
+        slot.emptied = false;
         slot.queued = slot.queued.saturating_add(end.saturating_sub(start));
         if slot.queued > CLOG && !slot.clogged {
             slot.clogged = true;
@@ -222,14 +215,19 @@ impl Net {
         if slot.flight.is_none()
             && let Some(out) = slot.out.take()
         {
-            slot.flight = Some(self.ring.send(tag(Op::Send), socket.as_fd(), out, &self.buffers));
+            let is_brief = slot.queued <= BRIEF && out.fits_one_send();
+            // A quiet send wakes nobody when it has gone, and its buffers come back with the next turn only.
+            let is_awaited = slot.full || slot.owes_drained || !self.starved.is_empty();
+            let manner = if is_brief && !is_awaited { Manner::Quiet } else { Manner::Awaited };
+            let flight = self.ring.send(tag(Op::Send), socket.as_fd(), out, &self.buffers, manner);
+            slot.flight = Some(flight);
             slot.requests += 1;
         }
         if slot.receive != Receive::Idle || slot.ended || slot.starved {
             return;
         }
         if !slot.paused && slot.inbox.is_none() {
-            if slot.settled {
+            if slot.is_here_to_stay() {
                 self.ring.receive_on(tag(Op::Receive), socket.as_fd());
             } else {
                 self.ring.receive_once(tag(Op::Receive), socket.as_fd(), self.buffers.size());

@@ -83,6 +83,11 @@ impl Outbox {
         (std::array::from_fn(|index| IoSlice::new(slice(index))), self.front().len())
     }
 
+    /// Nothing is left over by the next send.
+    pub(crate) fn fits_one_send(&self) -> bool {
+        self.pieces.len() <= PIECES
+    }
+
     /// So many bytes have gone.
     pub(crate) fn advance(&mut self, buffers: &mut Buffers, mut gone: usize) {
         while let Some(piece) = self.pieces.front_mut() {

@@ -15,10 +15,24 @@ use rustix::io::Errno;
 use crate::uring::buffers::{Buffers, GROUP};
 use crate::uring::outbox::{Outbox, PIECES, Piece};
 
-/// Requests that can be prepared before the kernel must be entered.
-const SUBMISSIONS: u32 = 1024;
-/// Answers that fit before the kernel has to queue them elsewhere.
-const COMPLETIONS: u32 = 8192;
+/// How long a ring's queues are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Requests that can be prepared before the kernel must be entered.
+    submissions: u32,
+    /// Answers that fit before the kernel has to queue them elsewhere.
+    completions: u32,
+}
+
+impl Size {
+    /// What much is going on needs: about 250 KiB of locked memory.
+    pub(crate) const USUAL: Size = Size { submissions: 1024, completions: 8192 };
+    /// What works too, in an eighth of that.
+    pub(crate) const SMALL: Size = Size { submissions: 128, completions: 1024 };
+}
+
+/// All or an error: less than all is said to be that, even of a quiet send.
+const WHOLE: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 /// Tickets have 28 bits here.
 pub(crate) const TICKETS: u32 = 0x0FFF_FFFF;
 
@@ -38,9 +52,11 @@ pub(crate) enum Op {
     Gate = 5,
     /// The mailbox.
     Bell = 6,
+    /// Output of a connection whose success the kernel keeps to itself; told as [`Op::Send`].
+    QuietSend = 7,
 }
 
-const OPS: [Op; 6] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Gate, Op::Bell];
+const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Gate, Op::Bell, Op::QuietSend];
 
 /// Comes back with the answer: what was asked, and for which occupant of which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +88,30 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
     /// The receive buffer that was filled.
     pub(crate) buffer: Option<u16>,
+    /// There is more to be received than that.
+    pub(crate) leaves_rest: bool,
 }
 
 /// A send in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flight(u32);
+
+/// How a send is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Once the socket has taken all of it, however long that takes.
+    Awaited,
+    /// At once if the socket does not take all of it, with how much went. That all went is nothing the kernel would wake
+    /// anybody for: the next [`Ring::turn`] tells.
+    Quiet,
+}
+
+/// A send of which the kernel speaks only if it did not go through: known to have gone once the kernel was entered.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    tag: Tag,
+    bytes: u32,
+}
 
 /// Everything that the kernel reads during one send. Boxed: it must not move.
 struct Sending {
@@ -94,17 +129,19 @@ pub(crate) struct Ring {
     /// Memory of earlier flights, to be used again.
     #[allow(clippy::vec_box)] // they must not move while the kernel knows their address
     hangar: Vec<Box<Sending>>,
+    /// Quiet sends that the kernel was given, or will be with the next turn.
+    quiet: Vec<Quiet>,
     /// Requests for which the submission queue had no room.
     waiting: VecDeque<squeue::Entry>,
 }
 
 impl Ring {
     /// A ring of the calling thread.
-    pub(crate) fn new() -> io::Result<Ring> {
+    pub(crate) fn new(size: Size) -> io::Result<Ring> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-        builder.setup_submit_all().setup_cqsize(COMPLETIONS);
-        let ring: IoUring = builder.build(SUBMISSIONS)?;
+        builder.setup_submit_all().setup_cqsize(size.completions);
+        let ring: IoUring = builder.build(size.submissions)?;
         // Saves a look-up per call; works without.
         let _ = ring.submitter().register_ring_fd();
         Ok(Ring {
@@ -112,6 +149,7 @@ impl Ring {
             flights: Vec::new(),
             landed: Vec::new(),
             hangar: Vec::new(),
+            quiet: Vec::new(),
             waiting: VecDeque::new(),
         })
     }
@@ -152,25 +190,25 @@ impl Ring {
         socket: BorrowedFd<'_>,
         outbox: Box<Outbox>,
         buffers: &Buffers,
+        manner: Manner,
     ) -> Flight {
-        const FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let mut sending = self.hangar.pop().unwrap_or_else(Sending::new);
         sending.outbox = outbox;
-        let count = sending.point_to_pieces(buffers);
-        let fd = Fd(socket.as_raw_fd());
-        let entry = if count == 1 {
-            let only = &sending.vectors[0];
-            let length = u32::try_from(only.iov_len).unwrap_or(u32::MAX);
-            opcode::Send::new(fd, only.iov_base.cast(), length).flags(FLAGS).build()
-        } else {
-            opcode::SendMsg::new(fd, &raw const sending.header).flags(FLAGS.unsigned_abs()).build()
+        sending.point_to_pieces(buffers);
+        let (entry, asked) = match manner {
+            Manner::Awaited => (sending.entry(socket, WHOLE), tag),
+            Manner::Quiet => {
+                self.quiet.push(Quiet { tag, bytes: sending.bytes() });
+                let entry = sending.entry(socket, WHOLE | libc::MSG_DONTWAIT);
+                (entry.flags(squeue::Flags::SKIP_SUCCESS), Tag { op: Op::QuietSend, ..tag })
+            }
         };
         let flight = self.landed.pop().unwrap_or_else(|| {
             self.flights.push(None);
             u32::try_from(self.flights.len() - 1).unwrap_or(u32::MAX)
         });
         self.flights[flight as usize] = Some(sending);
-        self.push(entry, tag);
+        self.push(entry, asked);
         Flight(flight)
     }
 
@@ -219,7 +257,34 @@ impl Ring {
         }
         answers.clear();
         answers.extend(self.ring.completion().filter_map(|entry| completion(&entry)));
+        self.tell_quiet(answers);
         Ok(())
+    }
+
+    /// Answers the quiet sends in the kernel's place, before all else: what did not go through has been answered.
+    fn tell_quiet(&mut self, answers: &mut Vec<Completion>) {
+        if self.quiet.is_empty() {
+            return;
+        }
+        for answer in answers.iter_mut().filter(|answer| answer.tag.op == Op::QuietSend) {
+            answer.tag.op = Op::Send;
+            self.quiet.retain(|one| one.tag != answer.tag);
+        }
+        let queue = self.ring.submission();
+        // What is not submitted yet has not gone, and an answer may be among those that found no room.
+        if !queue.is_empty() || queue.cq_overflow() || !self.waiting.is_empty() {
+            return;
+        }
+        drop(queue);
+        let told = self.quiet.len();
+        answers.extend(self.quiet.drain(..).map(|Quiet { tag, bytes }| Completion {
+            tag,
+            result: Ok(bytes),
+            more: false,
+            buffer: None,
+            leaves_rest: false,
+        }));
+        answers.rotate_right(told);
     }
 
     fn enter(&self, sleep_us: Option<u64>) -> io::Result<usize> {
@@ -251,8 +316,8 @@ impl Sending {
         Box::new(Sending { outbox: Box::default(), vectors: [NOTHING; PIECES], header })
     }
 
-    /// Points the vectors to the first pieces of the outbox; how many they are.
-    fn point_to_pieces(&mut self, buffers: &Buffers) -> usize {
+    /// Points the vectors to the first pieces of the outbox.
+    fn point_to_pieces(&mut self, buffers: &Buffers) {
         let mut count = 0;
         for (vector, piece) in self.vectors.iter_mut().zip(self.outbox.front()) {
             let bytes = Piece::bytes(piece, buffers);
@@ -261,15 +326,39 @@ impl Sending {
         }
         self.header.msg_iov = self.vectors.as_mut_ptr();
         self.header.msg_iovlen = count;
-        count
+    }
+
+    fn pointed(&self) -> &[libc::iovec] {
+        self.vectors.get(..self.header.msg_iovlen).unwrap_or_default()
+    }
+
+    /// How much goes.
+    fn bytes(&self) -> u32 {
+        u32::try_from(self.pointed().iter().map(|vector| vector.iov_len).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// The request.
+    fn entry(&self, socket: BorrowedFd<'_>, flags: libc::c_int) -> squeue::Entry {
+        let fd = Fd(socket.as_raw_fd());
+        if let [only] = self.pointed() {
+            let length = u32::try_from(only.iov_len).unwrap_or(u32::MAX);
+            return opcode::Send::new(fd, only.iov_base.cast(), length).flags(flags).build();
+        }
+        opcode::SendMsg::new(fd, &raw const self.header).flags(flags.unsigned_abs()).build()
     }
 }
 
 fn completion(entry: &cqueue::Entry) -> Option<Completion> {
     let result = entry.result();
     let result = u32::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
-    let (more, buffer) = (cqueue::more(entry.flags()), cqueue::buffer_select(entry.flags()));
-    Some(Completion { tag: Tag::unpack(entry.user_data())?, result, more, buffer })
+    let flags = entry.flags();
+    Some(Completion {
+        tag: Tag::unpack(entry.user_data())?,
+        result,
+        more: cqueue::more(flags),
+        buffer: cqueue::buffer_select(flags),
+        leaves_rest: cqueue::sock_nonempty(flags),
+    })
 }
 
 /// A pair of connected sockets, for trying the ring out.
@@ -279,8 +368,51 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
+    use crate::uring::buffers::ReceiveBuffers;
+    use crate::uring::kernel::Kernel;
+
+    #[test]
+    fn a_quiet_send_is_told_whole_or_short() {
+        const LENGTH: u32 = 8000;
+        let plan = ReceiveBuffers { size: 4096, first: 1, most: 2 };
+        let Kernel { mut ring, buffers } = Kernel::new(plan).unwrap();
+        let (near, far) = socket_pair().unwrap();
+        let tag = Tag { op: Op::Send, ticket: 1, number: 2 };
+        let mut answers = Vec::new();
+        let mut gone = 0;
+        for _ in 0..10_000 {
+            let mut outbox = Box::<Outbox>::default();
+            outbox.copy(&[7; LENGTH as usize]);
+            let flight = ring.send(tag, near.as_fd(), outbox, &buffers, Manner::Quiet);
+            ring.turn(Some(100), &mut answers).unwrap();
+            assert_eq!(answers.len(), 1);
+            assert_eq!(answers[0].tag, tag);
+            drop(ring.land(flight));
+            match answers[0].result {
+                Ok(count) if count == LENGTH => gone += LENGTH as usize,
+                Ok(count) => {
+                    gone += count as usize;
+                    break;
+                }
+                Err(fault) => {
+                    assert_eq!(fault, Errno::AGAIN);
+                    break;
+                }
+            }
+        }
+        drop(near);
+        let mut arrived = 0;
+        let mut sink = [0; 4096];
+        while let Ok(count @ 1..) = rustix::io::read(&far, &mut sink) {
+            arrived += count;
+        }
+        assert!(gone > 0 && arrived == gone, "{arrived} of {gone}");
+    }
 
     #[test]
     fn tags_come_back_as_they_went() {

@@ -300,7 +300,7 @@ impl Drop for Stage {
 }
 
 /// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is so.
 pub fn wait_for(what: &str, is_so: impl Fn() -> bool) {

@@ -1,0 +1,57 @@
+//! What has come from the old process, and how a shard's loop takes it in.
+//!
+//! Owns the order: sockets are seated, the shard is told of them, then of what they had said already. How a socket is
+//! seated is each loop's own ([`Seats`]). Never receives from the line.
+
+use std::os::fd::OwnedFd;
+
+use shard::{ConnId, Event, Inherit};
+
+/// Something for a shard from the old process.
+pub(crate) enum Legacy {
+    /// A word.
+    Word(Inherit),
+    /// A client, a server, or both, which belong together then.
+    Sockets { client: Option<Box<Newcomer>>, server: Option<Box<Newcomer>> },
+}
+
+/// A socket that has come from the old process.
+pub(crate) struct Newcomer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) state: Vec<u8>,
+    pub(crate) unsent: Vec<u8>,
+    pub(crate) unread: Vec<u8>,
+}
+
+/// A loop as far as connections are seated in it that began elsewhere.
+pub(crate) trait Seats {
+    /// Seats a server, or a client whose login is over, under a free id, with output that its socket has not taken yet.
+    fn seat(&mut self, socket: OwnedFd, unsent: Vec<u8>) -> ConnId;
+    /// Tells the shard, and does what it wants then.
+    fn deliver(&mut self, event: Event<'static>);
+    /// Tells the shard what was read elsewhere, if there is anything and the connection is still open.
+    fn hear(&mut self, conn: ConnId, unread: &[u8]);
+}
+
+impl Legacy {
+    /// Seats sockets and tells the shard of them; then of what they had said already.
+    pub(crate) fn settle(self, at: &mut impl Seats) {
+        let (client, server) = match self {
+            Legacy::Word(word) => return at.deliver(Event::Inherit(Box::new(word))),
+            Legacy::Sockets { client, server } => (client, server),
+        };
+        let mut unheard = Vec::new();
+        let mut seat = |newcomer: Box<Newcomer>| {
+            let Newcomer { socket, state, unsent, unread } = *newcomer;
+            let conn = at.seat(socket, unsent);
+            unheard.push((conn, unread));
+            (conn, state)
+        };
+        let (server, client) = (server.map(&mut seat), client.map(&mut seat));
+        let Some(word) = Inherit::sockets(client, server) else { return };
+        at.deliver(Event::Inherit(Box::new(word)));
+        for (conn, unread) in unheard {
+            at.hear(conn, &unread);
+        }
+    }
+}
