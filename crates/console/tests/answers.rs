@@ -83,6 +83,11 @@ impl World {
                     }
                     Output::Exit => self.exited = true,
                     Output::Log(_)
+                    | Output::Answer { .. }
+                    | Output::ServerAnswer { .. }
+                    | Output::ReadPools { .. }
+                    | Output::WritePools { .. }
+                    | Output::PoolAnswer { .. }
                     | Output::Configured(_)
                     | Output::ReopenLog
                     | Output::CloseTcp
@@ -188,6 +193,9 @@ fn rows(subject: Subject) -> Listing {
         Subject::Descriptors => Listing::Descriptors(vec![Default::default()]),
         Subject::Memory => Listing::Memory(vec![Default::default()]),
         Subject::PeerPools => Listing::PeerPools(vec![Default::default()]),
+        Subject::Histograms => Listing::Histograms(vec![Default::default()]),
+        Subject::Errors => Listing::Errors(vec![Default::default()]),
+        Subject::Queries => Listing::Queries(Vec::new()),
         Subject::Listeners => Listing::Listeners(vec![Default::default()]),
         Subject::Hosts => Listing::Hosts(vec![Default::default()]),
         Subject::Zones => Listing::Zones(vec![Default::default()]),

@@ -8,7 +8,7 @@ use crate::control::{Loading, Output};
 use crate::gathered::Gathered;
 use crate::request::{Asker, Purpose, Request};
 use crate::views::Scene;
-use crate::{COMMANDS, Control, Misread, Refusal, Statement, VIEWS, View};
+use crate::{COMMANDS, Control, Misread, Question, Refusal, Statement, VIEWS, View};
 
 /// How long shards have to answer what needs no waiting.
 const PATIENCE_US: u64 = 5_000_000;
@@ -32,25 +32,39 @@ impl Control {
     /// Answers a statement, now or when the shards have.
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let asker = Asker::of(&query);
-        let mut ask = Ask { asker, right: query.right, argument: None, sql: &query.sql };
+        let ask = Ask { asker, right: query.right, argument: None, sql: &query.sql };
         let read = (self.grammar)(&query.sql, query.parameters.as_deref());
         if query.wanted == Wanted::Description {
             return self.describe(&ask, read);
         }
-        let outcome = match read {
-            Ok(Statement::Empty) => {
-                self.reply(asker, vec![Part::Empty], true);
+        match read {
+            Ok(statement) => self.run(ask, &statement),
+            Err(_) => self.refuse(asker, &ask.invalid()),
+        }
+    }
+
+    /// Answers the panel, which asks as a console client does but in parsed statements.
+    pub(crate) fn answer_question(&mut self, question: Question) {
+        let sql = question.in_words();
+        let asker = Asker::Panel { id: question.id };
+        let ask = Ask { asker, right: question.right, argument: None, sql: &sql };
+        self.run(ask, &question.statement);
+    }
+
+    fn run<'a>(&mut self, mut ask: Ask<'a>, statement: &'a Statement) {
+        let outcome = match statement {
+            Statement::Empty => {
+                self.reply(ask.asker, vec![Part::Empty], true);
                 Ok(())
             }
-            Ok(Statement::Set { key, value }) => self.set(&ask, &key, &value),
-            Ok(Statement::Command { word, argument }) => {
+            Statement::Set { key, value } => self.set(&ask, key, value),
+            Statement::Command { word, argument } => {
                 ask.argument = argument.as_deref();
-                self.command(&word, &ask)
+                self.command(word, &ask)
             }
-            Err(_) => Err(ask.invalid()),
         };
         if let Err(refusal) = outcome {
-            self.refuse(asker, &refusal);
+            self.refuse(ask.asker, &refusal);
         }
     }
 
@@ -147,7 +161,7 @@ impl Control {
                     self.send_rows_so_far(id);
                 }
             }
-            Purpose::Sample(gathered) => gathered.add(rows),
+            Purpose::Sample(gathered) | Purpose::Attendance(gathered) => gathered.add(rows),
             _ => {}
         }
         if is_over {
@@ -183,6 +197,7 @@ impl Control {
                     self.log(line);
                 }
             }
+            (Purpose::Attendance(gathered), _) => self.attended(&gathered),
             (Purpose::Pause(_), Some(asker)) => self.complete(asker, "PAUSE"),
             (Purpose::Kill, Some(asker)) => self.complete(asker, "KILL"),
             (Purpose::Suspend, Some(asker)) => self.complete(asker, "SUSPEND"),
@@ -326,6 +341,24 @@ mod tests {
             harness.listing(1, empty(Subject::Pools), true);
         }
         assert!(harness.logged("stats: 20 xacts/s, "), "{:?}", harness.log);
+    }
+
+    #[test]
+    fn the_panel_is_answered_by_number_and_never_through_a_shard() {
+        let mut harness = Harness::new();
+        let ask = |harness: &mut Harness, right, argument: &str| {
+            let statement =
+                Statement::Command { word: "SHOW".to_owned(), argument: Some(argument.to_owned()) };
+            harness.input(Input::Ask(Question { id: 7, right, statement }));
+            harness.answers.pop()
+        };
+        let Some((7, parts, true)) = ask(&mut harness, Right::Stats, "VERSION") else { panic!("no answer") };
+        assert_eq!(parts.last(), Some(&Part::Complete("SHOW")));
+        let no = ask(&mut harness, Right::Stats, "FDS").expect("an answer");
+        assert!(matches!(&no.1[..], [Part::Error { sqlstate: "42501", .. }]));
+        let no = ask(&mut harness, Right::Admin, "x; SHUTDOWN").expect("an answer");
+        assert!(matches!(&no.1[..], [Part::Error { sqlstate: "42601", .. }]));
+        assert!(harness.replies.is_empty() && !harness.exited);
     }
 
     #[test]

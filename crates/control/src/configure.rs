@@ -12,7 +12,7 @@ use crate::request::Asker;
 use crate::{Control, Refusal};
 
 /// Settings whose change means reading files.
-const NAMING_FILES: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file"];
+const NAMING_FILES: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file", "pools_file"];
 
 impl Control {
     /// The file was read. A bad one changes nothing, whoever asked.
@@ -53,7 +53,7 @@ impl Control {
         }
     }
 
-    fn put_in_force(&mut self, config: Config) {
+    pub(crate) fn put_in_force(&mut self, config: Config) {
         self.config = Arc::new(config);
         // A shorter `stats_period` does not wait for the end of a long one.
         self.sample_sooner();
@@ -75,7 +75,8 @@ impl Control {
 /// A setting that is about other files. All of TLS is: a SET of any of it takes what the files hold now.
 fn names_files(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    NAMING_FILES.contains(&&*key) || key.starts_with("client_tls") || key.starts_with("server_tls")
+    NAMING_FILES.contains(&&*key)
+        || ["client_tls", "server_tls", "otlp_"].iter().any(|side| key.starts_with(side))
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@ use telemetry::{Level, Record};
 
 use crate::gathered::Gathered;
 use crate::pausing::Pausing;
+use crate::pools::{Desk, PoolOutcome, PoolRefusal, PoolRequest, ServerFacts, WriteFault};
 use crate::request::{Asker, Purpose, Request, Requests};
 use crate::statistics::Statistics;
 use crate::succession::Succession;
-use crate::{Grammar, Refusal, Signal};
+use crate::{Grammar, Question, Refusal, Signal};
 
 /// What does not change while the process runs.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Facts {
 pub enum Input {
     /// A shard has spoken.
     Report(Report),
+    /// The panel asks.
+    Ask(Question),
     /// The process got a signal.
     Signal(Signal),
     /// The answer to [`Output::Load`].
@@ -38,6 +41,26 @@ pub enum Input {
     FilesRead(Config),
     /// A takeover by another process has come so far.
     Succession(Succession),
+    /// Somebody asks for a change to the pools; [`Output::PoolAnswer`] answers.
+    Pools(PoolRequest),
+    /// Somebody wants to know what a server says of itself; [`Output::ServerAnswer`] answers, if ever.
+    AskServer {
+        /// Comes back in the answer.
+        id: u64,
+        /// The entry through which it is asked.
+        database: String,
+        /// The user as whom.
+        user: String,
+    },
+    /// Nobody waits for that answer any more.
+    AskNoMore {
+        /// From the question.
+        id: u64,
+    },
+    /// The answer to [`Output::ReadPools`]: the file's bytes (none where it does not exist), or what the system said.
+    PoolsRead(Result<Vec<u8>, String>),
+    /// The answer to [`Output::WritePools`].
+    PoolsWritten(Result<(), WriteFault>),
     /// [`Control::deadline`] has passed; early is harmless.
     Tick,
 }
@@ -60,6 +83,15 @@ pub enum Output {
         /// What.
         command: Command,
     },
+    /// A piece of the answer to an [`Input::Ask`].
+    Answer {
+        /// The question's number.
+        id: u64,
+        /// What there is to say, in order.
+        parts: Vec<Part>,
+        /// False while more follows.
+        last: bool,
+    },
     /// List something that no shard knows; a [`Report::Listing`] answers, once and with all rows.
     List {
         /// Comes back in the report.
@@ -73,6 +105,33 @@ pub enum Output {
     Load,
     /// Read the files that this configuration names, which is not in force yet; [`Input::FilesRead`] answers.
     ReadFiles(Box<Config>),
+    /// Read the file of pools; [`Input::PoolsRead`] answers, before anything else is handled.
+    ReadPools {
+        /// The file.
+        path: String,
+    },
+    /// Judge the whole configuration with this file of pools, as a start would, and write it if it is sound: all of it or
+    /// nothing. [`Input::PoolsWritten`] answers, before anything else is handled.
+    WritePools {
+        /// The file.
+        path: String,
+        /// What is to stand in it.
+        bytes: Vec<u8>,
+    },
+    /// The answer to [`Input::AskServer`].
+    ServerAnswer {
+        /// From the question.
+        id: u64,
+        /// What the server says; nothing where it cannot be asked.
+        facts: Option<ServerFacts>,
+    },
+    /// The answer to [`Input::Pools`].
+    PoolAnswer {
+        /// From the request.
+        id: u64,
+        /// What came of it.
+        answer: Box<Result<PoolOutcome, PoolRefusal>>,
+    },
     /// A new configuration is in force: the log takes its file and its verbosity from it. The shards know already.
     Configured(Arc<Config>),
     /// Open the log file again.
@@ -108,6 +167,7 @@ pub struct Control {
     pub(crate) statistics: Statistics,
     /// Who waits for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
+    pub(crate) pools: Desk,
     pub(crate) now_us: u64,
     next_sample_us: u64,
     outputs: VecDeque<Output>,
@@ -128,6 +188,7 @@ impl Control {
             requests: Requests::default(),
             statistics: Statistics::new(now_us),
             loading: VecDeque::new(),
+            pools: Desk::default(),
             now_us,
             next_sample_us,
             outputs: VecDeque::new(),
@@ -139,13 +200,24 @@ impl Control {
         self.now_us = now_us;
         match input {
             Input::Report(Report::Query(query)) => self.answer(query),
+            Input::Ask(question) => self.answer_question(question),
             Input::Report(Report::Listing { request, rows, last, .. }) => self.listed(request, rows, last),
             Input::Report(Report::Done { request, count, .. }) => self.done(request, count),
             Input::Report(Report::StrayCancel { key }) => self.push(Output::StrayCancel { key }),
+            Input::Report(Report::ConsoleCancelled { shard, client, client_id }) => {
+                self.console_cancelled(Asker::Client { shard, client, client_id });
+            }
+            Input::Report(Report::Answered { request, answer }) => self.server_answered(request.0, &answer),
+            Input::Report(Report::ConsoleLeft) => self.console_left(),
             Input::Succession(what) => self.succession(what),
             Input::Signal(signal) => self.signal(signal),
             Input::Loaded(outcome) => self.loaded(outcome),
             Input::FilesRead(config) => self.files_read(config),
+            Input::Pools(request) => self.pool_request(request),
+            Input::AskServer { id, database, user } => self.ask_server(id, database, user),
+            Input::AskNoMore { id } => self.ask_no_more(id),
+            Input::PoolsRead(outcome) => self.pools_read(outcome),
+            Input::PoolsWritten(outcome) => self.pools_written(outcome),
             Input::Tick => {}
         }
         self.give_up_late_requests();
@@ -185,8 +257,13 @@ impl Control {
 
     /// Sends a piece of an answer; `last` ends it.
     pub(crate) fn reply(&mut self, asker: Asker, parts: Vec<Part>, last: bool) {
-        let reply = AdminReply { client: asker.client, client_id: asker.client_id, parts, last };
-        self.push(Output::Tell { shard: asker.shard, command: Command::Reply(reply) });
+        self.push(match asker {
+            Asker::Client { shard, client, client_id } => {
+                let reply = AdminReply { client, client_id, parts, last };
+                Output::Tell { shard, command: Command::Reply(reply) }
+            }
+            Asker::Panel { id } => Output::Answer { id, parts, last },
+        });
     }
 
     /// Says that a statement is done.
@@ -194,7 +271,7 @@ impl Control {
         self.reply(asker, vec![Part::Complete(tag)], true);
     }
 
-    /// Says that a statement is not done, to the client and to the log.
+    /// Says that a statement is not done, to who asked and to the log.
     pub(crate) fn refuse(&mut self, asker: Asker, refusal: &Refusal) {
         self.push(Output::Log(Record::new(Level::Error, refusal.message())));
         self.reply(asker, vec![refusal.part()], true);

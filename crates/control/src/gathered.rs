@@ -4,12 +4,14 @@
 //! all. Never knows which view wants the rows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mail::{
-    DatabaseRow, DescriptorRow, HostRow, ListenerRow, Listing, MemoryRow, PeerPoolRow, PoolRow, ShardRow,
-    SocketRow, UserRow, ZoneRow,
+    DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
+    PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
-use telemetry::Counters;
+use telemetry::queries::{QueryFigures, Shape};
+use telemetry::{Counters, Errors, Histograms};
 
 /// What a listing has brought so far, in the order in which views show it.
 #[derive(Debug, Default)]
@@ -32,6 +34,12 @@ pub(crate) struct Gathered {
     pub(crate) memory: BTreeMap<&'static str, MemoryRow>,
     /// By number.
     pub(crate) peer_pools: BTreeMap<u32, PeerPoolRow>,
+    /// By database and user.
+    pub(crate) histograms: BTreeMap<(String, String), Histograms>,
+    /// By database.
+    pub(crate) errors: BTreeMap<String, Errors>,
+    /// By database and number of the kind.
+    pub(crate) queries: BTreeMap<(String, u64), (Arc<Shape>, QueryFigures)>,
     /// As they came.
     pub(crate) listeners: Vec<ListenerRow>,
     /// In the order of their names.
@@ -52,6 +60,9 @@ impl Gathered {
             Listing::Descriptors(rows) => self.descriptors.extend(rows),
             Listing::Memory(rows) => rows.into_iter().for_each(|row| self.add_memory(&row)),
             Listing::PeerPools(rows) => rows.into_iter().for_each(|row| self.add_peer_pool(&row)),
+            Listing::Histograms(rows) => rows.into_iter().for_each(|row| self.add_histograms(row)),
+            Listing::Errors(rows) => rows.into_iter().for_each(|row| self.add_errors(row)),
+            Listing::Queries(rows) => rows.into_iter().for_each(|row| self.add_query(row)),
             Listing::Listeners(rows) => self.listeners.extend(rows),
             Listing::Hosts(rows) => self.hosts.extend(rows),
             Listing::Zones(rows) => self.zones.extend(rows),
@@ -111,6 +122,20 @@ impl Gathered {
         sum.server_login += row.server_login;
     }
 
+    fn add_histograms(&mut self, row: HistogramRow) {
+        self.histograms.entry((row.database, row.user)).or_default().merge(&row.histograms);
+    }
+
+    fn add_errors(&mut self, row: ErrorRow) {
+        self.errors.entry(row.database).or_default().merge(&row.errors);
+    }
+
+    fn add_query(&mut self, row: QueryRow) {
+        let key = (row.database, row.shape.number);
+        let (_, sum) = self.queries.entry(key).or_insert_with(|| (row.shape, QueryFigures::default()));
+        sum.merge(&row.figures);
+    }
+
     fn add_user(&mut self, row: UserRow) {
         let sum = self.users.entry(row.name.clone()).or_default();
         sum.servers += row.servers;
@@ -140,5 +165,20 @@ mod tests {
         gathered.add(Listing::Pools(vec![PoolRow { retired: true, ..part(0, 0, 4) }]));
         assert_eq!(gathered.pools.len(), 1);
         assert_eq!(gathered.counters()["d"].xact_count, 10);
+    }
+
+    #[test]
+    fn durations_and_errors_of_all_shards_are_added_up() {
+        let mut gathered = Gathered::default();
+        for us in [5, 90] {
+            let mut row = HistogramRow { database: "d".into(), user: "u".into(), ..HistogramRow::default() };
+            row.histograms.wait.add(us);
+            gathered.add(Listing::Histograms(vec![row]));
+            let mut row = ErrorRow { database: "d".into(), ..ErrorRow::default() };
+            row.errors.count(b"23505");
+            gathered.add(Listing::Errors(vec![row]));
+        }
+        assert_eq!(gathered.histograms[&("d".to_owned(), "u".to_owned())].wait.to_string(), "5:1 80:1");
+        assert_eq!(gathered.errors["d"].iter().collect::<Vec<_>>(), [("23505", 2)]);
     }
 }

@@ -10,7 +10,7 @@ use mail::{
 use settings::{Config, Files};
 use telemetry::Record;
 
-use crate::{Control, Facts, Input, Misread, Output, Signal, Statement};
+use crate::{Control, Facts, Input, Misread, Output, PoolOutcome, PoolRefusal, Signal, Statement};
 
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
@@ -20,6 +20,8 @@ pub(crate) struct Harness {
     pub(crate) now_us: u64,
     pub(crate) told: Vec<(u16, Command)>,
     pub(crate) replies: Vec<AdminReply>,
+    /// Pieces of answers to the panel: number, what was said, whether that was all.
+    pub(crate) answers: Vec<(u64, Vec<Part>, bool)>,
     pub(crate) log: Vec<Record>,
     pub(crate) loads: usize,
     pub(crate) secrets: Vec<Config>,
@@ -28,6 +30,11 @@ pub(crate) struct Harness {
     pub(crate) closed_tcp: bool,
     pub(crate) exited: bool,
     pub(crate) handed_over: Option<(String, String)>,
+    /// How often the file of pools was asked for.
+    pub(crate) pool_reads: usize,
+    pub(crate) server_answers: Vec<(u64, Option<crate::ServerFacts>)>,
+    pub(crate) pool_writes: Vec<String>,
+    pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolRefusal>)>,
 }
 
 impl Harness {
@@ -47,6 +54,7 @@ impl Harness {
             now_us: 0,
             told: Vec::new(),
             replies: Vec::new(),
+            answers: Vec::new(),
             log: Vec::new(),
             loads: 0,
             secrets: Vec::new(),
@@ -54,6 +62,10 @@ impl Harness {
             closed_tcp: false,
             exited: false,
             handed_over: None,
+            pool_reads: 0,
+            server_answers: Vec::new(),
+            pool_writes: Vec::new(),
+            pool_answers: Vec::new(),
         }
     }
 
@@ -63,6 +75,7 @@ impl Harness {
             match output {
                 Output::Tell { command: Command::Reply(reply), .. } => self.replies.push(reply),
                 Output::Tell { shard, command } => self.told.push((shard.0, command)),
+                Output::Answer { id, parts, last } => self.answers.push((id, parts, last)),
                 Output::Log(record) => self.log.push(record),
                 Output::List { request, subject } => self.lists.push((request, subject)),
                 Output::Load => self.loads += 1,
@@ -71,6 +84,10 @@ impl Harness {
                 Output::CloseTcp => self.closed_tcp = true,
                 Output::HandOver { line, note } => self.handed_over = Some((line, note)),
                 Output::StrayCancel { .. } => {}
+                Output::ServerAnswer { id, facts } => self.server_answers.push((id, facts)),
+                Output::ReadPools { .. } => self.pool_reads += 1,
+                Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),
+                Output::PoolAnswer { id, answer } => self.pool_answers.push((id, *answer)),
                 Output::Exit => self.exited = true,
             }
         }
@@ -161,7 +178,10 @@ impl Harness {
 pub(crate) fn config(entries: &str) -> Result<Config, Vec<settings::Finding>> {
     struct One(String);
     impl Files for One {
-        fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
+        fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+            if path != "weir.ini" {
+                return Err(std::io::ErrorKind::NotFound.into());
+            }
             Ok(self.0.clone().into_bytes())
         }
     }
@@ -178,6 +198,9 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Descriptors => Listing::Descriptors(Vec::new()),
         Subject::Memory => Listing::Memory(Vec::new()),
         Subject::PeerPools => Listing::PeerPools(Vec::new()),
+        Subject::Histograms => Listing::Histograms(Vec::new()),
+        Subject::Errors => Listing::Errors(Vec::new()),
+        Subject::Queries => Listing::Queries(Vec::new()),
         Subject::Listeners => Listing::Listeners(Vec::new()),
         Subject::Hosts => Listing::Hosts(Vec::new()),
         Subject::Zones => Listing::Zones(Vec::new()),

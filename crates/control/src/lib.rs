@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod attendance;
 mod commands;
 mod configure;
 mod control;
 mod gathered;
 mod pausing;
+mod pools;
 mod refusal;
 mod request;
 mod shutdown;
@@ -22,9 +24,13 @@ mod views;
 
 pub use commands::{Argument, COMMANDS, CommandRow};
 pub use control::{Control, Facts, Input, Output};
+pub use mail::Signal;
+pub use pools::{
+    Budget, Cluster, PoolChange, PoolOutcome, PoolRefusal, PoolRequest, PoolSpec, ServerFacts, WriteFault,
+    cluster_id, clusters,
+};
 pub use refusal::Refusal;
-pub use signals::Signal;
-pub use statement::{Grammar, Misread, Statement};
+pub use statement::{Grammar, Misread, Question, Statement};
 pub use succession::Succession;
 pub use views::{VIEWS, View};
 

@@ -57,6 +57,11 @@ impl Pausing {
         self.disabled.iter()
     }
 
+    /// Databases that are paused, killed or disabled, each by its name; some twice.
+    pub(crate) fn all_named(&self) -> impl Iterator<Item = &String> {
+        self.named.iter().chain(&self.disabled)
+    }
+
     /// The whole pooler is paused.
     pub(crate) fn whole(&self) -> bool {
         self.whole

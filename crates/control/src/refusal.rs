@@ -47,6 +47,8 @@ pub enum Refusal {
     },
     /// Another console client's: it resumed what this one was waiting for.
     Interrupted,
+    /// Its own: it sent a cancel request.
+    Cancelled,
     /// Weir's: a shard did not answer in time.
     TimedOut,
 }
@@ -62,7 +64,7 @@ impl Refusal {
             Refusal::Setting { fault: Fault::Unknown, .. } => "42704",
             Refusal::Setting { fault: Fault::Fixed, .. } => "55P02",
             Refusal::Setting { fault: Fault::Bad(_), .. } => "22023",
-            Refusal::Interrupted => "57014",
+            Refusal::Interrupted | Refusal::Cancelled => "57014",
             Refusal::TimedOut => "58000",
             _ => "08P01",
         }
@@ -87,6 +89,7 @@ impl Refusal {
             Refusal::ReloadFailed => "RELOAD failed, see logs for additional details".to_owned(),
             Refusal::Setting { key, fault } => format!("SET failed: {key} {fault}"),
             Refusal::Interrupted => "cancelled by a RESUME".to_owned(),
+            Refusal::Cancelled => "canceling statement due to user request".to_owned(),
             Refusal::TimedOut => "a thread of the pooler did not answer in time".to_owned(),
         }
     }

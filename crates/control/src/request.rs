@@ -10,24 +10,25 @@ use mail::{AdminQuery, RequestId, ShardId};
 use crate::View;
 use crate::gathered::Gathered;
 
-/// A console client that waits.
+/// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
-    pub(crate) shard: ShardId,
-    pub(crate) client: u32,
-    pub(crate) client_id: u64,
+pub(crate) enum Asker {
+    /// A console client, by its shard, which encodes the answer.
+    Client { shard: ShardId, client: u32, client_id: u64 },
+    /// A request of the panel, by the number of its question.
+    Panel { id: u64 },
 }
 
 impl Asker {
     pub(crate) fn of(query: &AdminQuery) -> Asker {
-        Asker { shard: query.shard, client: query.client, client_id: query.client_id }
+        Asker::Client { shard: query.shard, client: query.client, client_id: query.client_id }
     }
 }
 
 /// What the answers are for.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// A console client looks at a view.
+    /// Somebody looks at a view.
     View {
         /// Which.
         view: &'static View,
@@ -38,6 +39,8 @@ pub(crate) enum Purpose {
     },
     /// The counters are sampled.
     Sample(Gathered),
+    /// Whether any console client is left, while all is suspended.
+    Attendance(Gathered),
     /// PAUSE of one database or of all.
     Pause(Option<String>),
     /// KILL.

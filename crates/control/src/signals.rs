@@ -1,26 +1,9 @@
 //! Signals as PgBouncer 1.25 takes them. What they lead to is what the commands of the same meaning lead to.
 
-use mail::ShutdownMode;
+use mail::{ShutdownMode, Signal};
 
 use crate::Control;
 use crate::control::Output;
-
-/// A signal that the process got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// RELOAD, and the log file is opened again.
-    Hup,
-    /// SHUTDOWN WAIT_FOR_SERVERS; while shutting down, exit.
-    Int,
-    /// SHUTDOWN WAIT_FOR_CLIENTS; while shutting down, exit.
-    Term,
-    /// Exit.
-    Quit,
-    /// PAUSE.
-    Usr1,
-    /// RESUME.
-    Usr2,
-}
 
 impl Control {
     pub(crate) fn signal(&mut self, signal: Signal) {

@@ -1,7 +1,9 @@
 //! What a console statement says, once its words are apart.
 //! Owns the type between the grammar (crate `console`) and the commands; never text that is still to be parsed.
 
-/// One statement of a console client.
+use mail::Right;
+
+/// One statement of a console client or of the panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// Nothing but blanks, comments and semicolons.
@@ -20,6 +22,29 @@ pub enum Statement {
         /// The value, without its quotes.
         value: String,
     },
+}
+
+/// A statement that the panel asks: parsed already, so that nothing in it can be taken for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Comes back in [`crate::Output::Answer`].
+    pub id: u64,
+    /// What the asker may.
+    pub right: Right,
+    /// What it asks.
+    pub statement: Statement,
+}
+
+impl Question {
+    /// The statement in words, for the answer to a bad one. Never parsed.
+    pub(crate) fn in_words(&self) -> String {
+        match &self.statement {
+            Statement::Empty => String::new(),
+            Statement::Command { word, argument: None } => word.clone(),
+            Statement::Command { word, argument: Some(argument) } => format!("{word} {argument}"),
+            Statement::Set { key, value } => format!("SET {key} = {value}"),
+        }
+    }
 }
 
 /// Why a statement has none of the shapes of [`Statement`]; always the client's fault.

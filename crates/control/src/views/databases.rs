@@ -36,7 +36,9 @@ pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
 /// Every database that there is, by name.
 pub(super) fn all(scene: &Scene<'_>) -> BTreeMap<String, Arc<Database>> {
     let mut all = scene.config.databases.clone();
-    for name in scene.gathered.databases.keys().filter(|name| *name != CONSOLE) {
+    // What was paused or disabled by its name is there, though nobody uses it yet: who did it will look for it.
+    let named = scene.gathered.databases.keys().chain(scene.pausing.all_named());
+    for name in named.filter(|name| *name != CONSOLE) {
         if let Some(database) = scene.config.database(name) {
             all.entry(name.clone()).or_insert(database);
         }

@@ -4,11 +4,15 @@
 //! beside this one.
 
 mod databases;
+mod durations;
+#[cfg(test)]
+mod example;
 mod fixed;
 mod innards;
 mod names;
 mod peers;
 mod pools;
+mod queries;
 mod sockets;
 mod stats;
 mod users;
@@ -78,17 +82,22 @@ pub static VIEWS: &[View] = &[
     whole("DATABASES", databases::COLUMNS, &[Subject::Databases], databases::rows),
     whole("DNS_HOSTS", names::HOSTS, &[Subject::Hosts], names::hosts),
     whole("DNS_ZONES", names::ZONES, &[Subject::Zones], names::zones),
+    whole("ERRORS", durations::ERRORS, &[Subject::Errors], durations::errors),
     View {
         right: Right::Admin,
         ..whole("FDS", innards::FDS, &[Subject::Listeners, Subject::Descriptors], innards::descriptors)
     },
     View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
+    whole("HISTOGRAMS", durations::HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms),
     whole("LISTS", fixed::LISTS, LISTED, fixed::lists),
     whole("MEM", innards::MEM, &[Subject::Memory], innards::memory),
     whole("PEERS", peers::PEERS, &[], peers::peers),
     whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
     whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
+    whole("QUERIES", queries::COLUMNS, &[Subject::Queries], queries::rows),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
+    streamed("SHARD_CLIENTS", &sockets::WITH_PLACE, &[Subject::Clients], sockets::placed),
+    streamed("SHARD_SERVERS", &sockets::WITH_PLACE, &[Subject::Servers], sockets::placed),
     whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
     streamed("SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::all),
     whole("STATE", fixed::STATE, &[], fixed::state),
@@ -143,10 +152,10 @@ fn load_balance_hosts(database: &settings::Database) -> Cell {
 
 #[cfg(test)]
 mod tests {
+    use super::example::of_shards;
     use super::*;
     use crate::harness::{Harness, empty};
-    use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, UserRow};
-    use telemetry::Counters;
+    use mail::{Listing, SocketRow};
 
     /// The rows as psql would show them, without alignment.
     fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
@@ -157,90 +166,6 @@ mod tests {
             Cell::Sum(number) => number.to_string(),
         };
         rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
-    }
-
-    fn of_shards(subject: Subject) -> Listing {
-        let counters = Counters { xact_count: 60, query_count: 120, query_time: 600, ..Counters::default() };
-        match subject {
-            Subject::Pools => Listing::Pools(vec![PoolRow {
-                database: "app".into(),
-                user: "ann".into(),
-                client_active: 4,
-                client_waiting: 2,
-                server_active: 1,
-                max_wait_us: 2_000_003,
-                mode: Some(settings::PoolMode::Transaction),
-                counters,
-                ..PoolRow::default()
-            }]),
-            Subject::Databases => Listing::Databases(vec![DatabaseRow {
-                name: "app".into(),
-                servers: 1,
-                clients: 6,
-                ..Default::default()
-            }]),
-            Subject::Users => Listing::Users(vec![UserRow { name: "bob".into(), servers: 1, clients: 6 }]),
-            Subject::Shards => Listing::Shards(vec![ShardRow {
-                clients: 6,
-                logins: 1,
-                servers: 1,
-                pools: 2,
-                busy_percent: 70,
-                transactions: 60,
-                ..ShardRow::default()
-            }]),
-            Subject::Clients | Subject::Servers => Listing::Sockets(vec![SocketRow {
-                id: 31,
-                user: "ann".into(),
-                database: "app".into(),
-                state: "active",
-                address: "127.0.0.1".into(),
-                port: 5,
-                local_address: "127.0.0.1".into(),
-                local_port: 6432,
-                connect_time_us: 951_782_400_000_000,
-                request_time_us: 951_782_401_000_000,
-                wait_us: 1_000_002,
-                link: 16,
-                is_server: subject == Subject::Servers,
-                ..SocketRow::default()
-            }]),
-            Subject::Descriptors => Listing::Descriptors(vec![mail::DescriptorRow {
-                descriptor: 9,
-                link: 10,
-                user: "ann".into(),
-                database: "app".into(),
-                address: "unix".into(),
-                port: 6432,
-                cancel: 7,
-                parameters: [Some("UTF8".into()), None, Some("ISO".into()), None],
-                ..mail::DescriptorRow::default()
-            }]),
-            Subject::Memory => {
-                Listing::Memory(vec![mail::MemoryRow { name: "client_cache", size: 10, used: 3, free: 2 }])
-            }
-            Subject::PeerPools => Listing::PeerPools(vec![mail::PeerPoolRow {
-                peer_id: 2,
-                client_active_cancel: 1,
-                server_login: 1,
-                ..mail::PeerPoolRow::default()
-            }]),
-            Subject::Listeners => Listing::Listeners(vec![mail::ListenerRow {
-                descriptor: 5,
-                address: "127.0.0.1".into(),
-                port: 6432,
-            }]),
-            Subject::Hosts => Listing::Hosts(vec![mail::HostRow {
-                name: "db.test".into(),
-                known: true,
-                underway: 2,
-                ttl_s: 7,
-                addresses: vec!["10.0.0.1".parse().expect("an address"), "::1".parse().expect("an address")],
-            }]),
-            Subject::Zones => {
-                Listing::Zones(vec![mail::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
-            }
-        }
     }
 
     #[test]
@@ -281,6 +206,11 @@ mod tests {
         assert_eq!(harness.show("SHOW DATABASES", &empty).len(), 1);
         let rows = harness.show("SHOW DATABASES", &of_shards);
         assert!(shown(&rows)[0].starts_with("app|h|5432|app|"));
+        harness.ask("PAUSE held");
+        harness.ask("DISABLE closed");
+        let rows = shown(&harness.show("SHOW DATABASES", &empty));
+        assert!(rows[0].starts_with("closed|h|") && rows[0].ends_with("|0|1"), "{rows:?}");
+        assert!(rows[1].starts_with("held|h|") && rows[1].ends_with("|1|0"), "{rows:?}");
     }
 
     #[test]
@@ -290,6 +220,14 @@ mod tests {
         assert_eq!(shown(&rows), [expected]);
         let rows = Harness::new().show("SHOW SERVERS", &of_shards);
         assert!(shown(&rows)[0].starts_with("S|"));
+    }
+
+    #[test]
+    fn sockets_say_where_they_live_and_what_pins_them() {
+        for view in ["SHARD_CLIENTS", "SHARD_SERVERS"] {
+            let rows = shown(&Harness::new().show(&format!("SHOW {view}"), &of_shards));
+            assert!(rows[0].ends_with("|31|3|transaction"), "{rows:?}");
+        }
     }
 
     #[test]
@@ -348,6 +286,21 @@ mod tests {
         let rows = shown(&harness.show("SHOW TOTALS", &of_shards));
         assert!(rows.contains(&"total_query_count|120".into()) && rows.contains(&"avg_query_time|5".into()));
         assert_eq!(rows.len(), 24);
+    }
+
+    #[test]
+    fn durations_stand_beside_their_sums() {
+        let mut harness = Harness::new();
+        let rows = shown(&harness.show("SHOW HISTOGRAMS", &of_shards));
+        let expected = [
+            "app|ann|wait|0|0|NULL|NULL|NULL|",
+            "app|ann|transaction|0|0|NULL|NULL|NULL|",
+            "app|ann|query|120|600|5|5|5|5:120",
+        ];
+        assert_eq!(rows, expected);
+        let queries = shown(&harness.show("SHOW QUERIES", &of_shards));
+        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|select ?"]);
+        assert_eq!(shown(&harness.show("SHOW ERRORS", &of_shards)), ["app|23505|1"]);
     }
 
     #[test]

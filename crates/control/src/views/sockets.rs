@@ -1,4 +1,4 @@
-//! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row per connection.
+//! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row per connection. SHARD_CLIENTS and SHARD_SERVERS are Weir's own.
 
 use mail::{Cell, Column, SocketRow};
 use telemetry::record::date_time;
@@ -41,18 +41,36 @@ const BUFFER: [Column; 7] = [
     int("send_avail"),
 ];
 
+/// What SHARD_CLIENTS and SHARD_SERVERS show beside these: where the connection lives, and why it is not given back.
+const PLACE: [Column; 2] = [int("shard"), text("pinned")];
+
 /// Columns of SOCKETS and ACTIVE_SOCKETS.
-pub(super) const WITH_BUFFER: [Column; COLUMNS.len() + BUFFER.len()] = {
-    let mut columns = [text(""); COLUMNS.len() + BUFFER.len()];
+pub(super) const WITH_BUFFER: [Column; COLUMNS.len() + BUFFER.len()] = followed_by(&BUFFER);
+
+/// Columns of SHARD_CLIENTS and SHARD_SERVERS.
+pub(super) const WITH_PLACE: [Column; COLUMNS.len() + PLACE.len()] = followed_by(&PLACE);
+
+const fn followed_by<const ALL: usize>(more: &[Column]) -> [Column; ALL] {
+    let mut columns = [text(""); ALL];
     let (own, further) = columns.split_at_mut(COLUMNS.len());
     own.copy_from_slice(&COLUMNS);
-    further.copy_from_slice(&BUFFER);
+    further.copy_from_slice(more);
     columns
-};
+}
 
 /// Clients, or servers: whichever was listed.
 pub(super) fn plain(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     scene.gathered.sockets.iter().map(row).collect()
+}
+
+/// Clients, or servers, with their shard and what pins them.
+pub(super) fn placed(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let placed = |socket: &SocketRow| {
+        let mut cells = row(socket);
+        cells.extend([Cell::from(u64::from(socket.shard)), Cell::from(socket.pinned)]);
+        cells
+    };
+    scene.gathered.sockets.iter().map(placed).collect()
 }
 
 /// Every connection.

@@ -1,0 +1,197 @@
+//! What a pool may be: its name, database, user, mode and size.
+//! Owns every reason that concerns a field. Never changes anything.
+
+use settings::{Config, Database, PoolMode};
+
+use super::budget::taken_by;
+use super::clusters::{Cluster, cluster_id, clusters};
+use super::{Budget, PoolChange, PoolRefusal, PoolRequest, PoolSpec, ServerFacts};
+use crate::CONSOLE;
+
+/// As DigitalOcean's provider for Terraform counts; the most is PostgreSQL's for the name of a database.
+const NAME_CHARS: std::ops::RangeInclusive<usize> = 3..=63;
+/// PostgreSQL's longest name of a database or role, in bytes.
+const IDENTIFIER_BYTES: usize = 63;
+/// PostgreSQL's largest `max_connections`.
+const MOST_CONNECTIONS: i64 = 262_143;
+/// From here on of what pools may take, one is warned, in percent.
+const WARN_PERCENT: u64 = 80;
+
+/// Whether a change may be made, as far as no budget is concerned: the cluster that it concerns, and the connections that
+/// the pool takes so far.
+pub(super) fn judge(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolRefusal> {
+    let all = clusters(config);
+    match &request.change {
+        PoolChange::Create(spec) => {
+            name(&spec.name)?;
+            if let Some(taken) = config.databases.get(&spec.name) {
+                let (file, line) = (taken.at.file.to_string(), taken.at.line);
+                return Err(PoolRefusal::Exists { name: spec.name.clone(), file, line });
+            }
+            let cluster = chosen(all, spec.cluster.as_deref())?;
+            fields(spec, &cluster, request.server.as_ref())?;
+            Ok((cluster, 0))
+        }
+        PoolChange::Update(spec) => {
+            let present = own(config, &spec.name)?;
+            let cluster = of(all, present)?;
+            fields(spec, &cluster, request.server.as_ref())?;
+            Ok((cluster, taken_by(config, present)))
+        }
+        PoolChange::Delete(name) => {
+            let present = own(config, name)?;
+            Ok((of(all, present)?, 0))
+        }
+    }
+}
+
+/// An entry that Weir may change.
+fn own<'a>(config: &'a Config, name: &str) -> Result<&'a Database, PoolRefusal> {
+    let missing = || PoolRefusal::NotFound(name.to_owned());
+    let present = config.databases.get(name).ok_or_else(missing)?;
+    if config.is_in_pools_file(present) {
+        return Ok(present);
+    }
+    let (file, line) = (present.at.file.to_string(), present.at.line);
+    Err(PoolRefusal::NotOurs { name: name.to_owned(), file, line })
+}
+
+fn of(all: Vec<Cluster>, database: &Database) -> Result<Cluster, PoolRefusal> {
+    let id = cluster_id(database);
+    let found = all.into_iter().find(|cluster| cluster.id == id);
+    found.ok_or_else(|| PoolRefusal::NotFound(database.name.clone()))
+}
+
+fn chosen(mut all: Vec<Cluster>, id: Option<&str>) -> Result<Cluster, PoolRefusal> {
+    let refuse = |message: &str| Err(PoolRefusal::field("cluster_id", message));
+    match id {
+        Some(id) => match all.into_iter().find(|cluster| cluster.id == id) {
+            Some(cluster) => Ok(cluster),
+            None => refuse("there is no such cluster"),
+        },
+        None if all.len() == 1 => Ok(all.remove(0)),
+        None if all.is_empty() => {
+            refuse("there is no cluster: a database in [databases] has to lead to one first")
+        }
+        None => refuse("there are several clusters: name one"),
+    }
+}
+
+fn name(name: &str) -> Result<(), PoolRefusal> {
+    let refuse = |message: &str| Err(PoolRefusal::field("name", message));
+    if !NAME_CHARS.contains(&name.chars().count()) {
+        return refuse("a pool's name has 3 to 63 characters");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
+        return refuse("a pool's name consists of letters (a-z, A-Z), digits, _ and -");
+    }
+    if name.starts_with('-') {
+        return refuse("a pool's name does not begin with -");
+    }
+    if name == CONSOLE {
+        return refuse("\"pgbouncer\" is the name of the console");
+    }
+    Ok(())
+}
+
+fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerFacts>) -> Result<(), PoolRefusal> {
+    identifier("db", "a database", &spec.db)?;
+    known(&spec.db, cluster, server)?;
+    if let Some(user) = &spec.user {
+        identifier("user", "a user", user)?;
+    }
+    if !PoolMode::WORDS.contains(&spec.mode.as_str()) {
+        return Err(PoolRefusal::field("mode", format!("mode is one of {}", PoolMode::WORDS.join(", "))));
+    }
+    if spec.size < 1 {
+        return Err(PoolRefusal::field("size", "a pool has at least 1 server connection"));
+    }
+    if spec.size > MOST_CONNECTIONS {
+        let message = format!("PostgreSQL has no more than {MOST_CONNECTIONS} connections");
+        return Err(PoolRefusal::field("size", message));
+    }
+    Ok(())
+}
+
+fn identifier(field: &'static str, what: &str, text: &str) -> Result<(), PoolRefusal> {
+    if text.is_empty() {
+        return Err(PoolRefusal::field(field, format!("{what} has to be named")));
+    }
+    if text.len() > IDENTIFIER_BYTES {
+        return Err(PoolRefusal::field(
+            field,
+            format!("the name of {what} has at most {IDENTIFIER_BYTES} bytes"),
+        ));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(PoolRefusal::field(field, format!("the name of {what} has no control characters")));
+    }
+    Ok(())
+}
+
+/// Whether the cluster has this database, as far as anybody knows.
+fn known(db: &str, cluster: &Cluster, server: Option<&ServerFacts>) -> Result<(), PoolRefusal> {
+    let there = server.is_some_and(|server| server.databases.contains(db));
+    // Nobody has named all databases where `*` leads to them and the server does not answer.
+    let unasked = server.is_none() && cluster.has_fallback;
+    if there || unasked || cluster.databases.contains(db) {
+        return Ok(());
+    }
+    let of_server = server.iter().flat_map(|server| &server.databases);
+    let mut names: Vec<&str> = cluster.databases.iter().chain(of_server).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > 20 { ", …" } else { "" };
+    names.truncate(20);
+    let message = format!("there is no database \"{db}\" on this cluster: it has {}{more}", names.join(", "));
+    Err(PoolRefusal::field("db", message))
+}
+
+/// Whether the server has the connections. `budget` counts the pool already; one that does not grow is never refused.
+pub(super) fn within(budget: &Budget, request: &PoolRequest, size_before: u32) -> Result<(), PoolRefusal> {
+    let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Ok(()) };
+    let (Some(max), Some(reserved), Some(usable)) =
+        (budget.max_connections, budget.reserved, budget.usable())
+    else {
+        return Ok(());
+    };
+    if budget.used_by_pools <= usable || spec.size <= i64::from(size_before) {
+        return Ok(());
+    }
+    let others = i64::from(budget.used_by_pools) - spec.size;
+    let free = (i64::from(usable) - others).max(0);
+    let message = format!(
+        "{} connections are more than the {free} that are free: the server has {max}, keeps {reserved} for itself, and other pools may take {}",
+        spec.size,
+        others.max(0)
+    );
+    Err(PoolRefusal::field("size", message))
+}
+
+/// What is allowed and worth knowing.
+pub(super) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) -> Vec<String> {
+    let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Vec::new() };
+    let mut told = Vec::new();
+    match budget.usable() {
+        None => told.push("the server could not be asked how many connections it has".to_owned()),
+        Some(usable) if u64::from(budget.used_by_pools) * 100 > u64::from(usable) * WARN_PERCENT => {
+            let used = budget.used_by_pools;
+            told.push(format!(
+                "pools may take {used} of the {usable} connections of the server, more than {WARN_PERCENT} %"
+            ));
+        }
+        Some(_) => {}
+    }
+    match &spec.user {
+        None => told.push("each user who connects has a pool of this size".to_owned()),
+        Some(user) => {
+            let own = config.databases.get(&spec.name).is_some_and(|pool| pool.password.is_some());
+            if !own && !config.secrets.contains_key(user) {
+                told.push(format!(
+                    "user \"{user}\" has no password in auth_file: the server has to let Weir in without one"
+                ));
+            }
+        }
+    }
+    told
+}

@@ -1,0 +1,73 @@
+//! What a server says of itself: asked through one of its pools, in that pool's queue, as any client is served.
+//! Owns the question and how its rows are read. Never keeps an answer.
+
+use mail::{Answer, AnswerRow, Command, Inquiry, RequestId, ShardId};
+
+use crate::Control;
+use crate::control::Output;
+use crate::pools::ServerFacts;
+
+/// A row for each database that lets clients in.
+const QUESTION: &str = "SELECT current_setting('max_connections'), current_setting('superuser_reserved_connections'), \
+    coalesce(current_setting('reserved_connections', true), '0'), current_setting('server_version'), datname \
+    FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY datname LIMIT 10000";
+
+impl Control {
+    /// Asks a server through the pool of an entry and a user. A shard passes it on to the one that has the pool.
+    pub(crate) fn ask_server(&mut self, id: u64, database: String, user: String) {
+        if self.is_ending() || self.hands_over || self.config.database(&database).is_none() {
+            return self.push(Output::ServerAnswer { id, facts: None });
+        }
+        let inquiry = Box::new(Inquiry { database, user, sql: QUESTION.to_owned(), values: Vec::new() });
+        let command = Command::Ask { request: RequestId(id), inquiry };
+        self.push(Output::Tell { shard: ShardId(0), command });
+    }
+
+    /// Nobody waits for that answer any more.
+    pub(crate) fn ask_no_more(&mut self, id: u64) {
+        self.tell_all(&Command::Withdraw { request: RequestId(id) });
+    }
+
+    /// A server has answered, or there is no answer.
+    pub(crate) fn server_answered(&mut self, id: u64, answer: &Answer) {
+        let facts = match answer {
+            Answer::Rows(rows) => read(rows),
+            Answer::None { .. } => None,
+        };
+        self.push(Output::ServerAnswer { id, facts });
+    }
+}
+
+fn read(rows: &[AnswerRow]) -> Option<ServerFacts> {
+    let text = |row: &AnswerRow, column: usize| {
+        row.get(column)?.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    };
+    let first = rows.first()?;
+    let number = |column| text(first, column)?.parse::<u32>().ok();
+    Some(ServerFacts {
+        max_connections: number(0)?,
+        reserved: number(1)?.saturating_add(number(2)?),
+        version: text(first, 3)?,
+        databases: rows.iter().filter_map(|row| text(row, 4)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: [&str; 5]) -> AnswerRow {
+        cells.iter().map(|cell| Some(cell.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn rows_are_read_or_say_nothing() {
+        let rows =
+            [row(["100", "3", "2", "18.6 (Debian)", "app"]), row(["100", "3", "2", "18.6 (Debian)", "x"])];
+        let facts = read(&rows).unwrap_or_default();
+        assert_eq!((facts.max_connections, facts.reserved, facts.databases.len()), (100, 5, 2));
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[row(["many", "3", "2", "18", "app"])]), None);
+        assert_eq!(read(&[vec![None]]), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! What one shard says of everything, for the tests of the views: a row of each subject, small and all different.
+//! Never used by the program.
+
+use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, Subject, UserRow};
+use telemetry::Counters;
+
+/// The answer of a shard that has little of everything.
+pub(super) fn of_shards(subject: Subject) -> Listing {
+    match subject {
+        Subject::Pools => pools(),
+        Subject::Databases => databases(),
+        Subject::Users => users(),
+        Subject::Shards => shards(),
+        Subject::Clients | Subject::Servers => sockets(subject),
+        Subject::Descriptors => descriptors(),
+        Subject::Memory => memory(),
+        Subject::PeerPools => peer_pools(),
+        Subject::Histograms => histograms(),
+        Subject::Queries => queries(),
+        Subject::Errors => errors(),
+        Subject::Listeners => listeners(),
+        Subject::Hosts => hosts(),
+        Subject::Zones => zones(),
+    }
+}
+
+fn pools() -> Listing {
+    let counters = Counters { xact_count: 60, query_count: 120, query_time: 600, ..Counters::default() };
+    Listing::Pools(vec![PoolRow {
+        database: "app".into(),
+        user: "ann".into(),
+        client_active: 4,
+        client_waiting: 2,
+        server_active: 1,
+        max_wait_us: 2_000_003,
+        mode: Some(settings::PoolMode::Transaction),
+        counters,
+        ..PoolRow::default()
+    }])
+}
+
+fn databases() -> Listing {
+    Listing::Databases(vec![DatabaseRow { name: "app".into(), servers: 1, clients: 6, ..Default::default() }])
+}
+
+fn users() -> Listing {
+    Listing::Users(vec![UserRow { name: "bob".into(), servers: 1, clients: 6 }])
+}
+
+fn shards() -> Listing {
+    Listing::Shards(vec![ShardRow {
+        clients: 6,
+        logins: 1,
+        servers: 1,
+        pools: 2,
+        busy_percent: 70,
+        transactions: 60,
+        ..ShardRow::default()
+    }])
+}
+
+fn sockets(subject: Subject) -> Listing {
+    Listing::Sockets(vec![SocketRow {
+        id: 31,
+        shard: 3,
+        pinned: "transaction",
+        user: "ann".into(),
+        database: "app".into(),
+        state: "active",
+        address: "127.0.0.1".into(),
+        port: 5,
+        local_address: "127.0.0.1".into(),
+        local_port: 6432,
+        connect_time_us: 951_782_400_000_000,
+        request_time_us: 951_782_401_000_000,
+        wait_us: 1_000_002,
+        link: 16,
+        is_server: subject == Subject::Servers,
+        ..SocketRow::default()
+    }])
+}
+
+fn descriptors() -> Listing {
+    Listing::Descriptors(vec![mail::DescriptorRow {
+        descriptor: 9,
+        link: 10,
+        user: "ann".into(),
+        database: "app".into(),
+        address: "unix".into(),
+        port: 6432,
+        cancel: 7,
+        parameters: [Some("UTF8".into()), None, Some("ISO".into()), None],
+        ..mail::DescriptorRow::default()
+    }])
+}
+
+fn memory() -> Listing {
+    Listing::Memory(vec![mail::MemoryRow { name: "client_cache", size: 10, used: 3, free: 2 }])
+}
+
+fn peer_pools() -> Listing {
+    Listing::PeerPools(vec![mail::PeerPoolRow {
+        peer_id: 2,
+        client_active_cancel: 1,
+        server_login: 1,
+        ..mail::PeerPoolRow::default()
+    }])
+}
+
+fn histograms() -> Listing {
+    let mut histograms = Box::new(telemetry::Histograms::default());
+    (0..120).for_each(|_| histograms.query.add(5));
+    Listing::Histograms(vec![mail::HistogramRow { database: "app".into(), user: "ann".into(), histograms }])
+}
+
+fn queries() -> Listing {
+    let shape = telemetry::queries::Shape { number: 0xab, text: "select ?".into() };
+    let mut figures = telemetry::queries::QueryFigures::default();
+    [5, 7].into_iter().for_each(|us| figures.count(us, us == 7));
+    Listing::Queries(vec![mail::QueryRow {
+        database: "app".into(),
+        shape: std::sync::Arc::new(shape),
+        figures,
+    }])
+}
+
+fn errors() -> Listing {
+    let mut errors = telemetry::Errors::default();
+    errors.count(b"23505");
+    Listing::Errors(vec![mail::ErrorRow { database: "app".into(), errors }])
+}
+
+fn listeners() -> Listing {
+    Listing::Listeners(vec![mail::ListenerRow { descriptor: 5, address: "127.0.0.1".into(), port: 6432 }])
+}
+
+fn hosts() -> Listing {
+    Listing::Hosts(vec![mail::HostRow {
+        name: "db.test".into(),
+        known: true,
+        underway: 2,
+        ttl_s: 7,
+        addresses: vec!["10.0.0.1".parse().expect("an address"), "::1".parse().expect("an address")],
+    }])
+}
+
+fn zones() -> Listing {
+    Listing::Zones(vec![mail::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
+}

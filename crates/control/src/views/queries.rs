@@ -1,0 +1,38 @@
+//! SHOW QUERIES: what each kind of query took (`track_queries`), the most expensive first.
+//!
+//! Weir's own.
+
+use mail::{Cell, Column};
+
+use super::{Scene, int, numeric, text};
+
+pub(super) const COLUMNS: &[Column] = &[
+    text("database"),
+    text("fingerprint"),
+    numeric("calls"),
+    numeric("errors"),
+    numeric("total_us"),
+    int("mean_us"),
+    int("p95_us"),
+    text("query"),
+];
+
+pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let mut queries: Vec<_> = scene.gathered.queries.iter().collect();
+    queries.sort_by_key(|(_, (_, figures))| std::cmp::Reverse(figures.total_us));
+    let row =
+        |((database, number), (shape, figures)): (&(String, u64), &(_, telemetry::queries::QueryFigures))| {
+            let shape: &std::sync::Arc<telemetry::queries::Shape> = shape;
+            vec![
+                database.as_str().into(),
+                format!("{number:016x}").into(),
+                Cell::Sum(figures.calls),
+                Cell::Sum(figures.errors),
+                Cell::Sum(figures.total_us),
+                figures.total_us.checked_div(figures.calls).map_or(Cell::Null, Cell::from),
+                figures.times.quantile_us(950).map_or(Cell::Null, Cell::from),
+                shape.text.as_str().into(),
+            ]
+        };
+    queries.into_iter().map(row).collect()
+}
