@@ -153,6 +153,8 @@ mod tests {
                 ddl_per_million: 0,
                 max_connections: 1_000,
                 starting_us: 0,
+                lookup_us: 0,
+                secret: "",
             };
             let mut cluster = Cluster::new(servers, Prng::new(1));
             let number = cluster.accept(End { link: LinkId(0), opener: false });

@@ -7,7 +7,7 @@ use pool::{Both, Directory, Process, Shared};
 
 /// Names and what is counted under them.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub struct Names {
     inner: Mutex<Inner>,
     process: Arc<Process>,
     shards: u16,
@@ -23,8 +23,9 @@ struct Inner {
 }
 
 impl Names {
-    /// Nothing counted yet.
-    pub(crate) fn new(shards: u16) -> Names {
+    /// Nothing counted yet, for so many shards (1..=64).
+    #[must_use]
+    pub fn new(shards: u16) -> Names {
         let zeros = vec![0; usize::from(shards)];
         let inner = Inner { pools_on: zeros.clone(), busy_percent: zeros, ..Inner::default() };
         Names { inner: Mutex::new(inner), process: Arc::default(), shards }

@@ -17,6 +17,7 @@ mod prng;
 mod protocol;
 mod record;
 mod run;
+mod secret;
 mod setup;
 mod sql;
 mod swarm;
@@ -24,6 +25,7 @@ mod tap;
 mod trace;
 mod world;
 
+pub use directory::Names;
 pub use invariants::Violation;
 pub use record::record;
 pub use run::{Report, run, run_direct};

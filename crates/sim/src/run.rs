@@ -9,6 +9,7 @@ use crate::prng::Prng;
 use crate::setup;
 use crate::swarm::{Fault, Swarm};
 use crate::world::{Outcome, World};
+use settings::AuthType;
 
 /// What came of a seed.
 #[derive(Debug)]
@@ -54,7 +55,9 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     swarm.pooling.pool_size = u32::MAX / 2;
     swarm.pooling.max_db_connections = 0;
     swarm.pooling.tight_timeouts = false;
+    swarm.pooling.auth_type = AuthType::Trust;
     swarm.crowd.garbage_per_million = 0;
+    swarm.crowd.stranger_per_million = 0;
     let own = [Fault::Pause, Fault::Reconnect, Fault::Resize, Fault::Blackhole];
     swarm.faults.retain(|(fault, _)| !own.contains(fault));
     let names = Arc::new(Names::new(1));

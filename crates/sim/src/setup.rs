@@ -6,7 +6,7 @@ use std::time::Duration;
 use auth::{Entropy, MockKey};
 use mail::ShardId;
 use pool::Directory;
-use settings::{AuthType, Config, Database, Origin, SslMode};
+use settings::{Config, Database, Origin, SslMode};
 use shard::Shard;
 
 use crate::directory::Names;
@@ -19,9 +19,12 @@ pub(crate) const HOST: &str = "10.0.0.1";
 /// Its port.
 pub(crate) const PORT: u16 = 5432;
 
+/// How the names of users begin.
+pub(crate) const USER: &str = "user";
+
 /// The name of a user.
 pub(crate) fn user(number: u32) -> String {
-    format!("user{number}")
+    format!("{USER}{number}")
 }
 
 /// The name of a database.
@@ -33,7 +36,7 @@ pub(crate) fn database(number: u32) -> String {
 pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     let mut config = Config::default();
     let global = &mut config.global;
-    global.auth_type = AuthType::Trust;
+    global.auth_type = pooling.auth_type;
     global.server_tls_sslmode = SslMode::Disable; // rustls has entropy of its own, and a seed must replay
     global.max_client_conn = 10_000;
     global.default_pool_size = pooling.pool_size;
@@ -64,7 +67,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
         global.auth_user = Some(user(0));
         global.auth_query = Some(Statement::Lookup.to_string());
     }
-    let secrets = (0..known).map(|number| (user(number), "secret".to_owned()));
+    let secrets = (0..known).map(|number| (user(number), pooling.secret.to_owned()));
     config.secrets = Arc::new(secrets.collect());
     for number in 0..pooling.databases {
         let origin = Origin { file: Arc::from("sim.ini"), line: number + 1 };

@@ -6,7 +6,10 @@
 use std::fmt;
 
 /// What the pooler asks by `auth_query`, behind SELECT.
-const LOOKUP: &str = "$1, 'secret' FROM users";
+const LOOKUP: &str = "name, secret FROM users WHERE name = $1";
+
+/// How a stream is asked for, before the place where it ends.
+const STREAM: &str = "START_REPLICATION SLOT s LOGICAL 0/";
 
 /// Whose request something belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +101,7 @@ pub(crate) enum Statement {
     Sleep(Value, u64),
     /// `SELECT 1/0`.
     DivideByZero,
-    /// `SELECT $1, 'secret' FROM users`: the pooler's own question.
+    /// `SELECT name, secret FROM users WHERE name = $1`: the pooler's own question.
     Lookup,
     /// `SELECT 1` and other numbers.
     SelectNumber(u32),
@@ -108,6 +111,9 @@ pub(crate) enum Statement {
     CopyIn,
     /// `COPY (SELECT value FROM generate_series(1,rows)) TO STDOUT`.
     CopyOut(Value, u32),
+    /// `START_REPLICATION SLOT s LOGICAL 0/messages`: so many messages, unless the client ends the stream before. (A
+    /// real WAL sender takes no comments.)
+    Stream(u32),
     /// `DISCARD ALL`.
     DiscardAll,
     /// `DEALLOCATE ALL`.
@@ -146,6 +152,7 @@ impl fmt::Display for Statement {
             Statement::CopyOut(value, rows) => {
                 write!(formatter, "COPY (SELECT {value} FROM generate_series(1,{rows})) TO STDOUT")
             }
+            Statement::Stream(messages) => write!(formatter, "{STREAM}{messages:X}"),
             Statement::DiscardAll => formatter.write_str("DISCARD ALL"),
             Statement::DeallocateAll => formatter.write_str("DEALLOCATE ALL"),
             Statement::Notice(text) => write!(formatter, "DO 'BEGIN RAISE NOTICE ''{text}''; END'"),
@@ -174,6 +181,7 @@ impl Statement {
             "SELECT" => parse_select(rest),
             "INSERT" => parse_insert(rest),
             "COPY" => parse_copy(rest),
+            "START_REPLICATION" => parse_stream(text),
             "DISCARD" if rest.eq_ignore_ascii_case("all") => Some(Statement::DiscardAll),
             "DEALLOCATE" if rest.eq_ignore_ascii_case("all") => Some(Statement::DeallocateAll),
             "DO" => parse_do(rest),
@@ -193,10 +201,10 @@ impl Statement {
         matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | Lookup | SelectNumber(_))
     }
 
-    /// How many rows it returns.
+    /// How many rows, or messages of a stream, it returns.
     pub(crate) fn rows(&self) -> u32 {
         match self {
-            Statement::Select(_, rows) | Statement::CopyOut(_, rows) => *rows,
+            Statement::Select(_, rows) | Statement::CopyOut(_, rows) | Statement::Stream(rows) => *rows,
             _ => u32::from(self.returns_rows()),
         }
     }
@@ -304,6 +312,10 @@ fn parse_copy(rest: &str) -> Option<Statement> {
     Some(Statement::CopyOut(parse_value(value)?, series(from)?))
 }
 
+fn parse_stream(text: &str) -> Option<Statement> {
+    u32::from_str_radix(text.strip_prefix(STREAM)?, 16).ok().map(Statement::Stream)
+}
+
 fn parse_do(rest: &str) -> Option<Statement> {
     let body = literal(rest)?;
     let text = body.strip_prefix("BEGIN RAISE NOTICE '")?.strip_suffix("'; END")?;
@@ -346,6 +358,7 @@ mod tests {
             Statement::Insert(Value::Null),
             Statement::CopyIn,
             Statement::CopyOut(literal(), 3),
+            Statement::Stream(300),
             Statement::DiscardAll,
             Statement::DeallocateAll,
             Statement::Notice("c1.2".to_owned()),

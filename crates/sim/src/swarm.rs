@@ -4,7 +4,8 @@
 //! things (swarm testing, Groce et al. 2012). Nothing here acts.
 
 use crate::prng::{MILLION, Prng};
-use settings::PoolMode;
+use crate::secret::{PASSWORD, VERIFIER};
+use settings::{AuthType, PoolMode};
 
 /// What the network does to every connection.
 #[derive(Clone, Debug)]
@@ -92,6 +93,10 @@ pub(crate) struct Crowd {
     pub(crate) rows_most: u64,
     /// How often a session replicates, which gives it a server of its own.
     pub(crate) replicate_per_million: u32,
+    /// How often a session that replicates asks for a stream, per turn.
+    pub(crate) stream_per_million: u32,
+    /// How often a session is of somebody who must not get in, or has the wrong password.
+    pub(crate) stranger_per_million: u32,
     /// Whether sessions begin with SSLRequest.
     pub(crate) ask_for_tls: bool,
 }
@@ -109,6 +114,10 @@ pub(crate) struct Servers {
     pub(crate) max_connections: u32,
     /// How long a restarted server says that it is starting.
     pub(crate) starting_us: u64,
+    /// The longest that it takes to look up a user.
+    pub(crate) lookup_us: u64,
+    /// What it finds then.
+    pub(crate) secret: &'static str,
 }
 
 /// Something that goes wrong every now and then.
@@ -185,6 +194,10 @@ pub(crate) struct Pooling {
     pub(crate) round_robin: bool,
     /// Whether users other than the first are looked up at the server, as the first.
     pub(crate) looks_up: bool,
+    /// How clients prove who they are.
+    pub(crate) auth_type: AuthType,
+    /// What is kept of the password.
+    pub(crate) secret: &'static str,
 }
 
 /// How the driver behaves within what its contract allows.
@@ -231,6 +244,7 @@ impl Swarm {
         let calm = prng.chance(250_000);
         let (weather, crowd, mut servers, pooling) =
             (Weather::draw(prng), crowd(prng), servers(prng), pooling(prng));
+        servers.secret = pooling.secret;
         // Nobody mends what passes through.
         if pooling.max_prepared_statements == 0 {
             servers.ddl_per_million = 0;
@@ -256,7 +270,11 @@ impl Swarm {
 
 /// Never in half of the worlds, else somewhere between one in a million and `most`.
 fn rate(prng: &mut Prng, most: u64) -> u32 {
-    if prng.chance(MILLION / 2) { 0 } else { u32::try_from(prng.log_between(1_000, most)).unwrap_or(MILLION) }
+    if prng.chance(MILLION / 2) { 0 } else { scaled(prng, 1_000, most) }
+}
+
+fn scaled(prng: &mut Prng, least: u64, most: u64) -> u32 {
+    u32::try_from(prng.log_between(least, most)).unwrap_or(MILLION)
 }
 
 fn crowd(prng: &mut Prng) -> Crowd {
@@ -268,7 +286,7 @@ fn crowd(prng: &mut Prng) -> Crowd {
         die_per_million: rate(prng, 60_000),
         deaf_per_million: rate(prng, 30_000),
         siesta_per_million: rate(prng, 20_000),
-        replicate_per_million: rate(prng, 300_000),
+        replicate_per_million: rate(prng, 600_000),
         slow_per_million: rate(prng, 500_000),
         garbage_per_million: rate(prng, 10_000),
         cancel_per_million: rate(prng, 200_000),
@@ -277,6 +295,8 @@ fn crowd(prng: &mut Prng) -> Crowd {
         set_per_million: rate(prng, 100_000),
         copy_per_million: rate(prng, 150_000),
         rows_most: prng.log_between(1, 400),
+        stream_per_million: if prng.chance(300_000) { 0 } else { scaled(prng, 50_000, 700_000) },
+        stranger_per_million: rate(prng, 400_000),
         ask_for_tls: prng.chance(300_000),
     }
 }
@@ -289,6 +309,8 @@ fn servers(prng: &mut Prng) -> Servers {
         ddl_per_million: rate(prng, 400_000),
         max_connections: if full { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 1_000 },
         starting_us: prng.log_between(1_000, 500_000),
+        lookup_us: prng.log_between(1, 300_000),
+        secret: VERIFIER,
     }
 }
 
@@ -309,6 +331,17 @@ fn pooling(prng: &mut Prng) -> Pooling {
         checks: prng.chance(200_000),
         round_robin: prng.chance(500_000),
         looks_up,
+        auth_type: auth_type(prng),
+        secret: if prng.chance(200_000) { PASSWORD } else { VERIFIER },
+    }
+}
+
+fn auth_type(prng: &mut Prng) -> AuthType {
+    match prng.below(100) {
+        0..60 => AuthType::Trust,
+        60..85 => AuthType::ScramSha256,
+        85..93 => AuthType::Md5,
+        _ => AuthType::Plain,
     }
 }
 

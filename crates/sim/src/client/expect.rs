@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::stream::Stream;
 use super::view::View;
 use crate::model::session::Status;
 use crate::protocol::Fields;
@@ -60,7 +61,9 @@ pub(crate) struct Step {
     /// What the client will send into COPY.
     pub(crate) filling: Filling,
     pub(super) begun: bool,
+    /// Rows, or messages of a stream, that have come.
     pub(super) rows: u32,
+    pub(super) stream: Stream,
 }
 
 /// What a message meant for a step.
@@ -72,6 +75,8 @@ pub(crate) enum Verdict {
     Done,
     /// The server wants the rows of COPY.
     WantsRows,
+    /// A stream runs both ways.
+    Streams,
 }
 
 impl Step {
@@ -79,7 +84,8 @@ impl Step {
     pub(crate) fn new(kind: Kind, statement: Statement, tag: Tag) -> Step {
         let prepared_by = tag;
         let (name, limit, taken, filling, begun, rows) = (None, 0, 0, Filling::Rows(0), false, 0);
-        Step { kind, statement, tag, prepared_by, name, limit, taken, filling, begun, rows }
+        let stream = Stream::default();
+        Step { kind, statement, tag, prepared_by, name, limit, taken, filling, begun, rows, stream }
     }
 
     /// Whether something with this tag may concern this step.
@@ -136,6 +142,7 @@ impl Step {
                 self.begun = true;
                 self.only(kind, b'T').map(|_| Verdict::More)
             }
+            Kind::Query if matches!(self.statement, Statement::Stream(_)) => self.accept_stream(kind, body),
             Kind::Query | Kind::Execute => self.accept_result(kind, body, view),
         }
     }
@@ -221,7 +228,7 @@ impl Step {
         }
     }
 
-    fn wrong(&self, found: u8, wanted: &str) -> String {
+    pub(super) fn wrong(&self, found: u8, wanted: &str) -> String {
         let Step { kind, statement, tag, .. } = self;
         format!("{tag} ({kind:?} of `{statement}`) got `{}` and waits for {wanted}", char::from(found))
     }
@@ -236,6 +243,8 @@ pub(crate) struct Group {
     pub(crate) synced: bool,
     /// An error came: nothing but ReadyForQuery follows.
     pub(crate) failed: bool,
+    /// A statement without a name goes before the one that has a name.
+    pub(crate) led: bool,
     /// It holds something that only a server can answer.
     pub(crate) needs_server: bool,
     /// Commits or rolls back, as far as it was sent.

@@ -1,6 +1,13 @@
-//! Model clients: what they send (`script`), what they must be answered (`expect`), how they behave (`session`).
+//! Model clients: what they send (`script`: how, `choice`: what), what they make of answers (`answers`, `expect`), how they
+//! begin, end (`session`) and misbehave (`manners`).
 
+mod answers;
+mod choice;
 pub(crate) mod expect;
-pub(crate) mod script;
+mod login;
+mod manners;
+pub(crate) mod scene;
+mod script;
 pub(crate) mod session;
+mod stream;
 pub(crate) mod view;

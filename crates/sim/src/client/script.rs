@@ -1,15 +1,14 @@
-//! What a client sends next: statements, how they are packed into messages, and bad manners.
+//! When a client sends, and how statements are packed into messages.
 //!
-//! Chooses and writes; never judges an answer.
+//! Writes; never judges an answer. Which statements they are is `choice.rs`.
 
+use super::choice::{choose_filling, fits_into_many, pauses};
 use super::expect::{Filling, Group, Kind, Step};
-use super::session::{Client, Phase, Scene, Style};
+use super::scene::Scene;
+use super::session::{Client, Phase, Style};
 use crate::network::Ending;
 use crate::protocol::{message, text};
 use crate::sql::{Statement, Tag, Value};
-
-/// Values of TimeZone that clients use, as PostgreSQL spells them.
-pub(super) const TIME_ZONES: &[&str] = &["Etc/UTC", "Europe/Vienna", "Asia/Tokyo"];
 
 impl Kind {
     /// Whether its answer means that the statement was done.
@@ -70,6 +69,10 @@ impl Client {
 
     /// One group; false if nothing may be sent behind it before it is answered.
     fn compose(&mut self, scene: &mut Scene<'_>) -> bool {
+        let rests = !self.planned_open && self.groups.is_empty();
+        if self.replicates && rests && scene.prng.chance(scene.crowd.stream_per_million) {
+            return self.compose_stream(scene);
+        }
         let style = match self.style {
             Style::Mixed => {
                 scene.prng.pick(&[Style::Simple, Style::Extended, Style::Named, Style::Describer])
@@ -145,6 +148,7 @@ impl Client {
                 self.finish_group(group, true);
                 return true;
             }
+            self.lead(scene, &mut group);
             let tag = self.next_tag();
             self.plan(&statement, &mut group);
             self.send_bind_and_execute(&name, &statement, tag, prepared_by, scene, &mut group);
@@ -155,6 +159,7 @@ impl Client {
         if parsed_already.filter_map(|step| step.name.as_ref()).any(|parsed| *parsed == name) {
             return self.compose_extended(scene);
         }
+        self.lead(scene, &mut group);
         let tag = self.next_tag();
         let statement = self.choose_to_prepare(scene);
         // A text without a tag is the same for many clients, so that poolers may share the statement.
@@ -166,6 +171,19 @@ impl Client {
         }
         self.finish_group(group, true);
         true
+    }
+
+    /// Sometimes a statement without a name goes first: where it fails, what has a name is skipped, a Parse as well.
+    fn lead(&mut self, scene: &mut Scene<'_>, group: &mut Group) {
+        if !scene.prng.chance(200_000) {
+            return;
+        }
+        let fails = scene.crowd.fail_per_million > 0 && scene.prng.chance(400_000);
+        let statement = if fails { Statement::DivideByZero } else { Statement::Select(Value::Parameter, 1) };
+        let tag = self.next_tag();
+        self.send_parse("", &statement, Some(tag), tag, None, group);
+        self.send_bind_and_execute("", &statement, tag, tag, scene, group);
+        (group.led, group.needs_server) = (true, true);
     }
 
     /// Parse, Describe, Flush; the rest follows when those are answered.
@@ -281,75 +299,6 @@ impl Client {
         group.steps.push_back(Step::new(Kind::Close, Statement::Empty, tag));
     }
 
-    /// A statement for one request. With `extended`, its tag goes into a parameter where it has one.
-    fn choose(&mut self, tag: Tag, extended: bool, scene: &mut Scene<'_>) -> Statement {
-        let crowd = scene.crowd;
-        let prng = &mut *scene.prng;
-        let value = || if extended { Value::Parameter } else { Value::Literal(tag.to_string()) };
-        let own = || Value::Literal(tag.to_string());
-        if self.planned_open && prng.chance(350_000) {
-            return if prng.chance(200_000) { Statement::Rollback } else { Statement::Commit };
-        }
-        if !self.planned_open && prng.chance(crowd.transaction_per_million) {
-            return Statement::Begin;
-        }
-        if prng.chance(crowd.fail_per_million) {
-            return match prng.below(3) {
-                0 => Statement::DivideByZero,
-                1 => Statement::Insert(Value::Null),
-                _ => Statement::Unknown,
-            };
-        }
-        if prng.chance(crowd.set_per_million) {
-            return self.choose_setting(scene);
-        }
-        let rows =
-            |prng: &mut crate::prng::Prng| u32::try_from(prng.log_between(1, crowd.rows_most)).unwrap_or(1);
-        if prng.chance(crowd.copy_per_million) {
-            return if prng.chance(500_000) {
-                Statement::CopyIn
-            } else {
-                Statement::CopyOut(own(), rows(prng).max(2))
-            };
-        }
-        match prng.below(100) {
-            0..40 => Statement::Select(value(), 1),
-            40..55 => Statement::Select(value(), rows(prng)),
-            55..85 => Statement::Insert(value()),
-            85..89 => Statement::Sleep(value(), prng.log_between(100, 50_000)),
-            89..93 => Statement::Show(prng.pick(&["application_name", "TimeZone", "DateStyle"]).to_owned()),
-            93..96 => Statement::Notice(tag.to_string()),
-            96..98 => Statement::Empty,
-            98 if !extended && !self.planned_open && self.groups.is_empty() => Statement::DiscardAll,
-            99 if !extended && !self.planned_open && self.groups.is_empty() => Statement::DeallocateAll,
-            _ => Statement::Select(value(), 1),
-        }
-    }
-
-    fn choose_setting(&mut self, scene: &mut Scene<'_>) -> Statement {
-        let prng = &mut *scene.prng;
-        let (name, value) = match prng.below(4) {
-            0 => ("TimeZone", prng.pick(TIME_ZONES).to_owned()),
-            1 => ("DateStyle", prng.pick(&["ISO, MDY", "SQL, DMY"]).to_owned()),
-            2 => ("IntervalStyle", prng.pick(&["postgres", "iso_8601"]).to_owned()),
-            _ => ("application_name", format!("app{}", prng.below(5))),
-        };
-        Statement::Set(name.to_owned(), Some(value))
-    }
-
-    fn choose_to_prepare(&mut self, scene: &mut Scene<'_>) -> Statement {
-        let rows = u32::try_from(scene.prng.log_between(1, scene.crowd.rows_most)).unwrap_or(1);
-        if scene.prng.chance(scene.crowd.fail_per_million) {
-            return Statement::Unknown;
-        }
-        match scene.prng.below(4) {
-            0 => Statement::Select(Value::Parameter, rows),
-            1 => Statement::Insert(Value::Parameter),
-            2 => Statement::Sleep(Value::Parameter, 1_000),
-            _ => Statement::Select(Value::Parameter, 1),
-        }
-    }
-
     /// Notes what a statement will have done once it is answered.
     fn plan(&mut self, statement: &Statement, group: &mut Group) {
         match statement {
@@ -362,60 +311,11 @@ impl Client {
         }
     }
 
-    fn next_tag(&mut self) -> Tag {
+    pub(super) fn next_tag(&mut self) -> Tag {
         self.requests += 1;
         Tag { client: self.number, request: self.requests }
     }
-
-    fn say_farewell(&mut self, scene: &mut Scene<'_>) {
-        if self.planned_open && scene.prng.chance(500_000) {
-            self.budget = 1;
-            return;
-        }
-        if scene.prng.chance(800_000) {
-            self.send(|out| message(out, b'X', |_| ()));
-        }
-        self.leave(scene);
-        self.wants_close = Some(Ending::Finish);
-    }
-
-    /// Decides to die while sending, or to stop reading for a while.
-    fn grow_tired(&mut self, scene: &mut Scene<'_>) {
-        if !scene.chaos {
-            return;
-        }
-        if scene.prng.chance(scene.crowd.deaf_per_million) {
-            self.deaf_until_us = scene.now_us + scene.prng.log_between(1_000, 300_000);
-        }
-        if scene.prng.chance(scene.crowd.die_per_million) {
-            let ending = scene.prng.pick(&[Ending::Finish, Ending::Reset]);
-            let bytes = scene.prng.log_between(1, 400);
-            self.doom = Some((usize::try_from(bytes).unwrap_or(1), ending));
-        }
-    }
-
-    /// Sends what is no message, or half of one, and waits for what becomes of it.
-    fn talk_nonsense(&mut self, scene: &mut Scene<'_>) {
-        if !scene.chaos || !scene.prng.chance(scene.crowd.garbage_per_million) {
-            return;
-        }
-        self.disturbed = true;
-        self.gives_up_at_us = Some(scene.now_us + scene.prng.log_between(1_000, 500_000));
-        let nonsense = scene.prng.pick(NONSENSE);
-        self.send(|out| out.extend_from_slice(nonsense));
-    }
 }
-
-/// What a client of PostgreSQL never sends: unknown types, impossible lengths, halves.
-const NONSENSE: &[&[u8]] = &[
-    b"?\0\0\0\x04",
-    b"Q\0\0\0\0",
-    b"Q\xff\xff\xff\xff",
-    b"Q\x3f\xff\xff\xffSELECT",
-    b"P\0\0\0\x20half",
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"p\0\0\0\x0apass\0\0",
-];
 
 fn write_bind(out: &mut Vec<u8>, name: &str, parameter: Option<Tag>) {
     message(out, b'B', |body| {
@@ -439,25 +339,4 @@ fn write_execute(out: &mut Vec<u8>, limit: u32) {
         text(body, b"");
         body.extend_from_slice(&limit.to_be_bytes());
     });
-}
-
-/// What to send into a COPY.
-fn choose_filling(scene: &mut Scene<'_>) -> Filling {
-    let rows = u32::try_from(scene.prng.log_between(1, 200)).unwrap_or(1);
-    match scene.prng.below(10) {
-        0..7 => Filling::Rows(rows),
-        7..9 => Filling::BadRow(rows),
-        _ => Filling::Failure,
-    }
-}
-
-/// Whether the client has to hear an answer before it may send more.
-fn pauses(statement: &Statement) -> bool {
-    matches!(statement, Statement::CopyIn | Statement::DiscardAll | Statement::DeallocateAll)
-}
-
-/// Whether it may stand among others in one query or one pipeline.
-fn fits_into_many(statement: &Statement) -> bool {
-    use Statement::{Begin, Commit, CopyIn, DeallocateAll, DiscardAll, Empty, Rollback, Unknown};
-    !matches!(statement, Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | Commit | Rollback)
 }

@@ -92,9 +92,7 @@ impl Backend {
         let mut body = Vec::new();
         let (progress, asked) = match &mut self.session {
             None => self.greet(gate, near),
-            Some(session) if session.is_working() && !session.is_copying_in() => {
-                (more(session.work(near)), Asked::Nothing)
-            }
+            Some(session) if session.is_working() => (more(session.work(near)), Asked::Nothing),
             Some(session) => match self.frames.next(&mut body) {
                 Next::Partial => return (Progress::Waiting, Asked::Nothing),
                 Next::Malformed => (Progress::Ended, Asked::Nothing),
@@ -104,6 +102,13 @@ impl Backend {
         self.collect();
         self.ended |= progress == Progress::Ended;
         (progress, asked)
+    }
+
+    /// No message waits: a stream says more of its own accord. How long until it does so again; None if there is none.
+    pub(crate) fn stream_on(&mut self, near: &mut Surroundings<'_>) -> Option<u64> {
+        let pause_us = self.session.as_mut()?.stream_on(near);
+        self.collect();
+        pause_us
     }
 
     /// A cancel request for it was processed. True if it is to be driven on.

@@ -101,6 +101,15 @@ impl Cluster {
         progress
     }
 
+    /// See [`Backend::stream_on`].
+    pub(crate) fn stream_on(&mut self, number: u32, now_us: u64) -> Option<u64> {
+        let Cluster { backends, ledger, strange, servers, prng, .. } = self;
+        let mut near = Surroundings { prng, ledger, servers, strange };
+        let pause_us = backends[number as usize].stream_on(&mut near)?;
+        backends[number as usize].busy_until_us = Some(now_us + pause_us);
+        Some(pause_us)
+    }
+
     /// Ends one of the sessions with FATAL 57P01; its number, if there is one.
     pub(crate) fn terminate_one(&mut self) -> Option<u32> {
         let open: Vec<u32> = self.sessions().collect();

@@ -11,3 +11,4 @@ pub(crate) mod parameters;
 pub(crate) mod reply;
 pub(crate) mod session;
 pub(crate) mod statement;
+mod stream;

@@ -78,6 +78,11 @@ pub(crate) fn copy_begins(out: &mut Vec<u8>, kind: u8) {
     message(out, kind, |body| body.extend_from_slice(&[0, 0, 1, 0, 0]));
 }
 
+/// CopyBothResponse (`W`), textual, no columns.
+pub(crate) fn stream_begins(out: &mut Vec<u8>) {
+    message(out, b'W', |body| body.extend_from_slice(&[0; 3]));
+}
+
 /// A message without a body.
 pub(crate) fn bare(out: &mut Vec<u8>, kind: u8) {
     message(out, kind, |_| ());

@@ -132,6 +132,9 @@ impl Session {
         if self.is_copying_in() {
             return self.copy_message(kind, body, near);
         }
+        if self.is_streaming() {
+            return self.stream_message(kind, body, near);
+        }
         match kind {
             b'X' => return Progress::Ended,
             b'S' => self.sync(near),
@@ -195,9 +198,9 @@ impl Session {
         Progress::Ended
     }
 
-    /// Whether a statement is under way.
+    /// Whether a statement is under way that takes no message.
     pub(crate) fn is_working(&self) -> bool {
-        self.work.is_some()
+        self.work.is_some() && !self.is_copying_in() && !self.is_streaming()
     }
 
     pub(super) fn is_copying_in(&self) -> bool {

@@ -4,7 +4,11 @@
 
 use super::reply;
 use super::session::{Progress, Session, Status, Surroundings};
+use super::stream::Stream;
 use crate::sql::{Statement, Tag, Value};
+
+/// Users whose names begin so cannot be looked up: the server has an error instead.
+pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// Rows that are sent before the session looks up.
 const SLICE_ROWS: u32 = 64;
@@ -27,6 +31,8 @@ pub(crate) struct Running {
     portal: Option<Vec<u8>>,
     /// CopyInResponse has gone out.
     copying: bool,
+    /// CopyBothResponse has gone out.
+    pub(super) stream: Option<Stream>,
 }
 
 impl Running {
@@ -41,6 +47,7 @@ impl Running {
             limit: 0,
             portal: None,
             copying: false,
+            stream: None,
         }
     }
 
@@ -82,7 +89,11 @@ impl Session {
         if running.is_simple() && statement.returns_rows() && !matches!(statement, Statement::Show(_)) {
             reply::description(&mut self.out, statement.columns());
         }
-        let slept = if let Statement::Sleep(_, us) = statement { *us } else { 0 };
+        let slept = match statement {
+            Statement::Sleep(_, us) => *us,
+            Statement::Lookup => near.prng.below(near.servers.lookup_us),
+            _ => 0,
+        };
         let busy = slept + near.prng.below(near.servers.work_us);
         if let Some(work) = &mut self.work {
             work.running = Some(running);
@@ -99,6 +110,12 @@ impl Session {
             Statement::CopyIn => {
                 running.copying = true;
                 reply::copy_begins(&mut self.out, b'G');
+                self.flush();
+                return Progress::Waiting;
+            }
+            Statement::Stream(_) => {
+                running.stream = Some(Stream::default());
+                reply::stream_begins(&mut self.out);
                 self.flush();
                 return Progress::Waiting;
             }
@@ -133,9 +150,15 @@ impl Session {
         if !self.parameters.are_initial() {
             near.strange.push("a question of the pooler's was asked under a client's parameters".to_owned());
         }
-        reply::row(&mut self.out, &[name, b"secret"]);
+        if name.starts_with(UNREADABLE.as_bytes()) {
+            return self.fail("XX001", "could not read block 7 of users", None, near);
+        }
+        let known = name.starts_with(crate::setup::USER.as_bytes());
+        if known {
+            reply::row(&mut self.out, &[name, near.servers.secret.as_bytes()]);
+        }
         self.chatter(near);
-        self.done("SELECT 1");
+        self.done(&format!("SELECT {}", u8::from(known)));
     }
 
     /// A message while COPY FROM STDIN waits for data.
@@ -255,7 +278,7 @@ impl Session {
     }
 
     /// CommandComplete; the statement is over.
-    fn done(&mut self, word: &str) {
+    pub(super) fn done(&mut self, word: &str) {
         reply::complete(&mut self.out, word);
         let Some(work) = &mut self.work else { return };
         let running = work.running.take();

@@ -1,13 +1,14 @@
 //! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
 
 use super::{Era, Owner, What, World};
-use crate::client::session::{Client, Phase, Scene};
+use crate::client::scene::Scene;
+use crate::client::session::{Client, Phase};
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
 use crate::protocol::untyped;
 use crate::setup;
 use crate::swarm::Crowd;
-use settings::PoolMode;
+use settings::{AuthType, PoolMode};
 
 /// The longest pause of a slow writer between two pieces.
 const PIECE_PAUSE_US: u64 = 500;
@@ -20,15 +21,18 @@ impl<P: Pooler> World<P> {
         let fair = self.is_fair();
         let pooling = &self.swarm.pooling;
         let own = self.clients[number as usize].replicates;
+        let shares = pooling.pool_mode == PoolMode::Transaction && !own;
         let mut scene = Scene {
             prng: &mut self.prng,
             referee: &mut self.referee,
             crowd: &self.swarm.crowd,
             now_us: self.clock.now_us(),
             fair,
+            asks: self.swarm.pooling.auth_type != AuthType::Trust,
             named: own || pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
-            mends: self.pools && pooling.max_prepared_statements > 0,
-            shares: pooling.pool_mode == PoolMode::Transaction && !own,
+            spoils: self.swarm.servers.ddl_per_million > 0,
+            mends: self.pools && pooling.max_prepared_statements > 0 && shares,
+            shares,
             chaos: self.era == Era::Chaos,
         };
         act(&mut self.clients[number as usize], &mut scene);
@@ -51,7 +55,9 @@ impl<P: Pooler> World<P> {
             crowd: &self.swarm.crowd,
             now_us: self.clock.now_us(),
             fair,
+            asks: self.swarm.pooling.auth_type != AuthType::Trust,
             named: false,
+            spoils: false,
             mends: false,
             shares: false,
             chaos: !probing,

@@ -49,7 +49,11 @@ impl<P: Pooler> World<P> {
                     self.network.read(end, READ_MOST, &mut bytes, &mut self.clock);
                     if bytes.is_empty() {
                         if self.network.exhausted(end) {
-                            self.end_backend(number, Ending::Finish);
+                            return self.end_backend(number, Ending::Finish);
+                        }
+                        if let Some(us) = self.cluster.stream_on(number, now_us) {
+                            self.write_output(number);
+                            self.clock.after(us, What::BackendWake(number));
                         }
                         return;
                     }

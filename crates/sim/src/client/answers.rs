@@ -1,0 +1,225 @@
+//! What a client makes of each message that comes: it belongs to the oldest unanswered request, or it is objected to.
+//!
+//! Owns what follows from an answer (rows to send, what became of a transaction). What a request may be answered at all
+//! is `expect.rs`.
+
+use super::expect::{Filling, Kind, Step, Verdict};
+use super::scene::Scene;
+use super::session::{Client, Phase};
+use crate::invariants::Claim;
+use crate::model::session::Status;
+use crate::protocol::{Fields, error_field, message, text};
+use crate::sql::{Statement, Tag};
+
+/// How long a client may be idle: longer than anybody may have to wait for a server.
+const SIESTA_US: u64 = 150 * crate::clock::SECOND_US;
+
+impl Client {
+    pub(super) fn take(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+        match (kind, self.phase) {
+            (b'S', _) => {
+                let mut fields = Fields(body);
+                if let (Some(name), Some(value)) = (fields.text(), fields.text()) {
+                    self.view.tell(name, value);
+                }
+            }
+            (b'N', _) => self.take_notice(body, scene),
+            (b'E', _) => self.take_error(body, scene),
+            (b'R', Phase::LoggingIn) => self.take_authentication(body, scene),
+            (b'K', Phase::LoggingIn) => {
+                let mut fields = Fields(body);
+                self.key = fields.long().zip(fields.long());
+            }
+            (b'Z', Phase::LoggingIn) => {
+                self.phase = Phase::Open;
+                self.waiting_since_us = None;
+            }
+            (b'Z', _) => self.take_ready(body, scene),
+            _ => self.take_answer(kind, body, scene),
+        }
+    }
+
+    fn take_notice(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+        let Some(tag) = error_field(body, b'M').and_then(Tag::in_brackets) else { return };
+        let fits = self.oldest().is_some_and(|step| step.is_of(tag));
+        if !fits {
+            self.object("I1", format!("got a notice of {tag}"), scene);
+        }
+    }
+
+    fn take_error(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+        let sqlstate = String::from_utf8_lossy(error_field(body, b'C').unwrap_or(b"")).into_owned();
+        let words = error_field(body, b'M').unwrap_or(b"");
+        let readable = String::from_utf8_lossy(words).into_owned();
+        if error_field(body, b'S') != Some(b"ERROR") {
+            if scene.fair && !self.disturbed && !self.awaits_refusal() {
+                self.object("unfair", format!("got FATAL {sqlstate} {readable}"), scene);
+            }
+            return self.leave(scene);
+        }
+        let Some(step) = self.oldest() else {
+            return self.object(
+                "I1",
+                format!("got the error {sqlstate} {readable} and waits for nothing"),
+                scene,
+            );
+        };
+        let expected = step.refusal(self.view.status) == Some(sqlstate.as_str());
+        // A server gets its Parse from the pooler with the Bind; in a failed transaction it refuses the Parse, and
+        // behind a failed statement it skips it: what was sent by then meets no statement.
+        let refused = self.view.status == Status::Failed || self.was_refused;
+        let lost = sqlstate == "26000" && step.kind == Kind::Bind && refused;
+        let cancelled = sqlstate == "57014" && step.is_cancellable() && self.cancels > 0;
+        let asked = step.statement == Statement::CopyIn
+            && match step.filling {
+                Filling::Rows(_) => false,
+                Filling::BadRow(_) => sqlstate == "23502",
+                Filling::Failure => sqlstate == "57014",
+            };
+        let own = Tag::in_brackets(words).is_none_or(|tag| step.is_of(tag));
+        let bound = step.kind == Kind::Bind && matches!(&*sqlstate, "0A000" | "26000");
+        let spoilt = scene.spoils && bound && !lost;
+        if spoilt && self.must_be_spared(&sqlstate, scene) {
+            let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
+            return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), scene);
+        }
+        let expected = expected || spoilt;
+        if !own || !(expected || lost || cancelled || asked) {
+            let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
+            let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
+            return self.object(invariant, format!("{step} got the error {sqlstate} {readable}"), scene);
+        }
+        self.was_refused |= sqlstate == "25P02" || self.groups.front().is_some_and(|group| group.led);
+        self.view.fail();
+        self.claim_rows(Claim::NotApplied, scene);
+        let Some(group) = self.groups.front_mut() else { return };
+        for step in group.steps.drain(..) {
+            if matches!(step.statement, Statement::Insert(_) | Statement::CopyIn) && !group.ends_transaction {
+                scene.referee.claim(step.tag, Claim::NotApplied);
+            }
+        }
+        group.failed = true;
+        if !group.synced {
+            self.send_sync();
+        }
+    }
+
+    /// Whether the pooler can have its request said again: nothing of it was done, nothing comes behind it, and the
+    /// client does not read results by an old description. (Its Bind may be cut off from its Describe, so that only of
+    /// those who never ask it is known.)
+    fn must_be_spared(&self, sqlstate: &str, scene: &Scene<'_>) -> bool {
+        let keeps_description = sqlstate == "0A000" && self.has_described;
+        let alone = self.groups.len() == 1 && !self.groups.iter().any(|group| group.led);
+        scene.mends && alone && self.view.status == Status::Idle && !keeps_description
+    }
+
+    fn take_ready(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+        let status = body.first().copied().unwrap_or(0);
+        let Some(group) = self.groups.front().filter(|group| group.synced) else {
+            return self.object("I1", "got ReadyForQuery and waits for none".to_owned(), scene);
+        };
+        if let Some(step) = group.steps.front() {
+            let text = format!("{} ({:?}) was passed over by ReadyForQuery", step.tag, step.kind);
+            return self.object("I1", text, scene);
+        }
+        if group.needs_server {
+            scene.referee.client_was_answered(self.number);
+        }
+        if status != self.view.status.byte() {
+            let text =
+                format!("was told status {}, which should be {:?}", char::from(status), self.view.status);
+            return self.object("I1", text, scene);
+        }
+        if self.view.status == Status::Idle {
+            self.claim_rows(Claim::Applied, scene);
+        }
+        self.view.unsettled = false;
+        self.groups.pop_front();
+        self.waiting_since_us = (!self.groups.is_empty()).then_some(scene.now_us);
+        if self.groups.is_empty() {
+            self.was_refused = false;
+            self.planned_open = self.view.status != Status::Idle;
+            let naps = !self.planned_open && scene.shares && scene.chaos;
+            let siesta = naps && scene.prng.chance(scene.crowd.siesta_per_million);
+            let pause = if siesta { SIESTA_US } else { scene.prng.below(scene.crowd.think_us) };
+            self.thinks_until_us = scene.now_us + pause;
+        }
+    }
+
+    fn take_answer(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+        let Some(step) = self.groups.front_mut().and_then(|group| group.steps.front_mut()) else {
+            return self.object(
+                "I1",
+                format!("got `{}` and waits for no such thing", char::from(kind)),
+                scene,
+            );
+        };
+        match step.accept(kind, body, &self.view) {
+            Err(text) => {
+                let invariant =
+                    if text.contains(" ran with ") || text.contains("SHOW ") { "I4" } else { "I1" };
+                self.object(invariant, text, scene);
+            }
+            Ok(Verdict::More) => (),
+            Ok(Verdict::WantsRows) => {
+                let (tag, filling) = (step.tag, step.filling);
+                self.send_rows(tag, filling);
+            }
+            Ok(Verdict::Streams) => self.stream_on(scene),
+            Ok(Verdict::Done) => self.finish_step(scene),
+        }
+    }
+
+    fn finish_step(&mut self, scene: &mut Scene<'_>) {
+        let Some(step) = self.groups.front_mut().and_then(|group| group.steps.pop_front()) else { return };
+        if let Some(name) = step.name {
+            self.prepared.insert(name, (step.statement.clone(), step.tag));
+        }
+        if !step.kind.runs() {
+            return;
+        }
+        match step.statement {
+            Statement::Insert(_) | Statement::CopyIn => self.rows.push(step.tag),
+            Statement::Commit if self.view.status != Status::Failed => self.claim_rows(Claim::Applied, scene),
+            Statement::Commit | Statement::Rollback => self.claim_rows(Claim::NotApplied, scene),
+            Statement::DiscardAll | Statement::DeallocateAll => self.prepared.clear(),
+            _ => (),
+        }
+        self.view.advance(&step.statement);
+    }
+
+    /// Answers CopyInResponse.
+    fn send_rows(&mut self, tag: Tag, filling: Filling) {
+        if self.gives_up() {
+            return;
+        }
+        let simple =
+            self.groups.front().is_some_and(|group| group.steps.front().is_some_and(Step::is_simple));
+        self.send(|out| {
+            let (rows, bad) = match filling {
+                Filling::Failure => return message(out, b'f', |body| text(body, b"no more")),
+                Filling::Rows(rows) => (rows, None),
+                Filling::BadRow(rows) => (rows, Some(rows / 2)),
+            };
+            for row in 0..rows {
+                let line = if bad == Some(row) { "\\N\n".to_owned() } else { format!("{tag}\n") };
+                message(out, b'd', |body| body.extend_from_slice(line.as_bytes()));
+            }
+            message(out, b'c', |_| ());
+        });
+        // The server ignored the Sync that may have been sent with Execute, as libpq does; it needs another.
+        if !simple {
+            self.send_sync();
+        }
+    }
+
+    pub(super) fn send_sync(&mut self) {
+        if self.gives_up() {
+            return;
+        }
+        self.send(|out| message(out, b'S', |_| ()));
+        if let Some(group) = self.groups.front_mut() {
+            group.synced = true;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which statement a client says next, and which of them can go together. Never sends it.
+
+use super::expect::Filling;
+use super::scene::Scene;
+use super::session::Client;
+use crate::sql::{Statement, Tag, Value};
+
+/// Values of TimeZone that clients use, as PostgreSQL spells them.
+pub(super) const TIME_ZONES: &[&str] = &["Etc/UTC", "Europe/Vienna", "Asia/Tokyo"];
+
+impl Client {
+    /// A statement for one request. With `extended`, its tag goes into a parameter where it has one.
+    pub(super) fn choose(&mut self, tag: Tag, extended: bool, scene: &mut Scene<'_>) -> Statement {
+        let crowd = scene.crowd;
+        let prng = &mut *scene.prng;
+        let value = || if extended { Value::Parameter } else { Value::Literal(tag.to_string()) };
+        let own = || Value::Literal(tag.to_string());
+        if self.planned_open && prng.chance(350_000) {
+            return if prng.chance(200_000) { Statement::Rollback } else { Statement::Commit };
+        }
+        if !self.planned_open && prng.chance(crowd.transaction_per_million) {
+            return Statement::Begin;
+        }
+        if prng.chance(crowd.fail_per_million) {
+            return match prng.below(3) {
+                0 => Statement::DivideByZero,
+                1 => Statement::Insert(Value::Null),
+                _ => Statement::Unknown,
+            };
+        }
+        if prng.chance(crowd.set_per_million) {
+            return self.choose_setting(scene);
+        }
+        let rows =
+            |prng: &mut crate::prng::Prng| u32::try_from(prng.log_between(1, crowd.rows_most)).unwrap_or(1);
+        if prng.chance(crowd.copy_per_million) {
+            return if prng.chance(500_000) {
+                Statement::CopyIn
+            } else {
+                Statement::CopyOut(own(), rows(prng).max(2))
+            };
+        }
+        match prng.below(100) {
+            0..40 => Statement::Select(value(), 1),
+            40..55 => Statement::Select(value(), rows(prng)),
+            55..85 => Statement::Insert(value()),
+            85..89 => Statement::Sleep(value(), prng.log_between(100, 50_000)),
+            89..93 => Statement::Show(prng.pick(&["application_name", "TimeZone", "DateStyle"]).to_owned()),
+            93..96 => Statement::Notice(tag.to_string()),
+            96..98 => Statement::Empty,
+            98 if !extended && !self.planned_open && self.groups.is_empty() => Statement::DiscardAll,
+            99 if !extended && !self.planned_open && self.groups.is_empty() => Statement::DeallocateAll,
+            _ => Statement::Select(value(), 1),
+        }
+    }
+
+    fn choose_setting(&mut self, scene: &mut Scene<'_>) -> Statement {
+        let prng = &mut *scene.prng;
+        let (name, value) = match prng.below(4) {
+            0 => ("TimeZone", prng.pick(TIME_ZONES).to_owned()),
+            1 => ("DateStyle", prng.pick(&["ISO, MDY", "SQL, DMY"]).to_owned()),
+            2 => ("IntervalStyle", prng.pick(&["postgres", "iso_8601"]).to_owned()),
+            _ => ("application_name", format!("app{}", prng.below(5))),
+        };
+        Statement::Set(name.to_owned(), Some(value))
+    }
+
+    pub(super) fn choose_to_prepare(&mut self, scene: &mut Scene<'_>) -> Statement {
+        let rows = u32::try_from(scene.prng.log_between(1, scene.crowd.rows_most)).unwrap_or(1);
+        if scene.prng.chance(scene.crowd.fail_per_million) {
+            return Statement::Unknown;
+        }
+        match scene.prng.below(4) {
+            0 => Statement::Select(Value::Parameter, rows),
+            1 => Statement::Insert(Value::Parameter),
+            2 => Statement::Sleep(Value::Parameter, 1_000),
+            _ => Statement::Select(Value::Parameter, 1),
+        }
+    }
+}
+
+/// What to send into a COPY.
+pub(super) fn choose_filling(scene: &mut Scene<'_>) -> Filling {
+    let rows = u32::try_from(scene.prng.log_between(1, 200)).unwrap_or(1);
+    match scene.prng.below(10) {
+        0..7 => Filling::Rows(rows),
+        7..9 => Filling::BadRow(rows),
+        _ => Filling::Failure,
+    }
+}
+
+/// Whether the client has to hear an answer before it may send more.
+pub(super) fn pauses(statement: &Statement) -> bool {
+    matches!(statement, Statement::CopyIn | Statement::DiscardAll | Statement::DeallocateAll)
+}
+
+/// Whether it may stand among others in one query or one pipeline.
+pub(super) fn fits_into_many(statement: &Statement) -> bool {
+    use Statement::{Begin, Commit, CopyIn, DeallocateAll, DiscardAll, Empty, Rollback, Unknown};
+    !matches!(statement, Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | Commit | Rollback)
+}

@@ -1,0 +1,124 @@
+//! Who a client says that it is, what it can prove of that, and whether it must be let in.
+//!
+//! The exchange itself is `auth`'s own of a client towards a server. What is judged here is who gets in, and that nobody
+//! does unasked (I12); not the arithmetic, which other tests hold against PostgreSQL.
+
+use std::fmt;
+
+use auth::{Credentials, Entropy, ServerKeyCache, ServerLogin, Step, Zeroizing};
+
+use super::scene::Scene;
+use super::session::{Client, Phase};
+use crate::model::statement::UNREADABLE;
+use crate::prng::Prng;
+use crate::protocol::{text, untyped};
+use crate::secret::PASSWORD;
+
+/// A client's side of a login.
+pub(super) struct Login {
+    user: String,
+    database: String,
+    exchange: ServerLogin,
+    /// Nobody of this name, or with this password, may come in.
+    stranger: bool,
+    /// It was asked for a proof.
+    asked: bool,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Login { user, database, stranger, asked, .. } = self;
+        write!(out, "Login {{ {user}, {database}, stranger: {stranger}, asked: {asked} }}")
+    }
+}
+
+impl Login {
+    /// Somebody's login: this user's, or now and then that of one who must not get in.
+    pub(super) fn draw(user: &str, database: &str, scene: &mut Scene<'_>) -> Login {
+        let stranger = scene.prng.chance(scene.crowd.stranger_per_million);
+        let (mut user, mut password) = (user.to_owned(), PASSWORD);
+        if stranger {
+            match scene.prng.below(4) {
+                // The right password of somebody else: it must not help.
+                0 | 1 => user = format!("nobody{}", scene.prng.below(3)),
+                2 => user = format!("{UNREADABLE}{}", scene.prng.below(3)),
+                _ if scene.asks => password = "guessed",
+                _ => user = "nobody".to_owned(),
+            }
+        }
+        let credentials = Credentials::Plain(Zeroizing::new(password.to_owned()));
+        let exchange = ServerLogin::new(&user, &credentials);
+        Login { user, database: database.to_owned(), exchange, stranger, asked: false }
+    }
+}
+
+impl Client {
+    /// Whether it has come to be refused. (The words may be cut off where the network is narrow.)
+    pub(super) fn awaits_refusal(&self) -> bool {
+        self.login.stranger && self.phase == Phase::LoggingIn
+    }
+
+    pub(super) fn send_startup(&mut self, scene: &mut Scene<'_>) {
+        let (user, database) = (self.login.user.clone(), self.login.database.clone());
+        let name = format!("app{}", scene.prng.below(3));
+        let zone = scene.prng.pick(super::choice::TIME_ZONES);
+        let says_zone = scene.prng.chance(300_000);
+        let replicates = self.replicates;
+        if replicates {
+            scene.referee.wants_own_server(self.number);
+        }
+        self.send(|out| {
+            untyped(out, |body| {
+                body.extend_from_slice(&196_608_u32.to_be_bytes());
+                let mut pairs =
+                    vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
+                if says_zone {
+                    pairs.push(("TimeZone", zone));
+                }
+                if replicates {
+                    pairs.push(("replication", "database"));
+                }
+                for (name, value) in pairs {
+                    text(body, name.as_bytes());
+                    text(body, value.as_bytes());
+                }
+                body.push(0);
+            });
+        });
+    }
+
+    /// An authentication message came.
+    pub(super) fn take_authentication(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+        let mut cache = ServerKeyCache::default();
+        let mut step = self.login.exchange.message(body, &mut Dice(scene.prng), &cache);
+        if let Step::Ask(question) = &step {
+            step = self.login.exchange.answer(question.solve(), &mut cache);
+        }
+        match step {
+            Step::Send(bytes) => {
+                self.login.asked = true;
+                self.output.extend(bytes);
+            }
+            Step::Accept(_) if self.login.stranger => {
+                self.object("I12", format!("was let in as {:?}", self.login), scene);
+            }
+            Step::Accept(_) if scene.asks && !self.login.asked => {
+                self.object("I12", "was let in without a proof".to_owned(), scene);
+            }
+            Step::Accept(_) => (),
+            Step::Ask(_) => self.object("I1", "has nothing left to compute".to_owned(), scene),
+            Step::Reject(fault) => self.object("I1", format!("cannot log in: {fault:?}"), scene),
+        }
+    }
+}
+
+/// A client's chance as entropy.
+struct Dice<'a>(&'a mut Prng);
+
+impl Entropy for Dice<'_> {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.0.next().to_le_bytes()[0];
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the world lends a client while it acts, and what it may expect there. Never a client's own state.
+
+use crate::invariants::Referee;
+use crate::prng::Prng;
+use crate::swarm::Crowd;
+
+/// What a client needs of the world while it acts.
+pub(crate) struct Scene<'a> {
+    /// Chance.
+    pub(crate) prng: &'a mut Prng,
+    /// The judge.
+    pub(crate) referee: &'a mut Referee,
+    /// How clients are.
+    pub(crate) crowd: &'a Crowd,
+    /// Monotonic microseconds.
+    pub(crate) now_us: u64,
+    /// Nothing may go wrong for a client that does nothing wrong.
+    pub(crate) fair: bool,
+    /// Whoever logs in is asked for a password.
+    pub(crate) asks: bool,
+    /// Statements keep their names when servers change.
+    pub(crate) named: bool,
+    /// DDL spoils prepared statements, or somebody deallocates them.
+    pub(crate) spoils: bool,
+    /// What DDL does to prepared statements is mended where it can be.
+    pub(crate) mends: bool,
+    /// A client outside a transaction holds no server.
+    pub(crate) shares: bool,
+    /// The faults are still on: bad manners are allowed.
+    pub(crate) chaos: bool,
+}
