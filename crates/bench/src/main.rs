@@ -1,13 +1,13 @@
-//! `weir-bench`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of the two
+//! `weir-bench`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of its
 //! programs, and turns an error into a sentence and an exit code (130 after Ctrl-C, as a shell expects).
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weir_bench::error::LabError;
-use weir_bench::interrupt::Interrupt;
-use weir_bench::{compare, demo};
+use lab::error::LabError;
+use lab::interrupt::Interrupt;
+use weir_bench::{compare, demo, full, panel};
 
 const AFTER_CTRL_C: u8 = 130;
 
@@ -24,6 +24,10 @@ enum Program {
     Demo(demo::Options),
     /// Weir on both I/O drivers, PgBouncer, and no pooler, in one interleaved series
     Compare(compare::Options),
+    /// Every scenario and every subject, with intervals and bars: hours
+    Full(full::Options),
+    /// What the data path notices of requests to the control panel, pair by pair
+    Panel(panel::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +42,8 @@ fn main() -> ExitCode {
     let result = match &arguments.program {
         Program::Demo(options) => demo::run(options, &interrupt),
         Program::Compare(options) => compare::run(options, &interrupt),
+        Program::Full(options) => full::run(options, &interrupt),
+        Program::Panel(options) => panel::run(options, &interrupt),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,6 +68,6 @@ mod tests {
         Arguments::command().debug_assert();
         let Ok(arguments) = Arguments::try_parse_from(["weir-bench", "demo"]) else { panic!("no defaults") };
         let Program::Demo(options) = arguments.program else { panic!("not the demo") };
-        assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, 20, false));
+        assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, 20, None));
     }
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use crate::client::Client;
 use crate::compare::subjects::Subject;
-use crate::cpu::resident_kib;
-use crate::error::Result;
-use crate::lab::{Lab, ROLE};
-use crate::pooler::Pooler;
-use crate::screen::Screen;
+use lab::client::Client;
+use lab::cpu::resident_kib;
+use lab::error::Result;
+use lab::laboratory::{Lab, ROLE};
+use lab::pooler::Pooler;
+use lab::screen::Screen;
 
 const FEW: u32 = 1_000;
 const MANY: u32 = 5_000;
@@ -38,7 +38,7 @@ impl Idle {
 pub(super) fn measure(lab: &Lab, subjects: &[Subject], screen: &mut Screen) -> Result<Vec<Idle>> {
     let mut found = Vec::new();
     for subject in subjects {
-        let Some(pooler) = subject.start(lab)? else { continue };
+        let Some(pooler) = subject.start(lab, "")? else { continue };
         screen.step(&format!("{}: {MANY} idle clients", subject.name));
         let mut clients = Vec::new();
         let few_kib = fill(lab, &pooler, &mut clients, FEW, screen)?;

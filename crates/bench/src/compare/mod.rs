@@ -6,17 +6,18 @@ mod report;
 mod series;
 mod subjects;
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 
-use crate::error::Result;
-use crate::interrupt::Interrupt;
-use crate::lab::{Lab, Setup};
-use crate::pgbench;
-use crate::screen::Screen;
+use crate::series::Common;
+use lab::error::Result;
+use lab::interrupt::Interrupt;
+use lab::laboratory::Lab;
+use lab::pgbench;
+use lab::screen::Screen;
 use report::Report;
-use subjects::Contender;
+pub(crate) use report::table;
+pub(crate) use series::order;
+pub(crate) use subjects::{Contender, Subject};
 
 /// Room for 500 clients without a pooler, and for every pooler's server connections beside them.
 const MAX_CONNECTIONS: u32 = 700;
@@ -43,27 +44,12 @@ pub struct Options {
     /// Seconds for each run
     #[arg(long, env = "BENCH_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
-    /// Scale of pgbench's tables
-    #[arg(long, env = "BENCH_SCALE", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    pub scale: u32,
     /// Also measure resident memory between 1,000 and 5,000 idle clients
     #[arg(long)]
     pub idle_clients: bool,
-    /// Weir's binary; by default `weir` beside this program
-    #[arg(long)]
-    pub weir: Option<PathBuf>,
-    /// PgBouncer's binary
-    #[arg(long, env = "PGBOUNCER", default_value = "/usr/sbin/pgbouncer")]
-    pub pgbouncer: PathBuf,
-    /// Directory of the subjects' ini files
-    #[arg(long, default_value = "bench")]
-    pub configs: PathBuf,
-    /// Directory of PostgreSQL's programs, where they are not in the usual places
-    #[arg(long, env = "WEIR_PG_BIN")]
-    pub pg_bin: Option<PathBuf>,
-    /// Directory for the results
-    #[arg(long, default_value = "bench-result")]
-    pub out: PathBuf,
+    /// What `full` lets choose too.
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// pgbench's two loads.
@@ -90,24 +76,19 @@ impl From<Workload> for pgbench::Workload {
 /// When the machine lacks something, a program fails, or after Ctrl-C; nothing is left running in any case.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let mut screen = Screen::standard();
-    let setup = Setup {
-        purpose: "bench",
-        pg_bin: options.pg_bin.clone(),
-        max_connections: MAX_CONNECTIONS,
-        scale: options.scale,
-    };
+    let setup = options.common.setup("bench", MAX_CONNECTIONS, options.common.scale);
     let lab = Lab::set_up(&setup, interrupt, &mut screen)?;
     let chosen = subjects::chosen(&lab, options)?;
     let idle = if options.idle_clients { idle::measure(&lab, &chosen, &mut screen)? } else { Vec::new() };
     let mut contenders = Vec::new();
     for subject in chosen {
-        contenders.push(Contender::start(&lab, subject, &mut screen)?);
+        contenders.push(Contender::start(&lab, subject, "", &mut screen)?);
     }
     let cells = series::run(&lab, &contenders, options, &mut screen)?;
     let report = Report {
         machine: lab.machine.clone(),
         seconds: options.seconds,
-        scale: options.scale,
+        scale: options.common.scale,
         repeats: options.repeats,
         query_mode: options.query_mode.clone(),
         subjects: contenders.iter().map(Contender::described).collect(),
@@ -117,7 +98,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     drop(contenders);
     screen.close();
     println!("\n{}", report.markdown());
-    report.write(&options.out)?;
-    println!("Written to {0}/result.md and {0}/result.json", options.out.display());
+    report.write(&options.common.out)?;
+    println!("Written to {0}/result.md and {0}/result.json", options.common.out.display());
     Ok(())
 }

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use crate::compare::idle::Idle;
 use crate::compare::series::Cell;
 use crate::compare::subjects::BASE;
-use crate::error::{LabError, Result};
-use crate::figures::{median, median_of, or_dash, ratio, short, whole};
-use crate::lab::Measured;
-use crate::machine::Machine;
+use crate::series::write;
+use lab::error::Result;
+use lab::figures::{median, median_of, or_dash, ratio, short, whole};
+use lab::laboratory::Measured;
+use lab::machine::Machine;
 
 /// All that is told about one comparison.
 #[derive(Clone, Debug)]
@@ -35,8 +36,8 @@ const POOLER_US: Figure = Measured::pooler_us;
 const USER_US: Figure = |run| run.per_transaction(run.pooler?.user_us);
 const SYSTEM_US: Figure = |run| run.per_transaction(run.pooler?.system_us);
 const MACHINE_US: Figure = Measured::machine_us;
-const P50_MS: Figure = |run| Some(run.outcome.latency?.p50_ms);
-const P99_MS: Figure = |run| Some(run.outcome.latency?.p99_ms);
+const P50_MS: Figure = |run| Some(run.outcome.latency_us?.p50 / 1000.0);
+const P99_MS: Figure = |run| Some(run.outcome.latency_us?.p99 / 1000.0);
 
 /// The median of the rounds' ratios. Each round is compared with its own base, so that a machine that is faster in one
 /// round than in another does not count for or against anybody.
@@ -77,10 +78,7 @@ impl Report {
 
     /// Writes `result.md` and `result.json` into `directory`.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
-        let doing = || LabError::system(format!("writing to {}", directory.display()));
-        std::fs::create_dir_all(directory).map_err(doing())?;
-        std::fs::write(directory.join("result.md"), self.markdown()).map_err(doing())?;
-        std::fs::write(directory.join("result.json"), format!("{:#}\n", self.json())).map_err(doing())
+        write(directory, &self.markdown(), &self.json())
     }
 
     fn cell(&self, cell: &Cell) -> String {
@@ -185,7 +183,7 @@ fn with_ratio(value: Option<f64>, ratio: Option<f64>, show: impl Fn(f64) -> Stri
 }
 
 /// A Markdown table whose columns are as wide as their widest cell; all but the first are flushed right.
-fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let letters = |text: &String| text.chars().count();
     let widths: Vec<usize> = (0..columns)
@@ -213,13 +211,14 @@ fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Spent;
-    use crate::pgbench::{Latency, Outcome, Summary, Workload};
+    use lab::cpu::Spent;
+    use lab::pgbench::{Outcome, Summary, Workload};
+    use lab::record::Percentiles;
 
     fn run(tps: f64, pooler_us: f64) -> Measured {
         let summary = Summary { tps, transactions: 1000, ..Summary::default() };
-        let latency = Some(Latency { p50_ms: 1.0, p99_ms: 2.0 });
-        let outcome = Outcome { summary: Some(summary), latency, ..Outcome::default() };
+        let latency_us = Some(Percentiles { p50: 1000.0, p99: 2000.0, ..Percentiles::default() });
+        let outcome = Outcome { summary: Some(summary), latency_us, ..Outcome::default() };
         let user_us = pooler_us * 100.0;
         let pooler = (pooler_us > 0.0).then_some(Spent { user_us, system_us: pooler_us * 900.0 });
         Measured { outcome, pooler, machine_us: 80_000.0 }

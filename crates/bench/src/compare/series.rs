@@ -3,11 +3,11 @@
 
 use crate::compare::Options;
 use crate::compare::subjects::Contender;
-use crate::error::Result;
-use crate::figures::{or_dash, short, whole};
-use crate::lab::{Lab, Measured};
-use crate::pgbench::{Load, Workload};
-use crate::screen::Screen;
+use lab::error::Result;
+use lab::figures::{or_dash, short, whole};
+use lab::laboratory::{Lab, Measured};
+use lab::pgbench::{Load, Workload};
+use lab::screen::Screen;
 
 /// Seconds of each load for each subject before its first round: server connections and caches. PostgreSQL alone
 /// may need one of them to let 500 clients in.
@@ -41,6 +41,7 @@ pub(super) fn run(
                 seconds: options.seconds,
                 sampling: if workload == Workload::SelectOnly { 0.1 } else { 1.0 },
                 query_mode: options.query_mode.clone(),
+                ..Load::default()
             };
             screen.step(&format!("{}, {clients} clients", workload.name()));
             let runs = cell(lab, contenders, &load, options.repeats, screen)?;
@@ -70,7 +71,7 @@ fn cell(
             let contender = &contenders[index];
             let seconds = f64::from(load.seconds);
             let measured = lab.measure(&contender.target, load, contender.pooler.as_ref(), &mut |now| {
-                screen.progress(now.seconds / seconds, &format!("{} {} TPS", contender.name, whole(now.tps)));
+                screen.progress(now.at_s / seconds, &format!("{} {} TPS", contender.name, whole(now.tps)));
             })?;
             screen.remark(&said(&contender.name, round, &measured));
             runs[index].push(measured);
@@ -87,7 +88,7 @@ fn said(name: &str, round: u32, measured: &Measured) -> String {
 }
 
 /// The subjects' order in a round: each begins once, and every other round runs backwards.
-fn order(count: usize, round: u32) -> Vec<usize> {
+pub(crate) fn order(count: usize, round: u32) -> Vec<usize> {
     let shift = usize::try_from(round).unwrap_or_default();
     let mut order: Vec<usize> = (0..count).map(|index| (index + shift) % count).collect();
     if round % 2 == 1 {

@@ -1,15 +1,17 @@
 //! Who can be compared: one row each, with its ini file in the repository. A subject is started like any other;
 //! no subject gets a setting that its file does not show.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::compare::Options;
-use crate::error::{LabError, Result};
-use crate::lab::{Lab, ROLE};
-use crate::pgbench::Target;
-use crate::pooler::{Plan, Pooler};
-use crate::postgres::free_port;
-use crate::screen::Screen;
+use crate::series::Common;
+use crate::template::{Filling, Variant};
+use lab::error::{LabError, Result};
+use lab::laboratory::{Lab, ROLE};
+use lab::pooler::{Manner, Plan, Pooler};
+use lab::postgres::free_port;
+use lab::screen::Screen;
+use lab::target::Address;
 
 /// The binary that a subject is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +40,37 @@ pub(super) fn names() -> [&'static str; 4] {
 
 /// A subject that was asked for and can be started.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     pub(super) name: String,
     /// Program and text of the ini file; `None` without a pooler.
     start: Option<(PathBuf, String)>,
 }
 
 impl Subject {
-    /// Starts its pooler; `None` without one.
-    pub(super) fn start(&self, lab: &Lab) -> Result<Option<Pooler>> {
+    /// Weir by one of its files.
+    ///
+    /// # Errors
+    /// When the program or the file is not there.
+    pub(crate) fn weir(lab: &Lab, common: &Common, name: &str) -> Result<Self> {
+        Ok(Self { name: name.to_owned(), start: start(lab, common, name, Kind::Weir)? })
+    }
+
+    /// Starts its pooler, with `further` lines behind its file; `None` without one.
+    pub(super) fn start(&self, lab: &Lab, further: &str) -> Result<Option<Pooler>> {
         let Some((program, template)) = &self.start else { return Ok(None) };
         let port = free_port()?;
-        let config = filled(template, port, lab.cluster().port(), lab.place().path());
+        let filling = Filling {
+            port,
+            postgres_port: lab.cluster().port(),
+            directory: lab.place().path(),
+            role: ROLE,
+            variant: Variant::Plain,
+            pools: 0,
+        };
+        let config = filling.fill(template).unwrap_or_default() + further;
         lab.place().write("users.txt", &format!("\"{ROLE}\" \"\"\n"))?;
-        let plan = Plan { name: &self.name, program, config: &config, port, user: ROLE, pool: ROLE };
+        let manner = Manner::default();
+        let plan = Plan { name: &self.name, program, config: &config, port, user: ROLE, pool: ROLE, manner };
         Pooler::start(&plan, lab.place(), lab.interrupt()).map(Some)
     }
 }
@@ -60,45 +79,41 @@ impl Subject {
 pub(super) fn chosen(lab: &Lab, options: &Options) -> Result<Vec<Subject>> {
     let wanted = SUBJECTS.into_iter().filter(|(name, _)| options.subjects.iter().any(|wish| wish == name));
     wanted
-        .map(|(name, kind)| Ok(Subject { name: name.to_owned(), start: start(lab, options, name, kind)? }))
+        .map(|(name, kind)| {
+            Ok(Subject { name: name.to_owned(), start: start(lab, &options.common, name, kind)? })
+        })
         .collect()
 }
 
-fn start(lab: &Lab, options: &Options, name: &str, kind: Kind) -> Result<Option<(PathBuf, String)>> {
-    let beside = std::env::current_exe().unwrap_or_default().with_file_name("weir");
+fn start(lab: &Lab, common: &Common, name: &str, kind: Kind) -> Result<Option<(PathBuf, String)>> {
     let program = match kind {
         Kind::Direct => return Ok(None),
-        Kind::Weir => lab
-            .program(options.weir.as_deref().unwrap_or(&beside), "build it: cargo build --release -p weir")?,
-        Kind::PgBouncer => lab.program(&options.pgbouncer, "install it: apt-get install pgbouncer")?,
+        Kind::Weir => common.weir(lab)?,
+        Kind::PgBouncer => common.pgbouncer(lab)?,
     };
-    let file = options.configs.join(format!("{name}.ini"));
+    let file = common.file(name);
     let template =
         std::fs::read_to_string(&file).map_err(LabError::system(format!("reading {}", file.display())))?;
     Ok(Some((program, template)))
 }
 
-fn filled(template: &str, port: u16, postgres_port: u16, directory: &Path) -> String {
-    template
-        .replace("@PORT@", &port.to_string())
-        .replace("@POSTGRES_PORT@", &postgres_port.to_string())
-        .replace("@DIR@", &directory.display().to_string())
-}
-
 /// A subject that is up and takes clients.
 #[derive(Debug)]
-pub(super) struct Contender {
+pub(crate) struct Contender {
     pub(super) name: String,
-    pub(super) pooler: Option<Pooler>,
-    pub(super) target: Target,
+    pub(crate) pooler: Option<Pooler>,
+    pub(crate) target: Address,
 }
 
 impl Contender {
-    /// Starts the subject.
-    pub(super) fn start(lab: &Lab, subject: Subject, screen: &mut Screen) -> Result<Self> {
-        let pooler = subject.start(lab)?;
+    /// Starts the subject, with `further` lines behind its file.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub(crate) fn start(lab: &Lab, subject: Subject, further: &str, screen: &mut Screen) -> Result<Self> {
+        let pooler = subject.start(lab, further)?;
         let port = pooler.as_ref().map_or(lab.cluster().port(), Pooler::port);
-        let target = Target { port, ..lab.direct() };
+        let target = Address { port, ..lab.direct() };
         let contender = Self { name: subject.name, pooler, target };
         let (name, version) = contender.described();
         screen.step(&format!("{name}: {version}, port {port}"));
@@ -106,7 +121,7 @@ impl Contender {
     }
 
     /// Its name and what it says it is; a driver that is not the one its file asks for is pointed out.
-    pub(super) fn described(&self) -> (String, String) {
+    pub(crate) fn described(&self) -> (String, String) {
         let Some(pooler) = &self.pooler else { return (self.name.clone(), "no pooler".to_owned()) };
         let driver = pooler.io_driver().map_or_else(String::new, |driver| {
             let warning = if self.name.ends_with(driver) { "" } else { ", NOT the one its file asks for" };
@@ -119,12 +134,6 @@ impl Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn templates_are_filled() {
-        let text = filled("a=@PORT@ b=@POSTGRES_PORT@ c=@DIR@/x", 1, 2, Path::new("/d"));
-        assert_eq!(text, "a=1 b=2 c=/d/x");
-    }
 
     #[test]
     fn every_subjects_file_differs_from_pgbouncers_in_its_own_settings_only() {

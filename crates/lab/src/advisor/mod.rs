@@ -1,0 +1,21 @@
+//! From a sweep to a pool size: the smallest that gives the throughput of the best, or "can't tell" and why. Works on
+//! throughput and latency alone, whoever measured them; never runs anything, never guesses where figures are missing.
+
+mod advice;
+mod beside;
+mod curve;
+mod judge;
+mod likely;
+mod linear;
+mod polish;
+#[cfg(test)]
+pub(crate) mod sample;
+mod unimodal;
+mod usl;
+pub(crate) mod words;
+
+pub use advice::{Advice, Overall, Series, advise};
+pub use beside::{Budget, CROWDED, Little, Prior};
+pub use curve::{Curve, Estimate, Fit, Found, Round, Size, curve};
+pub use judge::{Doubt, ENOUGH, Note, POOR_FIT, Question, Recommended, Verdict, judge};
+pub use usl::Usl;

@@ -1,0 +1,244 @@
+//! `weir bench …`: what can be typed, which question it asks, and how it ends. Reads words; what is run is decided in
+//! `experiment`. Exit statuses are [`Status`].
+
+mod choices;
+mod common;
+mod numbers;
+mod repeat;
+mod tools;
+
+pub use choices::{Driver, Mode, Named, ProgressKind};
+pub use common::Common;
+pub use numbers::Numbers;
+pub use tools::Tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::error::LabError;
+use crate::experiment::{self, Wish};
+use crate::interrupt::Interrupt;
+use crate::record::Question;
+
+/// How the lab ends, for its help and the manual page.
+pub const STATUSES: &str = "Exit status: 0 done; 1 failed; 2 the command line makes no sense; 3 a sweep was made, and its \
+                            figures do not say how large the pool should be; 130 interrupted, with what was measured kept.";
+
+/// What is asked of the lab.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub enum Task {
+    /// Measure direct against pooled, at several numbers of clients
+    Compare(Compare),
+    /// Measure pool sizes, and say how large the pool should be
+    Sweep(Sweep),
+    /// Run your own script in pgbench's language, direct and pooled
+    Replay(Replay),
+    /// Make the report of a saved result anew, from its raw logs alone
+    Report(Report),
+}
+
+/// `weir bench compare`.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct Compare {
+    /// Numbers of clients, as 50,150 or 10-100:10
+    #[arg(long, value_name = "N,…", default_value = "50,150")]
+    pub clients: Numbers,
+    /// Server connections of the poolers that are started, as 20 or 20,97
+    #[arg(long, value_name = "N,…", default_value = "20")]
+    pub pool_size: Numbers,
+    /// Further options.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `weir bench sweep`.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct Sweep {
+    /// Pool sizes, as 1,2,4,8 or 10-80:10; by default powers of two that the server has room for
+    #[arg(long, value_name = "N,…")]
+    pub pool_sizes: Option<Numbers>,
+    /// Numbers of clients, as 80 or 50,200
+    #[arg(long, value_name = "N,…", default_value = "80")]
+    pub clients: Numbers,
+    /// Further options.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `weir bench replay`.
+#[derive(Clone, Debug, PartialEq, Args)]
+pub struct Replay {
+    /// Scripts in pgbench's language; each transaction takes one, by weight
+    #[arg(value_name = "FILE[@WEIGHT]", required = true)]
+    pub files: Vec<String>,
+    /// Numbers of clients, as 50,150 or 10-100:10
+    #[arg(long, value_name = "N,…", default_value = "50")]
+    pub clients: Numbers,
+    /// Server connections of the poolers that are started
+    #[arg(long, value_name = "N,…", default_value = "20")]
+    pub pool_sizes: Numbers,
+    /// Further options.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `weir bench report`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct Report {
+    /// The directory of a result
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+}
+
+/// How the lab ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done: everything was measured, and where a size was asked for there is one.
+    Done,
+    /// Something failed; what was measured until then is kept.
+    Failed,
+    /// The command line makes no sense.
+    Usage,
+    /// Everything was measured, and the figures do not say how large the pool should be.
+    CannotTell,
+    /// Ctrl-C; what was measured until then is kept and reported.
+    Interrupted,
+}
+
+impl Status {
+    /// The number for the shell.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::CannotTell => 3,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status.code())
+    }
+}
+
+/// Does what was asked. `words` is the command line (for the record), `weir` the version that stands in it.
+#[must_use]
+pub fn run(task: &Task, words: Vec<String>, weir: &str) -> Status {
+    let result = Interrupt::install().map_err(LabError::system("watching for signals")).and_then(
+        |interrupt| match task {
+            Task::Report(report) => experiment::report(&report.directory),
+            Task::Compare(_) | Task::Sweep(_) | Task::Replay(_) => {
+                experiment::run(&wish(task, words, weir)?, &interrupt)
+            }
+        },
+    );
+    match result {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("weir bench: {error}");
+            match error {
+                LabError::Usage(_) => Status::Usage,
+                LabError::Interrupted => Status::Interrupted,
+                _ => Status::Failed,
+            }
+        }
+    }
+}
+
+/// What the words mean; `words` is the whole command line, for the record.
+///
+/// # Errors
+/// [`LabError::Usage`] where they make no sense together.
+pub fn wish(task: &Task, words: Vec<String>, weir: &str) -> crate::error::Result<Wish> {
+    let mut wish = match task {
+        Task::Compare(compare) => Wish {
+            clients: compare.clients.list(),
+            pool_sizes: compare.pool_size.list(),
+            ..compare.common.wish(Question::Compare)?
+        },
+        Task::Sweep(sweep) => Wish {
+            clients: sweep.clients.list(),
+            pool_sizes: sweep.pool_sizes.as_ref().map(Numbers::list).unwrap_or_default(),
+            ..sweep.common.wish(Question::Sweep)?
+        },
+        Task::Replay(replay) => Wish {
+            clients: replay.clients.list(),
+            pool_sizes: replay.pool_sizes.list(),
+            ..replay.common.clone().with_scripts(&replay.files)?.wish(Question::Replay)?
+        },
+        Task::Report(_) => Wish::default(),
+    };
+    wish.weir = weir.to_owned();
+    wish.command = repeat::repeatable(words, wish.seed);
+    Ok(wish)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        task: Task,
+    }
+
+    fn read(line: &str) -> Result<Wish, String> {
+        let words = std::iter::once("bench").chain(line.split(' '));
+        let line = Line::try_parse_from(words).map_err(|fault| fault.to_string())?;
+        wish(&line.task, vec!["weir".into()], "weir 0").map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn the_table_of_options_is_sound() {
+        use clap::CommandFactory as _;
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn the_tutorials_rows_are_the_default() {
+        let wish = read("compare").unwrap();
+        assert_eq!((wish.clients.as_slice(), wish.pool_sizes.as_slice()), (&[50, 150][..], &[20][..]));
+        assert_eq!(wish.workloads.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["tpcb-like"]);
+        assert_eq!(wish.started.len(), 1, "Weir itself");
+    }
+
+    #[test]
+    fn a_quick_sweep_is_short() {
+        let quick = read("sweep --quick --pool-sizes 10-30:10").unwrap();
+        let slow = read("sweep").unwrap();
+        assert_eq!(quick.pool_sizes, [10, 20, 30]);
+        assert!(quick.span.seconds < slow.span.seconds && slow.pool_sizes.is_empty());
+    }
+
+    #[test]
+    fn every_status_is_documented() {
+        for status in [Status::Done, Status::Failed, Status::Usage, Status::CannotTell, Status::Interrupted] {
+            assert!(STATUSES.contains(&format!(" {} ", status.code())), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        for (line, words) in [
+            ("sweep --pool-sizes 0", "0"),
+            ("compare --clients 5-1", "5-1"),
+            ("compare --workload tpcc", "tpcc"),
+            ("replay", "FILE"),
+            ("compare --no-weir --no-direct", "nothing to measure"),
+            ("compare --through x", "NAME=URI"),
+            ("compare --pooler direct=/bin/true", "direct"),
+        ] {
+            let said = read(line).unwrap_err();
+            assert!(said.contains(words), "{line}: {said}");
+        }
+    }
+}

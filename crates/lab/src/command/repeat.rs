@@ -1,0 +1,51 @@
+//! The words of a command as the record keeps them: with the seed that repeats the very same order, and without
+//! passwords.
+
+/// The command with its seed, so that it repeats the very same order, and without passwords.
+pub(super) fn repeatable(words: Vec<String>, seed: u64) -> Vec<String> {
+    let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
+    let mut words: Vec<String> = words.into_iter().map(|word| without_password(&word)).collect();
+    if !has_seed {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    words
+}
+
+/// A URI without the password in it; another word as it is.
+fn without_password(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((login, host)) => format!("{}@{host}", login.split(':').next().unwrap_or_default()),
+        None => authority.to_owned(),
+    };
+    let Some((path, query)) = tail.split_once('?') else { return format!("{scheme}://{authority}{tail}") };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("password=")).collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    format!("{scheme}://{authority}{path}{mark}{}", kept.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_kept() {
+        for (word, kept) in [
+            ("postgresql://u:p@h:1/d?sslmode=require", "postgresql://u@h:1/d?sslmode=require"),
+            ("a=postgres://u:p%40x@h/d?password=y&x=1", "a=postgres://u@h/d?x=1"),
+            ("postgres://h/d?password=y", "postgres://h/d"),
+            ("postgres://u:a@b@h", "postgres://u@h"),
+            ("--clients", "--clients"),
+        ] {
+            assert_eq!(without_password(word), kept);
+        }
+    }
+
+    #[test]
+    fn a_command_repeats_its_order() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(repeatable(words("weir bench sweep"), 7), words("weir bench sweep --seed 7"));
+        assert_eq!(repeatable(words("weir bench sweep --seed=3"), 3), words("weir bench sweep --seed=3"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Which combinations are measured, and in which order: pure arithmetic over the wish. Each round has every
+//! combination once, in an order of its own from the seed, so that drift of the machine meets all alike.
+
+use super::Wish;
+use super::contender::Contender;
+use super::scene::Scene;
+use crate::interval::SplitMix;
+use crate::record::{Point, Question};
+
+/// The parts of the peak at which an open loop is run, in percent.
+pub(super) const OPEN_LOOP_PERCENTS: [f64; 4] = [50.0, 70.0, 80.0, 90.0];
+
+/// Rounds of an open loop are at most so many.
+const OPEN_LOOP_ROUNDS: u32 = 3;
+
+/// The sizes of a sweep that nobody named.
+const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// The closed-loop combinations, in the order of the record.
+pub(super) fn closed(wish: &Wish, room: Option<u32>, contenders: &[Contender]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for workload in &wish.workloads {
+        for &clients in &wish.clients {
+            for contender in contenders {
+                let sizes: Vec<Option<u32>> = if contender.is_started() {
+                    sizes(wish, room, clients).into_iter().map(Some).collect()
+                } else {
+                    vec![None]
+                };
+                points.extend(sizes.into_iter().map(|pool_size| Point {
+                    target: contender.name.clone(),
+                    workload: workload.name.clone(),
+                    pool_size,
+                    clients,
+                    ..Point::default()
+                }));
+            }
+        }
+    }
+    points
+}
+
+/// Pool sizes for so many clients. Those that the user named are all tried; the usual ones where they make sense: not
+/// more than clients, not more than the server has room for.
+fn sizes(wish: &Wish, room: Option<u32>, clients: u32) -> Vec<u32> {
+    if !wish.pool_sizes.is_empty() {
+        return wish.pool_sizes.clone();
+    }
+    let most = room.unwrap_or(u32::MAX).min(clients).max(1);
+    SIZES.iter().copied().filter(|size| *size <= most).collect()
+}
+
+/// Every size that is tried.
+pub(super) fn all_sizes(points: &[Point]) -> Vec<u32> {
+    let mut sizes: Vec<u32> = points.iter().filter_map(|point| point.pool_size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The runs in their order: round, and which of `count` combinations.
+pub(super) fn order(count: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
+    let mut random = SplitMix(seed);
+    let mut order = Vec::new();
+    for round in 0..rounds {
+        let mut indices: Vec<usize> = (0..count).collect();
+        for last in (1..count).rev() {
+            indices.swap(last, random.below(last + 1));
+        }
+        order.extend(indices.into_iter().map(|index| (round, index)));
+    }
+    order
+}
+
+/// Rounds of the open loop.
+pub(super) fn open_rounds(wish: &Wish) -> u32 {
+    if wish.quick { 1 } else { wish.rounds.min(OPEN_LOOP_ROUNDS) }
+}
+
+/// How many runs are planned, open loop included.
+pub(super) fn runs(wish: &Wish, scene: &Scene, contenders: &[Contender]) -> u32 {
+    let closed = count(closed(wish, scene.room(), contenders).len());
+    closed.saturating_mul(wish.rounds).saturating_add(open_runs(wish, contenders))
+}
+
+/// How many of them are the open loop's.
+pub(super) fn open_runs(wish: &Wish, contenders: &[Contender]) -> u32 {
+    let open = if wish.open_loop { open_series(wish, contenders) * OPEN_LOOP_PERCENTS.len() } else { 0 };
+    count(open).saturating_mul(open_rounds(wish))
+}
+
+fn count(runs: usize) -> u32 {
+    u32::try_from(runs).unwrap_or(u32::MAX)
+}
+
+/// How many series of open-loop runs there are: one for each workload and target, at one number of clients and, in a
+/// sweep, only through what was swept.
+fn open_series(wish: &Wish, contenders: &[Contender]) -> usize {
+    let counts = |contender: &&Contender| wish.question != Question::Sweep || contender.is_started();
+    wish.workloads.len() * contenders.iter().filter(counts).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_has_every_combination_once() {
+        let order = order(7, 3, 42);
+        assert_eq!(order.len(), 21);
+        for round in 0..3 {
+            let mut seen: Vec<usize> =
+                order.iter().filter(|(of, _)| *of == round).map(|(_, index)| *index).collect();
+            assert_ne!(seen, [0, 1, 2, 3, 4, 5, 6], "in an order of its own");
+            seen.sort_unstable();
+            assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6]);
+        }
+        assert_eq!(order, super::order(7, 3, 42), "the seed repeats it");
+        assert!(super::order(0, 3, 1).is_empty());
+    }
+
+    #[test]
+    fn usual_sizes_are_those_that_make_sense() {
+        let wish = Wish::default();
+        assert_eq!(sizes(&wish, Some(97), 80), [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(sizes(&wish, Some(10), 80), [1, 2, 4, 8]);
+        assert_eq!(sizes(&wish, None, 5), [1, 2, 4]);
+        assert_eq!(sizes(&wish, Some(0), 5), [1]);
+        let named = Wish { pool_sizes: vec![90], ..Wish::default() };
+        assert_eq!(sizes(&named, Some(10), 5), [90]);
+    }
+}

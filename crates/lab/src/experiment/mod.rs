@@ -1,0 +1,161 @@
+//! An experiment from the wish to the report: the scene is set, every combination is run round after round in random
+//! order, what was measured is saved after each run, and the report is made of what is saved, also after Ctrl-C.
+
+mod again;
+mod cells;
+mod contender;
+mod findings;
+mod news;
+mod open;
+mod patience;
+mod place;
+mod rounds;
+mod scene;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use again::report;
+
+use crate::advisor;
+use crate::command::{Driver, Mode, ProgressKind, Status, Tools};
+use crate::error::{LabError, Result};
+use crate::generator::Span;
+use crate::interrupt::Interrupt;
+use crate::record::{Experiment, Question, WarningKind, WorkloadRecord};
+use crate::report as paper;
+use crate::target::Address;
+use news::News;
+use place::ResultPlace;
+use rounds::Rounds;
+
+/// What is to be measured, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The question.
+    pub question: Question,
+    /// The command that repeats it, without passwords.
+    pub command: Vec<String>,
+    /// Weir's version.
+    pub weir: String,
+    /// The PostgreSQL to measure; `None`: a private one is made.
+    pub server: Option<Address>,
+    /// Poolers that are running.
+    pub through: Vec<(String, Address)>,
+    /// Poolers to start, by their programs.
+    pub started: Vec<(String, PathBuf)>,
+    /// Whether PostgreSQL itself is measured too.
+    pub direct: bool,
+    /// The started poolers' mode.
+    pub pool_mode: Mode,
+    /// What the clients do.
+    pub workloads: Vec<WorkloadRecord>,
+    /// How many clients there are.
+    pub clients: Vec<u32>,
+    /// The started poolers' sizes; empty: what suits the server.
+    pub pool_sizes: Vec<u32>,
+    /// `simple`, `extended` or `prepared`.
+    pub query_mode: String,
+    /// What makes the load.
+    pub driver: Driver,
+    /// Where other programs than pgbench are, and how much data they have.
+    pub tools: Tools,
+    /// Its threads.
+    pub threads: u32,
+    /// pgbench's scale, where the user named one.
+    pub scale: Option<u32>,
+    /// The scale of tables that the lab makes without a wish.
+    pub usual_scale: u32,
+    /// Whether tables may be dropped.
+    pub force: bool,
+    /// How long a run is.
+    pub span: Span,
+    /// Runs of everything.
+    pub rounds: u32,
+    /// When it should be over, since it began: fewer rounds are made if they take too long.
+    pub limit: Option<Duration>,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Whether open-loop runs follow.
+    pub open_loop: bool,
+    /// The 99th percentile that is wanted.
+    pub p99_ms: Option<f64>,
+    /// Server connections of other pools.
+    pub other_pools: u32,
+    /// Sums over so many seconds instead of a line for each transaction.
+    pub aggregate_s: Option<u32>,
+    /// Whether it shall be over soon.
+    pub quick: bool,
+    /// max_connections of a private PostgreSQL.
+    pub max_connections: u32,
+    /// PostgreSQL's programs.
+    pub pg_bin: Option<PathBuf>,
+    /// The result's directory.
+    pub out: Option<PathBuf>,
+    /// How it is told what goes on.
+    pub progress: ProgressKind,
+}
+
+/// Runs an experiment and writes its report.
+///
+/// # Errors
+/// When the scene cannot be set or nothing was measured; whatever was measured is saved all the same.
+pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
+    let began = Instant::now();
+    let mut news = News::new(wish.progress);
+    let generator = scene::generator(wish)?;
+    let scene = scene::Scene::set(wish, interrupt, &mut news)?;
+    let contenders = contender::all(wish, &scene, interrupt, &mut news)?;
+    let place = ResultPlace::create(wish.out.as_deref(), cells::runs(wish, &scene, &contenders))?;
+    news.begin(place.path(), cells::runs(wish, &scene, &contenders));
+    let mut rounds = Rounds::new(wish, &scene, &contenders, generator.as_ref(), &place, interrupt, began);
+    let ended = rounds.make(&mut news);
+    let mut experiment = rounds.into_experiment();
+    drop(contenders);
+    drop(scene);
+    finish(&mut experiment, ended, &place, &mut news)
+}
+
+/// Saves, reports, and says how it ended.
+fn finish(
+    experiment: &mut Experiment,
+    ended: Result<()>,
+    place: &ResultPlace,
+    news: &mut News,
+) -> Result<Status> {
+    experiment.complete = ended.is_ok();
+    if matches!(ended, Err(LabError::Interrupted)) {
+        let text = "the experiment was interrupted: what follows is what had been measured until then";
+        experiment.warn(WarningKind::Interrupted, text);
+    }
+    findings::add(experiment);
+    experiment.save(place.path())?;
+    let has_figures = experiment.points.iter().any(|point| point.whole().next().is_some());
+    if has_figures {
+        publish(experiment, place.path())?;
+    }
+    let status = match ended {
+        Ok(()) => verdict(experiment),
+        Err(LabError::Interrupted) => Status::Interrupted,
+        Err(error) => {
+            news.end(experiment, place.path(), has_figures, Status::Failed);
+            return Err(error);
+        }
+    };
+    news.end(experiment, place.path(), has_figures, status);
+    Ok(status)
+}
+
+/// Writes the report beside the record: text, page and pictures.
+fn publish(experiment: &Experiment, directory: &Path) -> Result<()> {
+    let path = directory.join("report.txt");
+    std::fs::write(&path, paper::terminal(experiment) + "\n")
+        .map_err(LabError::system(format!("writing {}", path.display())))?;
+    paper::write(experiment, directory)
+}
+
+/// Whether the question was answered.
+fn verdict(experiment: &Experiment) -> Status {
+    let is_silent = experiment.question == Question::Sweep && !advisor::advise(experiment).can_tell();
+    if is_silent { Status::CannotTell } else { Status::Done }
+}

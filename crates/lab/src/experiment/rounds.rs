@@ -1,0 +1,300 @@
+//! The loop of an experiment: one run after the other, each on a target that was just made ready, each saved at once.
+//! A run that fails is part of the result; when several in a row do, there is no use in going on.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::contender::Contender;
+use super::news::News;
+use super::patience::Patience;
+use super::place::{MOST_LINES, ResultPlace, utc_now};
+use super::scene::Scene;
+use super::{Wish, cells, open};
+use crate::account::{Account, Watched};
+use crate::error::{LabError, Result};
+use crate::generator::{self, Asked, Event, Generator, Job, RawFiles};
+use crate::interrupt::Interrupt;
+use crate::record::{Ended, Experiment, FORMAT, MachineRecord, Plan, Point, RawKind, Run, WorkloadRecord};
+
+/// So many failed runs in a row end the experiment.
+const FAILURES_IN_A_ROW: u32 = 3;
+
+/// How often a number of clients is lowered until the server lets all of them in.
+const ADMISSION_ATTEMPTS: u32 = 6;
+
+/// The experiment under way.
+pub(super) struct Rounds<'a> {
+    pub(super) wish: &'a Wish,
+    scene: &'a Scene,
+    contenders: &'a [Contender],
+    generator: &'a dyn Generator,
+    place: &'a ResultPlace,
+    interrupt: &'a Interrupt,
+    began: Instant,
+    pub(super) experiment: Experiment,
+    /// Runs made so far.
+    order: u32,
+    failures: u32,
+}
+
+impl<'a> Rounds<'a> {
+    /// Nothing run yet.
+    pub(super) fn new(
+        wish: &'a Wish,
+        scene: &'a Scene,
+        contenders: &'a [Contender],
+        generator: &'a dyn Generator,
+        place: &'a ResultPlace,
+        interrupt: &'a Interrupt,
+        began: Instant,
+    ) -> Self {
+        let points = cells::closed(wish, scene.room(), contenders);
+        let experiment = Experiment {
+            format: FORMAT,
+            question: wish.question,
+            command: wish.command.clone(),
+            weir: wish.weir.clone(),
+            began: utc_now(),
+            machine: MachineRecord::from(&scene.machine),
+            server: scene.record.clone(),
+            targets: contenders.iter().map(|contender| contender.record.clone()).collect(),
+            workloads: wish.workloads.clone(),
+            generator: generator.record(),
+            plan: Plan {
+                warm_up_s: wish.span.warm_up_s,
+                seconds: wish.span.seconds,
+                rounds: wish.rounds,
+                seed: wish.seed,
+                p99_target_ms: wish.p99_ms,
+                pool_sizes: cells::all_sizes(&points),
+                clients: wish.clients.clone(),
+                query_mode: wish.query_mode.clone(),
+                runs: cells::runs(wish, scene, contenders),
+                other_pools: wish.other_pools,
+            },
+            points,
+            ..Experiment::default()
+        };
+        let (order, failures) = (0, 0);
+        Self { wish, scene, contenders, generator, place, interrupt, began, experiment, order, failures }
+    }
+
+    /// What came of it.
+    pub(super) fn into_experiment(mut self) -> Experiment {
+        self.experiment.took_s = self.began.elapsed().as_secs_f64();
+        self.experiment
+    }
+
+    /// Makes all runs: the closed loop first, for the open one needs its peaks.
+    ///
+    /// # Errors
+    /// [`LabError::Interrupted`]; a full disk; a server that is gone; too many failures in a row.
+    pub(super) fn make(&mut self, news: &mut News) -> Result<()> {
+        self.experiment.save(self.place.path())?;
+        self.closed_loop(news)?;
+        if self.wish.open_loop {
+            self.open_loop(news)?;
+        }
+        Ok(())
+    }
+
+    fn closed_loop(&mut self, news: &mut News) -> Result<()> {
+        let count = self.experiment.points.len();
+        let open_runs = cells::open_runs(self.wish, self.contenders);
+        let mut patience = Patience::new(self.wish.limit, self.elapsed());
+        for (round, index) in cells::order(count, self.wish.rounds, self.wish.seed) {
+            if !patience.allows(round, self.elapsed(), f64::from(open_runs) / count.max(1) as f64) {
+                let plan = &mut self.experiment.plan;
+                plan.runs = plan.runs.saturating_sub(open_runs) / plan.rounds * round + open_runs;
+                plan.rounds = round;
+                news.shorten(plan.runs, &format!("{round} rounds are made: more would take too long"));
+                break;
+            }
+            self.one(index, round, news)?;
+        }
+        Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn open_loop(&mut self, news: &mut News) -> Result<()> {
+        let closed = self.experiment.points.len();
+        let points = open::points(self.wish, &self.experiment);
+        self.experiment.points.extend(points);
+        let count = self.experiment.points.len() - closed;
+        for (round, index) in cells::order(count, cells::open_rounds(self.wish), !self.wish.seed) {
+            self.one(closed + index, round, news)?;
+        }
+        Ok(())
+    }
+
+    /// One run of one point, and what it says saved. Direct clients of whom some are refused run again, as many as are
+    /// let in.
+    fn one(&mut self, index: usize, round: u32, news: &mut News) -> Result<()> {
+        let point = self.experiment.points[index].clone();
+        let Some(contender) = self.contenders.iter().find(|one| one.name == point.target) else {
+            return Ok(());
+        };
+        // What was refused once is refused again: one run has shown it.
+        let mut refused = self.refused(&point);
+        for attempt in 0..ADMISSION_ATTEMPTS {
+            let run = self.attempt(&point, contender, round, refused, news)?;
+            let ended = run.ended.clone();
+            news.ran(&point, &run);
+            self.experiment.points[index].runs.push(run);
+            self.experiment.took_s = self.began.elapsed().as_secs_f64();
+            self.experiment.save(self.place.path())?;
+            match ended {
+                Ended::Refused(_) if contender.is_direct() => {
+                    let room = self.scene.room().unwrap_or(point.clients).saturating_sub(attempt * 2);
+                    refused = point.clients.saturating_sub(room).max(refused + 1);
+                    if refused >= point.clients {
+                        break;
+                    }
+                }
+                _ => return self.count_failure(&ended),
+            }
+        }
+        self.count_failure(&Ended::Failed("nobody was let in".to_owned()))
+    }
+
+    /// How many clients of such a point are refused, as far as an earlier run has shown who is let in.
+    fn refused(&self, point: &Point) -> u32 {
+        let is_same = |other: &&Point| {
+            other.target == point.target && other.clients == point.clients && point.pool_size.is_none()
+        };
+        let same = self.experiment.points.iter().filter(is_same);
+        same.flat_map(Point::whole).map(|run| run.refused).max().unwrap_or_default()
+    }
+
+    fn count_failure(&mut self, ended: &Ended) -> Result<()> {
+        let (Ended::Failed(said) | Ended::Refused(said)) = ended else {
+            self.failures = 0;
+            return if *ended == Ended::Interrupted { Err(LabError::Interrupted) } else { Ok(()) };
+        };
+        self.failures += 1;
+        if self.failures < FAILURES_IN_A_ROW {
+            return Ok(());
+        }
+        let name = self.experiment.generator.name.clone();
+        Err(LabError::program(&name, format!("{said}\n  ({FAILURES_IN_A_ROW} runs in a row failed)")))
+    }
+
+    /// Runs the load for those who are not `refused`.
+    fn attempt(
+        &mut self,
+        point: &Point,
+        contender: &Contender,
+        round: u32,
+        refused: u32,
+        news: &mut News,
+    ) -> Result<Run> {
+        let Some(workload) = self.wish.workloads.iter().find(|one| one.name == point.workload) else {
+            return Ok(Run::default());
+        };
+        self.scene.settle(workload.writes)?;
+        let (wish, scene) = (self.wish, self.scene);
+        let up = contender.up(point.pool_size, point.clients, wish, scene, self.interrupt)?;
+        let directory = self.place.run(self.order, point, round)?;
+        let sampling = self.sampling(point);
+        let clients = point.clients.saturating_sub(refused).max(1);
+        news.running(point, round, self.order);
+        let job = Job {
+            address: &up.address,
+            workload,
+            clients,
+            threads: wish.threads,
+            span: wish.span,
+            query_mode: &wish.query_mode,
+            rate_tps: point.offered.map(|load| load.tps),
+            sampling,
+            aggregate_s: wish.aggregate_s,
+            scale: scene.scale(),
+            directory: &directory,
+            shared: &self.place.shared(),
+        };
+        let began_s = self.began.elapsed().as_secs_f64();
+        let watched = Watched { server: scene.process, pooler: up.process };
+        let left = self.load(&job, watched, news)?;
+        drop(up);
+        let mut run = Run { round, order: self.order, began_s, sampling, ..Run::default() };
+        self.order += 1;
+        run.raw = self.place.logs(&directory, left.files)?;
+        if left.is_interrupted {
+            run.ended = Ended::Interrupted;
+            return Ok(run);
+        }
+        let asked = asked(&self.experiment.plan, workload, &run, clients);
+        let files = RawFiles { directory: self.place.path(), logs: &run.raw };
+        let figures = generator::figures(&self.experiment.generator.name, &files, &asked)?;
+        figures.fill(&mut run);
+        run.refused += refused;
+        Ok(run)
+    }
+
+    /// Makes the load and looks at who spends CPU while it counts.
+    fn load(&mut self, job: &Job<'_>, watched: Watched, news: &mut News) -> Result<Left> {
+        let mut account = Account::new(watched);
+        let mut looks = 0;
+        let (begin, end) = (f64::from(job.span.warm_up_s), f64::from(job.span.warm_up_s + job.span.seconds));
+        let made = self.generator.run(job, self.interrupt, &mut |event| match event {
+            Event::Started { process_id } => {
+                account.set_generator(process_id);
+                if begin == 0.0 {
+                    account.look();
+                    looks += 1;
+                }
+            }
+            Event::Second(second) => {
+                let at_s = second.at_s.round();
+                if (looks == 0 && at_s >= begin) || (looks == 1 && at_s >= end) {
+                    account.look();
+                    looks += 1;
+                }
+                news.second(&second);
+            }
+        });
+        let (mut files, is_interrupted) = match made {
+            Ok(files) => (files, false),
+            Err(LabError::Interrupted) => (present(job.directory), true),
+            Err(error) => return Err(error),
+        };
+        let path = job.directory.join("accounting.txt");
+        std::fs::write(&path, account.text())
+            .map_err(LabError::system(format!("writing {}", path.display())))?;
+        files.push(("accounting.txt".to_owned(), RawKind::Accounting));
+        Ok(Left { files, is_interrupted })
+    }
+
+    /// The part of the transactions that is logged: all, unless earlier runs of the workload say that it is too many.
+    fn sampling(&self, point: &Point) -> f64 {
+        let of_workload = self.experiment.points.iter().filter(|other| other.workload == point.workload);
+        let most_tps = of_workload.flat_map(|other| other.runs.iter().map(|run| run.tps)).fold(0.0, f64::max);
+        let lines = most_tps * f64::from(self.wish.span.total_s());
+        if lines <= MOST_LINES { 1.0 } else { ((MOST_LINES / lines) * 1000.0).ceil() / 1000.0 }
+    }
+}
+
+/// What a run left.
+struct Left {
+    files: Vec<generator::Left>,
+    is_interrupted: bool,
+}
+
+/// The files of a run that was interrupted, whatever they are.
+fn present(directory: &Path) -> Vec<generator::Left> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), RawKind::Progress)).collect()
+}
+
+/// What the reader of a run's raw files must know, from the record.
+pub(super) fn asked(plan: &Plan, workload: &WorkloadRecord, run: &Run, clients: u32) -> Asked {
+    Asked {
+        span: generator::Span { warm_up_s: plan.warm_up_s, seconds: plan.seconds },
+        sampling: run.sampling,
+        think_us: workload.scripts.iter().map(|script| script.think_us).collect(),
+        clients,
+    }
+}

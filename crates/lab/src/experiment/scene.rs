@@ -1,0 +1,272 @@
+//! The scene: a private PostgreSQL or somebody's, looked at and with the tables that the workloads need; brought to
+//! the same state before each run as far as it is the lab's to do so. Never changes tables that it did not make.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Wish;
+use super::news::News;
+use crate::command::Driver;
+use crate::cpu;
+use crate::error::{LabError, Result};
+use crate::generator::Generator;
+use crate::identity::Identity;
+use crate::interrupt::Interrupt;
+use crate::laboratory::{BYTES_BESIDE, BYTES_PER_SCALE, ROLE, raise_open_files};
+use crate::listener::listening_on;
+use crate::machine::Machine;
+use crate::pgbench::{self, Loader};
+use crate::postgres::{Cluster, Programs, SUPERUSER};
+use crate::record::ServerRecord;
+use crate::target::{Address, Inspection, Psql, Tables};
+use crate::workload::needs_tables;
+use crate::workplace::Workplace;
+
+/// How long connections of an earlier run may take to go away.
+const LEAVING: Duration = Duration::from_secs(20);
+
+/// Connections that are still there after this time without change are there to stay.
+const STAYING: Duration = Duration::from_secs(1);
+
+/// A server that is ready to be measured.
+#[derive(Debug)]
+pub(super) struct Scene {
+    /// Where clients reach PostgreSQL itself.
+    pub(super) address: Address,
+    pub(super) psql: Psql,
+    pub(super) record: ServerRecord,
+    pub(super) machine: Machine,
+    /// The server's first process, where it can be seen.
+    pub(super) process: Option<u32>,
+    inspection: Inspection,
+    /// Somebody who may write a checkpoint.
+    admin: Address,
+    tables: Option<Tables>,
+    interrupt: Interrupt,
+    // The order of these two is the order in which they go.
+    _cluster: Option<Cluster>,
+    pub(super) place: Workplace,
+}
+
+/// What makes the load: looked for before anything is started.
+///
+/// # Errors
+/// [`LabError::Missing`] with the package that has it.
+pub(super) fn generator(wish: &Wish) -> Result<Box<dyn Generator>> {
+    match wish.driver {
+        Driver::Pgbench => Ok(Box::new(Loader::new(&programs(wish)?.program("pgbench"), wish.threads)?)),
+        Driver::Sysbench => Ok(Box::new(wish.tools.find_sysbench()?)),
+        Driver::Jmeter => Ok(Box::new(wish.tools.find_jmeter()?)),
+    }
+}
+
+/// PostgreSQL's programs: all of them for a private server, else those of a client.
+fn programs(wish: &Wish) -> Result<Programs> {
+    let wished = wish.pg_bin.as_deref();
+    if wish.server.is_none() { Programs::find(wished) } else { Programs::clients(wished) }
+}
+
+impl Scene {
+    /// Makes or inspects the server, and its tables.
+    ///
+    /// # Errors
+    /// When the machine lacks something, the server cannot be reached, has too little room, or tables are in the way.
+    pub(super) fn set(wish: &Wish, interrupt: &Interrupt, news: &mut News) -> Result<Self> {
+        raise_open_files();
+        let programs = programs(wish)?;
+        let mut scene = match &wish.server {
+            None => Self::private(wish, programs, interrupt, news)?,
+            Some(address) => Self::given(address, &programs, interrupt)?,
+        };
+        scene.require_room(wish, news)?;
+        scene.need_tables(wish, news)?;
+        Ok(scene)
+    }
+
+    fn private(wish: &Wish, programs: Programs, interrupt: &Interrupt, news: &mut News) -> Result<Self> {
+        let identity = Identity::choose()?;
+        let scale = wish.scale.unwrap_or(wish.usual_scale);
+        let needed_bytes = u64::from(scale) * BYTES_PER_SCALE + BYTES_BESIDE;
+        let machine = Machine::look(programs.version());
+        let place = Workplace::create(None, "bench", needed_bytes, &identity)?;
+        let programs = programs.reachable(&place)?;
+        news.step(&format!("starting a private {}", programs.version()));
+        let cluster = Cluster::start(&programs, &place, wish.max_connections, ROLE, interrupt)?;
+        let psql = Psql::of(&programs, interrupt)?;
+        let address = Address::local(cluster.port(), ROLE, ROLE);
+        let host = place.path().to_string_lossy().into_owned();
+        let admin = Address { host, user: SUPERUSER.to_owned(), ..address.clone() };
+        let process = Some(cluster.process_id());
+        Self::look(address, admin, psql, machine, process, Some(cluster), place, interrupt)
+    }
+
+    fn given(address: &Address, programs: &Programs, interrupt: &Interrupt) -> Result<Self> {
+        let psql = Psql::of(programs, interrupt)?;
+        let place = Workplace::create(None, "bench", 1_000_000, &Identity::choose()?)?;
+        let machine = Machine::look("");
+        // What listens may be somebody who passes bytes on to a container.
+        let listener = || listening_on(address.port).filter(|process| cpu::is_named(*process, "postgres"));
+        let seen = || listener().or_else(|| process(&psql, address));
+        let process = address.is_local().then(seen).flatten();
+        Self::look(address.clone(), address.clone(), psql, machine, process, None, place, interrupt)
+    }
+
+    fn look(
+        address: Address,
+        admin: Address,
+        psql: Psql,
+        machine: Machine,
+        process: Option<u32>,
+        cluster: Option<Cluster>,
+        place: Workplace,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let inspection = Inspection::look(&psql, &address)?;
+        let record = inspection.record(&address, cluster.is_some());
+        Ok(Self {
+            address,
+            psql,
+            record,
+            machine,
+            process,
+            inspection,
+            admin,
+            tables: None,
+            interrupt: interrupt.clone(),
+            _cluster: cluster,
+            place,
+        })
+    }
+
+    /// How many connections the server has left for the load.
+    pub(super) fn room(&self) -> Option<u32> {
+        self.inspection.room()
+    }
+
+    /// pgbench's scale, where its tables are there.
+    pub(super) fn scale(&self) -> Option<u32> {
+        self.record.database.scale
+    }
+
+    /// A pool must fit; clients that come direct may be refused: that is what a pool is for.
+    fn require_room(&self, wish: &Wish, news: &mut News) -> Result<()> {
+        let largest = wish.pool_sizes.iter().copied().max().unwrap_or(1);
+        let room = self.room().unwrap_or(u32::MAX);
+        if !wish.started.is_empty() && largest > room {
+            return Err(LabError::Missing {
+                what: self.inspection.shortage(largest).unwrap_or_default(),
+                remedy: "name smaller pool sizes, close what is open, or raise max_connections".to_owned(),
+            });
+        }
+        let clients = wish.clients.iter().copied().max().unwrap_or(1);
+        if let Some(shortage) = self.inspection.shortage(clients).filter(|_| wish.direct) {
+            news.remark(&format!("direct: {shortage}"));
+        }
+        Ok(())
+    }
+
+    fn need_tables(&mut self, wish: &Wish, news: &mut News) -> Result<()> {
+        if wish.driver == Driver::Sysbench {
+            return self.need_sysbench_tables(wish, news);
+        }
+        // A plan of the user's has tables of its own.
+        let is_ours = wish.driver == Driver::Pgbench || wish.tools.jmeter_plan.is_none();
+        if !is_ours || !wish.workloads.iter().any(needs_tables) {
+            return Ok(());
+        }
+        let found = &self.inspection.tables;
+        let tables = found.decide(wish.scale, wish.usual_scale, wish.force)?;
+        if let Tables::Fill { scale } = tables {
+            news.step(&format!("pgbench -i -s {scale}"));
+            let program = programs(wish)?.program("pgbench");
+            pgbench::fill(&program, &self.address, scale, &self.interrupt, &mut |done, line| {
+                news.bar(done, line);
+            })?;
+        } else {
+            news.remark(&format!(
+                "pgbench's tables are there, of scale {}: used as they are",
+                tables.scale()
+            ));
+        }
+        self.look_again()?;
+        self.record.database.made = tables.are_made();
+        self.tables = Some(tables);
+        Ok(())
+    }
+
+    /// What the tables have added belongs into the record.
+    fn look_again(&mut self) -> Result<()> {
+        self.inspection = Inspection::look(&self.psql, &self.address)?;
+        self.record = self.inspection.record(&self.address, self.record.embedded);
+        Ok(())
+    }
+
+    fn need_sysbench_tables(&mut self, wish: &Wish, news: &mut News) -> Result<()> {
+        let sysbench = wish.tools.find_sysbench()?;
+        // Scripts may share their tables: those that one makes suit the next.
+        for (number, workload) in wish.workloads.iter().enumerate() {
+            news.step(&format!("sysbench: looking for the tables of {}", workload.name));
+            let force = wish.force && number == 0;
+            let remark = sysbench.prepare(&self.psql, &self.address, workload, force, &self.interrupt)?;
+            news.remark(&remark);
+        }
+        self.look_again()
+    }
+
+    /// Brings the server to the same state before each run: everybody has left and, where the lab made the tables, the
+    /// small ones are as `pgbench -i` makes them and what was written is on disk.
+    ///
+    /// # Errors
+    /// When the server is gone.
+    pub(super) fn settle(&self, writes: bool) -> Result<()> {
+        self.wait_until_left()?;
+        if !writes || !self.tables.is_some_and(Tables::are_made) {
+            return Ok(());
+        }
+        for statement in ["VACUUM pgbench_branches", "VACUUM pgbench_tellers", "TRUNCATE pgbench_history"] {
+            self.psql.rows(&self.address, statement)?;
+        }
+        // Only some roles may; without, the server's own checkpoints fall where they fall.
+        let _ = self.psql.rows(&self.admin, "CHECKPOINT");
+        self.interrupt.check()
+    }
+
+    /// Waits until the load's earlier connections have gone: their places are free again. A pooler that runs keeps its
+    /// own, so it is enough that no more go.
+    fn wait_until_left(&self) -> Result<()> {
+        let question = "SELECT count(*) FROM pg_stat_activity \
+            WHERE backend_type = 'client backend' AND usename = current_user AND pid <> pg_backend_pid()";
+        let mut last = (u32::MAX, Instant::now());
+        self.interrupt
+            .wait_for(LEAVING, || {
+                let rows = self.psql.rows(&self.address, question)?;
+                let count = rows.first().and_then(|row| row.first()?.parse::<u32>().ok()).unwrap_or(0);
+                if count != last.0 {
+                    last = (count, Instant::now());
+                }
+                Ok((count <= self.record.others || last.1.elapsed() > STAYING).then_some(()))
+            })
+            .map(drop)
+    }
+}
+
+/// The server's first process, by the parent of one of its own that a question finds.
+fn process(psql: &Psql, address: &Address) -> Option<u32> {
+    let question = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    let rows = psql.rows(address, question).ok()?;
+    cpu::parent_named(rows.first()?.first()?.parse().ok()?, "postgres")
+}
+
+/// A pooler's program, where it can be started from.
+///
+/// # Errors
+/// [`LabError::Missing`] when it is not there.
+pub(super) fn reachable(place: &Workplace, program: &std::path::Path) -> Result<PathBuf> {
+    if !program.is_file() {
+        return Err(LabError::Missing {
+            what: format!("{} is not there", program.display()),
+            remedy: "name the pooler's program: --pooler NAME=PROGRAM".to_owned(),
+        });
+    }
+    place.reachable_program(program)
+}

@@ -1,0 +1,52 @@
+//! What the figures say, for terminal and page alike: warnings, comparisons (ties called ties), troubles. Plain text;
+//! whoever puts it into a page escapes it.
+
+use crate::advisor::Advice;
+use crate::record::{Experiment, Point, Question, WarningKind};
+use crate::report::compared;
+
+/// What a reader must know before believing a figure.
+pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
+    let told = experiment.warnings.iter().filter(|warning| warning.kind != WarningKind::Interrupted);
+    let mut warnings: Vec<String> = told.map(|warning| warning.text.clone()).collect();
+    if !experiment.complete {
+        let made: usize = experiment.points.iter().map(|point| point.runs.len()).sum();
+        let interrupted = experiment.warnings.iter().any(|warning| warning.kind == WarningKind::Interrupted);
+        let why = if interrupted { ", then it was interrupted" } else { "" };
+        let planned = experiment.plan.runs;
+        warnings.insert(0, format!("Not complete: {made} of {planned} planned runs were made{why}."));
+    }
+    warnings
+}
+
+/// Comparisons and troubles.
+pub(super) fn findings(experiment: &Experiment, advice: &Advice) -> Vec<String> {
+    let is_advised = |point: &Point| {
+        let series = advice.of(&point.target, &point.workload, point.clients);
+        series.is_some_and(|series| series.connections() == point.pool_size)
+    };
+    let shows_all = experiment.question != Question::Sweep;
+    let mut findings = compared::sentences(experiment, |point| shows_all || is_advised(point));
+    findings.extend(shows_all.then(|| compared::reason(experiment)).flatten());
+    findings.extend(compared::troubles(experiment));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advisor::sample;
+
+    #[test]
+    fn an_interrupted_experiment_says_so_first() {
+        let mut experiment = sample::experiment();
+        experiment.complete = false;
+        experiment.plan.runs = 100;
+        experiment.warn(WarningKind::Interrupted, "it is told with the count of runs");
+        assert_eq!(
+            warnings(&experiment)[0],
+            "Not complete: 121 of 100 planned runs were made, then it was interrupted."
+        );
+        assert_eq!(warnings(&experiment).len(), 2);
+    }
+}
