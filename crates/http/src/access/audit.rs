@@ -1,0 +1,31 @@
+//! Who did what: a line for every login and for every request that could change something.
+//! Owns the lines and their file (`http_audit_file`, else the log). Never writes a body, a password or a token.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use telemetry::{Level, printable};
+
+use crate::shared::Shared;
+use crate::time::now_rfc3339;
+
+/// A path is longer than this only on purpose.
+const LONGEST_PATH: usize = 200;
+
+/// Notes that somebody has asked for something, and what came of it.
+pub(crate) fn note(shared: &Shared, who: &str, from: SocketAddr, method: &str, path: &str, status: u16) {
+    let path: String = path.chars().take(LONGEST_PATH).collect();
+    let text = printable(&format!("{who}@{from} {method} {path} {status}"));
+    let config = shared.config();
+    let file = config.global.http_audit_file.as_deref().unwrap_or_default();
+    if file.is_empty() {
+        return shared.log(Level::Log, format!("panel: {text}"));
+    }
+    // Opened anew for each line: there are few, and a file that was moved away is let go of.
+    let line = format!("{} {text}\n", now_rfc3339());
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    if let Err(why) = opened.and_then(|mut opened| opened.write_all(line.as_bytes())) {
+        shared.log(Level::Warning, format!("panel: {text} (cannot write to \"{file}\": {why})"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Logging in and out: a password or a token for a cookie.
+//! Owns in which order things are looked at, so that guessing is slow and says nothing. Never keeps a password.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+
+use crate::access::keys::{User, is_nobody};
+use crate::access::sessions::{Proof, Session};
+use crate::access::{Access, Caller, cookie, cookie_name, held, is_own};
+use crate::connection::Peer;
+use crate::failure::Failure;
+use crate::shared::Shared;
+
+/// How long an attempt waits for its turn.
+const TURN: Duration = Duration::from_secs(5);
+
+/// A longer password is nobody's.
+const LONGEST_PASSWORD: usize = 1_024;
+
+/// What somebody logs in by.
+pub(crate) enum Attempt {
+    /// A user of the file.
+    Password { user: String, password: String },
+    /// A token, pasted.
+    Token(String),
+}
+
+/// What came of it: the header that sets the cookie, the caller.
+pub(crate) struct LoggedIn {
+    pub(crate) cookie: String,
+    pub(crate) caller: Caller,
+}
+
+impl Attempt {
+    /// Who says to be there.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Attempt::Password { user, .. } => user,
+            Attempt::Token(_) => "token",
+        }
+    }
+}
+
+/// Begins a session.
+///
+/// # Errors
+/// [`Failure`]: 401 for whatever is wrong, 403 where nobody may log in at all, 429 after too many attempts.
+pub(crate) async fn log_in(
+    shared: &Arc<Shared>,
+    peer: Peer,
+    headers: &HeaderMap,
+    attempt: Attempt,
+) -> Result<LoggedIn, Failure> {
+    if !peer.is_tls && !peer.address.ip().to_canonical().is_loopback() {
+        let text = "Over plain HTTP one logs in from this machine only: set http_tls_cert_file and http_tls_key_file.";
+        return Err(Failure::forbidden(text));
+    }
+    let origin = headers.get("origin").map(|origin| origin.to_str().unwrap_or_default());
+    if origin.is_some_and(|origin| !is_own(origin, headers, peer)) {
+        return Err(Failure::forbidden("the request does not come from the panel's own page"));
+    }
+    let access = &shared.access;
+    let address = place_of(peer.address.ip());
+    held(&access.throttle).attempt(address, attempt.name(), Instant::now()).map_err(Failure::too_many)?;
+    let proof = match &attempt {
+        Attempt::Token(token) => access.proof(token.trim()),
+        Attempt::Password { user, password } => of_password(access, user, password).await?,
+    };
+    let caller = proof.and_then(|proof| access.caller_by(&proof).map(|caller| (proof, caller)));
+    let (proof, caller) = caller.ok_or_else(Failure::unauthorized)?;
+    held(&access.throttle).succeeded(address, attempt.name());
+    let (word, Session { csrf, .. }) = held(&access.sessions).begin(proof, Instant::now());
+    let caller = Caller { csrf: Some(csrf), ..caller };
+    Ok(LoggedIn { cookie: set_cookie(peer, &word, None), caller })
+}
+
+/// Ends the session of this request; gives the header that takes the cookie away.
+pub(crate) fn log_out(shared: &Shared, peer: Peer, headers: &HeaderMap) -> String {
+    if let Some(cookie) = cookie(headers, peer) {
+        held(&shared.access.sessions).end(&cookie);
+    }
+    set_cookie(peer, "", Some(0))
+}
+
+/// Looks at a password on a thread of its own; who there is not takes as long as who is.
+async fn of_password(access: &Access, user: &str, password: &str) -> Result<Option<Proof>, Failure> {
+    if password.len() > LONGEST_PASSWORD {
+        return Ok(None);
+    }
+    let busy = |_| Failure::too_many(1);
+    let turn = tokio::time::timeout(TURN, access.passwords.acquire()).await;
+    let _turn = turn.map_err(busy)?.map_err(|_| Failure::server_error())?;
+    let known: Option<User> = held(&access.keys).user(user).cloned();
+    let password = password.to_owned();
+    let looked = tokio::task::spawn_blocking(move || match known {
+        Some(user) => user.is(&password).then_some(Proof::Password(user)),
+        None => {
+            is_nobody(&password);
+            None
+        }
+    });
+    looked.await.map_err(|_| Failure::server_error())
+}
+
+/// Whoever has a network of IPv6 has countless addresses: they count as one.
+fn place_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::from((v6.to_bits() >> 64 << 64).to_be_bytes()),
+        v4 => v4,
+    }
+}
+
+fn set_cookie(peer: Peer, value: &str, age_s: Option<u32>) -> String {
+    let secure = if peer.is_tls { "; Secure" } else { "" };
+    let age = age_s.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}", cookie_name(peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_tls_the_cookie_is_bound_to_the_host() {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+        let tls = set_cookie(Peer { address, is_tls: true }, "x", None);
+        assert_eq!(tls, "__Host-weir=x; Path=/; HttpOnly; SameSite=Strict; Secure");
+        let plain = set_cookie(Peer { address, is_tls: false }, "", Some(0));
+        assert_eq!(plain, "weir=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    }
+
+    #[test]
+    fn one_network_is_one_place() {
+        let place = |text: &str| place_of(text.parse().expect("an address"));
+        assert_eq!(place("2001:db8::1"), place("2001:db8::ffff:1"));
+        assert_ne!(place("192.0.2.1"), place("192.0.2.2"));
+        assert_eq!(place("::ffff:192.0.2.1"), place("192.0.2.1"));
+    }
+}

@@ -1,0 +1,232 @@
+//! Who may do what: every request to the API is somebody's, with scopes, before a route sees it.
+//!
+//! [`identify`] stands before all routes that are not open to everybody; a route then says by a type what it needs
+//! ([`May`]). Never decides what a scope is needed for: the routes do.
+
+pub(crate) mod audit;
+mod keys;
+pub(crate) mod login;
+mod scope;
+mod sessions;
+mod throttle;
+mod token;
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use axum::extract::{FromRequestParts, Request, State as Extract};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use settings::Global;
+use telemetry::{Level, Record};
+use tokio::sync::Semaphore;
+
+pub use keys::{BadKeys, NoKey, password_line, token_line};
+pub(crate) use scope::{Admin, Operate, Read, Scope, Scopes, ViewCredentials};
+
+use crate::bridge::Log;
+use crate::connection::Peer;
+use crate::failure::Failure;
+use crate::guard::host;
+use crate::shared::{Shared, State};
+use keys::Keys;
+use sessions::{Proof, Session, Sessions};
+use throttle::Throttle;
+use token::Token;
+pub(crate) use token::{entropy, hex};
+
+/// The header that a page repeats its session's word in.
+const CSRF: &str = "x-weir-csrf";
+
+/// Passwords that are looked at at once; each takes 19 MiB.
+const PASSWORDS_AT_ONCE: usize = 2;
+
+/// Who may come in.
+pub(crate) struct Access {
+    /// Made when the process starts, for whoever reads its log; good while no file names anybody.
+    first: Token,
+    keys: Mutex<Keys>,
+    sessions: Mutex<Sessions>,
+    throttle: Mutex<Throttle>,
+    passwords: Semaphore,
+    is_announced: Mutex<bool>,
+}
+
+/// Whose request it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) name: String,
+    pub(crate) scopes: Scopes,
+    /// What the header of CSRF must say, if the caller has logged in.
+    pub(crate) csrf: Option<String>,
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Access {
+    pub(crate) fn new() -> Access {
+        Access {
+            first: Token::random(),
+            keys: Mutex::default(),
+            sessions: Mutex::default(),
+            throttle: Mutex::default(),
+            passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            is_announced: Mutex::new(false),
+        }
+    }
+
+    /// `http_auth_file` names somebody: nobody else comes in.
+    pub(crate) fn has_keys(&self) -> bool {
+        !held(&self.keys).is_empty()
+    }
+
+    /// Reads `http_auth_file` again; one that is wrong leaves the keys before. The token of the start is told when it is
+    /// first good for something.
+    pub(crate) fn follow(&self, global: &Global, log: &Log) {
+        match keys_of(global) {
+            Ok(keys) => *held(&self.keys) = keys,
+            Err(why) => {
+                let text = format!("panel: http_auth_file {why}; who could come in before still can");
+                log(Record::new(Level::Error, text));
+            }
+        }
+        if !self.has_keys() && !std::mem::replace(&mut *held(&self.is_announced), true) {
+            log(Record::new(Level::Log, format!("panel token: {}", self.first.reveal())));
+        }
+    }
+
+    /// For a route that only its settings keep closed: whose request it is, if they have scope `S`.
+    ///
+    /// # Errors
+    /// 401 or 403.
+    pub(crate) fn let_in<S: Scope>(&self, request: &Request) -> Result<Caller, Failure> {
+        self.caller(request).and_then(with_scope::<S>)
+    }
+
+    fn caller(&self, request: &Request) -> Result<Caller, Failure> {
+        let headers = request.headers();
+        if let Some(value) = headers.get(header::AUTHORIZATION) {
+            let token = value.to_str().ok().and_then(|value| value.split_once(' '));
+            let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            let proof = token.and_then(|(_, token)| self.proof(token.trim()));
+            return proof.and_then(|proof| self.caller_by(&proof)).ok_or_else(Failure::unauthorized);
+        }
+        let peer = request.extensions().get::<Peer>().copied().ok_or_else(Failure::unauthorized)?;
+        let cookie = cookie(headers, peer).ok_or_else(Failure::unauthorized)?;
+        let session = held(&self.sessions).find(&cookie, Instant::now()).cloned();
+        let session = session.ok_or_else(Failure::unauthorized)?;
+        let caller = self.caller_by(&session.proof).ok_or_else(Failure::unauthorized)?;
+        if !is_safe(request.method()) {
+            check_page(headers, peer, &session)?;
+        }
+        Ok(Caller { csrf: Some(session.csrf), ..caller })
+    }
+
+    /// Whose token this is.
+    fn proof(&self, token: &str) -> Option<Proof> {
+        let keys = held(&self.keys);
+        if keys.is_empty() {
+            return self.first.is(token).then_some(Proof::First);
+        }
+        keys.token(token).cloned().map(Proof::Token)
+    }
+
+    /// What a proof is worth now: a file that has changed counts at once.
+    fn caller_by(&self, proof: &Proof) -> Option<Caller> {
+        let keys = held(&self.keys);
+        let (name, scopes) = match proof {
+            Proof::First => keys.is_empty().then(|| ("token".to_owned(), Scopes::ALL)),
+            Proof::Token(key) => keys.has_token(key).then(|| (key.name.clone(), key.scopes)),
+            Proof::Password(user) => {
+                let is_same = keys.user(&user.name) == Some(user);
+                is_same.then(|| (user.name.clone(), user.scopes))
+            }
+        }?;
+        Some(Caller { name, scopes, csrf: None })
+    }
+}
+
+/// The keys that the settings name.
+///
+/// # Errors
+/// [`BadKeys`], with the file's name before it.
+pub(crate) fn keys_of(global: &Global) -> Result<Keys, String> {
+    let path = global.http_auth_file.as_deref().unwrap_or_default();
+    Keys::of_file(path).map_err(|why| format!("\"{path}\" {why}"))
+}
+
+fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// What a browser adds by itself is no proof that the panel's own page asks: that page knows its session's word, and the
+/// browser says where it comes from.
+fn check_page(headers: &HeaderMap, peer: Peer, session: &Session) -> Result<(), Failure> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if !text(CSRF).is_some_and(|said| session.has_csrf(said)) {
+        return Err(Failure::forbidden("the header X-Weir-CSRF does not have the session's word"));
+    }
+    match text("origin") {
+        Some(origin) if is_own(origin, headers, peer) => Ok(()),
+        _ => Err(Failure::forbidden("the request does not come from the panel's own page")),
+    }
+}
+
+/// The page that asks is one of the panel's.
+fn is_own(origin: &str, headers: &HeaderMap, peer: Peer) -> bool {
+    let scheme = if peer.is_tls { "https" } else { "http" };
+    host(headers).is_some_and(|host| origin.eq_ignore_ascii_case(&format!("{scheme}://{host}")))
+}
+
+/// The cookie's name: browsers keep one that begins so to this very host, and to TLS.
+fn cookie_name(peer: Peer) -> &'static str {
+    if peer.is_tls { "__Host-weir" } else { "weir" }
+}
+
+fn cookie(headers: &HeaderMap, peer: Peer) -> Option<String> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == cookie_name(peer)).map(|(_, value)| value.to_owned())
+}
+
+/// Finds out whose request it is; nobody's goes no further. What could change something is noted.
+pub(crate) async fn identify(
+    Extract(shared): State,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let caller = shared.access.caller(&request)?;
+    let noted = (!is_safe(request.method())).then(|| (caller.name.clone(), request.method().clone()));
+    let path = request.uri().path().to_owned();
+    let peer = request.extensions().get::<Peer>().copied();
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if let (Some((name, method)), Some(peer)) = (noted, peer) {
+        audit::note(&shared, &name, peer.address, method.as_str(), &path, response.status().as_u16());
+    }
+    Ok(response)
+}
+
+fn with_scope<S: Scope>(caller: Caller) -> Result<Caller, Failure> {
+    if caller.scopes.have(S::SCOPE) {
+        return Ok(caller);
+    }
+    Err(Failure::forbidden(format!("scope {} is needed", S::NAME)))
+}
+
+/// In the arguments of a route: its caller has scope `S`.
+pub(crate) struct May<S>(pub(crate) Caller, pub(crate) PhantomData<S>);
+
+impl<S: Scope> FromRequestParts<Arc<Shared>> for May<S> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Shared>) -> Result<May<S>, Failure> {
+        let caller = parts.extensions.get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+        with_scope::<S>(caller).map(|caller| May(caller, PhantomData))
+    }
+}

@@ -1,0 +1,99 @@
+//! Who has logged in: cookies of this process, kept in memory and gone with it.
+//! Owns how long a session lasts and how many there are. Never knows what a session may: its key's line says that.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq as _;
+
+use crate::access::keys::TokenKey;
+use crate::access::token::{entropy, hash, hex};
+
+/// A session ends this long after the login.
+const LIFETIME: Duration = Duration::from_secs(12 * 3_600);
+
+/// At most so many; the oldest makes room.
+const MOST: usize = 1_000;
+
+/// By what somebody has logged in. Whether it still counts is seen at every request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Proof {
+    /// The password of a user.
+    Password(crate::access::keys::User),
+    /// A token of the file.
+    Token(TokenKey),
+    /// The token that was made at the start.
+    First,
+}
+
+/// One login.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) proof: Proof,
+    /// What the header `X-Weir-CSRF` must say.
+    pub(crate) csrf: String,
+    since: Instant,
+}
+
+impl Session {
+    /// In constant time.
+    pub(crate) fn has_csrf(&self, said: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(said.as_bytes()).into()
+    }
+}
+
+/// All of them, by the SHA-256 of their cookies.
+#[derive(Default)]
+pub(crate) struct Sessions(HashMap<[u8; 32], Session>);
+
+impl Sessions {
+    /// Begins a session; gives its cookie and what it is.
+    pub(crate) fn begin(&mut self, proof: Proof, now: Instant) -> (String, Session) {
+        self.0.retain(|_, session| now.duration_since(session.since) < LIFETIME);
+        if self.0.len() >= MOST {
+            let oldest = self.0.iter().min_by_key(|(_, session)| session.since).map(|(id, _)| *id);
+            oldest.map(|id| self.0.remove(&id));
+        }
+        let cookie = hex(&entropy::<32>());
+        let session = Session { proof, csrf: hex(&entropy::<16>()), since: now };
+        self.0.insert(hash(&cookie), session.clone());
+        (cookie, session)
+    }
+
+    /// The session of a cookie.
+    pub(crate) fn find(&self, cookie: &str, now: Instant) -> Option<&Session> {
+        self.0.get(&hash(cookie)).filter(|session| now.duration_since(session.since) < LIFETIME)
+    }
+
+    /// Ends a session.
+    pub(crate) fn end(&mut self, cookie: &str) {
+        self.0.remove(&hash(cookie));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_its_cookies_and_ends() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (cookie, session) = sessions.begin(Proof::First, now);
+        assert!(sessions.find(&cookie, now).is_some_and(|found| found.has_csrf(&session.csrf)));
+        assert!(!session.has_csrf("") && sessions.find("", now).is_none());
+        assert!(sessions.find(&cookie, now + LIFETIME).is_none());
+        sessions.end(&cookie);
+        assert!(sessions.find(&cookie, now).is_none());
+    }
+
+    #[test]
+    fn there_are_never_more_than_so_many() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let (oldest, _) = sessions.begin(Proof::First, now);
+        for _ in 0..MOST {
+            sessions.begin(Proof::First, now + Duration::from_secs(1));
+        }
+        assert_eq!(sessions.0.len(), MOST);
+        assert!(sessions.find(&oldest, now).is_none());
+    }
+}

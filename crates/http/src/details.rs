@@ -1,0 +1,304 @@
+//! How a client gets to a pool: the connection details in every form that people paste.
+//! Owns their quoting. Never decides who may see a password: whoever calls says which one may be shown.
+
+use serde::Serialize;
+use settings::{AuthType, Config, SslMode};
+use utoipa::ToSchema;
+
+/// The connection details of a pool.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct Details {
+    /// `postgres://…`
+    pub(crate) uri: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The pool's name.
+    pub(crate) database: String,
+    /// The pool's user; empty where each client logs in as itself.
+    pub(crate) user: String,
+    /// Empty where it is not known, or not to be shown.
+    pub(crate) password: String,
+    /// Why there is no password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) password_reason: Option<&'static str>,
+    pub(crate) sslmode: &'static str,
+    /// A command line of psql with everything apart.
+    flags: String,
+    /// A command line of psql with the URI.
+    psql: String,
+    jdbc: String,
+    /// Lines of a file of environment variables.
+    env: String,
+    /// `/api/v1/ca.crt` has a certificate to check this pooler's by.
+    ca_available: bool,
+}
+
+/// Who asks, as far as it matters here.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    /// The host by which the panel was reached.
+    pub(crate) host: Option<&'a str>,
+    /// Passwords may be shown.
+    pub(crate) sees_passwords: bool,
+}
+
+impl Details {
+    /// The details of the pool `name` that logs in as `user`.
+    pub(crate) fn of(config: &Config, name: &str, user: Option<&str>, asker: Asker<'_>) -> Details {
+        let secret = password(config, user, asker.sees_passwords);
+        let (password, password_reason) = match secret {
+            Ok(password) => (password.to_owned(), None),
+            Err(reason) => (String::new(), Some(reason)),
+        };
+        let sslmode = sslmode(config);
+        let host = host(config, asker.host);
+        let port = config.global.listen_port;
+        let user = user.unwrap_or_default().to_owned();
+        let mut details = Details {
+            uri: String::new(),
+            host,
+            port,
+            database: name.to_owned(),
+            user,
+            password,
+            password_reason,
+            sslmode,
+            flags: String::new(),
+            psql: String::new(),
+            jdbc: String::new(),
+            env: String::new(),
+            ca_available: authority(config).is_some(),
+        };
+        details.uri = details.uri();
+        details.flags = details.flags();
+        details.psql = format!("psql {}", shell(&details.uri));
+        details.jdbc = details.jdbc();
+        details.env = details.env();
+        details
+    }
+
+    fn uri(&self) -> String {
+        let who = match (self.user.as_str(), self.password.as_str()) {
+            ("", _) => String::new(),
+            (user, "") => format!("{}@", percent(user)),
+            (user, password) => format!("{}:{}@", percent(user), percent(password)),
+        };
+        let (name, sslmode) = (percent(&self.database), self.sslmode);
+        if self.host.starts_with('/') {
+            let host = percent(&self.host);
+            return format!("postgres://{who}/{name}?host={host}&port={}", self.port);
+        }
+        format!("postgres://{who}{}:{}/{name}?sslmode={sslmode}", bracketed(&self.host), self.port)
+    }
+
+    fn flags(&self) -> String {
+        let mut words = Vec::new();
+        if !self.password.is_empty() {
+            words.push(format!("PGPASSWORD={}", shell(&self.password)));
+        }
+        words.push(format!("PGSSLMODE={} psql -h {} -p {}", self.sslmode, shell(&self.host), self.port));
+        if !self.user.is_empty() {
+            words.push(format!("-U {}", shell(&self.user)));
+        }
+        words.push(format!("-d {}", shell(&self.database)));
+        words.join(" ")
+    }
+
+    fn jdbc(&self) -> String {
+        if self.host.starts_with('/') {
+            // The driver speaks TCP only.
+            return String::new();
+        }
+        let (host, name) = (bracketed(&self.host), percent(&self.database));
+        let mut text = format!("jdbc:postgresql://{host}:{}/{name}?sslmode={}", self.port, self.sslmode);
+        for (key, value) in [("user", &self.user), ("password", &self.password)] {
+            if !value.is_empty() {
+                text.push_str(&format!("&{key}={}", percent(value)));
+            }
+        }
+        text
+    }
+
+    fn env(&self) -> String {
+        let port = self.port.to_string();
+        let lines = [
+            ("PGHOST", self.host.as_str()),
+            ("PGPORT", &port),
+            ("PGDATABASE", &self.database),
+            ("PGUSER", &self.user),
+            ("PGPASSWORD", &self.password),
+            ("PGSSLMODE", self.sslmode),
+            ("DATABASE_URL", &self.uri),
+        ];
+        let given = lines.iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(name, value)| format!("{name}={}\n", shell(value))).collect()
+    }
+}
+
+/// The password that a client logs in with as this user, or why there is none to show.
+fn password<'a>(config: &'a Config, user: Option<&str>, may_be_shown: bool) -> Result<&'a str, &'static str> {
+    let Some(user) = user else { return Err("each client logs in as itself, with its own password") };
+    if matches!(config.global.auth_type, AuthType::Any | AuthType::Trust) {
+        return Err("auth_type asks for no password");
+    }
+    let Some(secret) = config.secrets.get(user) else {
+        return Err("auth_file does not have this user's password");
+    };
+    if secret.is_empty() {
+        return Err("auth_file has an empty password for this user");
+    }
+    let is_md5 = secret.len() == 35 && secret.starts_with("md5");
+    if is_md5 || secret.starts_with("SCRAM-SHA-256$") {
+        return Err("auth_file has only a verifier of this user's password, from which nobody can tell it");
+    }
+    if may_be_shown { Ok(secret) } else { Err("scope view_credentials is needed to see it") }
+}
+
+/// What a client has to set so that it gets in.
+fn sslmode(config: &Config) -> &'static str {
+    match config.global.client_tls_sslmode {
+        SslMode::Disable => "disable",
+        SslMode::Allow | SslMode::Prefer => "prefer",
+        SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => "require",
+    }
+}
+
+/// Where clients find the pooler: the first address that it listens on; where that is all of them, the host by which the
+/// panel was reached; where there is none, the directory of the unix socket.
+fn host(config: &Config, reached_by: Option<&str>) -> String {
+    match config.global.listen_addr.first().map(String::as_str) {
+        Some("*" | "0.0.0.0" | "::") => reached_by.unwrap_or("127.0.0.1").to_owned(),
+        Some(address) => address.to_owned(),
+        None => config.global.unix_socket_dir.clone().unwrap_or_default(),
+    }
+}
+
+/// The certificates by which clients can check the pooler's own: those of `client_tls_ca_file`, else the last of the
+/// chain that it shows. Nothing but certificates: a key may stand in the same file.
+pub(crate) fn authority(config: &Config) -> Option<String> {
+    if config.global.client_tls_sslmode == SslMode::Disable {
+        return None;
+    }
+    let files = &config.tls_files.client;
+    let of = |pem: &settings::Pem| {
+        let bytes = pem.as_ref()?.as_ref().ok()?;
+        Some(certificates(&String::from_utf8_lossy(bytes)))
+    };
+    let roots = of(&files.ca).map(|all| all.concat()).filter(|text| !text.is_empty());
+    roots.or_else(|| of(&files.cert)?.pop())
+}
+
+/// Every certificate of a file in PEM format.
+fn certificates(text: &str) -> Vec<String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let ends = |part: &str| part.find(END).map(|end| format!("{BEGIN}{}{END}\n", &part[..end]));
+    text.split(BEGIN).skip(1).filter_map(ends).collect()
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// A part of a URI (RFC 3986, 2.3).
+pub(crate) fn percent(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+        encoded
+    })
+}
+
+/// A word for a shell.
+fn shell(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/:@%+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn config(secret: &str) -> Config {
+        let mut config = Config::default();
+        config.global.listen_addr = vec!["127.0.0.1".to_owned()];
+        config.global.auth_type = AuthType::ScramSha256;
+        config.secrets = Arc::new([("o'x y".to_owned(), secret.to_owned())].into());
+        config
+    }
+
+    fn details(config: &Config, user: Option<&str>, sees_passwords: bool) -> Details {
+        Details::of(config, "test-pool", user, Asker { host: Some("db.example"), sees_passwords })
+    }
+
+    #[test]
+    fn every_form_is_quoted_as_its_readers_want_it() {
+        let it = details(&config("p@:/?#' w"), Some("o'x y"), true);
+        let uri = "postgres://o%27x%20y:p%40%3A%2F%3F%23%27%20w@127.0.0.1:6432/test-pool?sslmode=disable";
+        assert_eq!(it.uri, uri);
+        assert_eq!(
+            it.flags,
+            r"PGPASSWORD='p@:/?#'\'' w' PGSSLMODE=disable psql -h 127.0.0.1 -p 6432 -U 'o'\''x y' -d test-pool"
+        );
+        assert_eq!(it.psql, format!("psql '{uri}'"));
+        assert!(
+            it.jdbc.ends_with("/test-pool?sslmode=disable&user=o%27x%20y&password=p%40%3A%2F%3F%23%27%20w")
+        );
+        assert!(it.env.contains("PGPORT=6432\n") && it.env.ends_with(&format!("DATABASE_URL='{uri}'\n")));
+    }
+
+    #[test]
+    fn a_password_is_shown_to_whom_it_may_be_and_where_one_is_known() {
+        let user = Some("o'x y");
+        assert_eq!(details(&config("secret"), user, false).password, "");
+        assert!(
+            details(&config("secret"), user, false)
+                .password_reason
+                .is_some_and(|why| why.contains("view_cred"))
+        );
+        let verifier = "SCRAM-SHA-256$4096:c2FsdA==$a:b";
+        for (config, user) in
+            [(config(verifier), user), (config(""), user), (config("x"), None), (config("x"), Some("b"))]
+        {
+            let it = details(&config, user, true);
+            assert!(it.password.is_empty() && it.password_reason.is_some());
+        }
+        assert_eq!(
+            details(&config("x"), None, true).uri,
+            "postgres://127.0.0.1:6432/test-pool?sslmode=disable"
+        );
+    }
+
+    #[test]
+    fn the_host_is_one_that_clients_can_reach() {
+        let mut config = config("");
+        config.global.listen_addr = vec!["*".to_owned()];
+        assert_eq!(details(&config, None, true).host, "db.example");
+        config.global.listen_addr = vec!["::1".to_owned()];
+        assert!(details(&config, None, true).uri.starts_with("postgres://[::1]:6432/"));
+        config.global.listen_addr.clear();
+        config.global.unix_socket_dir = Some("/run/weir".to_owned());
+        let it = details(&config, None, true);
+        assert_eq!(it.uri, "postgres:///test-pool?host=%2Frun%2Fweir&port=6432");
+        assert_eq!(it.jdbc, "");
+    }
+
+    #[test]
+    fn only_certificates_are_given_away() {
+        let mut config = config("");
+        let pem = "-----BEGIN PRIVATE KEY-----\nk\n-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\nown\n-----END CERTIFICATE-----\nx\n\
+            -----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----\n";
+        config.tls_files.client.cert = Some(Ok(pem.as_bytes().into()));
+        assert_eq!(authority(&config), None);
+        config.global.client_tls_sslmode = SslMode::Require;
+        let root = "-----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----\n";
+        assert_eq!(authority(&config).as_deref(), Some(root));
+    }
+}

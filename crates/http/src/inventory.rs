@@ -1,0 +1,249 @@
+//! What there is: pools and clusters as the API shows them, from the configuration and from what shards have counted.
+//! Never changes anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use control::{Budget, Cluster, ServerFacts, cluster_id, clusters};
+use serde::Serialize;
+use settings::{Config, Database};
+use utoipa::ToSchema;
+
+use crate::bridge::NoAnswer;
+use crate::shared::Shared;
+use crate::table::{Row, Table};
+
+/// At most so many ways of asking a server are tried.
+const MOST_WAYS: usize = 4;
+
+/// A pool: an entry of `[databases]`.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) cluster_id: String,
+    /// The database's name on the server.
+    pub(crate) db: String,
+    /// Null: whoever the client is.
+    pub(crate) user: Option<String>,
+    pub(crate) mode: &'static str,
+    /// Server connections.
+    pub(crate) size: u32,
+    /// `panel` or `file`: whether Weir may write the file that it stands in.
+    origin: &'static str,
+    writable: bool,
+    file: String,
+    line: u32,
+    paused: bool,
+    disabled: bool,
+    live: Live,
+}
+
+/// What shards have counted.
+#[derive(Clone, Copy, Default, Serialize, ToSchema)]
+pub(crate) struct Live {
+    clients_active: u64,
+    clients_waiting: u64,
+    servers_active: u64,
+    servers_idle: u64,
+    servers_used: u64,
+    servers_login: u64,
+    /// Of the client that has waited longest.
+    maxwait_seconds: f64,
+}
+
+/// A part of a pool: that of one user.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Part {
+    database: String,
+    user: String,
+    live: Live,
+}
+
+/// A cluster.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClusterView {
+    id: String,
+    /// Several with commas between them; empty is the unix socket in the default directory.
+    host: String,
+    port: u16,
+    databases: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_version: Option<String>,
+    budget: BudgetView,
+}
+
+/// The connections of a cluster's server; all but `used_by_pools` are 0 where they are not known.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BudgetView {
+    max_connections: u32,
+    reserved: u32,
+    used_by_pools: u32,
+    free: u32,
+    known: bool,
+}
+
+impl From<&Budget> for BudgetView {
+    fn from(budget: &Budget) -> BudgetView {
+        BudgetView {
+            max_connections: budget.max_connections.unwrap_or(0),
+            reserved: budget.reserved.unwrap_or(0),
+            used_by_pools: budget.used_by_pools,
+            free: budget.free().unwrap_or(0),
+            known: budget.max_connections.is_some(),
+        }
+    }
+}
+
+impl Live {
+    #[expect(clippy::cast_precision_loss)]
+    fn add(&mut self, row: Row<'_>) {
+        self.clients_active += row.number("cl_active");
+        self.clients_waiting += row.number("cl_waiting");
+        self.servers_active += row.number("sv_active");
+        self.servers_idle += row.number("sv_idle");
+        self.servers_used += row.number("sv_used");
+        self.servers_login += row.number("sv_login");
+        let wait = row.number("maxwait") as f64 + row.number("maxwait_us") as f64 / 1e6;
+        self.maxwait_seconds = self.maxwait_seconds.max(wait);
+    }
+}
+
+/// All that shards and the control thread know of pools at one moment.
+pub(crate) struct Inventory {
+    live: HashMap<String, Live>,
+    switches: HashMap<String, (bool, bool)>,
+    pools: Table,
+}
+
+impl Inventory {
+    /// Asks.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub(crate) async fn take(shared: &Shared) -> Result<Inventory, NoAnswer> {
+        let pools = shared.bridge.show("POOLS").await?;
+        let databases = shared.bridge.show("DATABASES").await?;
+        let mut live: HashMap<String, Live> = HashMap::new();
+        for row in pools.iter() {
+            live.entry(row.text("database").unwrap_or_default().to_owned()).or_default().add(row);
+        }
+        let switch = |row: Row<'_>| {
+            let name = row.text("name").unwrap_or_default().to_owned();
+            (name, (row.number("paused") > 0, row.number("disabled") > 0))
+        };
+        let switches = databases.iter().map(switch).collect();
+        Ok(Inventory { live, switches, pools })
+    }
+
+    /// A pool as the API shows it.
+    pub(crate) fn pool(&self, config: &Config, database: &Database) -> Pool {
+        let user = database.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
+        let is_ours = config.is_in_pools_file(database);
+        let (paused, disabled) = self.switches.get(&database.name).copied().unwrap_or_default();
+        Pool {
+            name: database.name.clone(),
+            cluster_id: cluster_id(database),
+            db: database.dbname.clone(),
+            user: database.user.clone(),
+            mode: config.pool_mode(database, user).word(),
+            size: config.pool_size(database, user),
+            origin: if is_ours { "panel" } else { "file" },
+            writable: is_ours,
+            file: database.at.file.to_string(),
+            line: database.at.line,
+            paused,
+            disabled,
+            live: self.live.get(&database.name).copied().unwrap_or_default(),
+        }
+    }
+
+    /// The parts of a pool, one for each user that has come.
+    pub(crate) fn parts(&self, name: &str) -> Vec<Part> {
+        let rows = self.pools.iter().filter(|row| row.text("database") == Some(name));
+        let part = |row: Row<'_>| {
+            let mut live = Live::default();
+            live.add(row);
+            Part { database: name.to_owned(), user: row.text("user").unwrap_or_default().to_owned(), live }
+        };
+        rows.map(part).collect()
+    }
+
+    /// Entries and users by which the server of a cluster can be asked, the likeliest first: pools that have servers, users
+    /// that entries force, the one of auth_query, users whose passwords are known.
+    fn ways(&self, config: &Config, cluster: &Cluster) -> Vec<(String, String)> {
+        let mut ways: Vec<(String, String)> = Vec::new();
+        let entries: Vec<&Database> = cluster
+            .entries
+            .iter()
+            .filter_map(|name| config.databases.get(name))
+            .map(|entry| &**entry)
+            .collect();
+        for row in self.pools.iter().filter(|row| row.number("sv_active") + row.number("sv_idle") > 0) {
+            let (Some(database), Some(user)) = (row.text("database"), row.text("user")) else { continue };
+            if entries.iter().any(|entry| entry.name == database) {
+                ways.push((database.to_owned(), user.to_owned()));
+            }
+        }
+        for entry in &entries {
+            let of_entry = entry.user.as_deref().or_else(|| config.auth_user(Some(entry)));
+            ways.extend(of_entry.map(|user| (entry.name.clone(), user.to_owned())));
+        }
+        let is_verifier = |secret: &str| secret.starts_with("SCRAM-SHA-256$") || secret.starts_with("md5");
+        let mut known: Vec<(bool, &String)> = config
+            .secrets
+            .iter()
+            .filter(|(_, secret)| !is_verifier(secret))
+            .map(|(user, secret)| (secret.is_empty(), user))
+            .collect();
+        known.sort_unstable();
+        if let Some(entry) = entries.iter().find(|entry| entry.user.is_none()) {
+            ways.extend(known.into_iter().map(|(_, user)| (entry.name.clone(), user.clone())));
+        }
+        let mut seen = BTreeSet::new();
+        ways.retain(|way| seen.insert(way.clone()));
+        ways.truncate(MOST_WAYS);
+        ways
+    }
+}
+
+/// What the server of a cluster says of itself, if it can be asked.
+pub(crate) async fn facts(shared: &Shared, inventory: &Inventory, cluster: &Cluster) -> Option<ServerFacts> {
+    let config = shared.config();
+    shared.pools.facts(&cluster.id, inventory.ways(&config, cluster)).await
+}
+
+/// The cluster of this id.
+pub(crate) fn cluster(config: &Config, id: &str) -> Option<Cluster> {
+    clusters(config).into_iter().find(|cluster| cluster.id == id)
+}
+
+/// The databases that a cluster is known to have.
+pub(crate) fn databases(cluster: &Cluster, facts: Option<&ServerFacts>) -> BTreeSet<String> {
+    let of_server = facts.iter().flat_map(|facts| &facts.databases);
+    cluster.databases.iter().chain(of_server).cloned().collect()
+}
+
+/// Every cluster, each server asked.
+pub(crate) async fn cluster_views(shared: &Shared) -> Result<Vec<ClusterView>, NoAnswer> {
+    let inventory = Inventory::take(shared).await?;
+    let config = shared.config();
+    let mut views = Vec::new();
+    for cluster in clusters(&config) {
+        let facts = facts(shared, &inventory, &cluster).await;
+        views.push(ClusterView {
+            budget: (&Budget::of(&config, &cluster, facts.as_ref())).into(),
+            databases: databases(&cluster, facts.as_ref()),
+            server_version: facts.map(|facts| facts.version),
+            id: cluster.id,
+            host: cluster.host.join(","),
+            port: cluster.port,
+        });
+    }
+    Ok(views)
+}
+
+/// The pools of a cluster, or of all, by name.
+pub(crate) fn entries<'a>(config: &'a Config, cluster: Option<&str>) -> BTreeMap<&'a str, &'a Database> {
+    let here = |database: &Database| cluster.is_none_or(|id| cluster_id(database) == id);
+    let all = config.databases.iter().filter(|(_, database)| here(database));
+    all.map(|(name, database)| (name.as_str(), &**database)).collect()
+}

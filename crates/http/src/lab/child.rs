@@ -1,0 +1,126 @@
+//! The lab's process: started, listened to on a thread of its own, waited for.
+//! Owns what its exit status and its last line mean. Never reads a line that is longer than any should be.
+
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::process::{Pid, setpriority_process};
+use serde::Deserialize;
+
+use crate::lab::wish::Task;
+use crate::lab::{Advice, End, Run};
+use crate::time::now_rfc3339;
+
+/// A line of progress is shorter.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// So much is kept of what it says when it fails.
+const LAST_WORDS: u64 = 4 * 1024;
+
+/// How much less than others it gets of the processors.
+const NICENESS: i32 = 10;
+
+/// Starts the process and the thread that listens to it. `place` is where the directories of all runs are.
+pub(super) fn start(run: &Arc<Run>, task: &Task, place: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(place)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(&task.words).args(["--progress", "json", "--out"]).arg(&run.directory);
+    command.current_dir(place).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(password) = &task.password {
+        command.env("PGPASSWORD", password);
+    }
+    let child = command.spawn()?;
+    let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // Those that it starts are its heirs in this too.
+    let _ = setpriority_process(process, NICENESS);
+    run.told().process = process;
+    let run = Arc::clone(run);
+    thread::Builder::new().name("weir-lab".to_owned()).spawn(move || listen(&run, child)).map(drop)
+}
+
+/// Until the process has ended.
+fn listen(run: &Run, mut child: Child) {
+    let stderr = child.stderr.take();
+    let words = thread::spawn(move || {
+        let mut words = String::new();
+        if let Some(mut stderr) = stderr {
+            let _ = stderr.by_ref().take(LAST_WORDS).read_to_string(&mut words);
+            let _ = io::copy(&mut stderr, &mut io::sink());
+        }
+        words
+    });
+    let mut last = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        while matches!(stdout.by_ref().take(LONGEST_LINE).read_line(&mut line), Ok(1..)) {
+            if let Some(whole) = line.strip_suffix('\n') {
+                run.add(whole);
+                whole.clone_into(&mut last);
+            }
+            line.clear();
+        }
+    }
+    let status = child.wait();
+    let words = words.join().unwrap_or_default();
+    run.end(end(status, &last, &words));
+}
+
+/// The last line, as far as it matters here.
+#[derive(Default, Deserialize)]
+struct LastLine {
+    #[serde(default)]
+    report: bool,
+    #[serde(default)]
+    advice: Vec<Advised>,
+}
+
+#[derive(Deserialize)]
+struct Advised {
+    target: String,
+    #[serde(flatten)]
+    advice: Advice,
+}
+
+fn end(status: io::Result<ExitStatus>, last: &str, words: &str) -> End {
+    // So early a signal ends it before it can say anything.
+    let is_ended = |status: &ExitStatus| status.signal() == Some(rustix::process::Signal::INT.as_raw());
+    let state = match status.ok().map(|status| (status.code(), is_ended(&status))) {
+        Some((Some(0 | 3), _)) => "done",
+        Some((Some(130), _) | (_, true)) => "interrupted",
+        _ => "failed",
+    };
+    let LastLine { report, advice: advised } = serde_json::from_str(last).unwrap_or_default();
+    let own = advised.iter().position(|advised| advised.target == "weir").unwrap_or(0);
+    let advice = advised.into_iter().nth(own).map(|advised| advised.advice);
+    let error = (state == "failed").then(|| words.trim().to_owned());
+    End { state, ended: now_rfc3339(), advice, report, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_how_large_the_pool_should_be() {
+        let ended = |code: i32, last: &str| end(Ok(ExitStatus::from_raw(code << 8)), last, "words\n");
+        let last = r#"{"event":"end","status":0,"report":true,"advice":[{"target":"direct","size":9,"verdict":"no","line":null},
+            {"target":"weir","size":16,"verdict":"16 are enough","line":"pool_size=16"}]}"#;
+        let end = ended(0, last);
+        let size = end.advice.and_then(|advice| advice.size);
+        assert_eq!((end.state, size, end.report, end.error), ("done", Some(16), true, None));
+        let end =
+            ended(3, r#"{"advice":[{"target":"weir","size":null,"verdict":"cannot tell","line":null}]}"#);
+        assert_eq!(
+            (end.state, end.advice.map(|advice| advice.size), end.report),
+            ("done", Some(None), false)
+        );
+        assert_eq!(ended(130, "").state, "interrupted");
+        assert_eq!(super::end(Ok(ExitStatus::from_raw(2)), "", "").state, "interrupted");
+        assert_eq!(ended(1, "x").error.as_deref(), Some("words"));
+    }
+}

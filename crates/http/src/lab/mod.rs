@@ -1,0 +1,222 @@
+//! The lab as the panel has it: `weir bench` as a process of its own, one at a time, with what it has said so far.
+//!
+//! Owns which runs there are and what is kept of them. A run has memory and threads of its own and a lower priority, so
+//! that whatever it does costs the data path no more than a stranger's program would. Never measures anything itself.
+
+mod child;
+mod wish;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+use crate::access::entropy;
+use crate::failure::Failure;
+use crate::time::now_rfc3339;
+use wish::Task;
+pub(crate) use wish::Wish;
+
+/// So many runs are remembered; with a further one, the oldest goes with its files.
+const RUNS: usize = 20;
+
+/// So many lines of a run are kept, the newest; the rest is in its result.
+const LINES: usize = 5_000;
+
+/// Every run, the newest first.
+#[derive(Default)]
+pub(crate) struct Lab(Mutex<VecDeque<Arc<Run>>>);
+
+/// One run.
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) kind: &'static str,
+    pub(crate) wish: Wish,
+    pub(crate) started: String,
+    pub(crate) directory: PathBuf,
+    told: Mutex<Told>,
+    /// Counts the lines, and changes once more at the end.
+    news: watch::Sender<u64>,
+}
+
+/// What a run has said so far.
+#[derive(Default)]
+struct Told {
+    lines: VecDeque<Arc<str>>,
+    /// How many lines have been forgotten.
+    gone: u64,
+    process: Option<rustix::process::Pid>,
+    end: Option<End>,
+}
+
+/// How a run has ended.
+#[derive(Clone, Debug)]
+struct End {
+    state: &'static str,
+    ended: String,
+    advice: Option<Advice>,
+    /// It has written one.
+    report: bool,
+    /// What it said last, where it failed.
+    error: Option<String>,
+}
+
+/// What a sweep advises.
+#[derive(Clone, Debug, Serialize, serde::Deserialize, ToSchema)]
+pub(crate) struct Advice {
+    /// None where the figures do not say.
+    pub(crate) size: Option<u32>,
+    /// In a sentence.
+    pub(crate) verdict: String,
+    /// To be pasted into a file.
+    pub(crate) line: Option<String>,
+}
+
+/// A run as the API tells it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunView {
+    id: String,
+    kind: &'static str,
+    /// running, done, failed or interrupted.
+    state: &'static str,
+    /// RFC 3339.
+    started: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+    /// As it was asked for.
+    args: Wish,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<Advice>,
+    /// There is a report to read.
+    report: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// Where its result is on this machine.
+    directory: String,
+}
+
+impl Lab {
+    /// Every run, the newest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Run>> {
+        self.runs().iter().cloned().collect()
+    }
+
+    /// A run by its id.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Run>> {
+        self.runs().iter().find(|run| run.id == id).cloned()
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// 409 while another one runs, 422 for what the lab does not know, 503 where no process can be started.
+    pub(crate) fn begin(&self, wish: Wish, task: &Task) -> Result<Arc<Run>, Failure> {
+        let mut runs = self.runs();
+        if runs.iter().any(|run| run.is_running()) {
+            return Err(Failure::conflict("another run is under way: two would measure each other"));
+        }
+        let id = crate::access::hex(&entropy::<8>());
+        let place = std::env::temp_dir().join(format!("weir-lab-{}", std::process::id()));
+        let run = Arc::new(Run {
+            directory: place.join(&id),
+            id,
+            kind: task.kind,
+            wish,
+            started: now_rfc3339(),
+            told: Mutex::default(),
+            news: watch::channel(0).0,
+        });
+        child::start(&run, task, &place)
+            .map_err(|why| Failure::unavailable(format!("the lab does not start: {why}")))?;
+        runs.push_front(Arc::clone(&run));
+        while runs.len() > RUNS {
+            if let Some(oldest) = runs.pop_back() {
+                let _ = std::fs::remove_dir_all(&oldest.directory);
+            }
+        }
+        Ok(run)
+    }
+
+    /// Ends what runs: nobody is left who could look at it.
+    pub(crate) fn interrupt_all(&self) {
+        self.runs().iter().for_each(|run| run.interrupt());
+    }
+
+    fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_running(&self) -> bool {
+        self.told().end.is_none()
+    }
+
+    /// Lets it end soon and well: what was measured is kept.
+    pub(crate) fn interrupt(&self) {
+        let told = self.told();
+        // A process that has been waited for may be somebody else's by now.
+        if let Some(process) = told.process.filter(|_| told.end.is_none()) {
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
+        }
+    }
+
+    /// The pool size that it advises, if it has ended and could tell.
+    pub(crate) fn advised_size(&self) -> Option<u32> {
+        self.told().end.as_ref()?.advice.as_ref()?.size
+    }
+
+    /// As the API tells it.
+    pub(crate) fn view(&self) -> RunView {
+        let end = self.told().end.clone();
+        RunView {
+            id: self.id.clone(),
+            kind: self.kind,
+            state: end.as_ref().map_or("running", |end| end.state),
+            started: self.started.clone(),
+            ended: end.as_ref().map(|end| end.ended.clone()),
+            args: self.wish.clone(),
+            advice: end.as_ref().and_then(|end| end.advice.clone()),
+            report: end.as_ref().is_some_and(|end| end.report),
+            error: end.and_then(|end| end.error),
+            directory: self.directory.display().to_string(),
+        }
+    }
+
+    /// Tells when there is more to read.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// The line of this number, or the oldest that is kept, with the number of the next; None if there is none yet, with
+    /// whether there will be.
+    pub(crate) fn line(&self, number: u64) -> Result<(Arc<str>, u64), bool> {
+        let told = self.told();
+        let number = number.max(told.gone);
+        let place = usize::try_from(number - told.gone).unwrap_or(usize::MAX);
+        told.lines.get(place).map(|line| (Arc::clone(line), number + 1)).ok_or(told.end.is_none())
+    }
+
+    fn add(&self, line: &str) {
+        let mut told = self.told();
+        told.lines.push_back(line.into());
+        if told.lines.len() > LINES {
+            told.lines.pop_front();
+            told.gone += 1;
+        }
+        drop(told);
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    fn end(&self, end: End) {
+        self.told().end = Some(end);
+        self.news.send_modify(|count| *count += 1);
+    }
+}

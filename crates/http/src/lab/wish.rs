@@ -1,0 +1,172 @@
+//! What may be asked of the lab by the panel, and the command line that it becomes.
+//!
+//! Owns the bounds. Workloads are the lab's own, by name: no script and no SQL of anybody's goes this way.
+
+use serde::{Deserialize, Serialize};
+use settings::Config;
+use utoipa::ToSchema;
+
+use crate::details::percent;
+use crate::failure::Failure;
+
+/// Workloads that are the lab's own.
+const WORKLOADS: [&str; 8] = [
+    "tpcb-like",
+    "simple-update",
+    "select-only",
+    "point-read",
+    "read-write",
+    "connect-storm",
+    "idle-heavy",
+    "slow-mix",
+];
+
+/// What to measure, and with what.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wish {
+    /// compare or sweep.
+    kind: String,
+    /// tpcb-like, simple-update, select-only, point-read, read-write, connect-storm, idle-heavy or slow-mix.
+    workload: String,
+    /// Numbers of clients.
+    #[serde(default)]
+    clients: Vec<u32>,
+    /// Pool sizes; a comparison has one.
+    #[serde(default)]
+    pool_sizes: Vec<u32>,
+    /// Of each run.
+    #[serde(default)]
+    seconds: Option<u32>,
+    /// Runs of everything.
+    #[serde(default)]
+    rounds: Option<u32>,
+    /// A few minutes are to be enough.
+    #[serde(default)]
+    quick: bool,
+    #[serde(default)]
+    target: Target,
+}
+
+/// Which server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Target {
+    /// The server and database of this pool; pgbench's tables are made there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// A private PostgreSQL, made for the purpose.
+    #[serde(default)]
+    embedded: bool,
+}
+
+/// A command line for `weir`, without the places that the lab chooses.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) kind: &'static str,
+    pub(crate) words: Vec<String>,
+    /// For the server, by the environment: a list of processes shows the words.
+    pub(crate) password: Option<String>,
+}
+
+impl Wish {
+    /// The command line.
+    ///
+    /// # Errors
+    /// 422 with the field that is out of bounds, 404 for a pool that there is not.
+    pub(crate) fn task(&self, config: &Config) -> Result<Task, Failure> {
+        let wrong = |field, text: &str| Err(Failure::unprocessable(text).of(field));
+        let kind = match self.kind.as_str() {
+            "compare" => "compare",
+            "sweep" => "sweep",
+            _ => return wrong("kind", "kind is compare or sweep"),
+        };
+        if !WORKLOADS.contains(&self.workload.as_str()) {
+            return wrong("workload", "this is no workload of the lab");
+        }
+        if self.clients.len() > 8 || self.clients.iter().any(|count| !(1..=2_000).contains(count)) {
+            return wrong("clients", "at most 8 numbers of clients, from 1 to 2000");
+        }
+        let most = if kind == "compare" { 1 } else { 16 };
+        if self.pool_sizes.len() > most || self.pool_sizes.iter().any(|size| !(1..=1_000).contains(size)) {
+            return wrong("pool_sizes", "at most 16 pool sizes (a comparison has one), from 1 to 1000");
+        }
+        if self.seconds.is_some_and(|seconds| !(1..=600).contains(&seconds)) {
+            return wrong("seconds", "from 1 to 600 seconds");
+        }
+        if self.rounds.is_some_and(|rounds| !(1..=50).contains(&rounds)) {
+            return wrong("rounds", "from 1 to 50 rounds");
+        }
+        let (server, password) = self.target.server(config)?;
+        let mut words =
+            vec!["bench".to_owned(), kind.to_owned(), "--workload".to_owned(), self.workload.clone()];
+        let sizes = if kind == "compare" { "--pool-size" } else { "--pool-sizes" };
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        };
+        option("--clients", listed(&self.clients));
+        option(sizes, listed(&self.pool_sizes));
+        option("--seconds", self.seconds.map(|seconds| seconds.to_string()));
+        option("--rounds", self.rounds.map(|rounds| rounds.to_string()));
+        option("--server", server);
+        words.extend(self.quick.then(|| "--quick".to_owned()));
+        Ok(Task { kind, words, password })
+    }
+}
+
+impl Target {
+    /// The address of the pool's server, and the password of the user whom the entry names.
+    fn server(&self, config: &Config) -> Result<(Option<String>, Option<String>), Failure> {
+        let Some(name) = &self.pool else { return Ok((None, None)) };
+        let pool = config.database(name).ok_or_else(Failure::not_found)?;
+        let Some(user) = &pool.user else {
+            let text = "the pool has no user of its own, and the lab knows none to log in as";
+            return Err(Failure::unprocessable(text).of("target"));
+        };
+        let mut server =
+            format!("postgresql:///{}?port={}&user={}", percent(&pool.dbname), pool.port, percent(user));
+        if let Some(host) = pool.host.first() {
+            server.push_str(&format!("&host={}", percent(host)));
+        }
+        Ok((Some(server), pool.password.clone()))
+    }
+}
+
+fn listed(numbers: &[u32]) -> Option<String> {
+    let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn task(json: &str) -> Result<Task, Failure> {
+        serde_json::from_str::<Wish>(json).unwrap().task(&Config::default())
+    }
+
+    #[test]
+    fn a_wish_becomes_a_command_line() {
+        let json = r#"{"kind":"sweep","workload":"select-only","clients":[8,80],"pool_sizes":[1,2],"quick":true,"target":{"embedded":true}}"#;
+        let task = task(json).unwrap();
+        let words = "bench sweep --workload select-only --clients 8,80 --pool-sizes 1,2 --quick";
+        assert_eq!(task.words.join(" "), words);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused() {
+        for (json, code) in [
+            (r#"{"kind":"replay","workload":"select-only"}"#, 422),
+            (r#"{"kind":"sweep","workload":"--script=/etc/passwd"}"#, 422),
+            (r#"{"kind":"compare","workload":"tpcb-like","pool_sizes":[1,2]}"#, 422),
+            (r#"{"kind":"sweep","workload":"tpcb-like","clients":[0]}"#, 422),
+            (r#"{"kind":"sweep","workload":"tpcb-like","seconds":601}"#, 422),
+            (r#"{"kind":"sweep","workload":"tpcb-like","target":{"pool":"none"}}"#, 404),
+        ] {
+            assert_eq!(task(json).unwrap_err().code(), code, "{json}");
+        }
+        assert!(serde_json::from_str::<Wish>(r#"{"kind":"sweep","workload":"x","script":"y"}"#).is_err());
+        assert_eq!(percent("/a b&c=é"), "%2Fa%20b%26c%3D%C3%A9");
+    }
+}

@@ -1,0 +1,100 @@
+//! The one table of metrics: everything that the console can show, for whoever collects.
+//!
+//! Owns which views are looked at and under which names their columns go out: those of pgbouncer_exporter (0.11 and later, and
+//! the shorter ones before it), and Weir's own. It is read twice: as `/metrics` ([`Exposition`]), and by `otlp`. Never counts
+//! anything itself.
+
+mod durations;
+mod exposition;
+mod family;
+mod gauges;
+mod process;
+mod statistics;
+
+use std::collections::BTreeMap;
+
+use mail::Right;
+use settings::Config;
+
+use crate::bridge::{Bridge, NoAnswer, show};
+use crate::shared::Shared;
+use crate::table::{Row, Table};
+use exposition::Exposition;
+pub(crate) use family::{Distribution, Family, Kind, Labels, Page, Unit, number};
+use process::Figure;
+
+/// Clients are counted by so many combinations of database, user, application_name and state; the others together.
+const COMBINATIONS: usize = 1_000;
+
+/// What application_name is called beyond that.
+const OTHER: &str = "(other)";
+
+/// What the metrics are made of.
+pub(crate) struct Looked {
+    lists: Table,
+    databases: Table,
+    pools: Table,
+    totals: Table,
+    histograms: Table,
+    errors: Table,
+    shards: Table,
+    clients: BTreeMap<[String; 4], u64>,
+    process: Vec<Figure>,
+}
+
+/// Looks at all of it.
+///
+/// # Errors
+/// The control thread has not answered.
+pub(crate) async fn look(shared: &Shared) -> Result<Looked, NoAnswer> {
+    let bridge = &shared.bridge;
+    Ok(Looked {
+        lists: bridge.show("LISTS").await?,
+        databases: bridge.show("DATABASES").await?,
+        pools: bridge.show("POOLS").await?,
+        totals: bridge.show("STATS_TOTALS").await?,
+        histograms: bridge.show("HISTOGRAMS").await?,
+        errors: bridge.show("ERRORS").await?,
+        shards: bridge.show("SHARDS").await?,
+        clients: clients(bridge).await?,
+        process: tokio::task::spawn_blocking(process::figures).await.unwrap_or_default(),
+    })
+}
+
+impl Looked {
+    /// Writes every metric, each family once.
+    pub(crate) fn write(&self, page: &mut dyn Page, config: &Config, version: &str) {
+        gauges::write(page, self, config, version);
+        statistics::write(page, &self.totals);
+        durations::write(page, &self.histograms, &self.errors);
+        process::write(page, &self.process);
+    }
+}
+
+/// The page that Prometheus scrapes.
+///
+/// # Errors
+/// The control thread has not answered.
+pub(crate) async fn page(shared: &Shared) -> Result<String, NoAnswer> {
+    let mut page = Exposition::default();
+    look(shared).await?.write(&mut page, &shared.config(), shared.version);
+    Ok(page.finished())
+}
+
+/// How many clients there are of each combination; the listing goes by in slices.
+async fn clients(bridge: &Bridge) -> Result<BTreeMap<[String; 4], u64>, NoAnswer> {
+    let mut counts = BTreeMap::new();
+    let count = |columns: &[mail::Column], rows: Vec<Vec<mail::Cell>>| {
+        for cells in &rows {
+            let row = Row { columns, cells };
+            let mut key = ["database", "user", "application_name", "state"]
+                .map(|name| row.text(name).unwrap_or_default().to_owned());
+            if counts.len() >= COMBINATIONS && !counts.contains_key(&key) {
+                OTHER.clone_into(&mut key[2]);
+            }
+            *counts.entry(key).or_insert(0) += 1;
+        }
+    };
+    bridge.each(Right::Stats, show("CLIENTS"), count).await?;
+    Ok(counts)
+}

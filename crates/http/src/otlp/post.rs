@@ -1,0 +1,157 @@
+//! One request of OTLP over HTTP, and what its answer means (OTLP specification, "OTLP/HTTP").
+//!
+//! Each goes over a connection of its own: an idle one would be gone mostly when it is wanted again. Never tries twice, and
+//! reads no more of an answer than [`ANSWER_BYTES`].
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prost::Message as _;
+use settings::Endpoint;
+use tls::{SetupFault, collector_terms};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::Wish;
+use super::trouble::Trouble;
+
+/// From the first packet to the last byte of the answer, as OpenTelemetry's own exporters wait.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer is a few words; a longer one is none.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// How to reach a collector.
+pub(super) struct Way {
+    endpoint: Endpoint,
+    headers: HeaderMap,
+    tls: Option<TlsConnector>,
+}
+
+impl Way {
+    /// The way that the settings want.
+    ///
+    /// # Errors
+    /// [`SetupFault`]: there are no roots to check the collector's certificate by.
+    pub(super) fn new(wish: &Wish) -> Result<Way, SetupFault> {
+        let Wish { endpoint, headers, roots, .. } = wish;
+        let tls = endpoint.is_https.then(|| collector_terms(roots)).transpose()?.map(TlsConnector::from);
+        let mut all = HeaderMap::new();
+        all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+        for (name, value) in headers.iter() {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::from_str(value)) {
+                value.set_sensitive(true);
+                all.insert(name, value);
+            }
+        }
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        all.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Ok(host) = HeaderValue::from_str(&endpoint.authority()) {
+            all.insert(header::HOST, host);
+        }
+        Ok(Way { endpoint: endpoint.clone(), headers: all, tls })
+    }
+
+    /// Sends the bytes of a request.
+    ///
+    /// # Errors
+    /// [`Trouble`]: they have not arrived, or not all of them.
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<(), Trouble> {
+        let Endpoint { host, port, .. } = &self.endpoint;
+        // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
+        let addresses = lookup_host((host.as_str(), *port)).await.map_err(Trouble::Unreachable)?;
+        let addresses: Vec<_> = addresses.collect();
+        let exchange = async {
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(Trouble::Unreachable)?;
+            let Some(tls) = &self.tls else { return self.converse(stream, body).await };
+            let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
+            let name = name.map_err(Trouble::Handshake)?;
+            let sealed = tls.connect(name, stream).await.map_err(Trouble::Handshake)?;
+            self.converse(sealed, body).await
+        };
+        timeout(PATIENCE, exchange).await.map_err(|_| Trouble::Silent)?
+    }
+
+    async fn converse(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        body: Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(Trouble::Broken)?;
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = hyper::Method::POST;
+        *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers.clone();
+        let exchange = async move {
+            let answer = sender.send_request(request).await.map_err(Trouble::Broken)?;
+            judge(answer).await
+        };
+        tokio::join!(exchange, connection).0
+    }
+}
+
+/// What an answer means.
+async fn judge(answer: Response<Incoming>) -> Result<(), Trouble> {
+    let status = answer.status();
+    if status != StatusCode::OK {
+        let wanted = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
+        return Err(Trouble::Refused { status, retry_after });
+    }
+    let body = to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await;
+    let body = body.map_err(|_| Trouble::Garbage)?;
+    let told = ExportMetricsServiceResponse::decode(body).map_err(|_| Trouble::Garbage)?;
+    match told.partial_success {
+        Some(partial) if partial.rejected_data_points != 0 => {
+            Err(Trouble::Partial { rejected: partial.rejected_data_points, message: partial.error_message })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+    let text = text.trim();
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| httpdate::parse_http_date(text).ok()?.duration_since(now).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_come_again_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let seconds = |text| retry_after(text, now).map(|wanted| wanted.as_secs());
+        assert_eq!((seconds("120"), seconds(" 0 ")), (Some(120), Some(0)));
+        assert_eq!(seconds("Sun, 09 Sep 2001 01:47:40 GMT"), Some(60));
+        assert_eq!(seconds("Sun, 09 Sep 2001 01:46:39 GMT"), None, "it has passed");
+        assert_eq!((seconds("soon"), seconds("-1"), seconds("1.5")), (None, None, None));
+    }
+
+    #[test]
+    fn headers_of_the_message_itself_are_never_others() {
+        let config = settings::Config::default();
+        let config = settings::set(&config, "otlp_endpoint", "http://[::1]:4318/base").expect("a URL");
+        let headers = "authorization=Bearer%20x,user-agent=other";
+        let config = settings::set(&config, "otlp_headers", headers).expect("headers");
+        let way = Way::new(&Wish::of(&config).expect("a wish")).expect("a way");
+        let said = |name: &str| way.headers.get(name).and_then(|value| value.to_str().ok());
+        assert_eq!((said("host"), said("user-agent")), (Some("[::1]:4318"), Some("other")));
+        assert_eq!(said("content-type"), Some("application/x-protobuf"));
+        assert!(way.headers["authorization"].is_sensitive());
+    }
+}

@@ -1,0 +1,252 @@
+//! The panel's thread: where it listens follows the settings. Where panics unwind (not in release
+//! builds, which abort), what breaks in it breaks nothing else.
+//!
+//! Owns the thread and its runtime, the listening socket, how many connections there are. Never answers a request itself.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use control::{PoolOutcome, PoolRefusal, ServerFacts};
+use mail::Part;
+use settings::{Config, Global};
+use telemetry::{Level, Record};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::access::Access;
+use crate::bridge::{Ask, Bridge, Log, Waiting};
+use crate::doorway::Doorway;
+use crate::entrance::Entrance;
+use crate::guests::Guests;
+use crate::journal::Journal;
+use crate::lab::Lab;
+use crate::live::{Live, keep_sampling};
+use crate::otlp::keep_exporting;
+use crate::pools_desk::{PoolsDesk, PoolsWaiting, Tell};
+use crate::shared::{Exported, Shared, Situation};
+use crate::time::us;
+use crate::{routes, seal};
+
+/// At most so many follow the log at once.
+const LOG_READERS: usize = 50;
+
+/// A port that somebody else has is tried again after this.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// A thread that broke begins again after this.
+const REST: Duration = Duration::from_secs(1);
+
+/// What the panel begins with.
+pub struct Plan {
+    /// In force.
+    pub config: Arc<Config>,
+    /// When the process began to count.
+    pub born: SystemTime,
+    /// The socket that was opened at the start, if the panel is on.
+    pub doorway: Option<Doorway>,
+    /// The way to the control thread.
+    pub ask: Ask,
+    /// The same way, for changes of pools and questions to servers.
+    pub tell: Tell,
+    /// The log of the process.
+    pub log: Log,
+    /// Its last lines.
+    pub journal: Arc<Journal>,
+    /// As SHOW VERSION has it.
+    pub version: &'static str,
+}
+
+/// The panel, as the control thread's loop has it. Nothing here waits for the panel's thread.
+pub struct Panel {
+    situation: watch::Sender<Situation>,
+    waiting: Arc<Waiting>,
+    pools_waiting: Arc<PoolsWaiting>,
+    lab: Arc<Lab>,
+    /// The last metrics are sent, or nobody wants them.
+    exported: Arc<AtomicBool>,
+    /// Taken by the thread when there is first something to listen on.
+    unborn: Option<(Arc<Shared>, Option<Doorway>)>,
+}
+
+impl Panel {
+    /// A panel that follows the settings; its thread begins when `http_port` or `otlp_endpoint` is first set.
+    #[must_use]
+    pub fn start(plan: Plan) -> Panel {
+        let waiting = Arc::new(Waiting::default());
+        let pools_waiting = Arc::new(PoolsWaiting::default());
+        let (lab, exported) = (Arc::new(Lab::default()), Arc::new(AtomicBool::new(false)));
+        let (situation, receiver) = watch::channel(Situation {
+            config: plan.config,
+            is_ending: false,
+            is_over: false,
+            has_left: false,
+        });
+        let shared = Shared {
+            bridge: Bridge::new(plan.ask, Arc::clone(&waiting)),
+            pools: PoolsDesk::new(Arc::clone(&plan.tell), Arc::clone(&pools_waiting)),
+            access: Access::new(),
+            situation: receiver,
+            log: plan.log,
+            journal: plan.journal,
+            log_readers: Arc::new(Semaphore::new(LOG_READERS)),
+            live: Live::new(),
+            lab: Arc::clone(&lab),
+            born_us: us(plan.born),
+            exported: Exported { flag: Arc::clone(&exported), tell: plan.tell },
+            version: plan.version,
+        };
+        let unborn = Some((Arc::new(shared), plan.doorway));
+        let mut panel = Panel { situation, waiting, pools_waiting, lab, exported, unborn };
+        panel.be_born();
+        panel
+    }
+
+    /// A piece of an answer of the control thread.
+    pub fn answered(&self, id: u64, parts: Vec<Part>, last: bool) {
+        self.waiting.answered(id, parts, last);
+    }
+
+    /// A change of pools was made, or not.
+    pub fn pools_changed(&self, id: u64, outcome: Result<PoolOutcome, PoolRefusal>) {
+        self.pools_waiting.changed(id, outcome);
+    }
+
+    /// A server has said something of itself, or cannot be asked.
+    pub fn server_answered(&self, id: u64, facts: Option<ServerFacts>) {
+        self.pools_waiting.inquired(id, facts);
+    }
+
+    /// A new configuration is in force.
+    pub fn configure(&mut self, config: &Arc<Config>) {
+        self.situation.send_modify(|situation| situation.config = Arc::clone(config));
+        self.be_born();
+    }
+
+    /// The process is going to end: whoever spreads load should look elsewhere.
+    pub fn is_ending(&self) {
+        self.situation.send_modify(|situation| situation.is_ending = true);
+    }
+
+    /// Leaves the port to the process that takes over, or comes back because nothing came of it.
+    pub fn leave(&self, has_left: bool) {
+        self.situation.send_modify(|situation| situation.has_left = has_left);
+    }
+
+    /// The process ends now. True if metrics are sent once more: that takes no longer than [`crate::LAST_EXPORT`], and goes
+    /// on as long as the control thread answers, until [`Panel::has_exported`].
+    pub fn is_over(&self) -> bool {
+        let is_exporting =
+            self.unborn.is_none() && self.situation.borrow().config.global.otlp_endpoint.is_some();
+        self.situation.send_modify(|situation| situation.is_over = true);
+        is_exporting
+    }
+
+    /// The last metrics are sent, or nobody wants them.
+    #[must_use]
+    pub fn has_exported(&self) -> bool {
+        self.exported.load(Ordering::Acquire)
+    }
+
+    fn be_born(&mut self) {
+        let config = Arc::clone(&self.situation.borrow().config);
+        if config.global.http_port == 0 && config.global.otlp_endpoint.is_none() {
+            return;
+        }
+        let Some((shared, doorway)) = self.unborn.take() else { return };
+        let log = Arc::clone(&shared.log);
+        let spawned =
+            thread::Builder::new().name("weir-http".to_owned()).spawn(move || live(&shared, doorway));
+        if let Err(why) = spawned {
+            log(Record::new(Level::Error, format!("panel: no thread: {why}")));
+        }
+    }
+}
+
+impl Drop for Panel {
+    /// The process ends: what it has started ends with it.
+    fn drop(&mut self) {
+        self.lab.interrupt_all();
+    }
+}
+
+/// The thread's life: it begins again if it breaks, and ends with the process.
+fn live(shared: &Arc<Shared>, doorway: Option<Doorway>) {
+    let mut doorway = doorway;
+    loop {
+        let first = doorway.take();
+        match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {
+            Ok(Ok(())) => return,
+            Ok(Err(why)) => shared.log(Level::Error, format!("panel: no runtime: {why}")),
+            Err(_) => shared.log(Level::Error, "panel: the thread broke and begins again"),
+        }
+        thread::sleep(REST);
+    }
+}
+
+fn run(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().max_blocking_threads(4).build()?;
+    runtime.block_on(attend(shared, first))
+}
+
+/// Lets in who comes, where the settings say, until the process has ended.
+async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
+    let router = routes::router(shared);
+    let mut situation = shared.situation.clone();
+    let mut entrance = Entrance::new(first)?;
+    let mut guests = Guests::new(router);
+    let (mut sampling, mut exporting) = (JoinSet::new(), JoinSet::new());
+    let mut read: Option<Arc<Config>> = None;
+    let mut seal = None;
+    loop {
+        let now = situation.borrow_and_update().clone();
+        if now.has_left {
+            guests.send_away();
+        }
+        if !read.as_ref().is_some_and(|read| Arc::ptr_eq(read, &now.config)) {
+            if now.config.global.http_port != 0 {
+                receive(shared, &now.config.global, &mut seal);
+            }
+            read = Some(Arc::clone(&now.config));
+        }
+        entrance.follow(shared, &now);
+        if sampling.is_empty() && now.config.global.http_port != 0 {
+            sampling.spawn(keep_sampling(Arc::clone(shared)));
+        } else if now.config.global.http_port == 0 {
+            sampling.abort_all();
+        }
+        if exporting.is_empty() && !now.is_over {
+            exporting.spawn(keep_exporting(Arc::clone(shared)));
+        }
+        tokio::select! {
+            Some(_) = exporting.join_next(), if !exporting.is_empty() => tokio::time::sleep(RETRY).await,
+            Some(_) = sampling.join_next(), if !sampling.is_empty() => tokio::time::sleep(RETRY).await,
+            changed = situation.changed() => if changed.is_err() { return Ok(()) },
+            guest = entrance.guest() => match guest {
+                Ok((stream, address)) => guests.welcome(stream, address, seal.as_ref()),
+                // No descriptor is free, mostly: the next try would fail at once.
+                Err(_) => tokio::time::sleep(RETRY).await,
+            },
+            broke = guests.one_left() => {
+                if broke {
+                    shared.log(Level::Error, "panel: a request broke; its connection was closed");
+                }
+            }
+            () = tokio::time::sleep(RETRY), if entrance.is_in_the_way() => {}
+        }
+    }
+}
+
+/// Reads who may come in, and by which certificate the panel is known.
+fn receive(shared: &Shared, global: &Global, seal: &mut Option<TlsAcceptor>) {
+    shared.access.follow(global, &shared.log);
+    match seal::of(global) {
+        Ok(terms) => *seal = terms,
+        Err(why) => shared.log(Level::Error, format!("panel: TLS setup failed, keeping the old one: {why}")),
+    }
+}

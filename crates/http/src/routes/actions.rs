@@ -1,0 +1,98 @@
+//! What an operator does to a database or a client: the console's commands, one route each.
+//! Never knows how they are done: the control thread does them.
+
+use axum::extract::{self, Path};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::Json;
+use control::Statement;
+use mail::Right;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{May, Operate};
+use crate::body::Body;
+use crate::bridge::NoAnswer;
+use crate::failure::{Failure, FailureBody};
+use crate::routes::Routes;
+use crate::shared::{Shared, State};
+
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client))
+}
+
+/// That it is meant.
+#[derive(Deserialize, ToSchema)]
+struct Confirmation {
+    /// The database's name, typed again.
+    confirm: Option<String>,
+}
+
+/// What has begun and takes as long as it takes.
+#[derive(Serialize, ToSchema)]
+struct Begun {
+    message: &'static str,
+}
+
+/// Pauses, resumes, reconnects, enables or disables a database. A pause that still waits for transactions answers 202.
+#[utoipa::path(post, path = "/api/v1/databases/{name}/{verb}",
+    params(("name" = String, Path), ("verb" = String, Path, description = "pause, resume, reconnect, enable or disable")),
+    responses((status = 204), (status = 202, body = Begun), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
+async fn act(
+    _: May<Operate>,
+    extract::State(shared): State,
+    Path((name, verb)): Path<(String, String)>,
+) -> Result<Response, Failure> {
+    let word = match verb.as_str() {
+        "pause" => "PAUSE",
+        "resume" => "RESUME",
+        "reconnect" => "RECONNECT",
+        "enable" => "ENABLE",
+        "disable" => "DISABLE",
+        _ => return Err(Failure::not_found()),
+    };
+    match command(&shared, word, name).await {
+        Err(NoAnswer::Late) if word == "PAUSE" => {
+            let message = "The database is being paused: transactions that run still end.";
+            Ok((StatusCode::ACCEPTED, Json(Begun { message })).into_response())
+        }
+        outcome => Ok(outcome.map(|()| StatusCode::NO_CONTENT)?.into_response()),
+    }
+}
+
+/// Closes every client and server connection of a database, and lets new clients wait until it is resumed.
+#[utoipa::path(post, path = "/api/v1/databases/{name}/kill", request_body = Confirmation, params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = FailureBody), (status = 422, body = FailureBody)))]
+async fn kill(
+    _: May<Operate>,
+    extract::State(shared): State,
+    Path(name): Path<String>,
+    Body(confirmation): Body<Confirmation>,
+) -> Result<StatusCode, Failure> {
+    if confirmation.confirm.as_deref() != Some(name.as_str()) {
+        let text = "KILL ends every transaction of the database: type its name to confirm";
+        return Err(Failure::unprocessable(text).of("confirm"));
+    }
+    command(&shared, "KILL", name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Closes a client.
+#[utoipa::path(post, path = "/api/v1/clients/{id}/kill", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = FailureBody)))]
+async fn kill_client(
+    _: May<Operate>,
+    extract::State(shared): State,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
+    command(&shared, "KILL_CLIENT", id.to_string()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn command(shared: &Shared, word: &str, argument: String) -> Result<(), NoAnswer> {
+    let statement = Statement::Command { word: word.to_owned(), argument: Some(argument) };
+    shared.bridge.ask(Right::Admin, statement).await.map(drop)
+}

@@ -1,0 +1,228 @@
+//! Clients and server connections, filtered, a page at a time.
+//!
+//! A page is the first so many by their ids, picked while the slices of the listing come by: however many connections
+//! there are, one page is all that is kept. Never changes one.
+
+use std::collections::BTreeMap;
+
+use axum::extract;
+use axum::Json;
+use mail::Right;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{May, Read};
+use crate::bridge::{NoAnswer, show};
+use crate::failure::Failure;
+use crate::parameters::Parameters;
+use crate::routes::Routes;
+use crate::shared::{Shared, State};
+use crate::table::Row;
+use crate::time::rfc3339;
+
+/// The page's length where none is asked for, and the longest.
+const USUAL_ROWS: usize = 100;
+const MOST_ROWS: usize = 1_000;
+
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(clients)).routes(routes!(servers))
+}
+
+/// Which rows, and from where.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Wanted {
+    /// Of this database.
+    database: Option<String>,
+    /// Of this user.
+    user: Option<String>,
+    /// In this state.
+    state: Option<String>,
+    /// Whose application_name has this in it.
+    application: Option<String>,
+    /// On this shard.
+    shard: Option<u64>,
+    /// Pinned for this reason; `any` for whichever.
+    pinned: Option<String>,
+    /// At most so many rows, up to 1,000.
+    limit: Option<usize>,
+    /// `next_cursor` of the page before.
+    cursor: Option<u64>,
+}
+
+/// What a client's connection and a server's have alike.
+#[derive(Serialize, ToSchema)]
+struct Connection {
+    /// The thread on which it lives.
+    shard: u64,
+    user: String,
+    database: String,
+    state: String,
+    address: String,
+    port: u64,
+    application_name: String,
+    /// RFC 3339.
+    connect_time: String,
+    /// RFC 3339; of a client's last request, of a server's last assignment.
+    request_time: String,
+    prepared_statements: u64,
+    /// Version and cipher; empty without TLS.
+    tls: String,
+    /// Why the client keeps its server outside of a request: `session`, `transaction`, `failed_transaction`, `copy`,
+    /// `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`; null if it does not.
+    pinned_reason: Option<String>,
+}
+
+/// A client's connection.
+#[derive(Serialize, ToSchema)]
+struct Client {
+    /// As SHOW CLIENTS has it.
+    id: u64,
+    #[serde(flatten)]
+    connection: Connection,
+    /// How long it has been waiting for a server.
+    wait_seconds: f64,
+}
+
+/// A connection to a server.
+#[derive(Serialize, ToSchema)]
+struct Server {
+    /// As SHOW SERVERS has it.
+    server_id: u64,
+    #[serde(flatten)]
+    connection: Connection,
+    /// Process id of the backend.
+    remote_pid: u64,
+    /// `id` of the client that has it, in hexadecimal; empty if none has.
+    link: String,
+}
+
+/// A page of clients.
+#[derive(Serialize, ToSchema)]
+struct Clients {
+    clients: Vec<Client>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<u64>,
+}
+
+/// A page of server connections.
+#[derive(Serialize, ToSchema)]
+struct Servers {
+    servers: Vec<Server>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<u64>,
+}
+
+/// Clients, in the order of their ids.
+#[utoipa::path(get, path = "/api/v1/clients", params(Wanted), responses(
+    (status = 200, body = Clients), (status = 401, body = crate::failure::FailureBody)))]
+async fn clients(
+    _: May<Read>,
+    extract::State(shared): State,
+    Parameters(wanted): Parameters<Wanted>,
+) -> Result<Json<Clients>, Failure> {
+    let (clients, next_cursor) = page(&shared, "SHARD_CLIENTS", &wanted, client).await?;
+    Ok(Json(Clients { clients, next_cursor }))
+}
+
+/// Server connections, in the order of their ids.
+#[utoipa::path(get, path = "/api/v1/servers", params(Wanted), responses(
+    (status = 200, body = Servers), (status = 401, body = crate::failure::FailureBody)))]
+async fn servers(
+    _: May<Read>,
+    extract::State(shared): State,
+    Parameters(wanted): Parameters<Wanted>,
+) -> Result<Json<Servers>, Failure> {
+    let (servers, next_cursor) = page(&shared, "SHARD_SERVERS", &wanted, server).await?;
+    Ok(Json(Servers { servers, next_cursor }))
+}
+
+/// The rows of a page, and the cursor of the next if there is one.
+async fn page<T>(
+    shared: &Shared,
+    view: &str,
+    wanted: &Wanted,
+    made: fn(Row<'_>) -> T,
+) -> Result<(Vec<T>, Option<u64>), NoAnswer> {
+    let limit = wanted.limit.unwrap_or(USUAL_ROWS).clamp(1, MOST_ROWS);
+    let mut picked = BTreeMap::new();
+    let pick = |columns: &[mail::Column], rows: Vec<Vec<mail::Cell>>| {
+        for cells in &rows {
+            let row = Row { columns, cells };
+            let id = row.number("id");
+            if id > wanted.cursor.unwrap_or(0) && wanted.takes(row) {
+                picked.insert(id, made(row));
+            }
+            if picked.len() > limit + 1 {
+                picked.pop_last();
+            }
+        }
+    };
+    shared.bridge.each(Right::Stats, show(view), pick).await?;
+    let is_more = picked.len() > limit;
+    if is_more {
+        picked.pop_last();
+    }
+    let next_cursor = picked.last_key_value().map(|(id, _)| *id).filter(|_| is_more);
+    Ok((picked.into_values().collect(), next_cursor))
+}
+
+impl Wanted {
+    fn takes(&self, row: Row<'_>) -> bool {
+        let is = |wanted: &Option<String>, name| {
+            wanted.as_ref().is_none_or(|text| text.is_empty() || row.text(name) == Some(text))
+        };
+        let named = row.text("application_name").unwrap_or_default();
+        let has_name = self.application.as_ref().is_none_or(|text| named.contains(text.as_str()));
+        let is_there = self.shard.is_none_or(|shard| shard == row.number("shard"));
+        let any_pin = self.pinned.as_deref() == Some("any") && pinned(row).is_some();
+        let is_pinned_so = any_pin || is(&self.pinned, "pinned");
+        let is_of = is(&self.database, "database") && is(&self.user, "user") && is(&self.state, "state");
+        is_of && has_name && is_there && is_pinned_so
+    }
+}
+
+fn owned(row: Row<'_>, name: &str) -> String {
+    row.text(name).unwrap_or_default().to_owned()
+}
+
+fn pinned(row: Row<'_>) -> Option<&str> {
+    row.text("pinned").filter(|reason| !reason.is_empty())
+}
+
+fn connection(row: Row<'_>) -> Connection {
+    Connection {
+        shard: row.number("shard"),
+        user: owned(row, "user"),
+        database: owned(row, "database"),
+        state: owned(row, "state"),
+        address: owned(row, "addr"),
+        port: row.number("port"),
+        application_name: owned(row, "application_name"),
+        connect_time: rfc3339(row.text("connect_time")),
+        request_time: rfc3339(row.text("request_time")),
+        prepared_statements: row.number("prepared_statements"),
+        tls: owned(row, "tls"),
+        pinned_reason: pinned(row).map(str::to_owned),
+    }
+}
+
+#[expect(clippy::cast_precision_loss)]
+fn client(row: Row<'_>) -> Client {
+    Client {
+        id: row.number("id"),
+        connection: connection(row),
+        wait_seconds: row.number("wait") as f64 + row.number("wait_us") as f64 / 1e6,
+    }
+}
+
+fn server(row: Row<'_>) -> Server {
+    Server {
+        server_id: row.number("id"),
+        connection: connection(row),
+        remote_pid: row.number("remote_pid"),
+        link: owned(row, "link"),
+    }
+}

@@ -1,0 +1,282 @@
+//! Pools and clusters: list, look, preview, create, change, delete.
+//! Never judges a change (the control thread does) and never shows a password to whom it is not for.
+
+use axum::extract;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::Json;
+use control::{PoolChange, PoolSpec};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{Admin, Caller, May, Read, Scope, ViewCredentials};
+use crate::body::Body;
+use crate::details::{Asker, Details, authority};
+use crate::failure::Failure;
+use crate::inventory::{BudgetView, ClusterView, Inventory, Part, Pool, cluster, cluster_views, entries, facts};
+use crate::parameters::Parameters;
+use crate::routes::Routes;
+use crate::shared::{Shared, State};
+
+/// The page's length where none is asked for, and the longest.
+const USUAL_ROWS: usize = 200;
+const MOST_ROWS: usize = 1_000;
+
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new()
+        .routes(routes!(all_clusters))
+        .routes(routes!(list, create))
+        .routes(routes!(look, change, delete))
+        .routes(routes!(ca))
+}
+
+/// Which page.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// At most so many pools, up to 1,000.
+    limit: Option<usize>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Whether a change is only to be shown.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Only {
+    /// Answers with what would change, and changes nothing.
+    preview: Option<bool>,
+}
+
+/// What a pool is to be.
+#[derive(Deserialize, ToSchema)]
+struct Wish {
+    /// 3 to 63 letters, digits, `_` and `-`; of a change it stands in the address.
+    #[serde(default)]
+    name: String,
+    /// A database of the cluster.
+    db: String,
+    /// Logs in to the server as this user; null is whoever the client is.
+    user: Option<String>,
+    /// `session`, `transaction` or `statement`.
+    mode: String,
+    /// Server connections.
+    size: i64,
+    /// Needed where there are several clusters.
+    cluster_id: Option<String>,
+}
+
+/// All clusters.
+#[derive(Serialize, ToSchema)]
+struct Clusters {
+    clusters: Vec<ClusterView>,
+}
+
+/// A page of pools.
+#[derive(Serialize, ToSchema)]
+struct Pools {
+    pools: Vec<Pool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// A pool.
+#[derive(Serialize, ToSchema)]
+struct One {
+    pool: Pool,
+}
+
+/// A pool with how to get there.
+#[derive(Serialize, ToSchema)]
+struct Whole {
+    pool: WholePool,
+}
+
+/// A pool, how clients get there, and its parts.
+#[derive(Serialize, ToSchema)]
+struct WholePool {
+    #[serde(flatten)]
+    pool: Pool,
+    connection: Details,
+    parts: Vec<Part>,
+}
+
+/// What a change would do.
+#[derive(Serialize, ToSchema)]
+struct Preview {
+    /// The lines of the pools file that would differ; passwords are masked.
+    diff: Vec<Line>,
+    budget: BudgetView,
+    warnings: Vec<String>,
+}
+
+/// A line of the pools file.
+#[derive(Serialize, ToSchema)]
+struct Line {
+    line: u32,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// Every cluster: one host list and port of [databases].
+#[utoipa::path(get, path = "/api/v1/clusters", operation_id = "clusters", responses(
+    (status = 200, body = Clusters), (status = 401, body = crate::failure::FailureBody)))]
+async fn all_clusters(_: May<Read>, extract::State(shared): State) -> Result<Json<Clusters>, Failure> {
+    Ok(Json(Clusters { clusters: cluster_views(&shared).await? }))
+}
+
+/// Pools, in the order of their names.
+#[utoipa::path(get, path = "/api/v1/pools", operation_id = "pools", params(Page), responses(
+    (status = 200, body = Pools), (status = 401, body = crate::failure::FailureBody)))]
+async fn list(
+    _: May<Read>,
+    extract::State(shared): State,
+    Parameters(page): Parameters<Page>,
+) -> Result<Json<Pools>, Failure> {
+    let inventory = Inventory::take(&shared).await?;
+    let config = shared.config();
+    let limit = page.limit.unwrap_or(USUAL_ROWS).clamp(1, MOST_ROWS);
+    let after = page.cursor.unwrap_or_default();
+    let all = entries(&config, None);
+    let mut wanted = all.iter().filter(|(name, _)| **name > after.as_str());
+    let pools: Vec<Pool> =
+        wanted.by_ref().take(limit).map(|(_, database)| inventory.pool(&config, database)).collect();
+    let next_cursor = wanted.next().and(pools.last()).map(|pool| pool.name.clone());
+    Ok(Json(Pools { pools, next_cursor }))
+}
+
+/// A pool and how clients get there.
+#[utoipa::path(get, path = "/api/v1/pools/{name}", operation_id = "pool", responses(
+    (status = 200, body = Whole), (status = 404, body = crate::failure::FailureBody)))]
+async fn look(
+    May(caller, ..): May<Read>,
+    extract::State(shared): State,
+    extract::Path(name): extract::Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Whole>, Failure> {
+    let config = shared.config();
+    let database = config.databases.get(&name).ok_or_else(Failure::not_found)?;
+    let inventory = Inventory::take(&shared).await?;
+    let pool = inventory.pool(&config, database);
+    let connection = Details::of(&config, &name, database.user.as_deref(), asker(&caller, &headers));
+    Ok(Json(Whole { pool: WholePool { pool, connection, parts: inventory.parts(&name) } }))
+}
+
+/// Makes a pool.
+#[utoipa::path(post, path = "/api/v1/pools", operation_id = "create_pool", params(Only), request_body = Wish, responses(
+    (status = 201, body = One), (status = 200, description = "what would change", body = Preview),
+    (status = 403, body = crate::failure::FailureBody), (status = 409, body = crate::failure::FailureBody),
+    (status = 422, body = crate::failure::FailureBody)))]
+async fn create(
+    _: May<Admin>,
+    extract::State(shared): State,
+    Parameters(only): Parameters<Only>,
+    Body(wish): Body<Wish>,
+) -> Result<Response, Failure> {
+    let change = PoolChange::Create(wish.spec());
+    put(&shared, change, only, StatusCode::CREATED).await
+}
+
+/// Changes a pool: its database, user, mode and size.
+#[utoipa::path(put, path = "/api/v1/pools/{name}", operation_id = "change_pool", params(Only), request_body = Wish, responses(
+    (status = 200, description = "the pool, or what would change", body = One),
+    (status = 403, body = crate::failure::FailureBody), (status = 404, body = crate::failure::FailureBody),
+    (status = 422, body = crate::failure::FailureBody)))]
+async fn change(
+    _: May<Admin>,
+    extract::State(shared): State,
+    extract::Path(name): extract::Path<String>,
+    Parameters(only): Parameters<Only>,
+    Body(wish): Body<Wish>,
+) -> Result<Response, Failure> {
+    let change = PoolChange::Update(PoolSpec { name, ..wish.spec() });
+    put(&shared, change, only, StatusCode::OK).await
+}
+
+/// Deletes a pool. Its clients are told so and closed.
+#[utoipa::path(delete, path = "/api/v1/pools/{name}", operation_id = "delete_pool", responses(
+    (status = 204), (status = 403, body = crate::failure::FailureBody), (status = 404, body = crate::failure::FailureBody)))]
+async fn delete(
+    _: May<Admin>,
+    extract::State(shared): State,
+    extract::Path(name): extract::Path<String>,
+) -> Result<StatusCode, Failure> {
+    shared.pools.change(PoolChange::Delete(name), false, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The certificates by which clients can check the pooler's.
+#[utoipa::path(get, path = "/api/v1/ca.crt", operation_id = "ca", responses(
+    (status = 200, content_type = "application/x-pem-file", body = String), (status = 404, body = crate::failure::FailureBody)))]
+async fn ca(_: May<Read>, extract::State(shared): State) -> Result<Response, Failure> {
+    let text = authority(&shared.config()).ok_or_else(Failure::not_found)?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-pem-file"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"ca.crt\""),
+    ];
+    Ok((headers, text).into_response())
+}
+
+impl Wish {
+    fn spec(self) -> PoolSpec {
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        PoolSpec {
+            name: self.name,
+            cluster: given(self.cluster_id),
+            db: self.db,
+            user: given(self.user),
+            mode: self.mode,
+            size: self.size,
+        }
+    }
+}
+
+/// Asks the server for its limits, then the control thread for the change.
+async fn put(shared: &Shared, change: PoolChange, only: Only, done: StatusCode) -> Result<Response, Failure> {
+    let preview = only.preview.unwrap_or(false);
+    let name = change.name().to_owned();
+    let inventory = Inventory::take(shared).await?;
+    let server = server_of(shared, &inventory, &change).await;
+    let outcome = shared.pools.change(change, preview, server).await?;
+    if preview {
+        let line = |change: settings::LineChange| Line { line: change.line, before: change.before, after: change.after };
+        let diff = outcome.changes.into_iter().map(line).collect();
+        let budget = (&outcome.budget).into();
+        return Ok(Json(Preview { diff, budget, warnings: outcome.warnings }).into_response());
+    }
+    let config = &outcome.config;
+    let database = config.databases.get(&name).ok_or_else(Failure::server_error)?;
+    Ok((done, Json(One { pool: inventory.pool(config, database) })).into_response())
+}
+
+/// What the server says that a change concerns.
+pub(super) async fn server_of(
+    shared: &Shared,
+    inventory: &Inventory,
+    change: &PoolChange,
+) -> Option<control::ServerFacts> {
+    let config = shared.config();
+    let id = match change {
+        PoolChange::Create(PoolSpec { cluster: Some(id), .. }) => id.clone(),
+        PoolChange::Create(_) => match &control::clusters(&config)[..] {
+            [only] => only.id.clone(),
+            _ => return None,
+        },
+        PoolChange::Update(spec) => control::cluster_id(config.databases.get(&spec.name)?),
+        PoolChange::Delete(_) => return None,
+    };
+    facts(shared, inventory, &cluster(&config, &id)?).await
+}
+
+/// Who asks for connection details, and by which host.
+pub(super) fn asker<'a>(caller: &Caller, headers: &'a HeaderMap) -> Asker<'a> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // The port goes, and with it the brackets of IPv6.
+    let name = host.map(|host| match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.split(':').next().unwrap_or(host),
+    });
+    Asker { host: name, sees_passwords: caller.scopes.have(ViewCredentials::SCOPE) }
+}
