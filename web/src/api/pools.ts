@@ -1,0 +1,45 @@
+// Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
+import { call, get, query } from './call';
+import type { Cluster, Pool, PoolDetails, PoolWish, Preview } from './types';
+
+export type Deed = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
+
+const at = (name: string) => `/pools/${encodeURIComponent(name)}`;
+
+export async function clusters(signal?: AbortSignal): Promise<Cluster[]> {
+  return (await get<{ clusters: Cluster[] }>('/clusters', signal)).clusters;
+}
+
+/** All pools, asked for page by page. */
+export async function pools(signal?: AbortSignal): Promise<Pool[]> {
+  const all: Pool[] = [];
+  let cursor: string | null | undefined;
+  do {
+    const page: { pools: Pool[]; next_cursor?: string | null } = await get(`/pools${query({ cursor })}`, signal);
+    all.push(...page.pools);
+    cursor = page.next_cursor;
+  } while (cursor);
+  return all;
+}
+
+export async function pool(name: string, signal?: AbortSignal): Promise<PoolDetails> {
+  return (await get<{ pool: PoolDetails }>(at(name), signal)).pool;
+}
+
+/** What saving would change; `was` is the pool's present name, null for a new one. */
+export function preview(was: string | null, wish: PoolWish): Promise<Preview> {
+  return was === null ? call('POST', '/pools?preview=true', wish) : call('PUT', `${at(was)}?preview=true`, wish);
+}
+
+export function save(was: string | null, wish: PoolWish): Promise<{ pool: Pool }> {
+  return was === null ? call('POST', '/pools', wish) : call('PUT', at(was), wish);
+}
+
+export function remove(name: string): Promise<void> {
+  return call('DELETE', at(name));
+}
+
+/** Answers at once, or with a message when the deed is begun and will take its time. */
+export function act(name: string, deed: Deed): Promise<{ message: string } | undefined> {
+  return call('POST', `/databases/${encodeURIComponent(name)}/${deed}`, deed === 'kill' ? { confirm: name } : {});
+}

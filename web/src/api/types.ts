@@ -1,0 +1,237 @@
+// The shapes of /api/v1, as the server's OpenAPI document has them. Durations are in seconds unless the name says us (microseconds);
+// times are RFC 3339.
+
+export type Scope = 'read' | 'operate' | 'admin' | 'view_credentials';
+
+export interface Session {
+  user: string;
+  scopes: Scope[];
+  csrf: string;
+  version: string;
+  methods: string[];
+}
+
+export interface Budget {
+  max_connections: number;
+  reserved: number;
+  used_by_pools: number;
+  free: number;
+  /** False until a server has told its max_connections. */
+  known: boolean;
+}
+
+export interface Cluster {
+  id: string;
+  host: string;
+  port: number;
+  databases: string[];
+  server_version?: string | null;
+  budget: Budget;
+}
+
+export type Mode = 'session' | 'transaction' | 'statement';
+
+export interface PoolLive {
+  clients_active: number;
+  clients_waiting: number;
+  servers_active: number;
+  servers_idle: number;
+  servers_used: number;
+  servers_login: number;
+  maxwait_seconds: number;
+}
+
+export interface Pool {
+  name: string;
+  cluster_id: string;
+  db: string;
+  /** Null: whoever logs in ("inbound user"). */
+  user: string | null;
+  mode: Mode;
+  size: number;
+  origin: 'panel' | 'file';
+  writable: boolean;
+  file?: string | null;
+  line?: number | null;
+  paused: boolean;
+  disabled: boolean;
+  live: PoolLive;
+}
+
+export interface Connection {
+  uri: string;
+  host: string;
+  port: number;
+  database: string;
+  user: string;
+  password: string;
+  /** Why there is no password to show. */
+  password_reason?: string | null;
+  sslmode: string;
+  flags: string;
+  psql: string;
+  jdbc: string;
+  env: string;
+  ca_available: boolean;
+}
+
+export interface PoolDetails extends Pool {
+  connection: Connection;
+  parts: { database: string; user: string; live: PoolLive }[];
+}
+
+export interface PoolWish {
+  name: string;
+  db: string;
+  user: string | null;
+  mode: Mode;
+  size: number;
+  cluster_id: string;
+}
+
+export interface DiffLine {
+  line: number;
+  before: string | null;
+  after: string | null;
+}
+
+export interface Preview {
+  diff: DiffLine[];
+  budget: Budget;
+  warnings: string[];
+}
+
+export interface Client {
+  id: number;
+  shard: number;
+  user: string;
+  database: string;
+  state: string;
+  address: string;
+  port: number;
+  application_name: string;
+  connect_time: string;
+  request_time: string | null;
+  wait_seconds: number;
+  prepared_statements: number;
+  tls: string;
+  pinned_reason: string | null;
+}
+
+export interface Server {
+  server_id: number;
+  shard: number;
+  user: string;
+  database: string;
+  state: string;
+  address: string;
+  port: number;
+  application_name: string;
+  connect_time: string;
+  request_time: string | null;
+  remote_pid: number;
+  /** `id` of the client that has it, in hexadecimal; empty if none has. */
+  link: string;
+  prepared_statements: number;
+  tls: string;
+  pinned_reason: string | null;
+}
+
+export interface Query {
+  fingerprint: string;
+  database: string;
+  text: string;
+  calls: number;
+  total_seconds: number;
+  mean_seconds: number;
+  p95_seconds: number | null;
+  errors: number;
+}
+
+export interface ErrorCount {
+  sqlstate: string;
+  database: string;
+  count: number;
+}
+
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+}
+
+export interface PoolSample {
+  database: string;
+  user: string;
+  cl_active: number;
+  cl_waiting: number;
+  sv_active: number;
+  sv_idle: number;
+  sv_used: number;
+  sv_login: number;
+  maxwait_us: number;
+}
+
+export interface DatabaseSample {
+  database: string;
+  xact_rate: number;
+  query_rate: number;
+  wait_us_avg: number;
+  xact_us: Percentiles;
+  query_us: Percentiles;
+  wait_us: Percentiles;
+  errors_rate: number;
+}
+
+export interface Sample {
+  t: string | number;
+  pools: PoolSample[];
+  databases: DatabaseSample[];
+  totals: { clients: number; servers: number; cpu_percent: number; rss_bytes: number };
+}
+
+export interface History {
+  step_seconds: number;
+  from: string | number;
+  series: Record<string, (number | null)[]>;
+}
+
+export interface Setting {
+  name: string;
+  section: string;
+  value: string | null;
+  default: string | null;
+  unit?: string | null;
+  type: string;
+  doc: string;
+  reloadable: boolean;
+  effect: 'reload' | 'reconnect' | 'restart' | 'none';
+  changed: boolean;
+}
+
+export type LabState = 'running' | 'done' | 'failed' | 'interrupted';
+
+export interface LabWish {
+  kind: 'compare' | 'sweep';
+  workload: string;
+  clients: number[];
+  pool_sizes: number[];
+  seconds: number;
+  rounds: number;
+  quick: boolean;
+  target: { pool: string } | { embedded: true };
+}
+
+export interface LabRun {
+  id: string;
+  kind: 'compare' | 'sweep';
+  state: LabState;
+  started: string;
+  ended?: string | null;
+  args: Partial<LabWish>;
+  advice?: { size: number | null; verdict: string; line: string | null } | null;
+  /** There is a report to read. */
+  report: boolean;
+  /** Why it failed. */
+  error?: string | null;
+}

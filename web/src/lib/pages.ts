@@ -1,0 +1,19 @@
+// The pages, in the order of the menu, each with the route of the API that it cannot do without: the panel shows what its Weir can answer.
+import type { IconName } from '../components/Icon.svelte';
+
+export interface PageEntry {
+  path: IconName & string;
+  label: string;
+  needs: string;
+}
+
+export const PAGES: PageEntry[] = [
+  { path: 'pools', label: 'Pools', needs: '/pools' },
+  { path: 'clusters', label: 'Clusters', needs: '/clusters' },
+  { path: 'clients', label: 'Clients', needs: '/clients' },
+  { path: 'servers', label: 'Servers', needs: '/servers' },
+  { path: 'queries', label: 'Queries', needs: '/queries' },
+  { path: 'lab', label: 'Lab', needs: '/lab/runs' },
+  { path: 'log', label: 'Log', needs: '/log' },
+  { path: 'settings', label: 'Settings', needs: '/settings' },
+];

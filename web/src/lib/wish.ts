@@ -1,0 +1,58 @@
+// The form of a pool: what is typed, what of it can be told wrong without asking the server, and what is sent.
+import type { Cluster, Mode, Pool, PoolWish } from '../api/types';
+
+export interface Draft {
+  name: string;
+  cluster_id: string;
+  db: string;
+  inbound: boolean;
+  user: string;
+  mode: Mode;
+  size: string;
+}
+
+export type Problems = Partial<Record<keyof PoolWish, string>>;
+
+export const MODES: { id: Mode; label: string; says: string }[] = [
+  { id: 'transaction', label: 'Transaction', says: 'A server connection is lent for a transaction. Right for most applications.' },
+  { id: 'session', label: 'Session', says: 'Lent until the client leaves: everything works, few clients share.' },
+  { id: 'statement', label: 'Statement', says: 'Lent for one statement; transactions of several are refused.' },
+];
+
+export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
+  const cluster = clusters.find((one) => one.id === pool?.cluster_id) ?? clusters[0];
+  return {
+    name: pool?.name ?? '',
+    cluster_id: cluster?.id ?? '',
+    db: pool?.db ?? '',
+    inbound: pool ? pool.user === null : true,
+    user: pool?.user ?? '',
+    mode: pool?.mode ?? 'transaction',
+    size: String(pool?.size ?? 10),
+  };
+}
+
+export const sizeOf = ({ size }: Draft) => (/^\d{1,9}$/.test(size.trim()) ? Number(size) : undefined);
+
+/** Only what every server would refuse; all else is the server's to say. */
+export function problems(typed: Draft): Problems {
+  const found: Problems = {};
+  if (typed.name.trim() === '') found.name = 'A pool needs a name: clients give it as the name of the database.';
+  if (typed.db.trim() === '') found.db = 'Which database of the server is this pool for?';
+  if (!typed.inbound && typed.user.trim() === '') found.user = 'A user is needed, or choose the inbound user.';
+  const size = sizeOf(typed);
+  if (size === undefined) found.size = 'The size is a whole number.';
+  else if (size < 1) found.size = 'A pool has at least one server connection.';
+  return found;
+}
+
+export function wish(typed: Draft): PoolWish {
+  return {
+    name: typed.name.trim(),
+    cluster_id: typed.cluster_id,
+    db: typed.db.trim(),
+    user: typed.inbound ? null : typed.user.trim(),
+    mode: typed.mode,
+    size: sizeOf(typed) ?? 0,
+  };
+}

@@ -1,0 +1,36 @@
+// A listing of connections in slices, narrowed by filters: of one pool, or of all.
+import { NO_FILTER, type Filter, type Page } from '../api/activity';
+import { listing, type Listing } from './listing.svelte';
+
+export interface Filtered<T> extends Listing<T> {
+  /** A filter is set, beside the pool's own. */
+  readonly narrowed: boolean;
+  choose(filter: Filter): void;
+  clear(): void;
+}
+
+const EVERY_MS = 2000;
+
+/** Called while a component is made. */
+export function filtered<T>(database: () => string, load: (filter: Filter, cursor: string | null, signal: AbortSignal) => Promise<Page<T>>): Filtered<T> {
+  let filter = $state.raw<Filter>(NO_FILTER);
+  const slices = listing((cursor, signal) => load({ ...filter, database: database() || filter.database }, cursor, signal), EVERY_MS);
+  const choose = (wanted: Filter) => {
+    filter = wanted;
+    slices.restart();
+  };
+  return {
+    from: slices.from,
+    get page() {
+      return slices.page;
+    },
+    get narrowed() {
+      return Object.entries(filter).some(([name, value]) => value !== '' && !(name === 'database' && database() !== ''));
+    },
+    back: slices.back,
+    forth: slices.forth,
+    restart: slices.restart,
+    choose,
+    clear: () => choose(NO_FILTER),
+  };
+}
