@@ -10,12 +10,12 @@ BUILT    = $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS   ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench sim build fmt lint install clean
+.PHONY: help demo test bench bench-full sim panel build fmt lint install clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: ## a private PostgreSQL, Weir before it, and what a pool is worth, measured
+demo: ## a private PostgreSQL, Weir and its panel before it, and what a pool is worth, measured
 	@scripts/demo
 
 test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
@@ -24,10 +24,16 @@ test: ## every test; installs what it needs and ends with one line: N passed, N 
 bench: ## Weir, PgBouncer and no pooler, side by side
 	@scripts/bench
 
+bench-full: ## every scenario and every subject, with intervals and bars; hours
+	@scripts/bench-full
+
 sim: ## the simulator over SEEDS seeds
 	cargo run --release -p weir-sim -- --seeds $(SEEDS)
 
-build: ## target/release/weir
+panel: ## web/dist: the control panel, which `make build` puts into the binary
+	@scripts/panel
+
+build: panel ## target/release/weir
 	cargo build --release
 
 fmt: ## formats the Rust code

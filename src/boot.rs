@@ -6,14 +6,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::SystemTime;
 
 use ::tls::SetupFault;
-use control::{Facts, Input, Signal};
+use control::{Facts, Input};
 use driver::process::{self, PidFault, PidFile};
-use driver::signals::{self, Signals};
+use driver::signals::Signals;
 use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, StartFault, TakeoverFault,
 };
+use http::{Doorway, NoDoorway};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
@@ -21,6 +23,7 @@ use crate::cli::Options;
 use crate::files::Source;
 use crate::life::Life;
 use crate::logging::Logger;
+use crate::panel;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
 use crate::tls::TlsNews;
@@ -31,8 +34,6 @@ use crate::workers::{Workers, dismiss};
 pub(crate) enum NoBoot {
     /// The file is wrong; each finding has its line.
     File(Vec<Finding>),
-    /// `--reboot` without a unix socket, where the old process could be found.
-    NoUnixSocket,
     /// The old process is there and does not hand over.
     Takeover(TakeoverFault),
     /// Nobody should pool as root, and no other user was named.
@@ -47,6 +48,8 @@ pub(crate) enum NoBoot {
     Pid(PidFault),
     /// A socket cannot be listened on.
     Listen(ListenFault),
+    /// The panel cannot be listened for.
+    Panel(NoDoorway),
     /// The threads cannot be started.
     Start(StartFault),
     /// The settings of TLS make no terms; the log has it.
@@ -59,7 +62,6 @@ impl fmt::Display for NoBoot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoBoot::File(_) => out.write_str("cannot load config file"),
-            NoBoot::NoUnixSocket => out.write_str("cannot reboot if unix dir not configured"),
             NoBoot::Takeover(fault) => write!(out, "takeover failed: {fault}"),
             NoBoot::Root => out.write_str(
                 "PgBouncer should not run as root: name an unprivileged user, by `user =` in the file or by -u",
@@ -72,6 +74,7 @@ impl fmt::Display for NoBoot {
             NoBoot::NoPidFile => out.write_str("daemon needs pidfile configured"),
             NoBoot::Pid(fault) => fault.fmt(out),
             NoBoot::Listen(fault) => fault.fmt(out),
+            NoBoot::Panel(fault) => fault.fmt(out),
             NoBoot::Start(fault) => fault.fmt(out),
             NoBoot::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
             NoBoot::System(what, why) => write!(out, "{what}: {why}"),
@@ -97,13 +100,15 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
     let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
     let listeners = listen(&config, inherited, passed, logger)?;
+    let doorway = panel::doorway(&config, predecessor.is_some())?;
     if options.daemon {
         logger.leave_stderr();
         process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;
+        logger.is_in_background();
     }
     let write = if predecessor.is_some() { PidFile::take_over } else { PidFile::create };
     let pidfile = pidfile.map(write).transpose().map_err(NoBoot::Pid)?;
-    let life = start(config, source, tls, listeners, predecessor, logger)?;
+    let life = start(config, source, tls, listeners, doorway, predecessor, logger)?;
     if options.daemon {
         process::leave_terminal().map_err(|why| NoBoot::System("cannot leave the terminal", why))?;
     }
@@ -194,6 +199,7 @@ fn start(
     source: Source,
     tls: TlsNews,
     listeners: Listeners,
+    doorway: Option<Doorway>,
     predecessor: Option<Predecessor>,
     logger: &Arc<Logger>,
 ) -> Result<Life<Workers>, NoBoot> {
@@ -203,6 +209,9 @@ fn start(
         Threads::Auto => process::processors(),
         Threads::Count(count) => u16::try_from(count).unwrap_or(u16::MAX),
     };
+    for refusal in listeners.refused() {
+        logger.write(&Record::new(Level::Warning, refusal));
+    }
     for name in listeners.names() {
         logger.write(&Record::new(Level::Log, format!("listening on {name}")));
     }
@@ -219,14 +228,16 @@ fn start(
     if let Some(predecessor) = &predecessor {
         predecessor.rest_gates().map_err(NoBoot::Takeover)?;
     }
+    let born = SystemTime::now();
     let engine = Engine::start(plan).map_err(NoBoot::Start)?;
     let (io_driver, _) = engine.io_driver_in_use();
     let signalled = sender.clone();
-    let tell = move |signal| drop(signalled.send(Input::Signal(meaning(signal))));
+    let tell = move |signal| drop(signalled.send(Input::Signal(signal)));
     signals.deliver(tell).map_err(|why| NoBoot::System("cannot wait for signals", why))?;
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = Facts { shards, io_driver };
+    let panel = panel::start(&config, born, doorway, sender.clone(), writer(logger), logger.journal());
     let threads = Workers { engine, inputs: sender };
     let mut life = Life::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -235,6 +246,7 @@ fn start(
         let took = threads.engine.take_over(predecessor);
         took.map_err(|why| NoBoot::Takeover(TakeoverFault::Broken(why)))?;
     }
+    life.serve_panel(panel);
     life.report_to(ServiceManager::found(), takes_over);
     Ok(life)
 }
@@ -246,17 +258,6 @@ fn writer(logger: &Arc<Logger>) -> driver::Log {
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {
     Arc::new(move |report| drop(sender.send(Input::Report(report))))
-}
-
-fn meaning(signal: signals::Signal) -> Signal {
-    match signal {
-        signals::Signal::Hup => Signal::Hup,
-        signals::Signal::Int => Signal::Int,
-        signals::Signal::Term => Signal::Term,
-        signals::Signal::Quit => Signal::Quit,
-        signals::Signal::Usr1 => Signal::Usr1,
-        signals::Signal::Usr2 => Signal::Usr2,
-    }
 }
 
 #[cfg(test)]

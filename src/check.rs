@@ -65,7 +65,7 @@ mod tests {
         let name = path.to_str().unwrap();
         let text = report(name, &settings::check(&Disk, name));
         std::fs::remove_file(&path).unwrap();
-        assert!(text.contains(":2: error: unknown setting \"frob\""), "{text}");
+        assert!(text.contains(":2: error: unknown parameter: pgbouncer/frob"), "{text}");
         assert!(text.contains(":3: differs from PgBouncer: pkt_buf: "), "{text}");
         assert!(text.ends_with("1 error, 0 warnings, 1 difference from PgBouncer\n"), "{text}");
     }

@@ -10,6 +10,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    infer_long_args = true, // as getopt_long: --verb
     disable_help_subcommand = true
 )]
 pub(crate) struct Options {
@@ -51,13 +52,40 @@ pub(crate) struct Options {
 }
 
 /// What the binary does besides pooling.
-#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Subcommand)]
 pub(crate) enum Task {
     /// Say what is wrong with a configuration file, and what differs from PgBouncer. Fails if it cannot be used.
     Check {
         /// The configuration file, in PgBouncer's language.
         #[arg(value_name = "FILE.ini")]
         file: String,
+    },
+    /// Make a line of http_auth_file: who may use the control panel.
+    #[command(subcommand)]
+    Panel(KeyTask),
+    /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
+    #[command(subcommand, after_help = lab::command::STATUSES)]
+    Bench(Box<lab::command::Task>),
+}
+
+/// For whom a line of `http_auth_file` is made. The line goes to standard output, all else to standard error.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub(crate) enum KeyTask {
+    /// A user with a password, which is asked for (or read from standard input if that is no terminal).
+    Password {
+        /// The user's name.
+        name: String,
+        /// What it may do: read, operate, admin, view_credentials.
+        #[arg(long, default_value = "read,operate,admin,view_credentials")]
+        scopes: String,
+    },
+    /// A program with a token, which is told once.
+    Token {
+        /// A name for whoever has it.
+        name: String,
+        /// What it may do: read, operate, admin, view_credentials.
+        #[arg(long, default_value = "read")]
+        scopes: String,
     },
 }
 
@@ -80,6 +108,11 @@ pub(crate) struct NoStart {
 }
 
 impl Options {
+    /// Whether the words are for the lab, whose usage errors have a status of their own.
+    pub(crate) fn is_bench(words: impl IntoIterator<Item = std::ffi::OsString>) -> bool {
+        words.into_iter().nth(1).is_some_and(|word| word == "bench")
+    }
+
     /// Reads the command line; the first word is the program's own name.
     pub(crate) fn read(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, NoStart> {
         Options::try_parse_from(words).map_err(|fault| NoStart {
@@ -119,6 +152,8 @@ mod tests {
         assert!(
             read("--reboot --quiet x.ini").is_ok_and(|options| options.reboot && options.flags().is_empty())
         );
+        assert!(read("--verb --us=postgres x.ini").is_ok_and(|options| options.verbose == 1));
+        assert!(read("--ver x.ini").is_err(), "--verbose or --version");
         assert!(read("-V").is_ok_and(|options| options.version));
         assert!(read("--version").is_ok_and(|options| options.version));
     }
@@ -129,6 +164,17 @@ mod tests {
         assert_eq!(check.task, Some(Task::Check { file: "x.ini".into() }));
         assert!(read("x.ini").is_ok_and(|options| options.task.is_none()));
         assert!(read("check").is_err_and(|no| no.text.contains("FILE.ini")));
+    }
+
+    #[test]
+    fn the_lab_is_a_task_and_a_file_of_its_name_is_not() {
+        let bench = read("bench sweep --quick").expect("a task");
+        assert!(
+            matches!(&bench.task, Some(Task::Bench(task)) if matches!(**task, lab::command::Task::Sweep(_)))
+        );
+        let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
+        assert!(Options::is_bench(words("weir bench")) && !Options::is_bench(words("weir bench.ini")));
+        assert!(read("bench").is_err_and(|no| no.text.contains("sweep")));
     }
 
     #[test]

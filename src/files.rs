@@ -35,12 +35,21 @@ impl Source {
         settings::load(&Disk, &self.file, &self.flags())
     }
 
-    /// The configuration to go on with.
+    /// The configuration to go on with, from the file that the present one names.
     ///
     /// # Errors
     /// Everything that is wrong with the file.
     pub(crate) fn reload(&self, old: &Config) -> Result<Config, Vec<Finding>> {
-        settings::reload(&Disk, &self.file, &self.flags(), old)
+        self.reload_with(&Disk, old)
+    }
+
+    /// [`Source::reload`] with files that need not be on the disk yet.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub(crate) fn reload_with(&self, files: &dyn Files, old: &Config) -> Result<Config, Vec<Finding>> {
+        let file = old.global.conffile.as_deref().unwrap_or(&self.file);
+        settings::reload(files, file, &self.flags(), old)
     }
 
     fn flags(&self) -> Vec<(&str, &str)> {
@@ -48,10 +57,15 @@ impl Source {
     }
 }
 
-/// Reads the other files of a configuration into it: `auth_file`, HBA rules, keys and certificates; where the first
-/// fails, the secrets stay. Its warnings are those found.
-pub(crate) fn with_files(mut config: Config) -> Config {
+/// Reads the other files of a configuration into it: pools, `auth_file`, HBA rules, keys and certificates; where one of
+/// the first two fails, what was known of it stays. Its warnings are those found.
+pub(crate) fn with_files(config: Config) -> Config {
+    let (mut config, unread) = match settings::read_pools(&Disk, &config) {
+        Ok(config) => (config, Vec::new()),
+        Err(findings) => (config, findings),
+    };
     config.warnings = settings::read_rules(&Disk, &mut config);
+    config.warnings.extend(unread);
     config.tls_files = TlsFiles::read(&Disk, &config.global);
     let Some(path) = config.global.auth_file.clone() else {
         config.secrets = Arc::default();

@@ -45,15 +45,29 @@ fn tasks() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["TASKS"]);
     for task in Options::command().get_subcommands() {
-        let about = task.get_about().map(ToString::to_string).unwrap_or_default();
-        let values = task.get_positionals().filter_map(clap::Arg::get_value_names).flatten();
-        roff.control("TP", []);
-        let mut head = vec![bold(format!("weir {}", task.get_name()))];
-        head.extend(values.map(|value| italic(format!(" {value}"))));
-        roff.text(head);
-        roff.text([roman(about)]);
+        document(&mut roff, "weir", task);
     }
     roff
+}
+
+/// A task, and the tasks below it, each with what it does.
+fn document(roff: &mut Roff, above: &str, task: &clap::Command) {
+    let name = format!("{above} {}", task.get_name());
+    let about = task.get_about().map(ToString::to_string).unwrap_or_default();
+    let values = task.get_positionals().filter_map(clap::Arg::get_value_names).flatten();
+    roff.control("TP", []);
+    let mut head = vec![bold(&name)];
+    head.extend(values.map(|value| italic(format!(" {value}"))));
+    if task.has_subcommands() {
+        head.push(italic(" TASK"));
+    }
+    roff.text(head);
+    roff.text([roman(about)]);
+    if let Some(more) = task.get_after_help() {
+        roff.control("IP", []);
+        roff.text([roman(more.to_string())]);
+    }
+    task.get_subcommands().for_each(|below| document(roff, &name, below));
 }
 
 /// What can be typed into the console.

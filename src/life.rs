@@ -7,12 +7,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use control::{Control, Facts, Input, Output, Succession};
+use http::Panel;
 use mail::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
 use telemetry::{Level, Record};
 
 use crate::files::{Source, with_files};
 use crate::logging::Logger;
+use crate::pools_file;
 use crate::service_manager::ServiceManager;
 use crate::tls::TlsNews;
 
@@ -39,6 +41,7 @@ pub(crate) struct Life<C> {
     source: Source,
     inputs: Receiver<Input>,
     manager: ServiceManager,
+    panel: Option<Panel>,
     born: Instant,
 }
 
@@ -55,13 +58,18 @@ impl<C: Crew> Life<C> {
     ) -> Life<C> {
         let control = Control::new(config, facts, console::parse, 0);
         let manager = ServiceManager::default();
-        Life { control, crew, logger, tls, source, inputs, manager, born: Instant::now() }
+        Life { control, crew, logger, tls, source, inputs, manager, panel: None, born: Instant::now() }
     }
 
     /// Tells the service manager that clients can come, and from now on what it has to know.
     pub(crate) fn report_to(&mut self, manager: ServiceManager, takes_over: bool) {
         self.manager = manager;
         self.manager.ready(takes_over);
+    }
+
+    /// From now on the panel is told what it has to know.
+    pub(crate) fn serve_panel(&mut self, panel: Panel) {
+        self.panel = Some(panel);
     }
 
     /// Runs until the process is to end; gives the crew back, to be dismissed.
@@ -75,7 +83,24 @@ impl<C: Crew> Life<C> {
                 Err(RecvTimeoutError::Disconnected) => return self.crew,
             };
             if self.take(input) {
+                self.farewell();
                 return self.crew;
+            }
+        }
+    }
+
+    /// The last metrics go out if somebody collects them: what they are made of is asked of this thread. Whoever says again
+    /// that the process is to end is not kept waiting.
+    fn farewell(&mut self) {
+        if !self.panel.as_ref().is_some_and(Panel::is_over) {
+            return;
+        }
+        let deadline = Instant::now() + http::LAST_EXPORT;
+        while !self.panel.as_ref().is_some_and(Panel::has_exported) {
+            let Some(rest) = deadline.checked_duration_since(Instant::now()) else { return };
+            match self.inputs.recv_timeout(rest) {
+                Ok(Input::Signal(_)) | Err(_) => return,
+                Ok(input) => _ = self.take(input),
             }
         }
     }
@@ -87,7 +112,9 @@ impl<C: Crew> Life<C> {
             let now_us = self.now_us();
             let is_loaded = matches!(input, Input::Loaded(_));
             if let Input::Succession(what) = &input {
-                self.manager.leave_it(matches!(what, Succession::Begun | Succession::Over));
+                let has_left = matches!(what, Succession::Begun | Succession::Over);
+                self.manager.leave_it(has_left);
+                self.panel.iter().for_each(|panel| panel.leave(has_left));
             }
             self.control.handle(input, now_us);
             let mut later = Vec::new();
@@ -97,7 +124,13 @@ impl<C: Crew> Life<C> {
                         self.manager.stopping();
                         return true;
                     }
-                    output => later.extend(self.act(output)),
+                    output => match self.act(output) {
+                        // Between the steps of a change of pools nothing else happens.
+                        Some(step @ (Input::PoolsRead(_) | Input::PoolsWritten(_))) => {
+                            waiting.push_front(step)
+                        }
+                        follows => later.extend(follows),
+                    },
                 }
             }
             if is_loaded {
@@ -117,19 +150,41 @@ impl<C: Crew> Life<C> {
                 let rows = self.crew.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
             }
+            Output::Answer { id, parts, last } => {
+                if let Some(panel) = &self.panel {
+                    panel.answered(id, parts, last);
+                }
+            }
             Output::Log(record) => self.logger.write(&record),
             Output::Load => {
                 self.manager.reloading();
                 return Some(Input::Loaded(self.source.reload(self.control.config())));
             }
             Output::ReadFiles(config) => return Some(Input::FilesRead(with_files(*config))),
+            Output::ReadPools { path } => return Some(Input::PoolsRead(pools_file::read(&path))),
+            Output::WritePools { path, bytes } => {
+                let outcome = pools_file::write(&path, &bytes, &self.source, self.control.config());
+                return Some(Input::PoolsWritten(outcome));
+            }
+            Output::PoolAnswer { id, answer } => {
+                if let Some(panel) = &self.panel {
+                    panel.pools_changed(id, *answer);
+                }
+            }
+            Output::ServerAnswer { id, facts } => {
+                if let Some(panel) = &self.panel {
+                    panel.server_answered(id, facts);
+                }
+            }
             Output::Configured(config) => {
                 self.tell_of_log(self.logger.configure(&config.global));
                 self.tls.configure(&config, &self.logger);
+                self.panel.iter_mut().for_each(|panel| panel.configure(&config));
             }
             Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
             Output::CloseTcp => {
                 self.manager.stopping();
+                self.panel.iter().for_each(Panel::is_ending);
                 self.crew.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),

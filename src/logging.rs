@@ -3,13 +3,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use driver::syslog::Syslog;
 use settings::{Global, SyslogFacility};
-use telemetry::{Level, Record};
+use telemetry::{Level, Lines, Record};
 
 /// The log of the process; all threads write to it.
 pub(crate) struct Logger {
@@ -19,11 +20,17 @@ pub(crate) struct Logger {
 }
 
 struct Sinks {
+    lines: Lines,
+    /// Asked for once: it changes when the process goes into the background, and then never.
+    process_id: u32,
     to_stderr: bool,
     /// The file and the name it was opened by.
     file: Option<(String, File)>,
     /// The system's log, with the name and facility that it was opened by.
     syslog: Option<(String, SyslogFacility, Syslog)>,
+    /// Where the control panel reads the last lines; kept while it is on.
+    journal: Arc<http::Journal>,
+    is_read: bool,
 }
 
 impl Logger {
@@ -31,7 +38,15 @@ impl Logger {
     pub(crate) fn new(to_stderr: bool) -> Logger {
         Logger {
             verbose: AtomicU32::new(0),
-            sinks: Mutex::new(Sinks { to_stderr, file: None, syslog: None }),
+            sinks: Mutex::new(Sinks {
+                lines: Lines::default(),
+                process_id: process::id(),
+                to_stderr,
+                file: None,
+                syslog: None,
+                journal: Arc::default(),
+                is_read: false,
+            }),
         }
     }
 
@@ -43,6 +58,7 @@ impl Logger {
         self.verbose.store(global.verbose, Ordering::Relaxed);
         let mut sinks = self.sinks();
         sinks.configure_syslog(global);
+        sinks.is_read = global.http_port != 0;
         let wanted = global.logfile.as_deref().filter(|name| !name.is_empty());
         if wanted == sinks.file.as_ref().map(|(name, _)| name.as_str()) {
             return Ok(());
@@ -68,27 +84,29 @@ impl Logger {
         if !is_said(record.level, self.verbose.load(Ordering::Relaxed)) {
             return;
         }
-        let line = whole_line(record);
         let mut sinks = self.sinks();
-        if sinks.to_stderr {
-            let _ = io::stderr().write_all(line.as_bytes());
-        }
-        sinks.write_to_file(&line);
-        sinks.write_to_syslog(record);
+        let to_stderr = sinks.to_stderr;
+        sinks.write(record, to_stderr);
     }
 
     /// Writes one line to standard error too, whatever was said about that.
     pub(crate) fn insist(&self, record: &Record) {
-        let line = whole_line(record);
-        let _ = io::stderr().write_all(line.as_bytes());
-        let mut sinks = self.sinks();
-        sinks.write_to_file(&line);
-        sinks.write_to_syslog(record);
+        self.sinks().write(record, true);
+    }
+
+    /// The last lines, for the control panel.
+    pub(crate) fn journal(&self) -> Arc<http::Journal> {
+        Arc::clone(&self.sinks().journal)
     }
 
     /// Standard error is somebody else's from now on.
     pub(crate) fn leave_stderr(&self) {
         self.sinks().to_stderr = false;
+    }
+
+    /// The process has become another one: it is in the background now.
+    pub(crate) fn is_in_background(&self) {
+        self.sinks().process_id = process::id();
     }
 
     fn sinks(&self) -> MutexGuard<'_, Sinks> {
@@ -116,18 +134,21 @@ impl Sinks {
         }
     }
 
-    fn write_to_file(&mut self, line: &str) {
-        if let Some((_, file)) = &mut self.file {
-            let _ = file.write_all(line.as_bytes());
+    /// The line of now.
+    fn write(&mut self, record: &Record, to_stderr: bool) {
+        let text = self.lines.line(record, wall_us(), self.process_id);
+        let line = text.as_bytes();
+        if to_stderr {
+            let _ = io::stderr().write_all(line);
         }
+        if let Some((_, file)) = &mut self.file {
+            let _ = file.write_all(line);
+        }
+        if self.is_read {
+            self.journal.push(text);
+        }
+        self.write_to_syslog(record);
     }
-}
-
-/// The line of now, with its end.
-fn whole_line(record: &Record) -> String {
-    let mut line = telemetry::line(record, wall_us(), std::process::id());
-    line.push('\n');
-    line
 }
 
 /// Microseconds since 1970.
@@ -163,7 +184,7 @@ mod tests {
 
     #[test]
     fn lines_are_appended_and_a_moved_file_is_made_anew() {
-        let directory = std::env::temp_dir().join(format!("weir-log-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("weir-log-{}", process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (path, moved) = (directory.join("a.log"), directory.join("b.log"));
         let logger = Logger::new(false);

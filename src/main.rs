@@ -6,9 +6,12 @@ mod check;
 mod cli;
 mod files;
 mod generate;
+mod keys;
 mod life;
 mod logging;
+mod panel;
 mod parity;
+mod pools_file;
 mod service_manager;
 mod takeover;
 mod tls;
@@ -30,6 +33,12 @@ fn main() -> ExitCode {
             print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
         }
         Ok(Options { task: Some(Task::Check { file }), .. }) => check::run(&file),
+        Ok(Options { task: Some(Task::Panel(task)), .. }) => keys::run(&task),
+        Ok(Options { task: Some(Task::Bench(task)), .. }) => {
+            driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            lab::command::run(&task, words, control::VERSION).into()
+        }
         Ok(options) => match options.generate {
             Some(document) => print(&generate::generate(document)),
             None => serve(&options),
@@ -37,7 +46,8 @@ fn main() -> ExitCode {
         Err(no) if no.is_help => print(&no.text),
         Err(no) => {
             let _ = write!(std::io::stderr(), "{}", no.text);
-            ExitCode::FAILURE
+            let is_bench = Options::is_bench(std::env::args_os());
+            if is_bench { lab::command::Status::Usage.into() } else { ExitCode::FAILURE }
         }
     }
 }

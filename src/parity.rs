@@ -28,7 +28,16 @@ const CONSOLE: &[(&str, &str, &str)] = &[
         "shows no secret and sends no descriptor: the takeover that needed them has a way of its own",
     ),
     ("SHOW MEM", "different", "counts Weir's own objects, which are fewer kinds than PgBouncer's"),
+    ("SHOW ERRORS", "own", "what clients were told of, by SQLSTATE"),
+    ("SHOW HISTOGRAMS", "own", "how long clients waited, transactions and queries took"),
+    ("SHOW QUERIES", "own", "what each kind of query took, while track_queries is on"),
     ("SHOW SHARDS", "own", "what each thread does"),
+    (
+        "SHOW SHARD_CLIENTS",
+        "own",
+        "SHOW CLIENTS with each one's thread and why it keeps its server outside of a request",
+    ),
+    ("SHOW SHARD_SERVERS", "own", "SHOW SERVERS likewise"),
     ("TAKEOVER", "own", "what a process that was started with -R says to the one before it"),
     ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
 ];

@@ -20,8 +20,11 @@ pub(crate) fn patience(config: &Config) -> Duration {
 
 /// The running process on the unix socket of this configuration. None if there is none: then one starts as always.
 pub(crate) fn predecessor(config: &Config, logger: &Logger) -> Result<Option<Predecessor>, NoBoot> {
-    let path = unix_path(&config.global).ok_or(NoBoot::NoUnixSocket)?;
-    let found = Predecessor::find(&path, patience(config)).map_err(NoBoot::Takeover)?;
+    // Without a unix socket no process can be found: PgBouncer starts then as always, and so does a unit that says -R.
+    let path = unix_path(&config.global);
+    let find =
+        |path: &String| Predecessor::find(path, patience(config)).map_err(NoBoot::Takeover).transpose();
+    let found = path.as_ref().and_then(find).transpose()?;
     let text = match &found {
         Some(_) => "takeover: the old process is ready to hand over".to_owned(),
         None => "old process not found, try to continue normally".to_owned(),

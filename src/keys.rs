@@ -1,0 +1,47 @@
+//! `weir panel password` and `weir panel token`: lines of `http_auth_file`, for `>>`.
+//! Owns how a password is asked for. Never shows one, and never writes a file.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use crate::cli::KeyTask;
+
+/// Makes the line.
+pub(crate) fn run(task: &KeyTask) -> ExitCode {
+    match line(task) {
+        Ok(line) => {
+            let _ = writeln!(io::stdout(), "{line}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            let _ = writeln!(io::stderr(), "weir: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn line(task: &KeyTask) -> Result<String, String> {
+    match task {
+        KeyTask::Password { name, scopes } => {
+            let password = password(name).map_err(|why| format!("no password: {why}"))?;
+            http::password_line(name, scopes, &password).map_err(|no| no.to_string())
+        }
+        KeyTask::Token { name, scopes } => {
+            let (line, token) = http::token_line(name, scopes).map_err(|no| no.to_string())?;
+            let _ = writeln!(io::stderr(), "the token of {name}, shown this once: {token}");
+            Ok(line)
+        }
+    }
+}
+
+/// Twice from a terminal, which does not show it; one line from anything else.
+fn password(name: &str) -> io::Result<String> {
+    if !io::stdin().is_terminal() {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line)?;
+        return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
+    }
+    let first = rpassword::prompt_password(format!("password of {name}: "))?;
+    let again = rpassword::prompt_password("again: ")?;
+    if first == again { Ok(first) } else { Err(io::Error::other("the two are not the same")) }
+}
