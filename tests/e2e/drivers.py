@@ -86,6 +86,12 @@ class Go(Driver):
         return [self.built / "check"]
 
 
+class Tool(Go):
+    """No driver: what others have made for Weir's panel and metrics to be used by."""
+
+    scenarios = ()
+
+
 class Java(Driver):
     needs = ("java", "javac", "mvn")
     scenarios = [*SCENARIOS, "replication"]
@@ -119,12 +125,14 @@ class Node(Driver):
 
 
 DRIVERS = [Asyncpg("asyncpg"), Go("go"), Java("java"), Node("node")]
+GODO = Tool("godo")  # DigitalOcean's client
+COLLECTOR = Tool("collector")  # the OpenTelemetry Collector's receiver
 
 
 def main():
     """Builds all that can be built; what cannot is named, and its tests are skipped."""
     missing = 0
-    for driver in DRIVERS:
+    for driver in [*DRIVERS, GODO, COLLECTOR]:
         lacking = driver.lacking()
         try:
             if lacking is None:

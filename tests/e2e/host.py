@@ -1,7 +1,9 @@
 """The machine the tests run on: the user that processes run as, a directory that user can reach, free ports,
 and processes that never outlive the test run. Knows nothing of PostgreSQL or of Weir."""
 
+import contextlib
 import ctypes
+import itertools
 import os
 import pwd
 import shutil
@@ -46,6 +48,16 @@ def make_scratch():
     path = Path(tempfile.mkdtemp(prefix="weir-e2e-", dir="/tmp"))
     path.chmod(0o755)
     return hand_over(path)
+
+
+def new_directory(parent, name):
+    """A directory in there that nobody had before, handed over; numbered, because the first words of a path must be short."""
+    path = parent / f"{name}-{next(_numbers)}"
+    path.mkdir()
+    return hand_over(path)
+
+
+_numbers = itertools.count(1)
 
 
 def reachable_copy(program, scratch):
@@ -109,7 +121,7 @@ def start(command, as_user=True, die_with=signal.SIGKILL, **options):
     )
 
 
-def run(command, as_user=True, timeout=60, check=True, **options):
+def run(command, as_user=True, timeout=120, check=True, **options):
     """Runs a program to its end and returns what it said; its exit status is checked unless asked not to."""
     credentials = CREDENTIALS if as_user else {}
     done = subprocess.run(
@@ -126,7 +138,7 @@ def run(command, as_user=True, timeout=60, check=True, **options):
     return done
 
 
-def stop(process, *signals, timeout=10):
+def stop(process, *signals, timeout=30):
     """Sends the signals one after another until the process has ended; the last resort is always SIGKILL."""
     for number in (*signals, signal.SIGKILL):
         if process.poll() is not None:
@@ -140,13 +152,25 @@ def stop(process, *signals, timeout=10):
 
 
 def children(pid):
-    """The ids of a process's children, from /proc."""
-    listing = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in listing.read_text().split()] if listing.exists() else []
+    """The ids of a process's children, whichever thread has started them, from /proc."""
+    found = []
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, listing.read_text().split())
+    return found
 
 
-def eventually(question, timeout=10.0, interval=0.03):
-    """Asks until the answer is true, and returns it; the last answer decides when the time is up."""
+def lives(pid):
+    """Whether there is such a process, and it is more than an entry that nobody has asked for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def eventually(question, timeout=30.0, interval=0.03):
+    """Asks until the answer is true, and returns it; the last answer decides when the time is up. The time is for a machine
+    that is busy with all the other tests, and costs nothing where the answer comes."""
     deadline = time.monotonic() + timeout
     while True:
         answer = question()

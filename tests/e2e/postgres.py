@@ -84,6 +84,13 @@ class Postgres:
         initdb = [bindir / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         host.run([*initdb, "--locale=C.UTF-8", "--no-sync"])
         host.hand_over(_write(self.data / "pg_hba.conf", HBA))
+        try:
+            self._furnish()
+        except BaseException:
+            host.stop(self.process, signal.SIGQUIT)
+            raise
+
+    def _furnish(self):
         self.start()
         self.query(ROLES)
         for database in ("app", "other"):
@@ -117,9 +124,12 @@ class Postgres:
         """kill -9 of the postmaster and of every process it has started, each by its id."""
         family = [*host.children(self.process.pid), self.process.pid]
         self.process.send_signal(signal.SIGSTOP)  # so that it starts no further child meanwhile
-        for pid in {*family, *host.children(self.process.pid)}:
+        family = {*family, *host.children(self.process.pid)}
+        for pid in family:
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        # The next server refuses to start while one of them still has the shared memory.
+        host.eventually(lambda: not any(host.lives(pid) for pid in family))
 
     def ensure_running(self):
         """For the next test, whatever the last one did."""
@@ -150,6 +160,10 @@ class Postgres:
     def log_mark(self):
         """A place in the log: `log_since(mark)` is what was written after it."""
         return self.log_path.stat().st_size
+
+    def wait_restarted(self, mark):
+        """Waits until the server has taken itself down and up again since then, as it does when a backend was killed."""
+        host.eventually(lambda: "database system is ready to accept connections" in self.log_since(mark), timeout=60)
 
     def log_since(self, mark):
         with open(self.log_path, "rb") as log:

@@ -56,7 +56,7 @@ class Background:
         """Ctrl-C; the tool's exit status."""
         self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"it does not end: {self.output()}") from late
 

@@ -77,7 +77,7 @@ class Slapd:
     """One directory; `port` is plain LDAP (and StartTLS), `tls_port` is LDAP over TLS."""
 
     def __init__(self, scratch, people):
-        self.directory = host.hand_over(_made(scratch / f"slapd-{len(list(scratch.iterdir()))}"))
+        self.directory = host.new_directory(scratch, "slapd")
         for data in ("data", "away"):
             host.hand_over(_made(self.directory / data))
         self.program = _copy(scratch)
@@ -102,7 +102,7 @@ class Slapd:
         with open(self.directory / "log", "ab") as log:
             command = [self.program, "-d", "none", "-f", self.configuration, "-h", addresses]
             self.process = host.start(command, cwd=self.directory, stdout=log, stderr=log)
-        host.eventually(self.is_up, timeout=30)
+        host.eventually(self.is_up, timeout=60)
 
     def is_up(self):
         assert self.process.poll() is None, (self.directory / "log").read_text()

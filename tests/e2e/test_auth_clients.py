@@ -116,6 +116,17 @@ def test_an_unknown_database_is_not_told_before_the_password(weir):
         pooler.connect("nowhere", password="wrong")
 
 
+@pytest.mark.parametrize("method", ["trust", "plain", "md5", "scram-sha-256"])
+def test_whom_only_the_section_users_names_is_known_and_has_no_password(weir, method):
+    pooler = weir(auth_type=method, users={"bob": "pool_mode=session"}, userlist={"alice": "secret"})
+    if method == "trust":
+        assert pooler.value("select current_user", user="bob") == "bob"
+    else:
+        with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+            pooler.connect(user="bob", password="secret")
+    assert "no such user" not in pooler.log_text()
+
+
 def test_a_fallback_database(weir):
     pooler = weir(databases={"*": ""})
     assert pooler.value("select current_database()", database="other") == "other"

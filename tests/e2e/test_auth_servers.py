@@ -102,7 +102,7 @@ def test_the_user_file_is_read_again_on_reload(weir, pg):
     pooler.write_userlist({"scramuser": PASSWORDS["scramuser"], "admin": ""})
     pooler.signal(1)
     pooler.wait_log("RELOAD|SIGHUP")
-    host.eventually(lambda: works(pooler), timeout=10)
+    host.eventually(lambda: works(pooler))
 
 
 def works(pooler):

@@ -11,6 +11,7 @@ import pytest
 import conftest
 import secret
 import wire
+from weir import Stopwatch
 
 weir_only = pytest.mark.weir_only  # where PgBouncer's own words or codes are others
 
@@ -50,7 +51,7 @@ def resident_kib(pooler):
     ids=lambda data: data[:12].hex(),
 )
 def test_what_is_no_startup_packet_is_closed_without_a_word(weir, data):
-    pooler = weir(client_login_timeout=2)
+    pooler = weir(client_login_timeout=4)
     replies = answer_to(pooler, data)
     # PgBouncer says so to the peer; PostgreSQL and Weir to nobody but the log.
     assert wire.kinds(replies) in (("", "E") if conftest.PGBOUNCER else ("",))
@@ -68,10 +69,11 @@ def test_a_part_of_a_packet_and_an_end(weir):
 @weir_only
 def test_garbage_is_logged_once_a_second_for_each_peer(weir):
     pooler = weir()
-    for _ in range(100):
-        answer_to(pooler, b"GET / HTTP/1.1\r\n\r\n")
+    with Stopwatch() as watch:
+        for _ in range(100):
+            answer_to(pooler, b"GET / HTTP/1.1\r\n\r\n")
     lines = [line for line in pooler.log_text().splitlines() if "127.0.0.1" in line and "listening" not in line]
-    assert 1 <= len(lines) <= 10
+    assert 1 <= len(lines) <= watch.seconds + 2
 
 
 @weir_only
@@ -147,7 +149,7 @@ def test_bytes_behind_a_request_for_encryption(weir, code):
 
 
 def test_many_requests_for_encryption_end_some_time(weir):
-    pooler = weir(client_login_timeout=2)
+    pooler = weir(client_login_timeout=4)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.request(wire.SSL_REQUEST))
         assert raw.read_bytes(1) == b"N"
@@ -164,16 +166,28 @@ def test_a_startup_packet_larger_than_pkt_buf(weir):
 
 
 @weir_only
-def test_names_are_cut_at_63_bytes_as_postgresql_does(weir, pg):
+def test_names_of_databases_are_cut_at_63_bytes_as_postgresql_does(weir, pg):
     name = "n" * 63
-    pg.query(f"drop role if exists {name}")
-    pg.query(f"create role {name} login")
-    pooler = weir(userlist={name: "", "admin": ""})
-    for user in (name, name + "more"):
-        with wire.Raw(pooler.port).login(user=user) as raw:
-            assert raw.simple("select current_user") == [[name]]
-    users = [row["user"] for row in pooler.console("SHOW POOLS") if row["database"] == "app"]
-    assert users == [name]
+    pg.query(f"drop database if exists {name}")
+    pg.query(f"create database {name}")
+    pooler = weir(databases={"*": ""})
+    for database in (name, name + "more"):
+        with wire.Raw(pooler.port).login(database=database) as raw:
+            assert raw.simple("select current_database()") == [[name]]
+    names = {row["database"] for row in pooler.console("SHOW POOLS")} - {"pgbouncer"}
+    pg.query(f"drop database {name} with (force)")
+    assert names == {name}
+
+
+def test_names_of_users_are_not_cut(weir, pg):
+    """Certificates and directories have names longer than PostgreSQL's; who logs in to the server may be another."""
+    name = "n" * 127
+    pooler = weir(databases={"app": "user=bob"}, userlist={name: "", "n" * 63: ""})
+    with wire.Raw(pooler.port).login(user=name) as raw:
+        assert raw.simple("select current_user") == [["bob"]]
+    for other in (name[:-1], name + "n"):
+        assert wire.errors(answer_to(pooler, wire.startup(user=other, database="app")))
+    assert "username too long" in pooler.log_text()
 
 
 @pytest.mark.parametrize("length", [64, 127, 128, 1000, 5000])
@@ -238,7 +252,7 @@ GOOD_FIRST = b"n,,n=,r=abcdefgh"
     ids=range(20),
 )
 def test_bad_sasl_is_refused(weir, message):
-    pooler = weir(auth_type="scram-sha-256", userlist={"alice": secret.scram("right")}, client_login_timeout=2)
+    pooler = weir(auth_type="scram-sha-256", userlist={"alice": secret.scram("right")}, client_login_timeout=4)
     replies = login_with(pooler, message)
     assert "Z" not in wire.kinds(replies)
     assert all(state in ("08P01", "28P01", "28000") for state, _ in wire.errors(replies))
@@ -252,7 +266,7 @@ def test_bad_sasl_is_refused(weir, message):
     ids=["empty", "no bytes", "70 KB", "no NUL"],
 )
 def test_bad_passwords_are_refused(weir, auth_type, message):
-    pooler = weir(auth_type=auth_type, userlist={"alice": "right"}, client_login_timeout=2)
+    pooler = weir(auth_type=auth_type, userlist={"alice": "right"}, client_login_timeout=4)
     replies = login_with(pooler, message)
     assert "Z" not in wire.kinds(replies)
     assert all(state in ("08P01", "28P01") for state, _ in wire.errors(replies))
@@ -272,7 +286,7 @@ def test_bad_passwords_are_refused(weir, auth_type, message):
     ids=["unknown", "ones", "short", "shorter", "long"],
 )
 def test_a_bad_cancel_is_closed_without_a_word(weir, data):
-    pooler = weir(client_login_timeout=2)
+    pooler = weir(client_login_timeout=4)
     assert answer_to(pooler, data) == []
     assert pooler.value("select 1") == 1
 
@@ -296,7 +310,7 @@ def test_half_logged_in_clients_cost_no_more_than_16_kib(weir):
 
 def test_random_first_bytes(weir):
     """Three hundred peers with something to say that is nothing; seeds make them the same every time."""
-    pooler = weir(client_login_timeout=1)
+    pooler = weir(client_login_timeout=10)
     for seed in range(300):
         dice = random.Random(seed)
         data = dice.randbytes(dice.randrange(1, 300))

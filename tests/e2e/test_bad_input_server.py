@@ -32,7 +32,7 @@ def fake():
 
 @pytest.fixture
 def pooler(weir, fake):
-    return weir(databases={"app": f"port={fake.port}"}, default_pool_size=1, query_wait_timeout=5, server_login_retry=1)
+    return weir(databases={"app": f"port={fake.port}"}, default_pool_size=1, query_wait_timeout=30, server_login_retry=1)
 
 
 def others_are_fine(pooler):
@@ -138,7 +138,7 @@ def test_notices_and_parameters_on_an_idle_connection_are_fine(pooler, fake):
 
 def test_floods_of_parameters(pooler, fake):
     fake.bad["flood"] = b"".join(parameter(f"name{number}", "x" * 50) for number in range(50_000)) + one_row("end")
-    with wire.Raw(pooler.port, timeout=30).login() as raw:
+    with wire.Raw(pooler.port).login() as raw:
         before = resident_kib(pooler)
         replies = raw.ask(wire.query("flood"))
         assert len(replies) == 50_000 + 4
@@ -186,7 +186,7 @@ def test_a_server_that_asks_for_absurd_work(weir, iterations):
     server = Server(None)
     pooler = weir(
         databases={"app": f"port={server.port} user=alice password=p", "other": ""},
-        query_wait_timeout=2,
+        query_wait_timeout=4,
         server_login_retry=1,
     )
     with pytest.raises(psycopg.OperationalError):

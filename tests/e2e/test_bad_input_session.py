@@ -62,6 +62,18 @@ def test_max_packet_size(weir):
     others_are_fine(pooler)
 
 
+def test_max_packet_size_of_a_row(weir):
+    """One packet is one query or one row, as the page of settings says."""
+    pooler = weir(max_packet_size=10_000)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select repeat('x', 5000) from generate_series(1, 10)"))
+        assert wire.kinds(raw.read_until("Z")).count("D") == 10
+        raw.send(wire.query("select repeat('x', 20000)"))
+        assert len(wire.errors(raw.read_to_end())) == 1
+    pooler.wait_log(r"S-.* closing because: bad packet length from server|S-.* closing because: bad pkt header")
+    others_are_fine(pooler)
+
+
 @pytest.mark.parametrize("kind", [b"\0", b"?", b"z", b"\xff", b"R", b"K", b"T"])
 def test_unknown_types_end_the_client(pooler, kind):
     with wire.Raw(pooler.port).login() as raw:
@@ -178,7 +190,7 @@ def test_a_flood_of_syncs(pooler):
 
 
 def test_names_of_ten_megabytes(pooler):
-    with wire.Raw(pooler.port, timeout=30).login() as raw:
+    with wire.Raw(pooler.port).login() as raw:
         raw.send(wire.parse("n" * 10_000_000, "select 1"), wire.SYNC, wire.TERMINATE)
         replies = raw.read_to_end()
     assert wire.kinds(replies) in ("1Z", "EZ", "E", "")
@@ -188,7 +200,7 @@ def test_names_of_ten_megabytes(pooler):
 @pytest.mark.since("1.21")
 def test_thousands_of_names(weir):
     pooler = weir(default_pool_size=1, max_prepared_statements=10)
-    with wire.Raw(pooler.port, timeout=30).login() as raw:
+    with wire.Raw(pooler.port).login() as raw:
         for number in range(0, 5000, 50):
             raw.send(*(wire.parse(f"name {n}", f"select {n}") for n in range(number, number + 50)), wire.SYNC)
             raw.read_until("Z")
@@ -198,7 +210,7 @@ def test_thousands_of_names(weir):
 
 def test_random_messages(weir):
     """Frames that are well formed outside and anything inside; and bytes that are not even that."""
-    pooler = weir(default_pool_size=3, query_wait_timeout=5)
+    pooler = weir(default_pool_size=3, query_wait_timeout=30)
     for seed in range(150):
         dice = random.Random(seed)
         messages = [

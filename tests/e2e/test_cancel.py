@@ -2,14 +2,13 @@
 
 import concurrent.futures
 import random
-import threading
 import time
 
-import psycopg
 import pytest
 
 import host
 import wire
+from running import SLEEP, Latch, cancel_by_psycopg, wait_until_runs
 
 
 def cancel(pooler, raw):
@@ -19,34 +18,31 @@ def cancel(pooler, raw):
         assert request.read_to_end() == []
 
 
-def test_a_cancel_ends_the_query(weir):
+def test_a_cancel_ends_the_query(weir, pg):
     client = weir().connect()
-    timer = threading.Timer(0.3, client.cancel_safe)
-    timer.start()
-    with pytest.raises(psycopg.errors.QueryCanceled, match="due to user request"):
-        client.execute("select pg_sleep(30)")
-    timer.join()
+    cancel_by_psycopg(pg, client)
     assert client.execute("select 1").fetchone() == (1,)
 
 
-def test_a_cancel_in_a_transaction(weir):
+def test_a_cancel_in_a_transaction(weir, pg):
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login() as raw:
         raw.simple("begin")
-        raw.send(wire.query("select pg_sleep(30)"))
-        time.sleep(0.2)
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
         cancel(pooler, raw)
         assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
         raw.simple("rollback")
 
 
-def test_a_cancel_of_an_idle_client_does_nothing(weir):
+def test_a_cancel_of_an_idle_client_does_nothing(weir, pg):
     pooler = weir(default_pool_size=1)
-    with wire.Raw(pooler.port).login() as idle, wire.Raw(pooler.port).login() as busy:
+    with wire.Raw(pooler.port).login() as idle, wire.Raw(pooler.port).login() as busy, Latch(pg) as latch:
         idle.simple("select 1")
-        busy.send(wire.query("select pg_sleep(1)"))
-        time.sleep(0.2)
+        busy.send(wire.query(latch.QUERY))
+        latch.wait_for()
         cancel(pooler, idle)
+        latch.open()
         assert wire.kinds(busy.read_until("Z")) == "TDCZ"
 
 
@@ -65,37 +61,38 @@ def test_a_cancel_of_a_waiting_client_hurts_nobody_who_has_a_server(weir):
         assert wire.kinds(replies) == "TDCZ" or wire.errors(replies)[0][0] == "57014"
 
 
-def test_a_cancel_over_the_unix_socket(weir):
+def test_a_cancel_over_the_unix_socket(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select pg_sleep(30)"))
-        time.sleep(0.2)
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
         with wire.Raw(pooler.port, path=pooler.socket_path) as request:
             request.send(wire.cancel(raw.pid, raw.secret))
             request.read_to_end()
         assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
 
 
-def test_a_cancel_gets_through_a_full_pool(weir):
+def test_a_cancel_gets_through_a_full_pool(weir, pg):
     pooler = weir(default_pool_size=2, max_db_connections=2)
     clients = [wire.Raw(pooler.port).login() for _ in range(2)]
     for client in clients:
-        client.send(wire.query("select pg_sleep(30)"))
-    host.eventually(lambda: pooler.pool()["sv_active"] == 2)
+        client.send(wire.query(SLEEP))
+    wait_until_runs(pg, 2)
     for client in clients:
         cancel(pooler, client)
         assert wire.errors(client.read_until("Z"))[0][0] == "57014"
 
 
-def test_a_wrong_key_does_nothing(weir):
+def test_a_wrong_key_does_nothing(weir, pg):
     pooler = weir()
-    with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select pg_sleep(1)"))
-        time.sleep(0.2)
+    with wire.Raw(pooler.port).login() as raw, Latch(pg) as latch:
+        raw.send(wire.query(latch.QUERY))
+        latch.wait_for()
         secret = bytes([raw.secret[0] ^ 1]) + raw.secret[1:]
         with wire.Raw(pooler.port) as request:
             request.send(wire.cancel(raw.pid, secret))
             request.read_to_end()
+        latch.open()
         assert wire.kinds(raw.read_until("Z")) == "TDCZ"
 
 
@@ -114,7 +111,7 @@ def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
 
     def victim(seed):
         dice, cancelled = random.Random(seed), 0
-        with wire.Raw(pooler.port, timeout=20).login() as raw:
+        with wire.Raw(pooler.port).login() as raw:
             while time.monotonic() < over:
                 raw.send(wire.query("select pg_sleep(0.03)"))
                 time.sleep(dice.uniform(0, 0.25))  # before its turn, during the query, after its end
@@ -126,7 +123,7 @@ def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
 
     def bystander(number):
         answers = 0
-        with wire.Raw(pooler.port, timeout=20).login() as raw:
+        with wire.Raw(pooler.port).login() as raw:
             while time.monotonic() < over:
                 assert raw.simple(f"select {number} from pg_sleep(0.005)") == [[str(number)]]
                 answers += 1

@@ -50,7 +50,7 @@ def test_pause_waits_for_transactions(weir):
     paused.join(0.5)
     assert paused.is_alive()
     client.execute("commit")
-    paused.join(5)
+    paused.join(30)
     assert not paused.is_alive()
     pooler.console("RESUME")
     assert client.execute("select 1").fetchone() == (1,)
@@ -62,6 +62,19 @@ def test_pause_of_one_database_leaves_the_others(weir):
     assert pooler.value("select 1", database="other") == 1
     pooler.console("RESUME app")
     assert pooler.value("select 1") == 1
+
+
+def test_resume_of_all_leaves_what_was_paused_by_its_name(weir):
+    pooler = weir()
+    assert pooler.value("select 1") == 1
+    for one in ("PAUSE app", "PAUSE", "RESUME"):
+        pooler.console(one)
+    assert pooler.value("select 1", database="other") == 1
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query("select 1"))
+        assert raw.is_silent(0.5)
+        pooler.console("RESUME app")
+        assert wire.kinds(raw.read_until("Z")) == "TDCZ"
 
 
 def test_resume_of_what_is_not_paused(weir):
@@ -123,7 +136,7 @@ def test_wait_close_returns_when_the_old_servers_are_gone(weir, pg):
     waiting.join(0.5)
     assert waiting.is_alive()
     busy.execute("commit")
-    waiting.join(5)
+    waiting.join(30)
     assert not waiting.is_alive()
     host.eventually(lambda: pg.count(f"pid = {old}") == 0)
 
@@ -324,3 +337,57 @@ def test_shutdown_wait_for_clients_lets_clients_leave(weir):
     assert pooler.is_running()
     client.close()
     assert pooler.wait_end() == 0
+
+
+# --- cancel requests, and who leaves --------------------------------------------------------------------------
+@pytest.mark.weir_only  # PgBouncer resumes, too, but leaves the console without an answer
+@pytest.mark.parametrize("command", ["PAUSE", "PAUSE app", "WAIT_CLOSE app"])
+def test_what_a_console_waits_for_can_be_cancelled(weir, command):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.console("RECONNECT app")
+    console = pooler.connect("pgbouncer", "admin")
+    failures = []
+
+    def wait():
+        try:
+            console.execute(command)
+        except psycopg.Error as error:
+            failures.append(error.sqlstate)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    pooler.wait_log(f"{command.split()[0]}.*command issued")
+    console.cancel()
+    waiting.join(30)
+    assert failures == ["57014"]
+    assert pooler.value("select 1") == 1, "another client is served"
+    assert client.execute("select 2").fetchone() == (2,)
+    assert console.execute("SHOW VERSION").fetchone()
+
+
+def test_cancelling_a_pause_resumes(weir):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("begin")
+    with wire.Raw(pooler.port).login("admin", "pgbouncer") as console, wire.Raw(pooler.port) as cancel:
+        console.send(wire.query("PAUSE"))
+        pooler.wait_log("PAUSE command issued")
+        cancel.send(wire.cancel(console.pid, console.secret))
+        cancel.read_to_end()
+        assert pooler.value("select 1") == 1
+
+
+@pytest.mark.since("1.19")  # SHOW STATE
+def test_a_suspended_pooler_goes_on_when_the_last_admin_has_left(weir):
+    pooler = weir()
+    client = pooler.connect()
+    client.execute("select 1")
+    stays, leaves = pooler.connect("pgbouncer", "admin"), pooler.connect("pgbouncer", "admin")
+    stays.execute("SUSPEND")
+    leaves.close()
+    assert ("suspended", "yes") in stays.execute("SHOW STATE").fetchall()
+    stays.close()
+    assert client.execute("select 2").fetchone() == (2,)
+    pooler.wait_log("admin disappeared when suspended, doing RESUME")

@@ -6,6 +6,7 @@ import time
 import psycopg
 import pytest
 
+import fake_server
 import wire
 
 pytestmark = pytest.mark.every_version
@@ -95,6 +96,29 @@ def test_copy_data_after_the_error_does_not_hold_the_server(weir, seconds):
         assert raw.simple("select 6") == [["6"]]
 
 
+def test_the_end_of_a_copy_between_its_error_and_ready(weir):
+    """The client ends the copy before it hears of the error, and the server has not said yet that it is ready."""
+    def refuse(connection, statement):
+        if not statement.startswith("copy"):
+            return connection.sendall(fake_server.one_row(statement))
+        connection.sendall(wire.message(b"G", b"\0\0\0"))
+        connection.sendall(fake_server.error("no", C="22P02"))
+        while not connection.recv(4096).endswith(wire.message(b"c")):
+            pass
+        connection.sendall(fake_server.READY)
+
+    server = fake_server.FakeServer(refuse)
+    pooler = weir(databases={"app": f"port={server.port}"}, default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
+        raw.send(wire.query("copy it from stdin"))
+        raw.read_until("E")
+        raw.send(wire.message(b"d", b"1\n"), wire.message(b"c"))
+        assert wire.kinds(raw.read_until("Z")) == "Z"
+        assert other.simple("mine") == [["mine"]]
+        assert raw.simple("ours") == [["ours"]]
+    server.close()
+
+
 def extended(statement, name=""):
     """A COPY by the extended protocol, under a name or none; libpq sends its Sync at once, and PostgreSQL ignores it."""
     parse = wire.parse(name, statement)
@@ -120,6 +144,27 @@ def test_copy_by_the_extended_protocol(weir, name):
             lines = "d" * 2 * (turn + 1)
             assert wire.kinds(raw.ask(first, run)) == ("12H" if first else "2H") + lines + "cCZ"
         assert pooler.value("select count(*) from extended") == 6
+
+
+@pytest.mark.weir_only  # PgBouncer does not know which Sync PostgreSQL ignores
+@pytest.mark.parametrize("how", ["simple", "extended"])
+@pytest.mark.parametrize("line, answer", [(b"bad\n", "EZ"), (b"3\n", "CZ")], ids=["refused", "taken"])
+def test_a_sync_among_copy_data(weir, how, line, answer):
+    """PostgreSQL ignores it while it copies, and answers it when it has refused the data before it."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists among; create table among (number int)")
+        raw.send(wire.query("copy among from stdin") if how == "simple" else b"".join(extended("copy among from stdin")))
+        raw.read_until("G")
+        raw.send(wire.message(b"d", line), wire.SYNC)
+        taken = answer == "CZ"
+        if taken:
+            raw.send(wire.message(b"c"), b"" if how == "simple" else wire.SYNC)
+        assert wire.kinds(raw.read_until("Z")) == answer
+        if how == "simple" and not taken:
+            assert wire.kinds(raw.read_until("Z")) == "Z"
+        assert pooler.value("select 5") == 5, "another client gets the server"
+        assert raw.simple("select count(*) from among") == [["1" if taken else "0"]]
 
 
 @pytest.mark.since("1.26")

@@ -53,7 +53,7 @@ def zone(scratch):
     server = DNSServer(zone, address="127.0.0.1", port=port, logger=DNSLogger("-request,-reply,-error", prefix=False))
     server.start_thread()
     zone.conf = scratch / f"resolv-{port}.conf"
-    zone.conf.write_text(f"# for one test\nnameserver 127.0.0.1:{port}\noptions timeout:2 attempts:1\n")
+    zone.conf.write_text(f"# for one test\nnameserver 127.0.0.1:{port}\noptions timeout:20 attempts:1\n")
     host.hand_over(zone.conf)
     yield zone
     server.stop()

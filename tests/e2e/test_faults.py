@@ -15,25 +15,28 @@ import wire
 from weir import Stopwatch
 
 
-def load(pooler, clients=20, seconds=5):
-    """Clients that ask all the time and count what they got; each failure is one lost request, then they come again."""
-    return [Worker(pooler, seconds) for _ in range(clients)]
+def load(pooler, clients):
+    """Clients that ask all the time and count what they got, until their verdict is asked for; each failure is one lost request,
+    then they come again. They are there when each has got its first answer."""
+    workers = [Worker(pooler) for _ in range(clients)]
+    host.eventually(lambda: all(worker.answers for worker in workers))
+    return workers
 
 
 class Worker(threading.Thread):
     """Asks for numbers and checks that each answer is its own."""
 
-    def __init__(self, pooler, seconds):
+    def __init__(self, pooler):
         super().__init__(daemon=True)
-        self.pooler, self.until = pooler, time.monotonic() + seconds
+        self.pooler, self.over = pooler, threading.Event()
         self.answers, self.failures, self.wrong, self.last = 0, [], [], 0.0
         self.start()
 
     def run(self):
-        while time.monotonic() < self.until:
+        while not self.over.is_set():
             try:
                 with psycopg.connect(**self.pooler.address(), autocommit=True) as client:
-                    while time.monotonic() < self.until:
+                    while not self.over.is_set():
                         number = self.answers
                         answer = client.execute(f"select {number} from pg_sleep(0.002)").fetchone()[0]
                         if answer != number:
@@ -45,9 +48,17 @@ class Worker(threading.Thread):
                 time.sleep(0.05)
 
 
+def all_get_answers_again(workers):
+    """Each of them, from now on."""
+    now = time.monotonic()
+    host.eventually(lambda: all(worker.last > now for worker in workers), timeout=60)
+
+
 def verdict(workers):
     for worker in workers:
-        worker.join(30)
+        worker.over.set()
+    for worker in workers:
+        worker.join(60)
         assert not worker.is_alive(), "a client hangs"
     assert not [wrong for worker in workers for wrong in worker.wrong]
     return [failure for worker in workers for failure in worker.failures]
@@ -60,36 +71,36 @@ def test_kill_9_of_a_backend_ends_what_the_server_ends(weir, pg):
     idle.execute("select 1")
     client.execute("begin")
     pid = client.execute("select pg_backend_pid()").fetchone()[0]
+    mark = pg.log_mark()
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(psycopg.OperationalError):
         client.execute("select 1")
-    host.eventually(pg.is_up, timeout=30)
+    pg.wait_restarted(mark)
+    host.eventually(pg.is_up)
     assert idle.execute("select 1").fetchone() == (1,)
 
 
 def test_kill_9_of_a_backend_under_load(weir, pg):
     pooler = weir(server_login_retry=1, default_pool_size=5)
-    workers = load(pooler, clients=15, seconds=5)
-    time.sleep(1)
+    workers = load(pooler, clients=15)
     victim = pg.value("select min(pid) from pg_stat_activity where usename = 'alice'")
+    mark = pg.log_mark()
     os.kill(victim, signal.SIGKILL)
-    killed = time.monotonic()
+    pg.wait_restarted(mark)
+    all_get_answers_again(workers)
     refused = re.compile("login|recovery|starting up|query_wait_timeout")  # who came while the server was not there
     in_flight = [failure for failure in verdict(workers) if not refused.search(failure)]
     assert len(in_flight) <= 2 * 5, in_flight  # five servers, and at most once more for a login that was under way
-    assert all(worker.last > killed + 1 for worker in workers)
 
 
 def test_kill_9_of_the_whole_server_and_a_restart_under_load(weir, pg):
     pooler = weir(server_login_retry=1, default_pool_size=5)
-    workers = load(pooler, clients=15, seconds=7)
-    time.sleep(1)
+    workers = load(pooler, clients=15)
     pg.kill()
     time.sleep(0.5)
     pg.start()
-    restarted = time.monotonic()
+    all_get_answers_again(workers)
     verdict(workers)
-    assert all(worker.last > restarted for worker in workers), "a client never came back"
 
 
 def test_idle_clients_outlive_the_server(weir, pg):
@@ -98,6 +109,7 @@ def test_idle_clients_outlive_the_server(weir, pg):
     for client in clients:
         client.execute("select 1")
     pg.kill()
+    host.eventually(lambda: pooler.pool()["sv_idle"] == 0)
     pg.start()
     for client in clients:
         assert client.execute("select 1").fetchone() == (1,)
@@ -106,13 +118,11 @@ def test_idle_clients_outlive_the_server(weir, pg):
 @pytest.mark.parametrize("mode", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
 def test_a_stop_under_load(weir, pg, mode):
     pooler = weir(server_login_retry=1, default_pool_size=5)
-    workers = load(pooler, clients=10, seconds=6)
-    time.sleep(1)
+    workers = load(pooler, clients=10)
     pg.stop(mode)
     pg.start()
-    restarted = time.monotonic()
+    all_get_answers_again(workers)
     verdict(workers)
-    assert all(worker.last > restarted for worker in workers)
 
 
 @pytest.mark.weir_only  # PgBouncer adds one of its own
@@ -144,8 +154,8 @@ def test_a_terminated_idle_server_is_not_lent(weir, pg):
 def test_a_server_that_is_down_and_then_there(weir, pg):
     """Who waits is served when the server comes, within query_wait_timeout."""
     pg.stop()
-    pooler = weir(server_login_retry=1, query_wait_timeout=20)
-    with wire.Raw(pooler.port, timeout=20) as raw:
+    pooler = weir(server_login_retry=1, query_wait_timeout=60)
+    with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
         time.sleep(1.5)
         pg.start()
@@ -158,7 +168,7 @@ def test_a_server_that_is_down_for_good(weir, pg):
     with Stopwatch() as watch:
         with pytest.raises(psycopg.OperationalError) as failure:
             pooler.value("select 1")
-    assert watch.seconds < 6
+    assert watch.seconds < 13
     assert re.search("query_wait_timeout|refused|connect failed|server_login_retry|login fail", str(failure.value))
     pooler.wait_log("closing because: connect failed")
 
@@ -167,7 +177,7 @@ def test_a_starting_server_is_waited_for(weir, pg):
     """57P03 is "come again", not "go away": the waiting client is served when start-up is over."""
     pg.stop()
     pooler = weir(server_login_retry=1, query_wait_timeout=30)
-    with wire.Raw(pooler.port, timeout=30) as raw:
+    with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
         pg.start(wait=False)
         assert wire.kinds(raw.read_until("Z"))[-1] == "Z"
@@ -181,12 +191,13 @@ def test_a_full_server_leaves_those_that_are_in_alone(weir, pg):
     pg.stop()
     pg.start(max_connections="8")
     try:
-        pooler = weir(default_pool_size=20, server_login_retry=1, query_wait_timeout=20)
-        workers = load(pooler, clients=20, seconds=4)
+        pooler = weir(default_pool_size=20, server_login_retry=1, query_wait_timeout=60)
         mark = pg.log_mark()
+        workers = [Worker(pooler) for _ in range(20)]
+        time.sleep(4)  # time enough for a storm
+        host.eventually(lambda: sum(worker.answers for worker in workers) > 100)
         failures = verdict(workers)
         refusals = pg.log_since(mark).count("too many clients") + pg.log_since(mark).count("remaining connection slots")
-        assert sum(worker.answers for worker in workers) > 100
         assert refusals < 40, "the server is stormed with logins"
         assert all("slots are reserved" in text or "too many clients" in text for text in failures), failures[:3]
     finally:
@@ -224,7 +235,7 @@ def test_a_dropped_database(weir, pg):
         pooler.value("select 1", database="doomed")
     assert pooler.value("select 1") == 1
     pg.query("create database doomed")
-    host.eventually(lambda: answers(pooler, "doomed"), timeout=10)
+    host.eventually(lambda: answers(pooler, "doomed"))
     pg.query("drop database doomed with (force)")
 
 
@@ -253,11 +264,11 @@ def test_out_of_file_descriptors(weir, pg):
     clients = []
     try:
         for _ in range(120):
-            clients.append(wire.Raw(pooler.port, timeout=1).login())
+            clients.append(wire.Raw(pooler.port, timeout=5).login())
     except (OSError, AssertionError, wire.Closed):
         pass
     assert 30 <= len(clients) < 120
-    clients[0].socket.settimeout(10)
+    clients[0].socket.settimeout(30)
     assert clients[0].simple("select 1") == [["1"]]
     for client in clients[1:30]:
         client.socket.close()

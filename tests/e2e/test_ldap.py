@@ -342,7 +342,7 @@ def test_a_directory_that_does_not_greet(by_ldap, directory, more):
 def test_a_directory_that_does_not_answer(by_ldap):
     """The client is let go in time, whatever the directory does."""
     with silent_listener() as (port, taken):
-        pooler = by_ldap(f"ldapserver=127.0.0.1 ldapport={port} {BIND}", client_login_timeout=1)
+        pooler = by_ldap(f"ldapserver=127.0.0.1 ldapport={port} {BIND}", client_login_timeout=2)
         with pytest.raises(psycopg.OperationalError, match="client_login_timeout"):
             name_of(pooler)
         assert len(taken) == 1
@@ -354,7 +354,7 @@ def test_logins_that_wait_stop_no_other(by_ldap, directory):
         pooler = by_ldap(f"ldapserver=127.0.0.1 ldapport={port} {BIND}")
         for _ in range(20):
             clients.enter_context(waiting_login(pooler))
-        host.eventually(lambda: len(taken) == 20, timeout=20)
+        host.eventually(lambda: len(taken) == 20)
         assert name_of(pooler) == "alice"
 
 
@@ -384,7 +384,7 @@ def test_options_without_meaning_let_nobody_in(by_ldap, directory, options, told
     pooler.wait_log(f"WARNING C-0x.*{told}")
     pooler.write_ini(auth_ldap_options=f"ldapserver=127.0.0.1 ldapport={directory.port} {BIND}")
     pooler.signal(1)
-    host.eventually(lambda: gets_in(pooler), timeout=10)
+    host.eventually(lambda: gets_in(pooler))
 
 
 def test_no_password_is_ever_logged(by_ldap):

@@ -43,6 +43,14 @@ def test_lines_of_an_ordinary_client(weir, pattern):
     pooler.wait_log(pattern)
 
 
+@pytest.mark.parametrize("host_name, place", [("127.0.0.1", r"127\.0\.0\.1"), ("::1", r"\[::1\]")])
+def test_a_server_is_called_by_its_address_before_it_is_reached(weir, host_name, place):
+    pooler = weir(databases={"app": f"host={host_name} port=1"}, query_wait_timeout=1)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect()
+    pooler.wait_log(rf"LOG {SIDE}: app/alice@{place}:1 closing because: connect failed \(age=\d+s\)")
+
+
 def test_connections_and_disconnections_can_be_left_out(weir):
     pooler = weir(log_connections=0, log_disconnections=0)
     pooler.value("select 1")
@@ -74,7 +82,7 @@ def test_the_line_of_statistics_comes_every_period(weir):
             r"LOG stats: \d+ xacts/s, \d+ queries/s, .*in \d+ B/s, out \d+ B/s,"
             r" xact \d+ us, query \d+ us, wait \d+ us"
         )
-        pooler.wait_log(shape, count=3, timeout=6)
+        pooler.wait_log(shape, count=3)
 
 
 def test_statistics_can_be_left_out(weir):
@@ -188,3 +196,13 @@ def test_syslog(weir):
         with pytest.raises(TimeoutError):
             ear.recv(4096)
         assert "login attempt" in pooler.log_text(), "the file is written to as well"
+
+
+def test_an_idle_server_that_says_farewell(weir, pg):
+    """A restart of PostgreSQL, say: its error is for nobody, and the log calls the end what it calls every such end."""
+    pooler = weir(default_pool_size=1)
+    pooler.value("select 1")
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'alice'")
+    pooler.wait_log(rf"WARNING {SIDE}: {PEER} got packet 'E' from server when not linked")
+    pooler.wait_log(rf"LOG {SIDE}: {PEER} closing because: server conn crashed\? \(age=\d+s\)")
+    assert pooler.value("select 2") == 2

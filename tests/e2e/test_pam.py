@@ -58,9 +58,7 @@ def by_pam(weir, monkeypatch):
 @pytest.fixture
 def asking(service, scratch):
     """A directory whose scripts PAM asks."""
-    directory = scratch / f"pam-{len(list(scratch.iterdir()))}"
-    directory.mkdir()
-    host.hand_over(directory)
+    directory = host.new_directory(scratch, "pam")
     for name, text in (("authenticate", AUTHENTICATE), ("account", ACCOUNT), ("passwords", PASSWORDS)):
         path = directory / name
         path.write_text(text.replace("{directory}", str(directory)))
@@ -121,12 +119,12 @@ def test_slow_modules_stop_no_other(by_pam, asking):
     """Twelve are asked about bob, and nobody answers: alice must not notice."""
     pooler = by_pam()
     with contextlib.ExitStack() as clients:
-        waiting = [clients.enter_context(wire.Raw(pooler.port, timeout=30)) for _ in range(12)]
+        waiting = [clients.enter_context(wire.Raw(pooler.port)) for _ in range(12)]
         for raw in waiting:
             raw.send(wire.startup(user="bob", database="app"))
             assert raw.read().kind == "R"
             raw.send(wire.message(b"p", wire.cstring(PASSWORD)))
-        host.eventually(lambda: (asking / "asked").exists() and (asking / "asked").read_text().count("bob") == 12, timeout=30)
+        host.eventually(lambda: (asking / "asked").exists() and (asking / "asked").read_text().count("bob") == 12)
         assert name_of(pooler) == "alice"
         (asking / "go").touch()
         for raw in waiting:

@@ -167,6 +167,13 @@ def test_connect_query_runs_on_every_new_server(weir):
         assert client.execute("show search_path").fetchone() == ("pg_catalog",)
 
 
+def test_errors_of_connect_query_are_logged_and_no_more(weir):
+    pooler = weir(databases={"app": "connect_query='select 1/0'", "other": "connect_query='set work_mem=999 nonsense'"})
+    assert [pooler.value("select 1", database=name) for name in ("app", "other")] == [1, 1]
+    pooler.wait_log("ERROR S.* error while executing .*: ERROR: division by zero")
+    pooler.wait_log("ERROR S.* error while executing .*: ERROR: syntax error")
+
+
 # --- what PostgreSQL reports, and what it does not ------------------------------------------------------------
 @pytest.mark.since("1.22")
 def test_a_canonical_value_is_set_once(weir):

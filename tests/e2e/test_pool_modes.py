@@ -109,6 +109,15 @@ def test_a_session_keeps_its_server_until_the_client_leaves(weir):
     assert int(two.read_until("Z")[1].row()[0]) == server
 
 
+@pytest.mark.weir_only
+def test_a_reset_query_that_fails_costs_the_connection(weir):
+    """What it left undone, nobody gets."""
+    pooler = weir(pool_mode="session", server_reset_query="select 1/0", default_pool_size=1)
+    pids = [pooler.value("select pg_backend_pid()") for _ in range(3)]
+    assert len(set(pids)) == 3
+    pooler.wait_log("closing because: server_reset_query failed")
+
+
 def test_a_session_ends_with_the_reset_query(weir, pg):
     pooler = weir(pool_mode="session", default_pool_size=1)
     mark = pg.log_mark()
@@ -130,7 +139,7 @@ def test_listen_and_notify_in_session_mode(weir):
     listener, speaker = pooler.connect(), pooler.connect()
     listener.execute("listen harbour")
     speaker.execute("notify harbour, 'ahoy'")
-    heard = next(listener.notifies(timeout=5, stop_after=1))
+    heard = next(listener.notifies(timeout=30, stop_after=1))
     assert (heard.channel, heard.payload) == ("harbour", "ahoy")
 
 
@@ -192,4 +201,4 @@ def test_notify_in_transaction_mode(weir, pg):
     with psycopg.connect(host="127.0.0.1", port=pg.port, user="alice", dbname="app", autocommit=True) as listener:
         listener.execute("listen tidings")
         pooler.connect().execute("notify tidings, 'two'")
-        assert [heard.payload for heard in listener.notifies(timeout=10, stop_after=1)] == ["two"]
+        assert [heard.payload for heard in listener.notifies(timeout=30, stop_after=1)] == ["two"]

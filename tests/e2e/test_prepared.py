@@ -262,3 +262,19 @@ def test_an_unnamed_statement_beside_named_ones(raw):
     assert wire.kinds(raw.ask(wire.parse("", "select 'unnamed'"), wire.SYNC)) == "1Z"
     replies = raw.ask(wire.parse("", "select 'unnamed'"), wire.bind("named"), wire.execute(), wire.bind(""), wire.execute(), wire.SYNC)
     assert [reply.row()[0] for reply in replies if reply.kind == "D"] == [b"named", b"unnamed"]
+
+
+def test_a_session_has_its_names_on_its_server(weir):
+    """Whose server is its own sees its statements in SQL by the names it gave, and what is wrong is the server's to say."""
+    pooler = weir(default_pool_size=1, pool_mode="session")
+    with wire.Raw(pooler.port).login() as raw:
+        prepare(raw, "mine", "select 1")
+        assert raw.simple("select name from pg_prepared_statements") == [["mine"]]
+        assert raw.simple("execute mine") == [["1"]]
+        assert wire.errors(raw.ask(wire.parse("mine", "select 2"), wire.SYNC))[0][0] == "42P05"
+        assert wire.errors(raw.ask(run_statement("unknown")))[0][0] == "26000"
+        raw.simple("deallocate mine")
+        prepare(raw, "mine", "select 2")
+        assert answer(raw, "mine") == "2"
+    with wire.Raw(pooler.port).login() as raw:
+        assert on_the_server(raw) == 0

@@ -24,6 +24,20 @@ def test_a_shrunk_pool_closes_what_is_too_many(weir, pg):
     host.eventually(lambda: pg.count() <= 2)
 
 
+def test_a_shrunk_pool_keeps_what_it_may_have(weir, pg):
+    pooler = weir(default_pool_size=6)
+    clients = [pooler.connect() for _ in range(6)]
+    for client in clients:
+        client.execute("begin")
+    for client in clients:
+        client.execute("commit")
+    pids = {row[0] for row in pg.query("select pid from pg_stat_activity where usename = 'alice'")}
+    pooler.reload(default_pool_size=2)
+    host.eventually(lambda: pg.count() == 2)
+    assert clients[0].execute("select pg_backend_pid()").fetchone()[0] in pids
+    assert pooler.log_text().count("closing because: too many servers in the pool") == 4
+
+
 def test_a_grown_pool_serves_those_who_wait(weir, pg):
     pooler = weir(default_pool_size=1)
     pooler.connect().execute("begin")
@@ -200,3 +214,57 @@ def test_sections_may_come_again_and_values_may_be_quoted(weir):
     pooler.write_ini()
     pooler.start()
     assert pooler.value("select 1", database="quoted") == 1
+
+
+@pytest.mark.weir_only
+def test_names_quoted_as_in_sql(weir):
+    """PgBouncer's manual describes them for databases; its parser calls them a syntax error."""
+    pooler = weir(databases={'"Mixed ""Case"" é"': "dbname=app", "plain": "dbname=other"})
+    assert pooler.value("select current_database()", database='Mixed "Case" é') == "app"
+    assert 'Mixed "Case" é' in [row["name"] for row in pooler.console("SHOW DATABASES")]
+    pooler.reload(pool_mode="session")
+    assert pooler.value("select current_database()", database='Mixed "Case" é') == "app"
+    for command in ("PAUSE", "RESUME", "RECONNECT", "DISABLE", "ENABLE"):
+        assert pooler.console(f'{command} "Mixed ""Case"" é"') == command
+
+
+def test_another_file(weir):
+    """conffile names the file of the next RELOAD, whether the console or a file says so."""
+    pooler = weir()
+    text = pooler.ini.read_text()
+    other, third = pooler.directory / "other.ini", pooler.directory / "third.ini"
+    third.write_text(f"{text}\ndefault_pool_size = 7\n")
+    other.write_text(f"{text}\ndefault_pool_size = 8\nconffile = {third}\n")
+    for file, size in ((other, "20"), (third, "8"), (third, "7")):
+        if size == "20":
+            pooler.console(f"SET conffile = '{other}'")
+        else:
+            pooler.console("RELOAD")
+        rows = {row["key"]: (row["value"], row["changeable"]) for row in pooler.console("SHOW CONFIG")}
+        assert (rows["conffile"], rows["default_pool_size"][0]) == ((str(file), "yes"), size)
+
+
+def test_less_than_nothing_is_no_limit(weir):
+    """What PgBouncer's own files may say, and what its code makes of it."""
+    names = ("max_db_connections", "max_user_connections", "min_pool_size", "reserve_pool_size")
+    pooler = weir(**dict.fromkeys(names, -1), databases={"app": "pool_size=-5 max_db_connections=0 min_pool_size=-2"})
+    assert pooler.value("select 1") == 1
+
+
+def test_a_limit_of_nothing_follows_the_global_one(weir):
+    pooler = weir(
+        max_db_connections=1,
+        max_user_connections=2,
+        query_wait_timeout=2,
+        databases={"app": "max_db_connections=0", "other": "max_db_connections=5"},
+        users={"bob": "max_user_connections=0"},
+    )
+    clients = [pooler.connect(autocommit=False) for _ in range(2)]
+    clients[0].execute("select 1")
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
+        clients[1].execute("select 1")
+    clients = [pooler.connect("other", user="bob", autocommit=False) for _ in range(3)]
+    for client in clients[:2]:
+        client.execute("select 1")
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
+        clients[2].execute("select 1")

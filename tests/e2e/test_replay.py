@@ -43,7 +43,7 @@ def parsed_on_servers(pooler):
 
 
 # --- under load -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
 def test_psycopg_goes_on_while_the_table_changes(weir, shape, mode):
     pooler = weir(pool_mode=mode, default_pool_size=4, threads=4)
     stop, errors, rows = threading.Event(), [], []
@@ -75,8 +75,9 @@ def test_psycopg_goes_on_while_the_table_changes(weir, shape, mode):
 
 def test_a_driver_that_keeps_descriptions_goes_on(weir, shape):
     """asyncpg describes once, and refuses rows of another shape. Told of a new result it prepares anew, once; so each client
-    has to get on before the table changes again."""
-    pooler = weir(default_pool_size=3, threads=2)
+    has to get on before the table changes again. They share one server: it is a refusal that tells of the change, and a further
+    server that prepares the statement for the first time just after it would refuse nothing."""
+    pooler = weir(default_pool_size=1, threads=1)
     stop, errors, fetched = threading.Event(), [], [0] * 4
 
     async def work(number):
@@ -85,7 +86,7 @@ def test_a_driver_that_keeps_descriptions_goes_on(weir, shape):
             while not stop.is_set():
                 await client.fetch(SELECT)
                 fetched[number] += 1
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except Exception as error:  # asyncpg has several kinds, and one that is missed ends the others too
             errors.append(error)
         await client.close()
 
@@ -103,10 +104,10 @@ def test_a_driver_that_keeps_descriptions_goes_on(weir, shape):
         stop.set()
         worker.join()
     assert not errors, errors[:3]
-    assert parsed_on_servers(pooler) > 20
+    assert parsed_on_servers(pooler) >= 20
 
 
-@pytest.mark.parametrize("mode", ["transaction", "session"])
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
 def test_pgbench_goes_on_while_the_table_changes(weir, pg, shape, mode):
     pooler = weir(pool_mode=mode, default_pool_size=6, threads=2)
     script = pooler.directory / "shape.sql"

@@ -6,6 +6,7 @@ import pytest
 import host
 import wire
 from replicas import DATABASES, clean, replicating, senders
+from running import SLEEP, wait_until_runs
 
 pytestmark = [pytest.mark.every_version, pytest.mark.since("1.23")]
 
@@ -139,7 +140,7 @@ def test_a_busy_server_is_handed_over_to_whoever_came_first(pooler, pg):
 
 
 def test_the_wait_ends_like_any_other(weir):
-    pooler = weir(databases=DATABASES, default_pool_size=1, query_wait_timeout=1)
+    pooler = weir(databases=DATABASES, default_pool_size=1, query_wait_timeout=2)
     replicating(pooler).execute("IDENTIFY_SYSTEM")
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
         replicating(pooler).execute("IDENTIFY_SYSTEM")
@@ -150,8 +151,8 @@ def test_a_cancel_reaches_it(pooler, pg):
     with wire.Raw(pooler.port) as raw:
         connection.close()
         raw.login(user="replica", replication="database")
-        raw.send(wire.query("select pg_sleep(60)"))
-        host.eventually(lambda: pg.value("select count(*) from pg_stat_activity where query like '%pg_sleep(60)' and pid <> pg_backend_pid()"))
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
         with wire.Raw(pooler.port) as request:
             request.send(wire.cancel(raw.pid, raw.secret))
             assert request.read_to_end() == []

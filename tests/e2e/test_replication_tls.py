@@ -18,9 +18,7 @@ def server(scratch, authorities):
     programs = postgres.reachable_programs("system", scratch)
     if programs is None:
         pytest.skip("no PostgreSQL on this machine")
-    directory = scratch / "tls-replication"
-    directory.mkdir()
-    one = postgres.Postgres(programs, host.hand_over(directory))
+    one = postgres.Postgres(programs, host.new_directory(scratch, "tls-replication"))
     one.stop()
     one.start(ssl="on", ssl_cert_file=authorities[3].server.cert, ssl_key_file=authorities[3].server.key)
     one.query("create table tracked (number int); grant all on tracked to public", "app")
@@ -48,7 +46,7 @@ def secure_tools(monkeypatch):
 def test_a_stream_is_whole_while_both_sides_talk(pooler, server):
     begin = server.value("select pg_current_wal_flush_lsn()::text")
     server.query("insert into tracked select generate_series(1, 200000)", "app")
-    with wire.Raw(pooler.port, timeout=30) as raw:
+    with wire.Raw(pooler.port) as raw:
         raw.send(wire.request(wire.SSL_REQUEST))
         assert raw.read_bytes(1) == b"S"
         context = ssl.create_default_context()
@@ -66,7 +64,7 @@ def test_a_base_backup_and_a_slot(pooler, server, secure_tools):
     host.run(command(pooler, "pg_recvlogical", *slot, "--create-slot", "-P", "test_decoding"))
     with Background(pooler, "pg_recvlogical", *slot, "--start", "-f", "-", "-s", "1", "-F", "0") as reader:
         server.query("insert into tracked values (-7)", "app")
-        host.eventually(lambda: "INSERT: number[integer]:-7" in reader.output(), timeout=30)
+        host.eventually(lambda: "INSERT: number[integer]:-7" in reader.output())
         assert reader.interrupt() == 0, reader.output()
 
 

@@ -19,7 +19,7 @@ def beside(weir, first):
     second.socket_path = second.directory / f".s.PGSQL.{first.port}"
     second.write_ini()
     second.launch()
-    second.wait_log("process up", timeout=20)
+    second.wait_log("process up")
     return second
 
 
@@ -75,8 +75,8 @@ def test_new_clients_find_one_of_them_all_the_time(weir, pg):
             following = beside(weir, current)
             before = len(served)
             current.signal(signal.SIGTERM)
-            assert current.wait_end(20) == 0
-            host.eventually(lambda: len(served) > before + 5, timeout=20)
+            assert current.wait_end() == 0
+            host.eventually(lambda: len(served) > before + 5)
             current = following
     finally:
         stop.set()

@@ -116,7 +116,7 @@ def test_defer_accept(weir, pg):
 
 def test_a_deferred_client_that_says_nothing_is_seen_all_the_same(weir):
     pooler = weir(tcp_defer_accept=1, client_login_timeout=2)
-    with wire.Raw(pooler.port, timeout=30) as raw:
+    with wire.Raw(pooler.port) as raw:
         raw.read_to_end()
     pooler.wait_log("client_login_timeout")
 
@@ -141,7 +141,7 @@ def test_unix_socket_group(weir):
     with open(pooler.output_path, "ab") as output:
         command = [*become, pooler.program, pooler.ini]
         pooler.process = host.start(command, as_user=False, cwd=pooler.directory, stdout=output, stderr=output)
-    pooler.wait_log("process up", timeout=20)
+    pooler.wait_log("process up")
     status = pooler.socket_path.stat()
     assert (status.st_mode & 0o777, pooler.socket_path.group()) == (0o770, "daemon")
 

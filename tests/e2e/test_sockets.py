@@ -7,6 +7,7 @@ import pytest
 
 import host
 import wire
+from running import SLEEP, wait_until_runs
 
 
 def test_unix_socket_for_clients(weir):
@@ -50,6 +51,28 @@ def test_unix_socket_to_the_server(weir, pg):
     assert client.execute("select inet_server_addr() is null").fetchone() == (True,)
     (server,) = pooler.console("SHOW SERVERS")
     assert server["addr"] == "unix"
+
+
+WAY = "select coalesce(host(inet_server_addr()), 'socket')"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_server_of_this_machine_through_its_socket(weir, pg, name):
+    databases = {"app": f"host={name} port={pg.port} dbname=app"}
+    pooler = weir(databases=databases, server_socket_dir=pg.directory)
+    assert pooler.value(WAY) == "socket"
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        with wire.Raw(pooler.port) as request:
+            request.send(wire.cancel(raw.pid, raw.secret))
+            request.read_to_end()
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+
+
+def test_by_its_address_where_there_is_no_socket(weir, pg, tmp_path):
+    databases = {"app": f"host=127.0.0.1 port={pg.port} dbname=app"}
+    assert weir(databases=databases, server_socket_dir=tmp_path).value(WAY) == "127.0.0.1"
 
 
 def test_ipv6_both_ways(weir, pg):
@@ -124,6 +147,7 @@ def test_reuse_port_is_accepted(weir):
 
 
 @pytest.mark.since("1.20")
+@pytest.mark.since("1.19")
 def test_a_port_in_use_ends_the_start(weir):
     taken = weir()
     other = weir.prepared()
@@ -132,3 +156,19 @@ def test_a_port_in_use_ends_the_start(weir):
     other.launch()
     assert other.wait_end() != 0
     assert taken.value("select 1") == 1
+
+
+def test_one_address_that_cannot_be_had_does_not_end_the_start(weir):
+    pooler = weir(listen_addr="192.0.2.1, 127.0.0.1")
+    assert pooler.value("select 1") == 1
+    pooler.wait_log(r"WARNING cannot listen on 192.0.2.1:\d+: bind\(\): Cannot assign requested address")
+
+
+def test_a_unix_socket_that_cannot_be_had_does_not_end_the_start_either(weir):
+    pooler = weir(unix_socket_dir="/nonexistent")
+    assert pooler.value("select 1") == 1
+    pooler.wait_log(r"WARNING cannot listen on unix:/nonexistent/.*: bind\(\): No such file or directory")
+    nowhere = weir.prepared(unix_socket_dir="/nonexistent", listen_addr="")
+    nowhere.launch()
+    assert nowhere.wait_end() != 0
+    assert "nowhere to listen on" in nowhere.output()

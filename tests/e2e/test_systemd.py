@@ -16,7 +16,7 @@ import wire
 @pytest.fixture
 def manager(scratch):
     """A service manager's ear: what was said, a message each."""
-    path = scratch / f"notify-{len(list(scratch.iterdir()))}"
+    path = host.new_directory(scratch, "manager") / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(path))
         host.hand_over(path)
@@ -100,7 +100,7 @@ def test_passed_sockets_are_listened_on_and_no_others(weir):
         with open(pooler.output_path, "ab") as output:
             options = {"cwd": pooler.directory, "stdout": output, "stderr": output, "pass_fds": numbers}
             pooler.process = host.start(command, as_user=False, **options)
-    pooler.wait_log("process up", timeout=20)
+    pooler.wait_log("process up")
     with wire.Raw(port).login() as raw:
         assert raw.simple("select 1") == [["1"]]
     with wire.Raw(port, path=path).login() as raw:

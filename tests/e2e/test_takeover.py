@@ -12,6 +12,7 @@ import host
 import replicas
 import weir as pooler_module
 import wire
+from running import SLEEP, Latch, wait_until_runs
 
 pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
 
@@ -33,7 +34,7 @@ def reboot(pooler, *flags, wait=True):
     old = pooler.process
     OLD_ONES.append(old)
     pooler.launch("--reboot", *flags)
-    host.eventually(lambda: new_process_is_up(pooler), timeout=30)
+    host.eventually(lambda: new_process_is_up(pooler))
     if wait:
         assert old.wait(30) == 0
     return old
@@ -104,7 +105,7 @@ def test_load_notices_nothing(weir, pg, protocol, threads):
     load = ["-n", "-c", "20", "-j", "2", "-T", "5", "-f", script, "-M", protocol]
     with open(pooler.directory / "pgbench.out", "w+") as output:
         bench = host.start([pg.bindir / "pgbench", *address, *load, "app"], stdout=output, stderr=output, cwd="/")
-        host.eventually(lambda: pooler.pool().get("sv_active", 0) > 0, timeout=20)
+        host.eventually(lambda: pooler.pool().get("sv_active", 0) > 0)
         for _ in range(3):
             reboot(pooler)
             assert pg.count() <= 5
@@ -136,26 +137,26 @@ def test_cancel_keys_given_before_still_work(weir, pg, when):
 
     def sleep():
         try:
-            client.execute("select pg_sleep(60)")
+            client.execute(SLEEP)
         except psycopg.errors.QueryCanceled as error:
             failures.append(error)
 
     sleeper = threading.Thread(target=sleep)
     if when == "still there":
         sleeper.start()
-        host.eventually(lambda: pg.count("query like '%pg_sleep%' and state = 'active'"))
+        wait_until_runs(pg)
         old = reboot(pooler, wait=False)
     else:
         reboot(pooler)
         sleeper.start()
-        host.eventually(lambda: pg.count("query like '%pg_sleep%' and state = 'active'"))
+        wait_until_runs(pg)
 
     def cancelled():
         client.cancel()
         sleeper.join(0.5)
         return not sleeper.is_alive()
 
-    host.eventually(cancelled, timeout=30)
+    host.eventually(cancelled)
     assert len(failures) == 1
     assert client.execute("select 2").fetchone() == (2,)
     if when == "still there":
@@ -189,7 +190,7 @@ def test_every_one_of_many_idle_clients_moves(weir, pg):
     crowd = [wire.Raw(pooler.port).login() for _ in range(300)]
     try:
         reboot(pooler)
-        assert pooler.pool()["cl_active"] == 300
+        host.eventually(lambda: pooler.pool()["cl_active"] == 300)
         for client in crowd[::30]:
             assert client.simple("select 1") == [["1"]]
         ids = [row["id"] for row in pooler.console("SHOW CLIENTS")]
@@ -221,18 +222,18 @@ def test_without_an_old_process_it_starts_as_always(weir):
     pooler.wait_log("old process not found, try to continue normally")
 
 
-def test_it_needs_the_unix_socket(weir):
+def test_without_a_unix_socket_it_starts_as_always_too(weir):
     pooler = weir.prepared(unix_socket_dir="")
-    done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=20)
-    assert done.returncode == 1
-    assert "cannot reboot if unix dir not configured" in done.stderr
+    pooler.start("-R")
+    assert pooler.value("select 1") == 1
+    pooler.wait_log("old process not found, try to continue normally")
 
 
 def test_a_new_process_that_cannot_start_changes_nothing(weir):
     pooler = weir()
     client = pooler.connect()
     good = pooler.settings["listen_addr"]
-    pooler.write_ini(listen_addr=f"{good}, 192.0.2.1")
+    pooler.write_ini(listen_addr="192.0.2.1")
     done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=30)
     assert done.returncode == 1 and "192.0.2.1" in done.stderr
     pooler.wait_log("takeover failed, going on as before")
@@ -266,7 +267,7 @@ def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
     time.sleep(0.2)
     assert old.poll() is None
     old.send_signal(signal.SIGTERM)
-    assert old.wait(20) == 0
+    assert old.wait(30) == 0
     started[0].join(20)
     assert failures
     assert pooler.value("select 1") == 1
@@ -277,12 +278,14 @@ def test_the_old_process_outlives_a_new_one_that_ends_too_soon(weir, pg, end):
     """Whatever ends the new process, a query that the old one still runs is answered, and then the old one ends or goes on."""
     pooler = weir()
     client = pooler.connect()
-    started, failures = in_threads(lambda _: client.execute("select pg_sleep(3)"), 1)
-    host.eventually(lambda: pooler.pool().get("sv_active") == 1)
-    old = reboot(pooler, wait=False)
-    pooler.process.send_signal(end)
-    pooler.process.wait(20)
-    started[0].join(30)
+    with Latch(pg) as latch:
+        started, failures = in_threads(lambda _: client.execute(latch.QUERY), 1)
+        latch.wait_for()
+        old = reboot(pooler, wait=False)
+        pooler.process.send_signal(end)
+        pooler.process.wait(30)
+        latch.open()
+        started[0].join(30)
     assert not failures
     assert client.execute("select 2").fetchone() == (2,)
     if end == signal.SIGKILL:

@@ -1,12 +1,11 @@
 """More threads than one: the busy pool is shared between them, and no limit gets loose. Weir's own; PgBouncer has one thread."""
 
-import threading
 import time
 
-import psycopg
 import pytest
 
 import host
+from running import cancel_by_psycopg
 from test_limits import Census
 
 pytestmark = pytest.mark.weir_only
@@ -33,14 +32,18 @@ def test_all_threads_take_clients(weir):
 def test_one_busy_pool_spreads_over_shards(weir, pg):
     """One pool, four threads, enough load: at least two shards relay, and never one server connection too many."""
     pooler = weir(threads=4, default_pool_size=16, spread_busy_percent=1)
-    with Census(pg) as census:
-        first = load(pooler, clients=30, seconds=7)
+
+    def spreads():
+        first = load(pooler, clients=30, seconds=6)
         time.sleep(2.5)  # a pool gets a further shard after a busy second; clients that come then go to either
-        later = load(pooler, clients=30, seconds=4)
+        later = load(pooler, clients=30, seconds=3)
         assert first.wait(60) == later.wait(60) == 0
-    relayed = {row["shard"]: row["transactions"] for row in pooler.console("SHOW SHARDS")}
-    assert len(relayed) == 4
-    assert sum(count > 100 for count in relayed.values()) >= 2, f"transactions of each shard: {relayed}"
+        relayed = {row["shard"]: row["transactions"] for row in pooler.console("SHOW SHARDS")}
+        assert len(relayed) == 4
+        return sum(count > 100 for count in relayed.values()) >= 2
+
+    with Census(pg) as census:
+        host.eventually(spreads)  # again where the machine had no such second for it
     assert census.most <= 16
 
 
@@ -55,18 +58,10 @@ def test_a_small_pool_stays_on_its_shard(weir):
     assert sum(count > 0 for count in relayed) == 1, f"transactions of each shard: {relayed}"
 
 
-def test_cancel_reaches_a_client_of_any_thread(weir):
+def test_cancel_reaches_a_client_of_any_thread(weir, pg):
     pooler = weir(threads=4, default_pool_size=8)
     for _ in range(8):
         client = pooler.connect()
         done = pooler.psql("-c", "select 1")  # another client, most likely on another thread
         assert done.stdout.strip() == "1"
-        _cancel_a_sleep(client)
-
-
-def _cancel_a_sleep(client):
-    timer = threading.Timer(0.2, client.cancel_safe)
-    timer.start()
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        client.execute("select pg_sleep(10)")
-    timer.join()
+        cancel_by_psycopg(pg, client)

@@ -1,4 +1,6 @@
-"""Timeouts: what ends when, with which words. PgBouncer looks three times a second, so a second of slack is allowed upwards."""
+"""Timeouts: what ends when, with which words. Nothing ends before its time. How soon after it is the machine's affair: PgBouncer
+looks three times a second, and a dozen other tests want the same cores. Whoever must be in time himself has two seconds for it,
+or says all at once."""
 
 import socket
 import struct
@@ -11,12 +13,13 @@ import host
 import wire
 from weir import Stopwatch
 
-SLACK = 1.5
+SLACK = 8
 
 
-def fails_after(seconds, raw, text):
-    """The connection ends with exactly one error of this text, not before the time and not long after it."""
+def fails_after(seconds, raw, text, *sent):
+    """From when this is sent: the connection ends with exactly one error of this text, not before the time and not long after it."""
     with Stopwatch() as watch:
+        raw.send(*sent)
         found = wire.errors(raw.read_to_end())
     assert [message for _, message in found] == [text]
     assert seconds - 0.1 <= watch.seconds <= seconds + SLACK
@@ -24,24 +27,22 @@ def fails_after(seconds, raw, text):
 
 # --- clients that wait ----------------------------------------------------------------------------------------
 def test_query_wait_timeout(weir):
-    pooler = weir(default_pool_size=1, query_wait_timeout=1)
+    pooler = weir(default_pool_size=1, query_wait_timeout=2)
     holder = pooler.connect()
     holder.execute("begin")
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select 1"))
-        fails_after(1, raw, "query_wait_timeout")
+        fails_after(2, raw, "query_wait_timeout", wire.query("select 1"))
     pooler.wait_log("closing because: query_wait_timeout")
     assert holder.execute("select 1").fetchone() == (1,)
 
 
 def test_query_timeout_of_those_who_wait(weir):
     """The time in the queue is part of a query's; PgBouncer has a word of its own for who ran out of it there."""
-    pooler = weir(default_pool_size=1, query_timeout=1)
+    pooler = weir(default_pool_size=1, query_timeout=2)
     holder = pooler.connect()
     holder.execute("begin")
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select 1"))
-        fails_after(1, raw, "query_timeout")
+        fails_after(2, raw, "query_timeout", wire.query("select 1"))
     pooler.wait_log("closing because: query_timeout")
     assert holder.execute("select 1").fetchone() == (1,)
 
@@ -49,12 +50,11 @@ def test_query_timeout_of_those_who_wait(weir):
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("place", ["databases", "users"])
 def test_query_wait_timeout_of_one_pool(weir, place):
-    entry = {"databases": {"app": "query_wait_timeout=1"}, "users": {"alice": "query_wait_timeout=1"}}[place]
+    entry = {"databases": {"app": "query_wait_timeout=2"}, "users": {"alice": "query_wait_timeout=2"}}[place]
     pooler = weir(**{place: entry}, default_pool_size=1)
     pooler.connect().execute("begin")
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select 1"))
-        fails_after(1, raw, "query_wait_timeout")
+        fails_after(2, raw, "query_wait_timeout", wire.query("select 1"))
 
 
 @pytest.mark.weir_only  # PgBouncer does not read from a waiting client, and so does not see it go
@@ -86,8 +86,7 @@ def test_query_wait_notify(weir):
 def test_query_timeout(weir, pg):
     pooler = weir(query_timeout=1)
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select pg_sleep(30)"))
-        fails_after(1, raw, "query timeout")
+        fails_after(1, raw, "query timeout", wire.query("select pg_sleep(60)"))
     pooler.wait_log("closing because: query timeout")
     host.eventually(lambda: pg.count("state = 'active'") == 0)
 
@@ -105,18 +104,16 @@ def test_query_timeout_spares_those_who_only_stay_in_a_transaction(weir):
 def test_idle_transaction_timeout(weir, pg):
     pooler = weir(idle_transaction_timeout=1)
     with wire.Raw(pooler.port).login() as raw:
-        raw.simple("begin")
-        fails_after(1, raw, "idle transaction timeout")
+        fails_after(1, raw, "idle transaction timeout", wire.query("begin"))
     pooler.wait_log("closing because: idle transaction timeout")
     host.eventually(lambda: pg.count("state = 'idle in transaction'") == 0)
 
 
 def test_idle_transaction_timeout_spares_a_long_query(weir):
     pooler = weir(idle_transaction_timeout=1)
-    client = pooler.connect()
-    client.execute("begin")
-    client.execute("select pg_sleep(2)")
-    client.execute("commit")
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(*(wire.query(statement) for statement in ("begin", "select pg_sleep(2)", "commit")))
+        assert [wire.kinds(raw.read_until("Z")) for _ in range(3)] == ["CZ", "TDCZ", "CZ"]
 
 
 @pytest.mark.since("1.25")
@@ -131,20 +128,21 @@ def test_transaction_timeout(weir):
 
 def test_client_idle_timeout(weir):
     pooler = weir(client_idle_timeout=1)
-    with wire.Raw(pooler.port).login() as raw:
-        raw.simple("select 1")
-        fails_after(1, raw, "client_idle_timeout")
+    with wire.Raw(pooler.port) as raw:
+        fails_after(1, raw, "client_idle_timeout", wire.startup(user="alice", database="app"), wire.query("select 1"))
     pooler.wait_log("closing because: client_idle_timeout")
 
 
 def test_client_idle_timeout_spares_those_who_work_or_wait(weir):
     pooler = weir(client_idle_timeout=1, default_pool_size=1)
-    one, two = pooler.connect(), wire.Raw(pooler.port).login()
-    one.execute("begin")
-    two.send(wire.query("select 2"))
-    one.execute("select pg_sleep(2)")
-    one.execute("commit")
-    assert wire.kinds(two.read_until("Z")) == "TDCZ"
+    hello = wire.startup(user="alice", database="app")
+    with wire.Raw(pooler.port) as one, wire.Raw(pooler.port) as two:
+        one.send(hello, *(wire.query(statement) for statement in ("begin", "select pg_sleep(3)", "commit")))
+        one.read_until("C")
+        two.send(hello, wire.query("select 2"))
+        assert [wire.kinds(one.read_until("Z")) for _ in range(3)] == ["Z", "TDCZ", "CZ"]
+        two.read_until("Z")
+        assert wire.kinds(two.read_until("Z")) == "TDCZ"
 
 
 @pytest.mark.since("1.24")
@@ -176,20 +174,20 @@ def test_timeouts_of_one_user(weir, setting, asked, text):
 )
 def test_client_login_timeout(weir, sent):
     pooler = weir(client_login_timeout=1)
-    with wire.Raw(pooler.port) as raw:
+    with Stopwatch() as watch, wire.Raw(pooler.port) as raw:
         raw.send(sent)
-        with Stopwatch() as watch:
-            raw.read_to_end()
+        raw.read_to_end()
     assert 0.9 <= watch.seconds <= 1 + SLACK
     pooler.wait_log("closing because: client_login_timeout")
 
 
 def test_client_login_timeout_before_the_password(weir):
     pooler = weir(client_login_timeout=1, auth_type="scram-sha-256", userlist={"alice": "secret"})
-    with wire.Raw(pooler.port) as raw:
+    with Stopwatch() as watch, wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"))
         assert raw.read().kind == "R"
-        fails_after(1, raw, "client_login_timeout")
+        assert [text for _, text in wire.errors(raw.read_to_end())] == ["client_login_timeout"]
+    assert 0.9 <= watch.seconds <= 1 + SLACK
 
 
 # --- servers --------------------------------------------------------------------------------------------------
@@ -197,28 +195,30 @@ def test_server_idle_timeout(weir, pg):
     pooler = weir(server_idle_timeout=1)
     client = pooler.connect()
     client.execute("select 1")
-    host.eventually(lambda: pg.count() == 0, timeout=1 + 2 * SLACK)
+    host.eventually(lambda: pg.count() == 0)
     pooler.wait_log("closing because: server idle timeout")
     assert client.execute("select 1").fetchone() == (1,)
 
 
-def test_server_lifetime(weir):
+def test_server_lifetime(weir, pg):
     pooler = weir(server_lifetime=1, default_pool_size=1)
     client = pooler.connect()
-    first = client.execute("select pg_backend_pid()").fetchone()
+    first = client.execute("select pg_backend_pid()").fetchone()[0]
+    host.eventually(lambda: pg.count(f"pid = {first}") == 0)
     pooler.wait_log("closing because: server lifetime over")
-    assert client.execute("select pg_backend_pid()").fetchone() != first
+    assert client.execute("select pg_backend_pid()").fetchone()[0] != first
 
 
 @pytest.mark.since("1.23")
-def test_server_lifetime_of_a_database(weir):
+def test_server_lifetime_of_a_database(weir, pg):
     """An entry's own lifetime wins: here it ends after a second, next door it does not."""
     pooler = weir(databases={"app": "server_lifetime=1", "other": ""}, default_pool_size=1)
     here, elsewhere = pooler.connect(), pooler.connect("other")
-    pids = [client.execute("select pg_backend_pid()").fetchone() for client in (here, elsewhere)]
+    pids = [client.execute("select pg_backend_pid()").fetchone()[0] for client in (here, elsewhere)]
+    host.eventually(lambda: pg.count(f"pid = {pids[0]}") == 0)
     pooler.wait_log("closing because: server lifetime over")
-    assert here.execute("select pg_backend_pid()").fetchone() != pids[0]
-    assert elsewhere.execute("select pg_backend_pid()").fetchone() == pids[1]
+    assert here.execute("select pg_backend_pid()").fetchone()[0] != pids[0]
+    assert elsewhere.execute("select pg_backend_pid()").fetchone()[0] == pids[1]
 
 
 @pytest.mark.parametrize("fast", [0, 1])
@@ -281,12 +281,13 @@ class DeafServer:
 def test_server_connect_timeout(weir):
     deaf = DeafServer()
     pooler = weir(
-        databases={"app": f"port={deaf.port}"}, server_connect_timeout=1, query_wait_timeout=4, server_login_retry=1
+        databases={"app": f"port={deaf.port}"}, server_connect_timeout=1, query_wait_timeout=60, server_login_retry=1
     )
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
         pooler.wait_log("closing because: connect timeout")
         host.eventually(lambda: deaf.accept_all() >= 2)  # it tries again
+        pooler.reload(query_wait_timeout=1)
         assert wire.errors(raw.read_to_end())
 
 
@@ -295,11 +296,11 @@ def test_server_login_retry_paces_the_attempts(weir, pg):
     """A server that refuses is asked again at the pace of server_login_retry, not in a loop."""
     refusal = wire.message(b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0")
     server = DeafServer(greeting=refusal)
-    pooler = weir(databases={"app": f"port={server.port}"}, server_login_retry=1, query_wait_timeout=15)
+    pooler = weir(databases={"app": f"port={server.port}"}, server_login_retry=1, query_wait_timeout=30)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
         started = time.monotonic()
-        host.eventually(lambda: server.accept_all() >= 4, timeout=9)
+        host.eventually(lambda: server.accept_all() >= 4)
         attempts, took = server.accept_all(), time.monotonic() - started
     # Weir begins with shorter pauses: 0.1, 0.2, 0.4, 0.8 s.
     assert attempts <= took + 5, pooler.log_text()
@@ -314,6 +315,13 @@ def test_server_check_query_after_the_delay(weir, pg):
     time.sleep(2)
     client.execute("select 1")
     assert pg.log_since(mark).count("LOG:  statement: select 2\n") == 1
+
+
+def test_a_server_that_answers_its_check_with_an_error_is_alive(weir):
+    pooler = weir(server_check_query="select 1/0", server_check_delay=0, default_pool_size=1)
+    first = pooler.value("select pg_backend_pid()")
+    assert [pooler.value("select pg_backend_pid()") for _ in range(3)] == [first] * 3
+    pooler.wait_log("division by zero")
 
 
 @pytest.mark.since("1.25")

@@ -4,12 +4,12 @@ import re
 import socket
 import ssl
 import struct
-import threading
 
 import psycopg
 import pytest
 
 import host
+from running import cancel_by_psycopg
 
 SUMMARY = "TLSv1.3/TLS_AES_256_GCM_SHA384"
 
@@ -126,10 +126,27 @@ def test_rules_know_who_uses_tls(weir, authorities):
         pooler.connect(user="logged", **mine)
 
 
+@pytest.mark.parametrize("mode", ["allow", "prefer", "require"])
+def test_rules_may_ask_for_a_certificate_that_the_mode_does_not_demand(weir, authorities, mode):
+    """Who has none may still come by another rule; one that is shown is checked."""
+    root, other = authorities[3], authorities[1]
+    pooler = weir.prepared(auth_type="hba", **settings(root, mode, client_tls_ca_file=root.cert))
+    pooler._write("hba.conf", "hostssl all alice 0.0.0.0/0 cert\nhostssl all bob 0.0.0.0/0 trust\n")
+    pooler.write_ini(auth_hba_file=pooler.directory / "hba.conf")
+    pooler.start()
+    mine = secure(root, sslcert=root.alice.cert, sslkey=root.alice.key)
+    assert pooler.value("select current_user", **mine) == "alice"
+    assert pooler.value("select current_user", user="bob", **secure(root)) == "bob"
+    with pytest.raises(psycopg.OperationalError, match="certificate authentication failed"):
+        pooler.connect(**secure(root))
+    with pytest.raises(psycopg.OperationalError, match="unknown ca"):
+        pooler.connect(user="bob", **secure(root, sslcert=other.alice.cert, sslkey=other.alice.key))
+
+
 def test_certificates_need_to_be_asked_for(weir, authorities):
     pooler = weir.prepared(auth_type="cert", **settings(authorities[3], "require"))
     pooler.launch()
-    assert pooler.process.wait(20) == 1
+    assert pooler.process.wait(30) == 1
     assert "auth_type=cert requires client_tls_sslmode" in pooler.output() + pooler.log_text()
 
 
@@ -292,14 +309,10 @@ def test_what_rustls_lacks_is_warned_of(weir, authorities):
 
 
 # --- traffic ----------------------------------------------------------------------------------------------------------
-def test_cancel_over_tls(weir, authorities):
+def test_cancel_over_tls(weir, pg, authorities):
     pooler = weir(**settings(authorities[3]))
     client = pooler.connect(**secure(authorities[3]))
-    timer = threading.Timer(0.5, client.cancel_safe)
-    timer.start()
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        client.execute("select pg_sleep(30)")
-    timer.join()
+    cancel_by_psycopg(pg, client)
 
 
 def test_large_results_and_large_requests(weir, authorities):

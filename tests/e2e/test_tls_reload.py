@@ -107,7 +107,7 @@ def test_servers_are_renewed_when_their_terms_change(weir, how):
 def test_a_missing_file_ends_the_start(weir, authorities, setting):
     pooler = weir.prepared(**{**settings(authorities[3], "verify-ca"), setting: "/nonexistent/file"})
     pooler.launch()
-    assert pooler.process.wait(20) == 1
+    assert pooler.process.wait(30) == 1
     assert re.search(r"ERROR TLS setup failed:[^\n]*No such file or directory", pooler.log_text() + pooler.output())
 
 
@@ -116,5 +116,5 @@ def test_a_wrong_key_ends_the_start(weir, authorities):
     root = authorities[3]
     pooler = weir.prepared(**settings(root, client_tls_key_file=root.alice.key))
     pooler.launch()
-    assert pooler.process.wait(20) == 1
+    assert pooler.process.wait(30) == 1
     assert "TLS setup failed: key values mismatch" in pooler.log_text() + pooler.output()

@@ -1,7 +1,7 @@
 """TLS between the pooler and its servers: every server_tls_sslmode, names of hosts, certificates shown to servers, cancels."""
 
 import re
-import threading
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -9,6 +9,7 @@ import pytest
 import certificates
 import host
 import postgres
+from running import cancel_by_psycopg
 
 SUMMARY = "TLSv1.3/TLS_AES_256_GCM_SHA384"
 HBA = """
@@ -27,9 +28,8 @@ def secure(scratch, request):
     programs = postgres.reachable_programs("system", scratch)
     if programs is None:
         pytest.skip("no PostgreSQL on this machine")
-    directory = scratch / f"tls-server-{version}"
-    directory.mkdir()
-    root = certificates.Authority(host.hand_over(directory), f"root{version}", version)
+    directory = host.new_directory(scratch, "tls-server")
+    root = certificates.Authority(directory, f"root{version}", version)
     root.server = root.issue("server", "localhost", "DNS:localhost" if version == 3 else "", rsa=True)
     root.bob = root.issue("bob", "bob")
     root.stranger = certificates.Authority(directory, "stranger", version)
@@ -54,6 +54,13 @@ def ssl_of(client):
 def refused(pooler, **options):
     with pytest.raises(psycopg.OperationalError):
         pooler.connect(**options)
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_who_must_encrypt_is_not_led_around_tls(weir, secure, mode):
+    """server_socket_dir is a short cut only where TLS is a wish."""
+    pooler = weir(databases=databases(secure), server_tls_sslmode=mode, server_socket_dir=secure.directory)
+    assert ssl_of(pooler.connect())[0] is (mode == "require")
 
 
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca", "verify-full", None])
@@ -90,6 +97,15 @@ def test_unix_sockets_have_no_tls(weir, secure):
 def test_a_certificate_of_an_unknown_root(weir, secure, mode):
     stranger = secure.root.stranger.cert
     pooler = weir(databases=databases(secure), server_tls_sslmode=mode, server_tls_ca_file=stranger, query_wait_timeout=1)
+    refused(pooler)
+    pooler.wait_log("certificate verify failed")
+
+
+def test_the_systems_roots_count_where_none_are_named(weir, secure):
+    """They do not know the root of the tests; that the pooler starts and says so shows that they were read."""
+    if not Path("/etc/ssl/certs/ca-certificates.crt").exists():
+        pytest.skip("this machine trusts nobody: apt-get install ca-certificates")
+    pooler = weir(databases=databases(secure), server_tls_sslmode="verify-full", query_wait_timeout=1)
     refused(pooler)
     pooler.wait_log("certificate verify failed")
 
@@ -145,11 +161,7 @@ def test_ciphers_of_1_3(weir, secure):
 def test_a_cancel_goes_the_same_way(weir, secure, mode):
     pooler = weir(databases=databases(secure), server_tls_sslmode=mode, server_tls_ca_file=secure.root.cert)
     client = pooler.connect()
-    timer = threading.Timer(0.5, client.cancel_safe)
-    timer.start()
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        client.execute("select pg_sleep(30)")
-    timer.join()
+    cancel_by_psycopg(secure, client)
     assert client.execute("select 1").fetchone() == (1,)
 
 

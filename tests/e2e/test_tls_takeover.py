@@ -19,7 +19,7 @@ def test_clients_with_tls_stay_with_the_old_process(weir, authorities, mode):
     old = pooler.process
     try:
         pooler.launch("--reboot")
-        host.eventually(lambda: f"[{pooler.process.pid}] LOG process up" in pooler.log_text(), timeout=30)
+        host.eventually(lambda: f"[{pooler.process.pid}] LOG process up" in pooler.log_text())
         for _ in range(5):
             assert (stays.execute("select 2").fetchone(), moves.execute("select 2").fetchone()) == ((2,), (2,))
         assert pooler.connect(**secure(root)).execute("select 3").fetchone() == (3,)

@@ -25,7 +25,7 @@ DEFAULTS = {
 }
 # What only a start can change; the rest of a test's settings may come by RELOAD as well.
 RESTART_ONLY = {
-    "conffile", "disable_pqexec", "io_driver", "job_name", "listen_addr", "listen_backlog", "listen_port", "pidfile", "pkt_buf", "resolv_conf",
+    "disable_pqexec", "io_driver", "job_name", "listen_addr", "listen_backlog", "listen_port", "pidfile", "pkt_buf", "resolv_conf",
     "so_reuseport", "threads", "track_extra_parameters", "unix_socket_dir", "unix_socket_group", "unix_socket_mode", "user",
 }
 # Users who may log in by the user file; their secrets matter only to tests that set auth_type.
@@ -125,12 +125,12 @@ class Weir:
         with open(self.output_path, "ab") as output:
             command = ["prlimit", f"--nofile={limit}:{limit}", self.program, self.ini]
             self.process = host.start(command, cwd=self.directory, stdout=output, stderr=output)
-        host.eventually(self.is_up, timeout=20)
+        host.eventually(self.is_up, timeout=60)
         self.check_driver()
 
     def start(self, *flags, as_user=True):
         self.launch(*flags, as_user=as_user)
-        host.eventually(self.is_up, timeout=20)
+        host.eventually(self.is_up, timeout=60)
         self.check_driver()
         return self
 
@@ -171,7 +171,7 @@ class Weir:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait_end(self, timeout=10):
+    def wait_end(self, timeout=30):
         return self.process.wait(timeout)
 
     def is_running(self):
@@ -180,7 +180,7 @@ class Weir:
     # --- clients ----------------------------------------------------------------------------------------------
     def address(self, database="app", user="alice", **options):
         address = {"host": "127.0.0.1", "port": self.port, "dbname": database, "user": user, **options}
-        return {"connect_timeout": 20, "sslmode": "disable", "gssencmode": "disable", **address}
+        return {"connect_timeout": 60, "sslmode": "disable", "gssencmode": "disable", **address}
 
     def uri(self, database="app", user="alice"):
         return f"postgres://{user}@127.0.0.1:{self.port}/{database}?sslmode=disable"
@@ -224,7 +224,7 @@ class Weir:
     def log_text(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def wait_log(self, pattern, count=1, timeout=10):
+    def wait_log(self, pattern, count=1, timeout=30):
         """Waits until the log holds the pattern `count` times; the matches."""
         def matches():
             found = re.findall(pattern, self.log_text())

@@ -101,7 +101,7 @@ class Closed(Exception):
 class Raw:
     """A socket that speaks frames. Every read has a deadline, so that a silent peer fails the test and does not hang it."""
 
-    def __init__(self, port, host="127.0.0.1", path=None, timeout=10):
+    def __init__(self, port, host="127.0.0.1", path=None, timeout=30):
         if path:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.socket.settimeout(timeout)

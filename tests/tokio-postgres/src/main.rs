@@ -141,13 +141,17 @@ async fn copy(uri: String) -> Outcome {
 
 /// A cancel ends the query it is for, and the session goes on.
 async fn cancel(uri: String) -> Outcome {
-    let client = connect(&uri).await?;
+    let (client, other) = (connect(&uri).await?, connect(&uri).await?);
     let token = client.cancel_token();
     let stop = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // PostgreSQL drops a cancel that comes before it has begun the query.
+        let running = "select count(*) from pg_stat_activity where query like '%/* tokio */' and wait_event = 'PgSleep'";
+        while other.query_one(running, &[]).await?.get::<_, i64>(0) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         token.cancel_query(NoTls).await
     };
-    let (answer, stopped) = future::join(client.batch_execute("select pg_sleep(20)"), stop).await;
+    let (answer, stopped) = future::join(client.batch_execute("select pg_sleep(60) /* tokio */"), stop).await;
     stopped?;
     assert_eq!(answer.expect_err("it was cancelled").code(), Some(&SqlState::QUERY_CANCELED));
     assert_eq!(client.query_one("select 1::int4", &[]).await?.get::<_, i32>(0), 1);

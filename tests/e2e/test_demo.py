@@ -1,0 +1,58 @@
+"""`make demo` as a new user has it, but short: what it prints is true, its panel can be used, and nothing outlives it."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import host
+import postgres
+from demo import LAB, PATIENCE, Demo
+
+pytestmark = [
+    pytest.mark.weir_only,
+    pytest.mark.skipif(not LAB.exists(), reason="weir-bench is not beside Weir: cargo build -p weir-bench"),
+]
+
+
+def leaves_nothing(demo, family):
+    assert family and host.eventually(lambda: not any(host.lives(pid) for pid in family)), demo.said
+    directory = re.search(r"both in (\S+)", demo.said)[1]
+    assert directory.startswith("/tmp/weir-demo-") and not Path(directory).exists()
+
+
+def test_the_panel_of_the_demo_can_be_used_until_ctrl_c(tmp_path):
+    demo = Demo(tmp_path, at_terminal=True)
+    try:
+        pool = demo.line(r"pool: (postgres://\S+)")
+        web = demo.panel()
+        assert demo.line(r"panel: http://127\.0\.0\.1:(\d+)") == str(web.port) and demo.line(r"api token: (\S+)") == web.token
+        assert [pool["name"] for pool in web.get("/api/v1/pools")["pools"]] == ["test-pool"]
+        wish = {"name": "second", "db": "bench", "user": "bench", "mode": "transaction", "size": 3}
+        status, made, _ = web.ask("POST", "/api/v1/pools", wish)
+        assert status == 201, made
+        psql = postgres.programs("system") / "psql"
+        for uri in (pool, web.get("/api/v1/pools/second")["pool"]["connection"]["uri"]):
+            asked = host.run([psql, "-X", "-A", "-t", "-c", "select count(*) from pgbench_branches", uri], as_user=False)
+            assert asked.stdout.strip() == "1"
+        host.eventually(lambda: any("pgbench_branches" in query["text"] for query in web.get("/api/v1/queries")["queries"]))
+        assert (tmp_path / "result/index.html").exists() and (tmp_path / "result/result.json").exists()
+        family = demo.family()
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.process.wait(60) == 0, demo.said
+        leaves_nothing(demo, family)
+    finally:
+        host.stop(demo.process, signal.SIGTERM)
+
+
+def test_without_a_terminal_the_demo_comes_to_its_end(tmp_path):
+    demo = Demo(tmp_path, at_terminal=False)
+    try:
+        # The panel is there while it measures, too.
+        assert demo.panel().get("/api/v1/session")["user"] == "demo"
+        family = demo.family()
+        assert demo.process.wait(PATIENCE) == 0, demo.said
+        leaves_nothing(demo, family)
+    finally:
+        host.stop(demo.process, signal.SIGTERM)

@@ -1,0 +1,237 @@
+"""Who may use the panel: passwords, tokens, scopes, cookies, and what a page elsewhere cannot make a browser do."""
+
+import http.client
+import json
+import ssl
+import subprocess
+
+import pytest
+
+import host
+import panel
+
+pytestmark = pytest.mark.weir_only
+
+PASSWORD = "correct horse"
+
+
+def key(pooler, kind, name, scopes, password=PASSWORD):
+    """A line of http_auth_file, made by the program itself, and the token if it is one."""
+    command = [pooler.program, "panel", kind, name, "--scopes", scopes]
+    made = subprocess.run(command, input=f"{password}\n", capture_output=True, text=True, check=True, timeout=60)
+    return made.stdout, made.stderr.rsplit(" ", 1)[-1].strip()
+
+
+def guarded(weir, *users, **settings):
+    """A pooler whose panel has these users (name, scopes); the panel has no token."""
+    pooler = weir.prepared()
+    lines = [key(pooler, "password", *user)[0] for user in users]
+    path = pooler.directory / "panel.auth"
+    path.write_text("".join(lines))
+    host.hand_over(path)
+    pooler.write_ini(http_port=host.free_port(), http_auth_file=path, **settings)
+    pooler.start()
+    return pooler, panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+
+
+class Browser:
+    """One that has logged in: it sends its cookie, and of its own page where the page is from and the session's word."""
+
+    def __init__(self, web, user="ann", password=PASSWORD, **body):
+        self.web, self.origin = web, f"http://127.0.0.1:{web.port}"
+        self.answer = web.ask("POST", "/api/v1/login", body or {"user": user, "password": password}, token=None)
+        status, self.session, headers = self.answer
+        assert status == 200, self.session
+        self.set_cookie = headers["Set-Cookie"]
+        self.cookie = self.set_cookie.split(";")[0]
+
+    def ask(self, method, path, body=None, csrf=True, origin=True, **headers):
+        headers["Cookie"] = self.cookie
+        if csrf:
+            headers["X-Weir-CSRF"] = self.session["csrf"] if csrf is True else csrf
+        if origin:
+            headers["Origin"] = self.origin if origin is True else origin
+        return self.web.ask(method, path, body, headers=headers, token=None)
+
+
+def test_without_a_key_nothing_is_told(weir):
+    pooler, web = panel.start(weir)
+    for path in ("/api/v1/session", "/api/v1/clients", "/api/v1/settings", "/api/v1/openapi.json"):
+        for token in (None, "weir_0", web.token[:-1], "x"):
+            answer = web.ask("GET", path, token=token)
+            panel.is_refused(answer, 401, "unauthorized", "Unable to authenticate you.")
+            assert "WWW-Authenticate" not in answer[2]
+    assert web.ask("GET", "/api/v1/session", headers={"Authorization": f"Basic {web.token}"}, token=None)[0] == 401
+    assert web.get("/api/v1/session")["scopes"] == ["read", "operate", "admin", "view_credentials"]
+    assert pooler.log_text().count(web.token) == 1
+
+
+def test_every_route_of_the_api_needs_a_key(weir):
+    _, web = panel.start(weir)
+    open_to_all = {"/healthz", "/readyz", "/api/v1/login"}
+    paths = web.get("/api/v1/openapi.json")["paths"]
+    assert len(paths) > 5
+    for path, methods in paths.items():
+        for method in methods:
+            status = web.ask(method.upper(), path.replace("{", "").replace("}", ""), {}, token=None)[0]
+            assert (status == 401) == (path not in open_to_all), (method, path, status)
+
+
+def test_a_password_and_its_cookie(weir):
+    pooler, web = guarded(weir, ("ann", "read,operate"))
+    assert "panel token" not in pooler.log_text()
+    browser = Browser(web)
+    assert browser.session["user"] == "ann" and browser.session["scopes"] == ["read", "operate"]
+    assert browser.set_cookie.startswith("weir=") and browser.set_cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")
+    status, session, _ = browser.ask("GET", "/api/v1/session")
+    assert status == 200 and session["csrf"] == browser.session["csrf"]
+    assert browser.ask("POST", "/api/v1/databases/app/disable")[0] == 204
+    assert browser.ask("POST", "/api/v1/logout")[0] == 204
+    assert browser.ask("GET", "/api/v1/session")[0] == 401
+    for user, password in (("ann", "wrong"), ("ann", ""), ("nobody", PASSWORD), ("", PASSWORD)):
+        answer = web.ask("POST", "/api/v1/login", {"user": user, "password": password}, token=None)
+        panel.is_refused(answer, 401, "unauthorized", "Unable to authenticate you.")
+
+
+def test_a_page_elsewhere_cannot_use_the_cookie(weir):
+    _, web = guarded(weir, ("ann", "read,operate"))
+    browser = Browser(web)
+    path = "/api/v1/databases/app/disable"
+    panel.is_refused(browser.ask("POST", path, csrf=False), 403, "forbidden", "CSRF")
+    panel.is_refused(browser.ask("POST", path, csrf="0" * 32), 403, "forbidden", "CSRF")
+    for origin in (False, "null", "http://evil.test", f"https://127.0.0.1:{web.port}", "http://127.0.0.1"):
+        panel.is_refused(browser.ask("POST", path, origin=origin), 403, "forbidden", "own page")
+    login = {"user": "ann", "password": PASSWORD}
+    answer = web.ask("POST", "/api/v1/login", login, headers={"Origin": "http://evil.test"}, token=None)
+    panel.is_refused(answer, 403, "forbidden")
+    assert browser.ask("POST", path)[0] == 204
+
+
+def test_names_that_are_not_the_panels_are_not_answered(weir):
+    pooler, web = panel.start(weir)
+    for name, status in (("localhost", 200), ("[::1]:1", 200), ("evil.test", 421), ("127.0.0.1.evil.test", 421), ("weir.test", 421)):
+        answer = web.ask("GET", "/api/v1/session", headers={"Host": name})
+        assert answer[0] == status, name
+    pooler.reload(http_allowed_hosts="weir.test, other.test")
+    host.eventually(lambda: web.ask("GET", "/api/v1/session", headers={"Host": "weir.test:8000"})[0] == 200)
+
+
+def test_every_answer_is_sealed(weir):
+    _, web = panel.start(weir)
+    for path in ("/healthz", "/api/v1/session", "/api/v1/nothing", "/nothing"):
+        headers = web.ask("GET", path)[2]
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+        assert "Access-Control-Allow-Origin" not in headers
+    panel.is_refused(web.ask("GET", "/api/v1/nothing"), 404, "not_found")
+    panel.is_refused(web.ask("DELETE", "/api/v1/clients"), 405, "method_not_allowed")
+
+
+def test_scopes(weir):
+    pooler, web = panel.start(weir)
+    lines, tokens = zip(*(key(pooler, "token", scope, scope) for scope in ("read", "operate")))
+    path = pooler.directory / "panel.auth"
+    path.write_text("".join(lines))
+    host.hand_over(path)
+    first = web.token
+    pooler.reload(http_auth_file=path)
+    host.eventually(lambda: web.ask("GET", "/api/v1/session", token=first)[0] == 401)
+    read, operate = tokens
+    assert web.ask("GET", "/api/v1/clients", token=read)[0] == 200
+    panel.is_refused(web.ask("GET", "/api/v1/clients", token=operate), 403, "forbidden", "scope read is needed")
+    panel.is_refused(web.ask("POST", "/api/v1/databases/app/pause", token=read), 403, "forbidden", "scope operate is needed")
+    assert web.ask("POST", "/api/v1/databases/app/pause", token=operate)[0] == 204
+    browser = Browser(web, token=read)
+    assert browser.session["scopes"] == ["read"] and browser.session["user"] == "read"
+    path.write_text(lines[1])
+    pooler.reload()
+    host.eventually(lambda: browser.ask("GET", "/api/v1/session")[0] == 401)
+
+
+def test_a_broken_auth_file_lets_in_who_could_come_in_before(weir):
+    pooler, web = guarded(weir, ("ann", "read"))
+    browser = Browser(web)
+    (pooler.directory / "panel.auth").write_text("user ann read\n")
+    pooler.reload()
+    pooler.wait_log(r"ERROR panel: http_auth_file .*panel.auth\" line 1: should be `user NAME SCOPES HASH`")
+    assert browser.ask("GET", "/api/v1/session")[0] == 200
+    other = weir.prepared(http_port=host.free_port(), http_auth_file=pooler.directory / "panel.auth")
+    other.launch()
+    assert other.wait_end() == 1 and "FATAL http_auth_file" in other.output()
+
+
+def test_guessing_is_slow(weir):
+    pooler, web = guarded(weir, ("ann", "read"))
+    guess = lambda user, password: web.ask("POST", "/api/v1/login", {"user": user, "password": password}, token=None)  # noqa: E731
+    for number in range(5):
+        panel.is_refused(guess("ann" if number % 2 else f"user{number}", "wrong"), 401, "unauthorized")
+    answer = guess("ann", PASSWORD)
+    panel.is_refused(answer, 429, "too_many_requests", "Too many attempts")
+    assert 1 <= int(answer[2]["Retry-After"]) <= 61
+
+
+def test_what_is_done_is_noted(weir):
+    pooler, web = guarded(weir, ("ann", "read,operate"))
+    browser = Browser(web)
+    web.ask("POST", "/api/v1/login", {"user": "x\ny", "password": "secret of somebody"}, token=None)
+    browser.ask("POST", "/api/v1/databases/app/pause?x=1")
+    browser.ask("GET", "/api/v1/clients")
+    assert len(pooler.wait_log(r"LOG panel: ann@127.0.0.1:\d+ POST /api/v1/login 200")) == 1
+    pooler.wait_log(r"LOG panel: x\\x0ay@127.0.0.1:\d+ POST /api/v1/login 401")
+    pooler.wait_log(r"LOG panel: ann@127.0.0.1:\d+ POST /api/v1/databases/app/pause 204")
+    file = pooler.directory / "audit.log"
+    pooler.reload(http_audit_file=file)
+    browser.ask("POST", "/api/v1/databases/app/resume")
+    host.eventually(lambda: file.exists() and "ann@127.0.0.1" in file.read_text() and "/databases/app/resume 204" in file.read_text())
+    assert "/resume" not in pooler.log_text() and "GET /api" not in pooler.log_text() + file.read_text()
+    for secret in (PASSWORD, "secret of somebody", browser.session["csrf"]):
+        assert secret not in pooler.log_text() + file.read_text()
+
+
+def test_long_bodies_are_not_read(weir):
+    _, web = panel.start(weir)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+    connection.putrequest("POST", "/api/v1/login")
+    connection.putheader("Content-Length", str(10 << 20))
+    connection.endheaders(b"x" * 1000)
+    answer = connection.getresponse()
+    assert answer.status == 413 and json.loads(answer.read())["id"] == "payload_too_large"
+    connection.close()
+    body = iter([b'{"token": "', *[b"x" * 1000] * 100, b'"}'])
+    try:
+        status, body, _ = web.ask("POST", "/api/v1/login", body=b"".join(body), token=None, headers={"Content-Type": "application/json"})
+        assert status == 413 and body["id"] == "payload_too_large"
+    except OSError:
+        pass  # the answer was there before all was sent
+    json_type = {"Content-Type": "application/json"}
+    for body, status in (("{", 400), ("[]", 422), ('{"user": 1}', 422), ('{"user": "ann"}', 422), ("{}", 422)):
+        assert web.ask("POST", "/api/v1/login", body, token=None, headers=json_type)[0] == status, body
+    assert web.ask("POST", "/api/v1/login", "{}", token=None, headers={"Content-Type": "text/plain"})[0] == 400
+
+
+def test_tls(weir, authorities):
+    authority = authorities[3]
+    pooler = weir.prepared()
+    path = pooler.directory / "panel.auth"
+    path.write_text(key(pooler, "password", "ann", "read")[0])
+    host.hand_over(path)
+    files = {"http_tls_cert_file": authority.server.cert, "http_tls_key_file": authority.server.key}
+    pooler.write_ini(http_port=host.free_port(), http_addr="0.0.0.0", http_auth_file=path, **files)
+    pooler.start()
+    web = panel.Panel(pooler, int(pooler.settings["http_port"]), tls=ssl.create_default_context(cafile=authority.cert)).wait_up()
+    browser = Browser(web)
+    assert browser.set_cookie.startswith("__Host-weir=") and "; Secure" in browser.set_cookie
+    browser.origin = f"https://127.0.0.1:{web.port}"
+    assert browser.ask("POST", "/api/v1/logout")[0] == 204
+    assert not panel.Panel(pooler, web.port).is_up()
+    pooler.reload(http_tls_key_file=authority.alice.key)
+    pooler.wait_log("ERROR panel: TLS setup failed, keeping the old one")
+    assert web.is_up()
+
+
+def test_keys_are_made_of_good_words_only(weir):
+    pooler = weir.prepared()
+    for words, said in ((["password", "a b"], "no blanks"), (["token", "a", "--scopes", "root"], "scopes are"), (["password", "a", "--scopes", "read"], "at least 8")):
+        made = subprocess.run([pooler.program, "panel", *words], input="short\n", capture_output=True, text=True, check=False, timeout=60)
+        assert made.returncode == 1 and said in made.stderr and not made.stdout

@@ -1,0 +1,132 @@
+"""The lab by the panel: who may start it, what it may be asked for, that it is watched, interrupted and read."""
+
+import http.client
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import host
+import panel
+from test_panel_access import key
+
+pytestmark = pytest.mark.weir_only
+
+WISH = {"kind": "compare", "workload": "select-only", "clients": [2], "pool_sizes": [2], "seconds": 1, "rounds": 1, "quick": True, "target": {"embedded": True}}
+
+
+def with_lab(weir, pg, **settings):
+    pooler = weir.prepared(**settings)
+    pooler.environment["WEIR_PG_BIN"] = str(pg.bindir)
+    pooler.write_ini(http_port=host.free_port())
+    pooler.start()
+    return pooler, panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+
+
+def ended(web, run):
+    found = web.get(f"/api/v1/lab/runs/{run}")["run"]
+    return found if found["state"] != "running" else None
+
+
+def events(web, run):
+    """Every event of a run, until the stream ends with it."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=120)
+    connection.request("GET", f"/api/v1/lab/runs/{run}/events", headers={"Authorization": f"Bearer {web.token}"})
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return [json.loads(data) for data in re.findall(r"^event: progress\ndata: (.*)$", text, re.M)]
+
+
+def test_a_comparison_is_run_watched_and_read(weir, pg):
+    pooler, web = with_lab(weir, pg)
+    status, body, _ = web.ask("POST", "/api/v1/lab/runs", WISH)
+    assert status == 201, body
+    run = body["run"]["id"]
+    assert body["run"]["state"] == "running" and body["run"]["args"]["clients"] == [2]
+    panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH), 409, "conflict", "another run")
+    told = events(web, run)
+    assert told[-1]["event"] == "end" and {"begin", "run", "ran"} <= {one["event"] for one in told}, told
+    found = host.eventually(lambda: ended(web, run), timeout=60)
+    assert found["state"] == "done" and found["ended"] >= found["started"], found
+    assert [one["id"] for one in web.get("/api/v1/lab/runs")["runs"]] == [run]
+    assert events(web, run) == told
+    status, page, headers = web.ask("GET", f"/api/v1/lab/runs/{run}/report")
+    if told[-1]["report"]:
+        assert status == 200 and "<html" in page and headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+    else:
+        assert status == 404
+    panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "app"}), 409, "conflict", "advises no size")
+    assert pooler.value("select 1") == 1
+
+
+def test_the_size_that_a_sweep_advises_is_given_to_a_pool(weir, pg):
+    _, web = with_lab(weir, pg, pools_file="pools.ini")
+    pool = {"name": "test-pool", "db": "app", "user": None, "mode": "transaction", "size": 13}
+    assert web.ask("POST", "/api/v1/pools", pool)[0] == 201
+    sweep = {**WISH, "kind": "sweep", "clients": [8], "pool_sizes": [1, 2, 4, 8], "rounds": 3}
+    run = web.ask("POST", "/api/v1/lab/runs", sweep)[1]["run"]["id"]
+    size = host.eventually(lambda: ended(web, run), timeout=120)["advice"]["size"]
+    assert size in sweep["pool_sizes"]
+    panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "dne"}), 404, "not_found")
+    panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "app"}), 403, "forbidden")
+    assert web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "test-pool"})[0] == 204
+    assert web.get("/api/v1/pools/test-pool")["pool"]["size"] == size
+
+
+def test_a_run_is_interrupted(weir, pg):
+    _, web = with_lab(weir, pg)
+    status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**WISH, "kind": "sweep", "pool_sizes": [1, 2], "seconds": 60, "quick": False})
+    assert status == 201, body
+    run = body["run"]["id"]
+    assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
+    assert host.eventually(lambda: ended(web, run), timeout=60)["state"] == "interrupted"
+    assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
+
+
+def test_the_lab_ends_with_the_process(weir, pg):
+    pooler, web = with_lab(weir, pg)
+    run = web.ask("POST", "/api/v1/lab/runs", {**WISH, "seconds": 60})[1]["run"]
+    listings = lambda: [file.read_text() for file in Path(f"/proc/{pooler.process.pid}/task").glob("*/children")]  # noqa: E731
+    children = host.eventually(lambda: " ".join(listings()).split())
+    pooler.stop()
+    host.eventually(lambda: not any(alive(child) for child in children), timeout=60)
+    assert run["id"]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_lab_is_for_admins_and_may_be_closed(weir):
+    pooler, web = panel.start(weir, http_lab=0)
+    panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH), 403, "forbidden", "http_lab is 0")
+    line, token = key(pooler, "token", "reader", "read,operate")
+    path = pooler.directory / "panel.auth"
+    path.write_text(line)
+    host.hand_over(path)
+    pooler.reload(http_auth_file=path, http_lab=1)
+    host.eventually(lambda: web.ask("GET", "/api/v1/lab/runs", token=token)[0] == 200)
+    panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH, token=token), 403, "forbidden", "scope admin is needed")
+    assert web.get("/api/v1/lab/runs", token=token) == {"runs": []}
+
+
+def test_only_the_labs_own_workloads_run_within_bounds(weir):
+    _, web = panel.start(weir)
+    for change, field in (
+        ({"kind": "replay"}, "kind"),
+        ({"workload": "--script=/etc/passwd"}, "workload"),
+        ({"clients": [0]}, "clients"),
+        ({"pool_sizes": [1, 2]}, "pool_sizes"),
+        ({"seconds": 100000}, "seconds"),
+        ({"target": {"pool": "app"}}, "target"),
+    ):
+        assert panel.is_refused(web.ask("POST", "/api/v1/lab/runs", {**WISH, **change}), 422, "unprocessable_entity")["field"] == field
+    assert web.ask("POST", "/api/v1/lab/runs", {**WISH, "script": "drop table x"})[0] == 422
+    panel.is_refused(web.ask("POST", "/api/v1/lab/runs", {**WISH, "target": {"pool": "none"}}), 404, "not_found")
+    assert web.ask("GET", "/api/v1/lab/runs/none")[0] == 404
+    assert web.get("/api/v1/lab/runs") == {"runs": []}
