@@ -109,6 +109,18 @@ def is_listening(port, socket_path):
     return any(row[-1] == str(socket_path) and row[3] == listening for row in rows)
 
 
+@contextlib.contextmanager
+def as_the_user():
+    """This process itself, for a moment, as the kernel tells others who it is."""
+    if USER:
+        os.seteuid(USER.pw_uid)
+    try:
+        yield
+    finally:
+        if USER:
+            os.seteuid(0)
+
+
 def start(command, as_user=True, die_with=signal.SIGKILL, **options):
     """Starts a process that dies when the test run does, however that ends."""
     credentials = CREDENTIALS if as_user else {}

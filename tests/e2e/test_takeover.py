@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import threading
 import time
 
@@ -294,6 +296,83 @@ def test_the_old_process_outlives_a_new_one_that_ends_too_soon(weir, pg, end):
         old.send_signal(signal.SIGTERM)
     client.close()
     assert old.wait(30) == 0
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_who_could_not_be_sent_any_more_stays(weir, pg, in_transaction):
+    """The new process dies while a client leaves for it: neither process has noticed yet, and the client must not either."""
+    pooler = weir()
+    client = pooler.connect(autocommit=not in_transaction)
+    backend = client.execute("select pg_backend_pid()").fetchone()
+    with Latch(pg) as latch, Successor(pooler) as successor:
+        started, failures = in_threads(lambda _: client.execute(latch.QUERY), 1)
+        latch.wait_for()
+        successor.gets_ready()
+        successor.hears_no_more()
+        latch.open()
+        started[0].join(30)
+    pooler.wait_log("takeover failed, going on as before")
+    assert not failures
+    assert client.execute("select pg_backend_pid()").fetchone() == backend
+    client.close()
+    host.eventually(lambda: pooler.pool()["cl_active"] == 0)
+    assert pooler.value("select 1") == 1
+    reboot(pooler)
+    assert pooler.value("select 2") == 2
+
+
+class Successor:
+    """What a process that takes over says to the old one, until it is ready."""
+
+    LISTENERS_END, GATES_REST, POOL = 3, 4, 10
+    REST_GATES, READY = 20, 21
+
+    def __init__(self, pooler):
+        name = f"weir-successor-{os.getpid()}-{id(self):x}"
+        with socket.socket(socket.AF_UNIX) as door:
+            door.settimeout(20)
+            door.bind(f"\0{name}")
+            with host.as_the_user():  # nobody else is sent anything
+                door.listen()
+            assert pooler.console(f'TAKEOVER "{name}"') == "TAKEOVER"
+            self.line, _ = door.accept()
+        self.line.settimeout(20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure):
+        self.line.close()
+
+    def gets_ready(self):
+        self._hears(self.LISTENERS_END)
+        self._says(self.REST_GATES)
+        self._hears(self.GATES_REST)
+        self._says(self.READY)
+        self._hears(self.POOL)  # the old process sends what rests, from now on
+
+    def hears_no_more(self):
+        """Whatever is sent is refused from now on, as if this process had died, but its line is not closed yet."""
+        self.line.shutdown(socket.SHUT_RD)
+
+    def _says(self, kind):
+        self.line.sendall(struct.pack("!BI", kind, 0))
+
+    def _hears(self, kind):
+        got = None
+        while got != kind:
+            got, length = struct.unpack("!BI", self._exactly(5))
+            self._exactly(length)
+
+    def _exactly(self, length):
+        data = b""
+        while len(data) < length:
+            more, sockets, _, _ = socket.recv_fds(self.line, length - len(data), 2)
+            for one in sockets:
+                os.close(one)
+            assert more, "the old process hung up"
+            data += more
+        return data
 
 
 def test_in_the_background(weir):

@@ -81,7 +81,7 @@ pub enum Command {
         /// Counted up with every question whether anything is left.
         round: u32,
     },
-    /// That process has died: serve what is left.
+    /// That process has died: serve what is left, and say so.
     Keep,
     /// A cancel request that reached the process that takes over, for a client that may still be here.
     Cancel {

@@ -20,15 +20,20 @@ fn hand_over(old: &mut World, round: u32) {
 
 /// Brings to the new shard what the old one has handed on; true if the old one said that nothing is left.
 fn carry(old: &mut World, new: &mut World, places: &mut Places) -> bool {
+    bring(std::mem::take(&mut old.handed_on), new, places)
+}
+
+fn bring(handed_on: Vec<HandOn>, new: &mut World, places: &mut Places) -> bool {
     let mut halves: BTreeMap<u64, (ConnId, Vec<u8>)> = BTreeMap::new();
     let mut is_empty = false;
     let inherit = |new: &mut World, word| new.event(Event::Inherit(Box::new(word)));
-    for what in std::mem::take(&mut old.handed_on) {
+    for what in handed_on {
         match what {
             HandOn::Pool { state } => inherit(new, Inherit::Pool { state }),
             HandOn::ServerOpened { state } => inherit(new, Inherit::ServerOpened { state }),
             HandOn::ServerClosed { state } => inherit(new, Inherit::ServerClosed { state }),
             HandOn::Empty { .. } => is_empty = true,
+            HandOn::Kept { .. } => {}
             HandOn::Socket { conn, state, link, is_server } => {
                 let place = new.shard.vacant();
                 places.insert(conn, place);
@@ -113,6 +118,30 @@ fn a_transaction_moves_with_its_server() {
     assert!(new.text(places[&server]).contains("commit"));
     new.answer(places[&server], Status::Idle);
     assert!(new.text(places[&server]).contains("select 1"));
+}
+
+#[test]
+fn what_nobody_took_comes_back_and_is_served_as_before() {
+    let mut world = World::new("default_pool_size = 2");
+    let (idle, busy) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.query(busy, "begin");
+    world.answer(server, Status::InTransaction);
+    hand_over(&mut world, 1);
+    let handed_on = std::mem::take(&mut world.handed_on);
+    world.event(Event::Command(Command::Keep));
+    assert!(matches!(world.handed_on[..], [HandOn::Kept { sockets: 3 }]), "{:?}", world.handed_on);
+    world.handed_on.clear();
+    let sockets = handed_on.into_iter().filter(|what| matches!(what, HandOn::Socket { .. })).collect();
+    let mut places = Places::new();
+    bring(sockets, &mut world, &mut places);
+    assert!(world.handed_on.is_empty(), "nobody leaves again: {:?}", world.handed_on);
+    world.query(places[&busy], "commit");
+    assert!(world.text(places[&server]).contains("commit"), "its transaction is where it was");
+    world.answer(places[&server], Status::Idle);
+    world.query(places[&idle], "select 1");
+    assert!(world.text(places[&server]).contains("select 1"));
+    assert!(world.connecting.is_empty(), "no second server is needed");
 }
 
 #[test]

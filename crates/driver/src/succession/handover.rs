@@ -1,7 +1,8 @@
 //! The old process's side: a thread that sends everything to the process that takes over.
 //!
 //! Until the successor is ready, nothing is changed for good: if it goes away, the gates are opened again. After that
-//! its death means that whatever has not left yet is served here on. Never decides when a connection may leave.
+//! its death means that whatever it has not been sent yet is served here on; what is on its way to this thread goes back
+//! to its shard. Never decides when a connection may leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -17,7 +18,8 @@ use shard::succession::fields::FieldsOut;
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};
-use super::{Item, Leaver, News, Succession, field, from_new, from_old};
+use super::legacy::{Legacy, Newcomer};
+use super::{Farewell, Item, Leaver, News, Succession, field, from_new, from_old};
 use crate::engine::Log;
 use crate::listen::{Kind, Listener, Listeners};
 use crate::mailbox::{Letter, Mailbox};
@@ -66,24 +68,26 @@ impl Giver {
         let mut early = VecDeque::new();
         let prepared = self.introduce().and_then(|()| self.let_it_get_ready(items, &mut early));
         if let Err(why) = prepared {
-            self.take_back();
+            self.open_gates();
+            self.succession.set_giver(None);
             return (self.news)(News::Failed(why.to_string()));
         }
         (self.news)(News::Begun);
-        match self.give_everything(items, early) {
+        let mut giving = Giving::new(&self);
+        match giving.give_everything(early.into_iter().chain(items.iter())) {
             Ok(()) => (self.news)(News::Over),
             Err(why) => {
-                self.take_back();
-                self.tell_all(|| Letter::Command(Command::Keep));
+                self.open_gates();
+                giving.take_back(items.iter());
+                self.succession.set_giver(None);
                 let is_open = self.listeners.any_listens();
                 (self.news)(if is_open { News::Failed(why.to_string()) } else { News::Orphaned });
             }
         }
     }
 
-    /// Nothing is handed over any more: clients come in here again.
-    fn take_back(&self) {
-        self.succession.set_giver(None);
+    /// Clients come in here again.
+    fn open_gates(&self) {
         self.listeners.leave_to_successor(false);
         self.tell_all(|| Letter::WakeGates);
     }
@@ -129,24 +133,6 @@ impl Giver {
         }
     }
 
-    fn give_everything(&self, items: &Receiver<Item>, early: VecDeque<Item>) -> io::Result<()> {
-        let mut giving = Giving {
-            giver: self,
-            round: 1,
-            told: BTreeMap::new(),
-            gone: 0,
-            gone_when_empty: None,
-            halves: BTreeMap::new(),
-        };
-        giving.ask();
-        for item in early.into_iter().chain(items.iter()) {
-            if giving.take(item)? {
-                break;
-            }
-        }
-        frame::put(&self.line, from_old::BYE, &[], &[])
-    }
-
     fn cancel(&self, payload: &[u8]) {
         if let (Ok(key), Some(first)) = (payload.try_into(), self.mailboxes.first()) {
             first.post(Letter::Command(Command::Cancel { key }));
@@ -166,9 +152,72 @@ struct Giving<'a> {
     gone_when_empty: Option<u64>,
     /// Clients whose server has not come yet, and the other way round.
     halves: BTreeMap<(u16, u64), Box<Leaver>>,
+    /// Those that could not be sent.
+    refused: Vec<(ShardId, Parcel)>,
 }
 
-impl Giving<'_> {
+/// What travels together: a client, a server, or both.
+#[derive(Default)]
+struct Parcel {
+    client: Option<Box<Newcomer>>,
+    server: Option<Box<Newcomer>>,
+}
+
+impl<'a> Giving<'a> {
+    fn new(giver: &'a Giver) -> Giving<'a> {
+        Giving {
+            giver,
+            round: 1,
+            told: BTreeMap::new(),
+            gone: 0,
+            gone_when_empty: None,
+            halves: BTreeMap::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    fn give_everything(&mut self, mut items: impl Iterator<Item = Item>) -> io::Result<()> {
+        self.ask();
+        while let Some(item) = items.next() {
+            if self.take(item)? {
+                break;
+            }
+        }
+        frame::put(&self.giver.line, from_old::BYE, &[], &[])
+    }
+
+    /// Has every shard keep what it has, and gives back what had left it and was not sent.
+    fn take_back(&mut self, items: impl Iterator<Item = Item>) {
+        self.giver.tell_all(|| Letter::Command(Command::Keep));
+        // In the order of a mailbox, a shard keeps before it gets anything back, so that nothing leaves twice.
+        for (shard, parcel) in std::mem::take(&mut self.refused) {
+            self.give_back(shard, parcel);
+        }
+        self.told.clear();
+        for item in items {
+            match item {
+                Item::FromShard(shard, HandOn::Kept { sockets }) => drop(self.told.insert(shard.0, sockets)),
+                Item::Leaver(shard, leaver) => {
+                    self.gone += 1;
+                    if let Some(parcel) = self.whole(shard, leaver) {
+                        self.give_back(shard, parcel);
+                    }
+                }
+                _ => {}
+            }
+            if self.all_told() {
+                return;
+            }
+        }
+    }
+
+    fn give_back(&self, shard: ShardId, parcel: Parcel) {
+        let Parcel { client, server } = parcel;
+        if let Some(mailbox) = self.giver.mailboxes.get(usize::from(shard.0)) {
+            mailbox.post(Letter::Inherit(Legacy::Sockets { client, server }));
+        }
+    }
+
     /// Asks every shard whether anything is left.
     fn ask(&self) {
         let round = self.round;
@@ -200,7 +249,9 @@ impl Giving<'_> {
                 self.next_round();
             }
             Item::Hangup => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Item::FromShard(_, HandOn::Socket { .. }) | Item::GatesRest | Item::Heard(_) => {}
+            Item::FromShard(_, HandOn::Socket { .. } | HandOn::Kept { .. })
+            | Item::GatesRest
+            | Item::Heard(_) => {}
         }
         Ok(self.is_over())
     }
@@ -208,9 +259,7 @@ impl Giving<'_> {
     /// Empty means empty only if every shard says so once more when all have said it: a client may have been on its way
     /// from one to another.
     fn is_over(&mut self) -> bool {
-        let all =
-            self.told.len() == self.giver.mailboxes.len() && self.told.values().sum::<u64>() == self.gone;
-        if !all || self.giver.succession.has_predecessor() {
+        if !self.all_told() || self.giver.succession.has_predecessor() {
             return false;
         }
         if self.gone_when_empty == Some(self.gone) {
@@ -219,6 +268,11 @@ impl Giving<'_> {
         self.gone_when_empty = Some(self.gone);
         self.next_round();
         false
+    }
+
+    /// Every shard has said how many sockets have left it, and as many have come here.
+    fn all_told(&self) -> bool {
+        self.told.len() == self.giver.mailboxes.len() && self.told.values().sum::<u64>() == self.gone
     }
 
     fn next_round(&mut self) {
@@ -236,33 +290,59 @@ impl Giving<'_> {
 
     /// A socket goes at once, or when its other half is there.
     fn send(&mut self, shard: ShardId, leaver: Box<Leaver>) -> io::Result<()> {
-        let Some(link) = leaver.farewell.link else { return self.put(shard, &[&leaver]) };
-        let Some(other) = self.halves.remove(&(shard.0, link)) else {
-            self.halves.insert((shard.0, link), leaver);
-            return Ok(());
-        };
-        let (client, server) = if leaver.farewell.is_server { (&other, &leaver) } else { (&leaver, &other) };
-        self.put(shard, &[client, server])
+        let Some(parcel) = self.whole(shard, leaver) else { return Ok(()) };
+        let sent = self.put(shard, &parcel);
+        if sent.is_err() {
+            self.refused.push((shard, parcel));
+        }
+        sent
     }
 
-    fn put(&self, shard: ShardId, leavers: &[&Leaver]) -> io::Result<()> {
+    /// What the socket belongs to, once that is all here; None too if a part of it was lost on the way.
+    fn whole(&mut self, shard: ShardId, leaver: Box<Leaver>) -> Option<Parcel> {
+        let mut leavers = vec![leaver];
+        if let Some(link) = leavers[0].farewell.link {
+            let Some(other) = self.halves.remove(&(shard.0, link)) else {
+                self.halves.extend(leavers.pop().map(|leaver| ((shard.0, link), leaver)));
+                return None;
+            };
+            leavers.push(other);
+        }
+        let parcel = Parcel::of(leavers);
+        if parcel.is_none() {
+            let text = "a connection was lost while it was handed over";
+            (self.giver.log)(Record::new(Level::Warning, text));
+        }
+        parcel
+    }
+
+    fn put(&self, shard: ShardId, parcel: &Parcel) -> io::Result<()> {
         let mut out = FieldsOut::new();
         let mut sockets = Vec::new();
         out.number(field::SHARD, shard.0.into());
-        for leaver in leavers {
-            let Some(socket) = &leaver.socket else {
-                let text = "a connection was lost while it was handed over";
-                (self.giver.log)(Record::new(Level::Warning, text));
-                return Ok(());
-            };
-            let [state, unsent, unread] =
-                if leaver.farewell.is_server { field::SERVER } else { field::CLIENT };
-            out.bytes(state, &leaver.farewell.state);
-            out.bytes(unsent, &leaver.unsent);
-            out.bytes(unread, &leaver.unread);
-            sockets.push(socket.as_fd());
+        for (one, [state, unsent, unread]) in
+            [(&parcel.client, field::CLIENT), (&parcel.server, field::SERVER)]
+        {
+            let Some(one) = one else { continue };
+            out.bytes(state, &one.state);
+            out.bytes(unsent, &one.unsent);
+            out.bytes(unread, &one.unread);
+            sockets.push(one.socket.as_fd());
         }
         frame::put(&self.giver.line, from_old::SOCKETS, &out.into_bytes(), &sockets)
+    }
+}
+
+impl Parcel {
+    /// None if the socket of one is not there: half a pair is no use to anybody.
+    fn of(leavers: Vec<Box<Leaver>>) -> Option<Parcel> {
+        let mut parcel = Parcel::default();
+        for leaver in leavers {
+            let Leaver { socket, farewell: Farewell { state, is_server, .. }, unsent, unread } = *leaver;
+            let newcomer = Box::new(Newcomer { socket: socket?, state, unsent, unread });
+            *(if is_server { &mut parcel.server } else { &mut parcel.client }) = Some(newcomer);
+        }
+        Some(parcel)
     }
 }
 

@@ -50,7 +50,8 @@ impl State {
 
     /// The successor has died before it had everything: what is left is served here again.
     pub(crate) fn keep(&mut self) {
-        self.handing_on = None;
+        let sockets = self.handing_on.take().map_or(0, |handing_on| handing_on.sockets);
+        self.act(Action::HandOn(HandOn::Kept { sockets }));
         let config = std::sync::Arc::clone(&self.config);
         self.configure(config);
     }

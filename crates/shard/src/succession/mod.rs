@@ -46,6 +46,11 @@ pub enum HandOn {
         /// How many sockets have left in all.
         sockets: u64,
     },
+    /// Nothing leaves any more: the answer to [`mail::Command::Keep`].
+    Kept {
+        /// How many sockets had left in all. Those that nobody took come back as [`Inherit`].
+        sockets: u64,
+    },
 }
 
 /// From the shards of a predecessor process.
