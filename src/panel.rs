@@ -43,5 +43,6 @@ pub(crate) fn start(
         log,
         journal,
         version: control::VERSION,
+        workloads: lab::workload::NAMES,
     })
 }

@@ -59,6 +59,8 @@ pub struct Plan {
     pub journal: Arc<Journal>,
     /// As SHOW VERSION has it.
     pub version: &'static str,
+    /// What the lab's process can be asked to run.
+    pub workloads: &'static [&'static str],
 }
 
 /// The panel, as the control thread's loop has it. Nothing here waits for the panel's thread.
@@ -79,7 +81,7 @@ impl Panel {
     pub fn start(plan: Plan) -> Panel {
         let waiting = Arc::new(Waiting::default());
         let pools_waiting = Arc::new(PoolsWaiting::default());
-        let (lab, exported) = (Arc::new(Lab::default()), Arc::new(AtomicBool::new(false)));
+        let (lab, exported) = (Arc::new(Lab::new(plan.workloads)), Arc::new(AtomicBool::new(false)));
         let (situation, receiver) = watch::channel(Situation {
             config: plan.config,
             is_ending: false,

@@ -27,8 +27,11 @@ const RUNS: usize = 20;
 const LINES: usize = 5_000;
 
 /// Every run, the newest first.
-#[derive(Default)]
-pub(crate) struct Lab(Mutex<VecDeque<Arc<Run>>>);
+pub(crate) struct Lab {
+    /// By name.
+    pub(crate) workloads: &'static [&'static str],
+    runs: Mutex<VecDeque<Arc<Run>>>,
+}
 
 /// One run.
 pub(crate) struct Run {
@@ -99,6 +102,11 @@ pub(crate) struct RunView {
 }
 
 impl Lab {
+    /// Nothing has run yet.
+    pub(crate) fn new(workloads: &'static [&'static str]) -> Lab {
+        Lab { workloads, runs: Mutex::default() }
+    }
+
     /// Every run, the newest first.
     pub(crate) fn all(&self) -> Vec<Arc<Run>> {
         self.runs().iter().cloned().collect()
@@ -146,7 +154,7 @@ impl Lab {
     }
 
     fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,25 +9,13 @@ use utoipa::ToSchema;
 use crate::details::percent;
 use crate::failure::Failure;
 
-/// Workloads that are the lab's own.
-const WORKLOADS: [&str; 8] = [
-    "tpcb-like",
-    "simple-update",
-    "select-only",
-    "point-read",
-    "read-write",
-    "connect-storm",
-    "idle-heavy",
-    "slow-mix",
-];
-
 /// What to measure, and with what.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wish {
     /// compare or sweep.
     kind: String,
-    /// tpcb-like, simple-update, select-only, point-read, read-write, connect-storm, idle-heavy or slow-mix.
+    /// One of the lab's own, as tpcb-like.
     workload: String,
     /// Numbers of clients.
     #[serde(default)]
@@ -70,19 +58,19 @@ pub(crate) struct Task {
 }
 
 impl Wish {
-    /// The command line.
+    /// The command line; `workloads` are the lab's own.
     ///
     /// # Errors
     /// 422 with the field that is out of bounds, 404 for a pool that there is not.
-    pub(crate) fn task(&self, config: &Config) -> Result<Task, Failure> {
+    pub(crate) fn task(&self, config: &Config, workloads: &[&str]) -> Result<Task, Failure> {
         let wrong = |field, text: &str| Err(Failure::unprocessable(text).of(field));
         let kind = match self.kind.as_str() {
             "compare" => "compare",
             "sweep" => "sweep",
             _ => return wrong("kind", "kind is compare or sweep"),
         };
-        if !WORKLOADS.contains(&self.workload.as_str()) {
-            return wrong("workload", "this is no workload of the lab");
+        if !workloads.contains(&self.workload.as_str()) {
+            return wrong("workload", &format!("the lab's workloads are {}", workloads.join(", ")));
         }
         if self.clients.len() > 8 || self.clients.iter().any(|count| !(1..=2_000).contains(count)) {
             return wrong("clients", "at most 8 numbers of clients, from 1 to 2000");
@@ -143,7 +131,7 @@ mod tests {
     use super::*;
 
     fn task(json: &str) -> Result<Task, Failure> {
-        serde_json::from_str::<Wish>(json).unwrap().task(&Config::default())
+        serde_json::from_str::<Wish>(json).unwrap().task(&Config::default(), &["tpcb-like", "select-only"])
     }
 
     #[test]

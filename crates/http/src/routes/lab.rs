@@ -70,7 +70,7 @@ async fn begin(
     if !config.global.http_lab {
         return Err(Failure::forbidden("the lab is closed: http_lab is 0"));
     }
-    let task = wish.task(&config)?;
+    let task = wish.task(&config, shared.lab.workloads)?;
     let run = shared.lab.begin(wish, &task)?;
     Ok((StatusCode::CREATED, Json(One { run: run.view() })))
 }
