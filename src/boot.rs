@@ -24,6 +24,7 @@ use crate::files::Source;
 use crate::life::Life;
 use crate::logging::Logger;
 use crate::panel;
+use crate::panics;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
 use crate::tls::TlsNews;
@@ -229,6 +230,7 @@ fn start(
         predecessor.rest_gates().map_err(NoBoot::Takeover)?;
     }
     let born = SystemTime::now();
+    panics::end_the_process(logger);
     let engine = Engine::start(plan).map_err(NoBoot::Start)?;
     let (io_driver, _) = engine.io_driver_in_use();
     let signalled = sender.clone();

@@ -10,6 +10,7 @@ mod keys;
 mod life;
 mod logging;
 mod panel;
+mod panics;
 mod parity;
 mod pools_file;
 mod service_manager;

@@ -122,7 +122,7 @@ def weir(pg, scratch, io_driver, request):
     for one in running:
         one.stop()
     for one in running:
-        assert "panicked" not in one.log_text() + one.output(), "the pooler panicked"
+        assert one.may_panic or "panicked" not in one.log_text() + one.output(), "the pooler panicked"
     host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0)
 
 

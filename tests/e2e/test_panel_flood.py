@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import re
 import selectors
 import socket
 import threading
@@ -219,3 +220,29 @@ def test_two_hundred_requests_a_second_beside_queries(weir):
     assert all(body["id"] == "service_unavailable" for body in refused), refused
     others_are_served(pooler, web, client)
     host.eventually(lambda: open_files(pooler) <= files)
+
+
+def test_a_bug_of_the_panel_is_the_panels_alone(weir):
+    """Without room for one thread more, the library that starts it panics: the request ends with that, and nothing else."""
+    pooler, web = panel.start(weir)
+    pooler.may_panic = True
+    client = pooler.connect()
+    with no_more_memory(pooler), pytest.raises((OSError, http.client.HTTPException)):
+        web.ask("GET", "/metrics")
+    assert client.execute("select 1").fetchone() == (1,)
+    assert pooler.console("SHOW VERSION")
+    pooler.wait_log("bug in weir-http: .*thread")
+    assert re.search("^weir_panel_panics_total 1$", web.ask("GET", "/metrics")[1], re.M)
+
+
+@contextlib.contextmanager
+def no_more_memory(pooler):
+    """The process may map less than a thread's stack more."""
+    def limit(soft):
+        host.run(["prlimit", f"--pid={pooler.process.pid}", f"--as={soft}:"])
+
+    limit(1024 * (status_kib(pooler, "VmSize") + 1024))
+    try:
+        yield
+    finally:
+        limit("unlimited")

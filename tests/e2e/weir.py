@@ -66,6 +66,7 @@ class Weir:
         self.settings = {**DEFAULTS, **settings}
         self.extra = extra
         self.environment = {}  # beside what the harness itself has
+        self.may_panic = False  # a test of what a panic costs
         self.process = None
         self.connections = []
         self.userlist_writes, self.secrets = 0, {}

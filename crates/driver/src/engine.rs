@@ -106,7 +106,6 @@ impl Engine {
     /// # Errors
     /// [`StartFault`]; nothing runs then.
     pub fn start(plan: Plan) -> Result<Engine, StartFault> {
-        log_panics(Arc::clone(&plan.log));
         let mock = Arc::new(MockKey::new(KernelEntropy::key()));
         let user_id = rustix::process::geteuid().as_raw();
         let generation = plan.inheritance.generation;
@@ -362,18 +361,7 @@ fn run<C: Core>(
     }
 }
 
-/// A panic's place and words go to the log before the process ends.
-fn log_panics(log: Log) {
-    let before = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or("a thread").to_owned();
-        log(Record::new(Level::Fatal, format!("bug in {name}: {panic}")));
-        before(panic);
-    }));
-}
-
-/// Never half a pooler: where panics unwind, a shard's ends the process all the same.
+/// Never half a pooler: a shard's panic ends the process.
 fn guarded(work: impl FnOnce()) -> impl FnOnce() {
     move || {
         if panic::catch_unwind(panic::AssertUnwindSafe(work)).is_err() {

@@ -29,6 +29,7 @@ mod routes;
 mod seal;
 mod shared;
 mod table;
+mod threads;
 mod time;
 
 pub use access::{BadKeys, NoKey, password_line, token_line};
@@ -38,3 +39,4 @@ pub use journal::Journal;
 pub use otlp::LAST_EXPORT;
 pub use panel::{Panel, Plan};
 pub use pools_desk::Tell;
+pub use threads::count_panic;

@@ -1,5 +1,4 @@
-//! The panel's thread: where it listens follows the settings. Where panics unwind (not in release
-//! builds, which abort), what breaks in it breaks nothing else.
+//! The panel's thread: where it listens follows the settings, and what breaks in it breaks nothing else.
 //!
 //! Owns the thread and its runtime, the listening socket, how many connections there are. Never answers a request itself.
 
@@ -8,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use control::{PoolOutcome, PoolRefusal, ServerFacts};
 use mail::Part;
@@ -30,7 +29,7 @@ use crate::otlp::keep_exporting;
 use crate::pools_desk::{PoolsDesk, PoolsWaiting, Tell};
 use crate::shared::{Exported, Shared, Situation};
 use crate::time::us;
-use crate::{routes, seal};
+use crate::{routes, seal, threads};
 
 /// At most so many follow the log at once.
 const LOG_READERS: usize = 50;
@@ -38,8 +37,13 @@ const LOG_READERS: usize = 50;
 /// A port that somebody else has is tried again after this.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// A thread that broke begins again after this.
+/// A thread that broke begins again after this, and each time after twice as long, up to the longest; one that has lived
+/// for the longest begins with the shortest.
 const REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// How much less of the processors the panel gets than those who serve queries.
+const NICENESS: i32 = 10;
 
 /// What the panel begins with.
 pub struct Plan {
@@ -162,7 +166,7 @@ impl Panel {
         let Some((shared, doorway)) = self.unborn.take() else { return };
         let log = Arc::clone(&shared.log);
         let spawned =
-            thread::Builder::new().name("weir-http".to_owned()).spawn(move || live(&shared, doorway));
+            thread::Builder::new().name(threads::PANEL.to_owned()).spawn(move || live(&shared, doorway));
         if let Err(why) = spawned {
             log(Record::new(Level::Error, format!("panel: no thread: {why}")));
         }
@@ -178,21 +182,29 @@ impl Drop for Panel {
 
 /// The thread's life: it begins again if it breaks, and ends with the process.
 fn live(shared: &Arc<Shared>, doorway: Option<Doorway>) {
-    let mut doorway = doorway;
+    let _ = rustix::process::nice(NICENESS); // Of this thread, and those that it starts.
+    let (mut doorway, mut rest) = (doorway, REST / 2);
     loop {
-        let first = doorway.take();
+        let (first, begun) = (doorway.take(), Instant::now());
         match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {
             Ok(Ok(())) => return,
             Ok(Err(why)) => shared.log(Level::Error, format!("panel: no runtime: {why}")),
             Err(_) => shared.log(Level::Error, "panel: the thread broke and begins again"),
         }
-        thread::sleep(REST);
+        rest = next_rest(rest, begun.elapsed());
+        thread::sleep(rest);
     }
+}
+
+/// How long a thread rests that has lived for so long, after it rested `last`.
+fn next_rest(last: Duration, lived: Duration) -> Duration {
+    if lived >= LONGEST_REST { REST } else { LONGEST_REST.min(last * 2) }
 }
 
 fn run(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().max_blocking_threads(4).build()?;
+    builder.enable_io().enable_time().thread_name(threads::PANEL).max_blocking_threads(4);
+    let runtime = builder.build()?;
     runtime.block_on(attend(shared, first))
 }
 
@@ -226,6 +238,7 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
             exporting.spawn(keep_exporting(Arc::clone(shared)));
         }
         tokio::select! {
+            // Whichever of them breaks begins again; the log has the bug already.
             Some(_) = exporting.join_next(), if !exporting.is_empty() => tokio::time::sleep(RETRY).await,
             Some(_) = sampling.join_next(), if !sampling.is_empty() => tokio::time::sleep(RETRY).await,
             changed = situation.changed() => if changed.is_err() { return Ok(()) },
@@ -250,5 +263,20 @@ fn receive(shared: &Shared, global: &Global, seal: &mut Option<TlsAcceptor>) {
     match seal::of(global) {
         Ok(terms) => *seal = terms,
         Err(why) => shared.log(Level::Error, format!("panel: TLS setup failed, keeping the old one: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_breaks_again_and_again_rests_longer() {
+        let broken = |last| next_rest(last, Duration::from_secs(5));
+        assert_eq!(broken(REST / 2), REST);
+        assert_eq!(broken(REST), REST * 2);
+        assert_eq!(broken(REST * 32), LONGEST_REST);
+        assert_eq!(broken(LONGEST_REST), LONGEST_REST);
+        assert_eq!(next_rest(LONGEST_REST, LONGEST_REST), REST);
     }
 }

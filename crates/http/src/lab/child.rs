@@ -3,9 +3,11 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 
 use rustix::process::{Pid, setpriority_process};
@@ -13,6 +15,7 @@ use serde::Deserialize;
 
 use crate::lab::wish::Task;
 use crate::lab::{Advice, End, Run};
+use crate::threads;
 use crate::time::now_rfc3339;
 
 /// A line of progress is shorter.
@@ -33,19 +36,33 @@ pub(super) fn start(run: &Arc<Run>, task: &Task, place: &Path) -> io::Result<()>
     if let Some(password) = &task.password {
         command.env("PGPASSWORD", password);
     }
+    // The thread first: what nobody listens to must not begin.
+    let (sender, receiver) = channel();
+    let listener = Arc::clone(run);
+    let follow = move || receiver.recv().map_or((), |child| follow(&listener, child));
+    thread::Builder::new().name(threads::LAB.to_owned()).spawn(follow)?;
     let child = command.spawn()?;
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // Those that it starts are its heirs in this too.
     let _ = setpriority_process(process, NICENESS);
     run.told().process = process;
-    let run = Arc::clone(run);
-    thread::Builder::new().name("weir-lab".to_owned()).spawn(move || listen(&run, child)).map(drop)
+    let _ = sender.send(child);
+    Ok(())
 }
 
-/// Until the process has ended.
-fn listen(run: &Run, mut child: Child) {
+/// Until the process has ended, or nobody can listen to it any more.
+fn follow(run: &Run, mut child: Child) {
+    let end = catch_unwind(AssertUnwindSafe(|| listen(run, &mut child))).unwrap_or_else(|_| {
+        run.interrupt();
+        end(child.wait(), "", "the panel ran into a bug while it listened: the log has more")
+    });
+    run.end(end);
+}
+
+/// Reads what it says, and waits for its end.
+fn listen(run: &Run, child: &mut Child) -> End {
     let stderr = child.stderr.take();
-    let words = thread::spawn(move || {
+    let words = thread::Builder::new().name(threads::LAB.to_owned()).spawn(move || {
         let mut words = String::new();
         if let Some(mut stderr) = stderr {
             let _ = stderr.by_ref().take(LAST_WORDS).read_to_string(&mut words);
@@ -66,8 +83,8 @@ fn listen(run: &Run, mut child: Child) {
         }
     }
     let status = child.wait();
-    let words = words.join().unwrap_or_default();
-    run.end(end(status, &last, &words));
+    let words = words.ok().and_then(|words| words.join().ok()).unwrap_or_default();
+    end(status, &last, &words)
 }
 
 /// The last line, as far as it matters here.

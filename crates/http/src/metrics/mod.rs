@@ -19,6 +19,7 @@ use settings::Config;
 use crate::bridge::{Bridge, NoAnswer, show};
 use crate::shared::Shared;
 use crate::table::{Row, Table};
+use crate::threads;
 use exposition::Exposition;
 pub(crate) use family::{Distribution, Family, Kind, Labels, Page, Unit, number};
 use process::Figure;
@@ -68,6 +69,9 @@ impl Looked {
         statistics::write(page, &self.totals);
         durations::write(page, &self.histograms, &self.errors);
         process::write(page, &self.process);
+        let help = "Bugs that the panel's threads ran into and went on from: the log has them.";
+        let panics = Family::new("weir.panel.panics", Kind::Counter, Unit::Number("panic"), help);
+        page.single(&panics, number(threads::panics()));
     }
 }
 
