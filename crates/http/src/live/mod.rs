@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::bridge::NoAnswer;
 use crate::shared::Shared;
+use crate::table::Table;
 use crate::time::now_us;
 use history::History;
 pub(crate) use history::Past;
@@ -78,13 +79,17 @@ pub(crate) async fn keep_sampling(shared: Arc<Shared>) {
 
 /// Asks for all that a sample is made of. `pools` is how many there were the last time.
 async fn look(shared: &Shared, pools: usize) -> Result<Looked, NoAnswer> {
-    let histograms =
-        if pools > POOLS_WITH_HISTOGRAMS { None } else { Some(shared.bridge.show("HISTOGRAMS").await?) };
-    Ok(Looked {
-        pools: shared.bridge.show("POOLS").await?,
-        totals: shared.bridge.show("STATS_TOTALS").await?,
-        histograms: histograms.unwrap_or_default(),
-        errors: shared.bridge.show("ERRORS").await?,
-        shards: shared.bridge.show("SHARDS").await?,
-    })
+    let bridge = &shared.bridge;
+    let histograms = async {
+        if pools > POOLS_WITH_HISTOGRAMS { Ok(Table::default()) } else { bridge.show("HISTOGRAMS").await }
+    };
+    // At once: whoever answers wakes once for all of them.
+    let (pools, totals, histograms, errors, shards) = tokio::try_join!(
+        bridge.show("POOLS"),
+        bridge.show("STATS_TOTALS"),
+        histograms,
+        bridge.show("ERRORS"),
+        bridge.show("SHARDS"),
+    )?;
+    Ok(Looked { pools, totals, histograms, errors, shards })
 }

@@ -49,17 +49,20 @@ pub(crate) struct Looked {
 /// The control thread has not answered.
 pub(crate) async fn look(shared: &Shared) -> Result<Looked, NoAnswer> {
     let bridge = &shared.bridge;
-    Ok(Looked {
-        lists: bridge.show("LISTS").await?,
-        databases: bridge.show("DATABASES").await?,
-        pools: bridge.show("POOLS").await?,
-        totals: bridge.show("STATS_TOTALS").await?,
-        histograms: bridge.show("HISTOGRAMS").await?,
-        errors: bridge.show("ERRORS").await?,
-        shards: bridge.show("SHARDS").await?,
-        clients: clients(bridge).await?,
-        process: tokio::task::spawn_blocking(process::figures).await.unwrap_or_default(),
-    })
+    let process = tokio::task::spawn_blocking(process::figures);
+    // At once: whoever answers wakes once for all of them.
+    let (lists, databases, pools, totals, histograms, errors, shards, clients) = tokio::try_join!(
+        bridge.show("LISTS"),
+        bridge.show("DATABASES"),
+        bridge.show("POOLS"),
+        bridge.show("STATS_TOTALS"),
+        bridge.show("HISTOGRAMS"),
+        bridge.show("ERRORS"),
+        bridge.show("SHARDS"),
+        clients(bridge),
+    )?;
+    let process = process.await.unwrap_or_default();
+    Ok(Looked { lists, databases, pools, totals, histograms, errors, shards, clients, process })
 }
 
 impl Looked {
