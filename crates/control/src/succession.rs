@@ -43,9 +43,14 @@ impl Control {
                 self.log("another process has taken over, handing on every connection");
             }
             Succession::Failed(why) => {
-                self.hands_over = false;
                 let text = format!("takeover failed, going on as before: {why}");
                 self.push(Output::Log(Record::new(Level::Warning, text)));
+                // It was told to end, and did not because it was ending anyway.
+                let ending = self.ending.filter(|_| self.hands_over);
+                self.hands_over = false;
+                if let Some(mode) = ending {
+                    self.begin_shutdown(mode);
+                }
             }
             Succession::Orphaned => {
                 self.hands_over = false;
@@ -139,6 +144,17 @@ mod tests {
         assert!(harness.logged("takeover failed, going on as before: gone"));
         harness.signal(Signal::Term);
         assert!(harness.closed_tcp);
+    }
+
+    #[test]
+    fn what_was_told_to_end_meanwhile_ends_also_if_the_takeover_fails() {
+        let mut harness = Harness::new();
+        harness.input(Input::Succession(Succession::Begun));
+        harness.signal(Signal::Term);
+        assert!(harness.told.is_empty());
+        harness.input(Input::Succession(Succession::Failed("gone".to_owned())));
+        assert!(harness.closed_tcp);
+        assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
         let mut harness = Harness::new();
         harness.input(Input::Succession(Succession::Begun));
         harness.input(Input::Succession(Succession::Orphaned));

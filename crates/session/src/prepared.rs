@@ -286,10 +286,10 @@ impl ClientStatements {
 
     /// A name that the client has already.
     pub fn adopt(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) {
-        self.habit.describes = true; // As far as we know: it must not read new rows by an old description.
+        // As far as we know, it reads by a description of before every change that was noticed here.
+        self.habit.describes = true;
         self.bytes += name.len() + rest.len();
         let statement = registry.intern(rest);
-        self.described(name, registry.shape(statement));
         if let Some(before) = self.names.insert(name.into(), statement) {
             registry.release(before);
         }
@@ -326,6 +326,19 @@ mod tests {
         let one = registry.intern(b"select 1\0\0\0");
         assert_eq!(registry.intern(b"select 1\0\0\0"), one);
         assert_ne!(registry.intern(b"select 2\0\0\0"), one);
+    }
+
+    #[test]
+    fn whoever_comes_after_a_change_has_not_seen_it() {
+        let mut registry = Registry::default();
+        let mut client = ClientStatements::default();
+        let id = registry.intern(b"x");
+        client.adopt(b"a", b"x", &mut registry);
+        assert!(client.is_current(b"a", registry.shape(id)), "nothing has changed");
+        registry.reshape(id, 0);
+        let mut newcomer = ClientStatements::default();
+        newcomer.adopt(b"a", b"x", &mut registry);
+        assert!(!newcomer.is_current(b"a", registry.shape(id)));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use mail::{Command, ShardId};
-use shard::HandOn;
 use shard::succession::fields::FieldsOut;
+use shard::{HandOn, Inherit};
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};
@@ -68,8 +68,8 @@ impl Giver {
         let mut early = VecDeque::new();
         let prepared = self.introduce().and_then(|()| self.let_it_get_ready(items, &mut early));
         if let Err(why) = prepared {
-            self.open_gates();
             self.succession.set_giver(None);
+            self.open_gates();
             return (self.news)(News::Failed(why.to_string()));
         }
         (self.news)(News::Begun);
@@ -77,9 +77,9 @@ impl Giver {
         match giving.give_everything(early.into_iter().chain(items.iter())) {
             Ok(()) => (self.news)(News::Over),
             Err(why) => {
-                self.open_gates();
                 giving.take_back(items.iter());
                 self.succession.set_giver(None);
+                self.open_gates();
                 let is_open = self.listeners.any_listens();
                 (self.news)(if is_open { News::Failed(why.to_string()) } else { News::Orphaned });
             }
@@ -176,9 +176,9 @@ impl<'a> Giving<'a> {
         }
     }
 
-    fn give_everything(&mut self, mut items: impl Iterator<Item = Item>) -> io::Result<()> {
+    fn give_everything(&mut self, items: impl Iterator<Item = Item>) -> io::Result<()> {
         self.ask();
-        while let Some(item) = items.next() {
+        for item in items {
             if self.take(item)? {
                 break;
             }
@@ -213,9 +213,13 @@ impl<'a> Giving<'a> {
 
     fn give_back(&self, shard: ShardId, parcel: Parcel) {
         let Parcel { client, server } = parcel;
-        if let Some(mailbox) = self.giver.mailboxes.get(usize::from(shard.0)) {
-            mailbox.post(Letter::Inherit(Legacy::Sockets { client, server }));
+        let Some(mailbox) = self.giver.mailboxes.get(usize::from(shard.0)) else { return };
+        // It gave up its permit when it left, and must not come in on that of one whom a predecessor still has.
+        if let Some(server) = &server {
+            let opened = Inherit::ServerOpened { state: server.state.clone() };
+            mailbox.post(Letter::Inherit(Legacy::Word(opened)));
         }
+        mailbox.post(Letter::Inherit(Legacy::Sockets { client, server }));
     }
 
     /// Asks every shard whether anything is left.
@@ -300,20 +304,22 @@ impl<'a> Giving<'a> {
 
     /// What the socket belongs to, once that is all here; None too if a part of it was lost on the way.
     fn whole(&mut self, shard: ShardId, leaver: Box<Leaver>) -> Option<Parcel> {
-        let mut leavers = vec![leaver];
-        if let Some(link) = leavers[0].farewell.link {
+        let mut parcel = Parcel::default();
+        let mut is_whole = true;
+        if let Some(link) = leaver.farewell.link {
             let Some(other) = self.halves.remove(&(shard.0, link)) else {
-                self.halves.extend(leavers.pop().map(|leaver| ((shard.0, link), leaver)));
+                self.halves.insert((shard.0, link), leaver);
                 return None;
             };
-            leavers.push(other);
+            is_whole = parcel.add(*other);
         }
-        let parcel = Parcel::of(leavers);
-        if parcel.is_none() {
+        if !parcel.add(*leaver) || !is_whole {
+            // Half a pair is no use to anybody.
             let text = "a connection was lost while it was handed over";
             (self.giver.log)(Record::new(Level::Warning, text));
+            return None;
         }
-        parcel
+        Some(parcel)
     }
 
     fn put(&self, shard: ShardId, parcel: &Parcel) -> io::Result<()> {
@@ -334,15 +340,13 @@ impl<'a> Giving<'a> {
 }
 
 impl Parcel {
-    /// None if the socket of one is not there: half a pair is no use to anybody.
-    fn of(leavers: Vec<Box<Leaver>>) -> Option<Parcel> {
-        let mut parcel = Parcel::default();
-        for leaver in leavers {
-            let Leaver { socket, farewell: Farewell { state, is_server, .. }, unsent, unread } = *leaver;
-            let newcomer = Box::new(Newcomer { socket: socket?, state, unsent, unread });
-            *(if is_server { &mut parcel.server } else { &mut parcel.client }) = Some(newcomer);
-        }
-        Some(parcel)
+    /// False if the socket was lost on the way.
+    fn add(&mut self, leaver: Leaver) -> bool {
+        let Leaver { socket, farewell: Farewell { state, is_server, .. }, unsent, unread } = leaver;
+        let newcomer = socket.map(|socket| Box::new(Newcomer { socket, state, unsent, unread }));
+        let place = if is_server { &mut self.server } else { &mut self.client };
+        *place = newcomer;
+        place.is_some()
     }
 }
 
