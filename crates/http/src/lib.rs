@@ -13,6 +13,7 @@ mod connection;
 mod details;
 mod doorway;
 mod entrance;
+mod errand;
 mod failure;
 mod guard;
 mod guests;

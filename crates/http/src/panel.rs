@@ -14,13 +14,13 @@ use mail::Part;
 use settings::{Config, Global};
 use telemetry::{Level, Record};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::bridge::{Ask, Bridge, Log, Waiting};
 use crate::doorway::Doorway;
 use crate::entrance::Entrance;
+use crate::errand::{Errand, Rest};
 use crate::guests::Guests;
 use crate::journal::Journal;
 use crate::lab::Lab;
@@ -36,11 +36,6 @@ const LOG_READERS: usize = 50;
 
 /// A port that somebody else has is tried again after this.
 const RETRY: Duration = Duration::from_millis(250);
-
-/// A thread that broke begins again after this, and each time after twice as long, up to the longest; one that has lived
-/// for the longest begins with the shortest.
-const REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// How much less of the processors the panel gets than those who serve queries.
 const NICENESS: i32 = 10;
@@ -183,7 +178,7 @@ impl Drop for Panel {
 /// The thread's life: it begins again if it breaks, and ends with the process.
 fn live(shared: &Arc<Shared>, doorway: Option<Doorway>) {
     let _ = rustix::process::nice(NICENESS); // Of this thread, and those that it starts.
-    let (mut doorway, mut rest) = (doorway, REST / 2);
+    let (mut doorway, mut rest) = (doorway, Rest::default());
     loop {
         let (first, begun) = (doorway.take(), Instant::now());
         match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {
@@ -191,14 +186,8 @@ fn live(shared: &Arc<Shared>, doorway: Option<Doorway>) {
             Ok(Err(why)) => shared.log(Level::Error, format!("panel: no runtime: {why}")),
             Err(_) => shared.log(Level::Error, "panel: the thread broke and begins again"),
         }
-        rest = next_rest(rest, begun.elapsed());
-        thread::sleep(rest);
+        thread::sleep(rest.next(begun.elapsed()));
     }
-}
-
-/// How long a thread rests that has lived for so long, after it rested `last`.
-fn next_rest(last: Duration, lived: Duration) -> Duration {
-    if lived >= LONGEST_REST { REST } else { LONGEST_REST.min(last * 2) }
 }
 
 fn run(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
@@ -214,7 +203,7 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
     let mut situation = shared.situation.clone();
     let mut entrance = Entrance::new(first)?;
     let mut guests = Guests::new(router);
-    let (mut sampling, mut exporting) = (JoinSet::new(), JoinSet::new());
+    let (mut sampling, mut exporting) = (Errand::new(), Errand::new());
     let mut read: Option<Arc<Config>> = None;
     let mut seal = None;
     loop {
@@ -229,18 +218,17 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
             read = Some(Arc::clone(&now.config));
         }
         entrance.follow(shared, &now);
-        if sampling.is_empty() && now.config.global.http_port != 0 {
-            sampling.spawn(keep_sampling(Arc::clone(shared)));
-        } else if now.config.global.http_port == 0 {
-            sampling.abort_all();
+        if now.config.global.http_port == 0 {
+            sampling.stop();
+        } else {
+            sampling.keep_going(|| keep_sampling(Arc::clone(shared)));
         }
-        if exporting.is_empty() && !now.is_over {
-            exporting.spawn(keep_exporting(Arc::clone(shared)));
+        if !now.is_over {
+            exporting.keep_going(|| keep_exporting(Arc::clone(shared)));
         }
         tokio::select! {
-            // Whichever of them breaks begins again; the log has the bug already.
-            Some(_) = exporting.join_next(), if !exporting.is_empty() => tokio::time::sleep(RETRY).await,
-            Some(_) = sampling.join_next(), if !sampling.is_empty() => tokio::time::sleep(RETRY).await,
+            () = exporting.ended() => {}
+            () = sampling.ended() => {}
             changed = situation.changed() => if changed.is_err() { return Ok(()) },
             guest = entrance.guest() => match guest {
                 Ok((stream, address)) => guests.welcome(stream, address, seal.as_ref()),
@@ -263,20 +251,5 @@ fn receive(shared: &Shared, global: &Global, seal: &mut Option<TlsAcceptor>) {
     match seal::of(global) {
         Ok(terms) => *seal = terms,
         Err(why) => shared.log(Level::Error, format!("panel: TLS setup failed, keeping the old one: {why}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_breaks_again_and_again_rests_longer() {
-        let broken = |last| next_rest(last, Duration::from_secs(5));
-        assert_eq!(broken(REST / 2), REST);
-        assert_eq!(broken(REST), REST * 2);
-        assert_eq!(broken(REST * 32), LONGEST_REST);
-        assert_eq!(broken(LONGEST_REST), LONGEST_REST);
-        assert_eq!(next_rest(LONGEST_REST, LONGEST_REST), REST);
     }
 }

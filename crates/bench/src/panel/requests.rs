@@ -57,7 +57,8 @@ impl Requests {
     pub(super) fn end(self) -> Told {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Told::default();
-        for told in self.threads.into_iter().filter_map(|thread| thread.join().ok()) {
+        for thread in self.threads {
+            let told = thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
             all.answered += told.answered;
             all.refused += told.refused;
             all.broken += told.broken;
