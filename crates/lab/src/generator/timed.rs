@@ -72,17 +72,22 @@ fn seconds(tally: &Tally<'_>, asked: &Asked) -> Vec<Second> {
     (0..count).map(second).collect()
 }
 
+/// A program that is content with itself.
+const GOOD: &str = "exit status: 0";
+
 fn ended(status: &str, figures: &Figures) -> Ended {
-    if status == "exit status: 0" && figures.transactions > 0 {
+    if status == GOOD && figures.transactions > 0 {
         return Ended::Whole;
     }
     let words = figures.errors.keys().map(String::as_str).collect::<Vec<_>>().join("; ");
     if figures.refused > 0 && is_for_want_of_room(&words) {
         Ended::Refused(words)
-    } else if words.is_empty() {
-        Ended::Failed(status.to_owned())
-    } else {
+    } else if !words.is_empty() {
         Ended::Failed(words)
+    } else if status == GOOD {
+        Ended::Failed("no transaction ended in the measured time: it was too short".to_owned())
+    } else {
+        Ended::Failed(status.to_owned())
     }
 }
 
@@ -142,6 +147,11 @@ mod tests {
         assert_eq!(found.ended, Ended::Refused("too many clients already".into()));
         let found = read("failed", "lab: ended exit status: 1\n", None).unwrap();
         assert_eq!(found.ended, Ended::Failed("exit status: 1".into()));
+        let said = "lab: began 1000.000\nlab: ended exit status: 0\n";
+        let Ended::Failed(why) = read("early", said, Some("0 1 900 0 999 500000\n")).unwrap().ended else {
+            panic!("only the warm-up had a transaction")
+        };
+        assert!(why.contains("too short"), "{why}");
     }
 
     #[test]
