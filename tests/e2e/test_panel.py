@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -18,6 +19,17 @@ def test_off_unless_asked_for(weir):
     listening = {line.split()[3] for line in host.run(["ss", "-Htlnp"], as_user=False).stdout.splitlines() if f"pid={pooler.process.pid}," in line}
     assert listening == {f"127.0.0.1:{pooler.port}"}
     assert "panel" not in pooler.log_text()
+
+
+def test_it_gets_less_of_the_processors_than_who_serves_queries(weir):
+    pooler, web = panel.start(weir)
+    web.ask("GET", "/metrics")  # starts one of those that wait for files in its stead
+    niceness = {}
+    for task in Path(f"/proc/{pooler.process.pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        niceness.setdefault((task / "comm").read_text().strip() == "weir-http", set()).add(int(fields[16]))
+    (others,) = niceness[False]
+    assert niceness[True] == {others + 10}
 
 
 def test_clients_and_servers_a_page_at_a_time(weir):

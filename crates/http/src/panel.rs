@@ -176,9 +176,9 @@ impl Drop for Panel {
 }
 
 /// The thread's life: it begins again if it breaks, and ends with the process.
-fn live(shared: &Arc<Shared>, doorway: Option<Doorway>) {
+fn live(shared: &Arc<Shared>, mut doorway: Option<Doorway>) {
     let _ = rustix::process::nice(NICENESS); // Of this thread, and those that it starts.
-    let (mut doorway, mut rest) = (doorway, Rest::default());
+    let mut rest = Rest::default();
     loop {
         let (first, begun) = (doorway.take(), Instant::now());
         match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {

@@ -200,16 +200,18 @@ fn place(said: &[Said], key: &str, file: &Arc<str>) -> Origin {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::draft::memory::Memory;
 
-    fn config(text: &str) -> Config {
+    /// What a file of this text means.
+    pub(crate) fn config(text: &str) -> Config {
         load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap()
     }
 
-    fn errors(text: &str) -> Vec<String> {
+    /// What is wrong with it.
+    pub(crate) fn errors(text: &str) -> Vec<String> {
         let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
         findings.iter().map(ToString::to_string).collect()
     }

@@ -101,8 +101,8 @@ export interface Preview {
   warnings: string[];
 }
 
-export interface Client {
-  id: number;
+/** What a client and a server have alike. */
+interface Peer {
   shard: number;
   user: string;
   database: string;
@@ -112,29 +112,21 @@ export interface Client {
   application_name: string;
   connect_time: string;
   request_time: string | null;
-  wait_seconds: number;
   prepared_statements: number;
   tls: string;
   pinned_reason: string | null;
 }
 
-export interface Server {
+export interface Client extends Peer {
+  id: number;
+  wait_seconds: number;
+}
+
+export interface Server extends Peer {
   server_id: number;
-  shard: number;
-  user: string;
-  database: string;
-  state: string;
-  address: string;
-  port: number;
-  application_name: string;
-  connect_time: string;
-  request_time: string | null;
   remote_pid: number;
   /** `id` of the client that has it, in hexadecimal; empty if none has. */
   link: string;
-  prepared_statements: number;
-  tls: string;
-  pinned_reason: string | null;
 }
 
 export interface Query {

@@ -133,17 +133,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::draft::memory::Memory;
     use crate::meaning::load;
-    use crate::{AuthType, Config, IoDriver, LoadBalance, PoolMode, Threads};
+    use crate::meaning::tests::{config, errors};
+    use crate::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
     use std::time::Duration;
-
-    fn config(text: &str) -> Config {
-        load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap()
-    }
-
-    fn errors(text: &str) -> Vec<String> {
-        let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
-        findings.iter().map(ToString::to_string).collect()
-    }
 
     #[test]
     fn a_file_as_people_write_it() {
