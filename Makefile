@@ -9,8 +9,11 @@ USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
 BUILT    = $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS   ?= 3000
 
+# Where scripts/tools.bash puts Rust, before the distribution's own.
+export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-full sim panel build fmt lint install clean
+.PHONY: help demo test bench bench-full sim panel build fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,8 +36,8 @@ sim: ## the simulator over SEEDS seeds
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel
 
-build: panel ## target/release/weir
-	cargo build --release
+build: ## target/release/weir; without the panel where Node is missing and cannot be installed
+	@scripts/build
 
 fmt: ## formats the Rust code
 	cargo fmt --all
@@ -47,14 +50,23 @@ install: ## binary, man page, sample configuration and systemd unit (PREFIX, DES
 	@test -x $(BUILT)/weir || $(MAKE) build
 	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
 	install -Dm644 packaging/weir.1 $(MANDIR)/weir.1
-	install -Dm640 packaging/weir.ini $(ETCDIR)/weir.ini.sample
+	install -d $(ETCDIR)
+	@# Under systemd /tmp is private, so the unix socket is in the directory that the unit makes.
+	sed 's|^;unix_socket_dir = .*|unix_socket_dir = /run/weir|' packaging/weir.ini > $(ETCDIR)/weir.ini.sample
+	chmod 640 $(ETCDIR)/weir.ini.sample
 	@# A configuration that is there already is the administrator's.
-	test -e $(ETCDIR)/weir.ini || install -Dm640 packaging/weir.ini $(ETCDIR)/weir.ini
+	test -e $(ETCDIR)/weir.ini || install -m640 $(ETCDIR)/weir.ini.sample $(ETCDIR)/weir.ini
 	install -Dm644 packaging/weir.sysusers $(USERDIR)/weir.conf
 	install -d $(UNITDIR)
 	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/weir.service > $(UNITDIR)/weir.service
 	chmod 644 $(UNITDIR)/weir.service
 	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
+
+uninstall: ## removes what `make install` wrote, except an edited weir.ini (PREFIX, DESTDIR)
+	rm -f $(BINDIR)/weir $(MANDIR)/weir.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
+	! cmp -s $(ETCDIR)/weir.ini $(ETCDIR)/weir.ini.sample || rm -f $(ETCDIR)/weir.ini
+	rm -f $(ETCDIR)/weir.ini.sample
+	-test ! -d $(ETCDIR) || rmdir --ignore-fail-on-non-empty $(ETCDIR)
 
 clean: ## removes what was built
 	cargo clean

@@ -6,6 +6,7 @@ import pytest
 
 import conftest
 import host
+import weir as pooler
 
 pytestmark = pytest.mark.weir_only
 
@@ -15,8 +16,8 @@ def installed(tmp_path):
     """`make install` into a directory; the program must have been built, as the other tests need it too."""
     assert not conftest.PGBOUNCER
 
-    def install():
-        command = ["make", "-s", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr"]
+    def install(target="install"):
+        command = ["make", "-s", target, f"BUILT={pooler.PROGRAM.parent}", f"DESTDIR={tmp_path}", "PREFIX=/usr"]
         subprocess.run(command, cwd=host.REPOSITORY, check=True, capture_output=True, text=True)
         return tmp_path
 
@@ -40,3 +41,25 @@ def test_a_configuration_is_kept(installed):
     installed()
     assert ini.read_text() == "mine"
     assert (ini.parent / "weir.ini.sample").read_text() != "mine"
+
+
+def test_the_installed_configuration_can_be_reached_under_systemd(installed):
+    """The unit's /tmp is private: the socket has to be in the directory that the unit makes."""
+    root = installed()
+    unit = (root / "usr/lib/systemd/system/weir.service").read_text()
+    assert "PrivateTmp=yes" in unit and "RuntimeDirectory=weir\n" in unit
+    assert "\nunix_socket_dir = /run/weir\n" in (root / "etc/weir/weir.ini").read_text()
+
+
+def test_uninstall_removes_everything(installed):
+    root = installed()
+    installed("uninstall")
+    assert [path for path in root.rglob("*") if not path.is_dir()] == []
+    assert not (root / "etc/weir").exists()
+
+
+def test_uninstall_keeps_an_edited_configuration(installed):
+    root = installed()
+    (root / "etc/weir/weir.ini").write_text("mine")
+    installed("uninstall")
+    assert [path for path in root.rglob("*") if not path.is_dir()] == [root / "etc/weir/weir.ini"]
