@@ -20,6 +20,9 @@ DEFAULT = (
 )
 # For one name it takes for ever.
 SLOW = "select $1::text, 'pw'::text || case when $1 = 'slow' then pg_sleep(60)::text else '' end"
+# What this query answers where the role has the usual search_path and nothing else is set.
+PATH_QUERY = "select 'as ' || current_setting('search_path') || current_setting('application_name'), 'pw' where $1 <> ''"
+ASKED_PATH = 'as "$user", public' if conftest.PGBOUNCER else 'as pg_catalog, "$user", public, pg_temp'
 ROLES = """
 drop database if exists users;
 drop role if exists asker, newcomer, expired, secretless, mapped;
@@ -226,6 +229,19 @@ def test_an_unknown_database_asks_nobody(weir, pg):
     assert "user=asker" not in pg.log_since(mark)
 
 
+def make_role(pg, name):
+    """A role whose name is anything."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    pg.query(f"drop role if exists {quoted}")
+    pg.query(f"create role {quoted} login")
+
+
+def drop_servers(pg):
+    """What a role is set to counts at its next connection."""
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'asker'")
+    host.eventually(lambda: pg.count("usename = 'asker'") == 0)
+
+
 # --- nothing of the client's ----------------------------------------------------------------------------------
 TRAP = """
 drop schema if exists trap cascade;
@@ -241,26 +257,74 @@ def test_startup_parameters_do_not_reach_the_query(weir, pg):
     for statement in TRAP.split(";\n"):
         if statement.strip():
             pg.query(statement, "app")
-    query = "select current_setting('search_path') || current_setting('application_name'), 'pw' where $1 <> ''"
-    pg.query('drop role if exists "\\"$user\\", public"'.replace('\\"', '""'))
-    pg.query('create role "\\"$user\\", public" login'.replace('\\"', '""'))
-    pooler = pooler_with(weir, auth_type="plain", auth_query=query, track_extra_parameters="search_path")
+    make_role(pg, ASKED_PATH)
+    pooler = pooler_with(weir, auth_type="plain", auth_query=PATH_QUERY, track_extra_parameters="search_path")
     options = {"options": "-c search_path=trap", "application_name": "evil"}
     for _ in range(2):
-        assert pooler.value("select current_user", user="x", password="pw", **options) == '"$user", public'
+        assert pooler.value("select current_user", user="x", password="pw", **options) == ASKED_PATH
+
+
+# A relation of that name in another schema answers the query with a secret that the attacker knows.
+SHADOW = (
+    "{} pg_authid as select 'scramuser'::name as rolname, '{}'::text as rolpassword,"
+    " null::timestamptz as rolvaliduntil, true as rolcanlogin"
+)
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize("query", [None, DEFAULT], ids=["default", "own"])
+def test_no_object_of_a_client_answers_the_query(weir, pg, query):
+    """Whoever may log in as auth_user, or through an entry that forces it, has no say in who else may."""
+    userlist = {**USERLIST, "asker": "pw"}
+    pooler = pooler_with(weir, auth_query=query, userlist=userlist, default_pool_size=1, auth_dbname="app",
+                         admin_users="scramuser")
+    pg.query("drop schema if exists evil cascade", "app")
+    planter = pooler.connect(user="asker", password="pw")
+    planter.execute(SHADOW.format("create temp table", secret.scram("evil")))
+    pg.query("create schema evil", "app")
+    pg.query(SHADOW.format("create table", secret.scram("evil")).replace("pg_authid", "evil.pg_authid"), "app")
+    for statement in ("set search_path = pg_temp, evil, pg_catalog",
+                      "alter role asker set search_path = pg_temp, evil, pg_catalog"):
+        try:
+            planter.execute(statement)
+            for database in ("app", "pgbouncer"):
+                refused(pooler, "authentication failed", database=database, user="scramuser", password="evil")
+            assert pooler.value("select current_user", user="scramuser", password=PASSWORDS["scramuser"]) == "scramuser"
+            drop_servers(pg)
+        finally:
+            pg.query("alter role asker reset search_path")
+    pg.query("drop schema evil cascade", "app")
+
+
+@pytest.mark.weir_only
+def test_a_function_of_ones_own_is_found_by_the_roles_search_path(weir, pg):
+    """As PgBouncer's users have it: the query names it without a schema."""
+    pg.query("drop schema if exists lookups cascade", "app")
+    pg.query("create schema lookups", "app")
+    pg.query("create function lookups.user_lookup(text) returns table (name text, secret text) language sql as"
+             " $$ select $1, 'pw'::text $$", "app")
+    query = "select * from user_lookup($1)"
+    pooler = pooler_with(weir, auth_type="plain", auth_query=query)
+    refused(pooler, "bouncer config error", user="mapped", password="pw")
+    for path in ("lookups", "''", "nowhere, lookups"):
+        pg.query(f"alter role asker set search_path = {path}")
+        drop_servers(pg)
+        if path == "''":
+            refused(pooler, "bouncer config error", user="mapped", password="pw")
+        else:
+            assert pooler.value("select current_user", user="mapped", password="pw") == "mapped"
+    pg.query("drop schema lookups cascade", "app")
 
 
 @pytest.mark.weir_only
 def test_what_a_client_of_auth_user_set_is_taken_off_before_the_query(weir, pg):
     """auth_user's own clients share its servers; their settings are not in force when it is asked."""
-    query = "select current_setting('search_path') || current_setting('application_name'), 'pw' where $1 <> ''"
-    pg.query('drop role if exists """$user"", public"')
-    pg.query('create role """$user"", public" login')
+    make_role(pg, ASKED_PATH)
     userlist = {**USERLIST, "asker": "pw"}
-    pooler = pooler_with(weir, auth_type="plain", auth_query=query, userlist=userlist, default_pool_size=1)
+    pooler = pooler_with(weir, auth_type="plain", auth_query=PATH_QUERY, userlist=userlist, default_pool_size=1)
     client = pooler.connect(user="asker", password="pw", application_name="mine")
     client.execute("set search_path = pg_temp")
-    assert pooler.value("select current_user", user="x", password="pw") == '"$user", public'
+    assert pooler.value("select current_user", user="x", password="pw") == ASKED_PATH
     assert client.execute("show application_name").fetchone()[0] == "mine"
 
 

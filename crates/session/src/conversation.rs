@@ -178,10 +178,14 @@ impl Conversation {
         self.status = None;
     }
 
-    /// Appends a question of Weir's own, whose rows are kept for [`Conversation::take_answer`]. The values are bound
-    /// (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::Replied::own_ready`] tells of
-    /// the end.
-    pub fn ask_for_rows(&mut self, out: &mut Vec<u8>, sql: &str, values: &[String]) {
+    /// Appends a question of Weir's own, whose rows are kept for [`Conversation::take_answer`]. `before` returns no row and
+    /// runs in the same transaction, so that what it sets locally is in force for the question alone. The values are
+    /// bound (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::Replied::own_ready`] tells
+    /// of the end.
+    pub fn ask_for_rows(&mut self, out: &mut Vec<u8>, before: &str, sql: &str, values: &[String]) {
+        wire::encode::parse(out, b"", before.as_bytes(), &[]);
+        wire::encode::bind_simple(out, b"", b"", &[]);
+        wire::encode::execute(out, b"", 0);
         let values: Vec<Option<&[u8]>> = values.iter().map(|value| Some(value.as_bytes())).collect();
         wire::encode::parse(out, b"", sql.as_bytes(), &[]);
         wire::encode::bind_simple(out, b"", b"", &values);

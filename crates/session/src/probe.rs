@@ -129,7 +129,7 @@ pub fn own_answer(bytes: &[u8]) {
 fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
     let tracked = Tracked::new([]);
     let mut server = Conversation::new(Parameters::unknown(&tracked));
-    server.ask_for_rows(&mut Vec::new(), "select $1", &["x".to_owned()]);
+    server.ask_for_rows(&mut Vec::new(), "select where false", "select $1", &["x".to_owned()]);
     let (mut registry, mut heap, mut own_error) = (Registry::default(), Heap::default(), None);
     let mut fault = false;
     for piece in pieces {

@@ -79,8 +79,8 @@ live {
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
-    auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", Reload,
-        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Asked only where there is an auth_user.";
+    auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
+        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Asked only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.";
     auth_type: AuthType, AuthType, "md5", Reload,
         "How clients prove who they are.";
     auth_user: Option<String>, Text, unset, Reload,

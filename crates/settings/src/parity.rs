@@ -35,7 +35,13 @@ const ROWS: &[(Scope, &str, Parity)] = &[
             "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too",
         ),
     ),
-    (Global, "auth_query", Better("logins that wait with the same question share one answer")),
+    (
+        Global,
+        "auth_query",
+        Better(
+            "logins that wait with the same question share one answer; a server that clients had is cleaned by DISCARD ALL first, and search_path is pg_catalog, then the role's own, then pg_temp, so that no object of a client stands in for what is named without a schema",
+        ),
+    ),
     (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
     (
         Global,

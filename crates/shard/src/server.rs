@@ -50,6 +50,8 @@ pub(crate) enum Errand {
     Apply(ConnId),
     /// What its clients left is taken off it, before this question is put.
     Freshen(ConnId),
+    /// `connect_query` runs again after that.
+    ConnectQuery(ConnId),
     /// It answers this question of Weir's own.
     Ask(ConnId),
 }
@@ -155,7 +157,9 @@ impl Server {
         match self.phase {
             Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_) => "login",
             Phase::Linked(_) => "active",
-            Phase::Errand(Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_)) => "active",
+            Phase::Errand(
+                Errand::Apply(_) | Errand::Freshen(_) | Errand::ConnectQuery(_) | Errand::Ask(_),
+            ) => "active",
             Phase::Errand(_) => "tested",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",

@@ -11,6 +11,9 @@ use world::{World, message};
 
 const SETTINGS: &str = "auth_user = boss\nauth_query = select name, secret from users where name = $1";
 
+/// What a server gets for one question: where names are looked up, and the question itself.
+const ASKED: &str = "PBEPBDES";
+
 fn world(settings: &str) -> World {
     World::new(&format!("{SETTINGS}\n{settings}"))
 }
@@ -28,6 +31,9 @@ fn stranger(world: &mut World, name: &str) -> ConnId {
 
 fn rows(rows: &[[Option<&str>; 2]]) -> Vec<u8> {
     message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 0");
         encode::parse_complete(out);
         encode::bind_complete(out);
         let column = |name| encode::Column { name, type_oid: 25, type_bytes: -1 };
@@ -67,7 +73,7 @@ fn no_row_is_nobody_and_the_server_goes_on() {
     assert!(world.text(client).contains("no such user"));
     assert!(world.closed.contains(&client));
     let other = stranger(&mut world, "other");
-    assert_eq!(world.tags(server), "PBDES", "the same server, at once");
+    assert_eq!(world.tags(server), ASKED, "the same server, at once");
     world.receive(server, &rows(&[[Some("other"), None]]));
     world.server();
     assert_eq!(world.tags(other), "RSSSSSSKZ");
@@ -125,7 +131,7 @@ fn who_waits_with_the_same_question_gets_the_same_answer() {
     world.receive(server, &rows(&[[Some("same"), None]]));
     assert_eq!(
         world.tags(server),
-        "PBDES",
+        ASKED,
         "asked anew, for the answer may have changed since, but once for all"
     );
     world.event(Event::HungUp { conn: waiting[1] });
@@ -153,7 +159,7 @@ fn a_name_that_stays_unknown_is_not_asked_for_within_the_second() {
     assert_eq!(world.tags(server), "", "remembered");
     world.pass(1_000);
     stranger(&mut world, "storm");
-    assert_eq!(world.tags(server), "PBDES", "and forgotten");
+    assert_eq!(world.tags(server), ASKED, "and forgotten");
 }
 
 #[test]
@@ -167,11 +173,59 @@ fn what_a_client_of_auth_user_left_is_taken_off_first() {
     assert_eq!(world.tags(server), "Q");
     let client = stranger(&mut world, "x");
     world.answer(server, Status::Idle);
-    assert!(world.text(server).contains("RESET ALL"));
+    assert_eq!(world.text(server), discard_all(), "alone: it runs in no transaction block");
     world.answer(server, Status::Idle);
-    assert_eq!(world.tags(server), "PBDES");
+    assert_eq!(world.tags(server), ASKED);
     world.receive(server, &rows(&[]));
     assert!(world.text(client).contains("no such user"));
+}
+
+/// DISCARD ALL as a query of its own.
+fn discard_all() -> String {
+    String::from_utf8(message(|out| encode::query(out, b"DISCARD ALL"))).unwrap()
+}
+
+#[test]
+fn connect_query_runs_again_after_what_a_client_left_is_taken_off() {
+    let mut world = World::new(&format!(
+        "{SETTINGS}\ndefault_pool_size = 1\nauth_dbname = c\n[databases]\nc = host=127.0.0.1 port=1 connect_query='set x.y to 1'"
+    ));
+    let boss = world.client(&[("user", "boss"), ("database", "c")]);
+    let server = world.server();
+    assert!(world.text(server).contains("set x.y to 1"));
+    world.answer(server, Status::Idle);
+    world.query(boss, "create temp table users (name text, secret text)");
+    let client = stranger(&mut world, "x");
+    world.text(server);
+    world.answer(server, Status::Idle);
+    assert_eq!(world.text(server), discard_all());
+    world.answer(server, Status::Idle);
+    let again = world.text(server);
+    assert!(again.contains("set x.y to 1") && !again.contains("from users"));
+    // An error of it is told in the log, as at login, and is no reason to ask nothing.
+    world.receive(
+        server,
+        &message(|out| {
+            encode::error(out, "ERROR", "42601", "no such thing");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert!(world.log.iter().any(|line| line.contains("no such thing")));
+    assert_eq!(world.tags(server), ASKED);
+    world.receive(server, &rows(&[]));
+    assert!(world.text(client).contains("no such user"));
+}
+
+#[test]
+fn names_in_the_question_are_looked_up_in_pg_catalog_first_and_among_temporary_objects_last() {
+    let mut world = world("");
+    stranger(&mut world, "x");
+    let server = world.server();
+    let asked = world.text(server);
+    let [path, question] = ["set_config('search_path'", "from users"].map(|part| asked.find(part).unwrap());
+    assert!(path < question);
+    assert!(asked[..question].contains("'pg_catalog', "), "first");
+    assert!(asked[..question].contains(", 'pg_temp'), true)"), "last, and for this transaction alone");
 }
 
 #[test]
@@ -189,7 +243,7 @@ fn a_paused_database_asks_nobody_until_it_resumes() {
     assert!(world.connecting.is_empty());
     world.event(Event::Command(mail::Command::Resume { database: None }));
     let server = world.server();
-    assert_eq!(world.tags(server), "PBDES");
+    assert_eq!(world.tags(server), ASKED);
     world.receive(server, &rows(&[]));
     assert!(world.text(client).contains("no such user"));
 }

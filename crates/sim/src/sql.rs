@@ -8,6 +8,9 @@ use std::fmt;
 /// What the pooler asks by `auth_query`, behind SELECT.
 const LOOKUP: &str = "name, secret FROM users WHERE name = $1";
 
+/// How the pooler's statement begins, behind SELECT, that says where the names in its question are looked up.
+const LOOKUP_PATH: &str = "WHERE pg_catalog.set_config('search_path', ";
+
 /// How a stream is asked for, before the place where it ends.
 const STREAM: &str = "START_REPLICATION SLOT s LOGICAL 0/";
 
@@ -103,6 +106,8 @@ pub(crate) enum Statement {
     DivideByZero,
     /// `SELECT name, secret FROM users WHERE name = $1`: the pooler's own question.
     Lookup,
+    /// `SELECT WHERE pg_catalog.set_config('search_path', value, true) IS NULL`: what the pooler says before it.
+    LookupPath,
     /// `SELECT 1` and other numbers.
     SelectNumber(u32),
     /// `INSERT INTO ledger VALUES (value)`; the column is NOT NULL.
@@ -137,6 +142,7 @@ impl fmt::Display for Statement {
             Statement::ResetAll => formatter.write_str("RESET ALL"),
             Statement::ResetAuthorization => formatter.write_str("RESET SESSION AUTHORIZATION"),
             Statement::Lookup => write!(formatter, "SELECT {LOOKUP}"),
+            Statement::LookupPath => write!(formatter, "SELECT {LOOKUP_PATH}'pg_catalog', true) IS NULL"),
             Statement::Show(name) => write!(formatter, "SHOW {name}"),
             Statement::Select(value, 1) => write!(formatter, "SELECT {value}"),
             Statement::Select(value, rows) => {
@@ -276,6 +282,9 @@ fn parse_select(rest: &str) -> Option<Statement> {
     if rest == LOOKUP {
         return Some(Statement::Lookup);
     }
+    if rest.starts_with(LOOKUP_PATH) {
+        return Some(Statement::LookupPath);
+    }
     if rest == "1/0" {
         return Some(Statement::DivideByZero);
     }
@@ -348,6 +357,7 @@ mod tests {
             Statement::ResetAll,
             Statement::ResetAuthorization,
             Statement::Lookup,
+            Statement::LookupPath,
             Statement::Show("DateStyle".to_owned()),
             Statement::Select(literal(), 1),
             Statement::Select(Value::Parameter, 12),

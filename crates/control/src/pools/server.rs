@@ -8,8 +8,10 @@ use crate::control::Output;
 use crate::pools::ServerFacts;
 
 /// A row for each database that lets clients in.
-const QUESTION: &str = "SELECT current_setting('max_connections'), current_setting('superuser_reserved_connections'), \
-    coalesce(current_setting('reserved_connections', true), '0'), current_setting('server_version'), datname \
+const QUESTION: &str = "SELECT pg_catalog.current_setting('max_connections'), \
+    pg_catalog.current_setting('superuser_reserved_connections'), \
+    coalesce(pg_catalog.current_setting('reserved_connections', true), '0'), \
+    pg_catalog.current_setting('server_version'), datname \
     FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY datname LIMIT 10000";
 
 impl Control {

@@ -2,7 +2,8 @@
 //!
 //! Owns a question's way: to the shard that has the pool, through the queue, onto a server as if fresh, and its rows
 //! back to the login. The server goes back by `lend`'s one release point. Nothing that a client sent is in force while
-//! a question is asked, and its values are bound, never written into the text. What rows mean is the reader's.
+//! a question is asked, no object of theirs answers it, and its values are bound, never written into the text. What rows
+//! mean is the reader's.
 
 pub(crate) mod asker;
 pub(crate) mod lookup;
@@ -23,8 +24,15 @@ use crate::{Action, ConnId};
 /// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
-/// Makes a server that a client has had as it was after login; `connect_query` follows.
-const AS_FRESH: &str = "RESET SESSION AUTHORIZATION;RESET ALL;";
+/// Makes a server that a client has had as it was after login, temporary tables included; `connect_query` follows.
+const AS_FRESH: &str = "DISCARD ALL";
+
+/// Says where names without a schema are looked up while a question is asked: in pg_catalog first, among temporary
+/// objects last (without being named they come first), and between the two as the role and the connection have it, for
+/// functions and tables of the administrator's own `auth_query`. Nothing here is looked up by that path itself, and no
+/// row comes of it.
+const SEARCH_PATH: &str = "SELECT WHERE pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', \
+    pg_catalog.substring(pg_catalog.current_setting('search_path'), '[^ ].*'), 'pg_temp'), true) IS NULL";
 
 impl State {
     /// Asks for a client that logs in here; [`State::inquired`] follows, if the client is still there.
@@ -106,8 +114,7 @@ impl State {
         let Some(part) = self.parts.get_mut(asker.part) else { return };
         part.assigned(waited_us);
         part.last_used_us = now_us;
-        let connect_query = part.database.connect_query.clone().unwrap_or_default();
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         server.request_us = now_us;
         server.query_us = now_us;
         #[cfg(not(weir_bug = "asked_as_clients_left_it"))]
@@ -118,11 +125,8 @@ impl State {
             return self.put_question(conn, server_conn);
         }
         server.phase = server::Phase::Errand(Errand::Freshen(conn));
-        let sql = format!("{AS_FRESH}{connect_query}");
-        if let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) {
-            let talk = &mut server.talk;
-            self.outbox.write(server_conn, |out| talk.ask_own(out, &sql));
-        }
+        let talk = &mut server.talk;
+        self.outbox.write(server_conn, |out| talk.ask_own(out, AS_FRESH));
     }
 
     /// All who wait with the same question, and so asked before it was put, get the same answer: one query serves a
@@ -147,7 +151,7 @@ impl State {
         }
     }
 
-    fn put_question(&mut self, conn: ConnId, server_conn: ConnId) {
+    pub(crate) fn put_question(&mut self, conn: ConnId, server_conn: ConnId) {
         let Some((Conn::Asker(asker), Conn::Server(server))) =
             self.conns.get2_mut(conn.0 as usize, server_conn.0 as usize)
         else {
@@ -156,7 +160,8 @@ impl State {
         server.lent = Lent::ToWeir;
         server.phase = server::Phase::Errand(Errand::Ask(conn));
         let (talk, inquiry) = (&mut server.talk, &asker.inquiry);
-        self.outbox.write(server_conn, |out| talk.ask_for_rows(out, &inquiry.sql, &inquiry.values));
+        self.outbox
+            .write(server_conn, |out| talk.ask_for_rows(out, SEARCH_PATH, &inquiry.sql, &inquiry.values));
     }
 
     /// The server is as if fresh, or could not be made so.
@@ -165,7 +170,13 @@ impl State {
             return self.close_server(server_conn, "server could not be made fresh");
         }
         self.forget_unreported(server_conn);
-        self.put_question(conn, server_conn);
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let connect_query =
+            self.parts.get(server.pool).and_then(|part| part.database.connect_query.as_deref());
+        let Some(connect_query) = connect_query else { return self.put_question(conn, server_conn) };
+        server.phase = server::Phase::Errand(Errand::ConnectQuery(conn));
+        let talk = &mut server.talk;
+        self.outbox.write(server_conn, |out| talk.ask_own(out, connect_query));
     }
 
     /// The server has answered; it is free before the answer goes its way.

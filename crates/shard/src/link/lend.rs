@@ -277,7 +277,7 @@ impl State {
         let sql = match errand {
             Errand::Check => global.server_check_query.clone(),
             Errand::Reset => global.server_reset_query.clone(),
-            Errand::Apply(_) | Errand::Freshen(_) | Errand::Ask(_) => None,
+            Errand::Apply(_) | Errand::Freshen(_) | Errand::ConnectQuery(_) | Errand::Ask(_) => None,
         };
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };

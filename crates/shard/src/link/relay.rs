@@ -388,6 +388,12 @@ impl State {
             (Errand::Apply(client), None) => self.prepared(conn, client),
             (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
             (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
+            (Errand::ConnectQuery(asker), failed) => {
+                if let Some(error) = failed {
+                    self.log_complaint(conn, "exec_on_query", &error);
+                }
+                self.put_question(asker, conn);
+            }
             (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),
             // Whoever answers is alive, also with an error.
             (Errand::Check, Some(error)) => {

@@ -290,7 +290,9 @@ impl State {
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
         let asker = match server.phase {
-            Phase::Errand(Errand::Ask(asker) | Errand::Freshen(asker)) => Some(asker),
+            Phase::Errand(Errand::Ask(asker) | Errand::Freshen(asker) | Errand::ConnectQuery(asker)) => {
+                Some(asker)
+            }
             _ => None,
         };
         let age = self.age_s(since_us);

@@ -88,6 +88,8 @@ pub(crate) struct Session {
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// An extended query failed: everything is ignored until Sync.
     pub(super) skipping: bool,
+    /// The pooler has said in this transaction where names in its question are looked up.
+    pub(super) has_lookup_path: bool,
     pub(super) work: Option<Work>,
     /// Rows of the open transaction.
     pub(super) pending: Vec<Tag>,
@@ -109,6 +111,7 @@ impl Session {
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             skipping: false,
+            has_lookup_path: false,
             work: None,
             pending: Vec::new(),
             cancelled: false,
@@ -228,6 +231,7 @@ impl Session {
 
     fn sync(&mut self, near: &mut Surroundings<'_>) {
         self.skipping = false;
+        self.has_lookup_path = false;
         self.end_implicit(near);
         self.ready(near);
     }

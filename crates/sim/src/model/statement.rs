@@ -150,6 +150,9 @@ impl Session {
         if !self.parameters.are_initial() {
             near.strange.push("a question of the pooler's was asked under a client's parameters".to_owned());
         }
+        if !std::mem::take(&mut self.has_lookup_path) {
+            near.strange.push("a question of the pooler's was asked under a client's search_path".to_owned());
+        }
         if name.starts_with(UNREADABLE.as_bytes()) {
             return self.fail("XX001", "could not read block 7 of users", None, near);
         }
@@ -343,6 +346,10 @@ impl Session {
             Statement::DeallocateAll => {
                 self.statements.retain(|name, _| name.is_empty());
                 "DEALLOCATE ALL"
+            }
+            Statement::LookupPath => {
+                self.has_lookup_path = true;
+                "SELECT 0"
             }
             Statement::Notice(text) => {
                 self.notice("NOTICE", "00000", text, tag);
