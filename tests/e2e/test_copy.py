@@ -1,6 +1,7 @@
 """COPY both ways, small and large, ended well and badly. On both PostgreSQL versions."""
 
 import hashlib
+import subprocess
 import time
 
 import psycopg
@@ -94,6 +95,48 @@ def test_copy_data_after_the_error_does_not_hold_the_server(weir, seconds):
         raw.send(wire.message(b"d", b"2\n"), wire.message(b"c"))
         assert pooler.value("select 5") == 5
         assert raw.simple("select 6") == [["6"]]
+
+
+def test_a_copy_that_fails_in_the_middle_of_a_message_frees_its_server(weir):
+    """The error arrives while half of a CopyData is on its way: the server is free as soon as the rest has come."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists half; create table half (number int)")
+        raw.send(wire.query("copy half from stdin"))
+        assert raw.read().kind == "G"
+        data = wire.message(b"d", b"1\n" * 2000)
+        raw.send(wire.message(b"d", b"bad\n"), data[:1500])
+        assert wire.errors(raw.read_until("Z"))[0][0] == "22P02"
+        raw.send(data[1500:])
+        assert pooler.value("select 5") == 5
+        raw.send(wire.message(b"c"))
+        assert raw.simple("select 6") == [["6"]]
+
+
+def test_copy_data_outside_of_a_copy_holds_no_server(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as raw:
+        data = wire.message(b"d", b"x" * 300_000)
+        raw.send(data[:150_000])
+        assert pooler.value("select 5") == 5
+        raw.send(data[150_000:])
+        assert raw.simple("select 6") == [["6"]]
+
+
+def test_psql_whose_copy_failed_holds_no_server(weir, tmp_path):
+    """psql sends much of its file before it sees the error, and then waits at its prompt."""
+    pooler = weir(default_pool_size=1)
+    pooler.connect().execute("drop table if exists by_file; create table by_file (number int)")
+    rows = tmp_path / "rows"
+    rows.write_text("1\nnot a number\n" + "2\n" * 400_000)
+    command = [pooler.postgres.bindir / "psql", "-X", "-A", "-t", pooler.uri()]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, **pipes) as psql:
+        psql.stdin.write(f"\\copy by_file from '{rows}'\n\\echo at the prompt\n")
+        psql.stdin.flush()
+        assert psql.stdout.readline() == "at the prompt\n"
+        assert pooler.value("select 5") == 5
+        psql.stdin.close()
 
 
 def test_the_end_of_a_copy_between_its_error_and_ready(weir):

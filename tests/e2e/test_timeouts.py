@@ -91,6 +91,20 @@ def test_query_timeout(weir, pg):
     host.eventually(lambda: pg.count("state = 'active'") == 0)
 
 
+@pytest.mark.parametrize("setting", ["query_timeout", "transaction_timeout", "client_idle_timeout"])
+def test_a_client_that_stops_in_the_middle_of_a_message(weir, setting):
+    """A request runs from its first byte on: half of one holds a server for no longer than a whole one."""
+    pooler = weir(default_pool_size=1, **{setting: 1})
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("drop table if exists half; create table half (number int)")
+        raw.send(wire.query("copy half from stdin"))
+        assert raw.read().kind == "G"
+        raw.send(wire.message(b"d", b"bad\n"), wire.message(b"d", b"1\n" * 2000)[:1500])
+        assert wire.errors(raw.read_until("Z"))[0][0] == "22P02"
+        pooler.wait_log("closing because: (query timeout|transaction timeout|client_idle_timeout)")
+        assert pooler.value("select 5") == 5
+
+
 @pytest.mark.since("1.25")
 def test_query_timeout_spares_those_who_only_stay_in_a_transaction(weir):
     pooler = weir(query_timeout=1)

@@ -73,6 +73,8 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) phase: Phase,
     pub(crate) request: Request,
+    /// Bytes still to come of a message that is ignored; no server is taken for it.
+    pub(crate) ignored_bytes: u32,
     pub(crate) parameters: Parameters,
     /// Its pool on this shard; meaningless before login.
     pub(crate) pool: usize,
@@ -112,6 +114,7 @@ impl Client {
             id,
             phase: Phase::Startup { ssl_refused: false, gss_refused: false },
             request: Request::default(),
+            ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
             pool: usize::MAX,
             cancel_key: [0; 8],

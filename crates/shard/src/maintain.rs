@@ -114,6 +114,12 @@ impl State {
         }
     }
 
+    /// It has stopped in the middle of a message, or is still sending it.
+    fn is_sending(&self, conn: ConnId) -> bool {
+        matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client))
+            if !client.request.at_boundary() || !client.request.held.is_empty())
+    }
+
     fn is_quiet_server(&self, conn: ConnId) -> bool {
         matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.talk.is_quiet())
     }
@@ -127,8 +133,9 @@ impl State {
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
         match server.phase {
             server::Phase::Linked(client) => {
-                let busy = server.talk.is_busy();
-                let idle_in_block = server.talk.in_block() && !busy;
+                // A request runs from its first byte on, also while its client owes the rest of it.
+                let busy = server.talk.is_busy() || self.is_sending(client);
+                let idle_in_block = server.talk.in_block() && !server.talk.is_busy();
                 let open = busy || server.talk.in_block();
                 let dedicated = server.dedicated.is_some();
                 let session = dedicated || part.pool.limits.mode == settings::PoolMode::Session;

@@ -94,16 +94,20 @@ impl State {
 
     /// The server has its client's parameters now.
     pub(crate) fn prepared(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        let now_us = self.now.mono_us;
         self.note_unreported(client_conn, server_conn);
         self.share_parameters(client_conn, server_conn);
         let Some((client, server)) = self.link(client_conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         server.phase = server::Phase::Linked(client_conn);
+        (client.request_us, server.query_us) = (now_us, now_us);
         self.resume_client(client_conn);
         self.ask_held(client_conn, server_conn);
     }
 
-    /// THE release point: if everything is quiet, the server leaves its client.
+    /// THE release point: if everything is quiet, the server leaves its client. Asked whenever one of its conditions may
+    /// have come true: a reply is whole (`answer`), the client's message is (`pass_on`), output is sent (`drained`), the
+    /// pool's mode has changed (`configure`).
     pub(crate) fn give_back(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
@@ -330,7 +334,7 @@ impl State {
                 if at_boundary {
                     self.free_or_close(server);
                 } else {
-                    self.close_server(server, "client disconnect while server was not ready");
+                    self.close_server_that(false, server, "client disconnect while server was not ready");
                 }
             }
             // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.

@@ -2,5 +2,6 @@
 
 pub(crate) mod alike;
 pub(crate) mod backpressure;
+pub(crate) mod first_message;
 pub(crate) mod lend;
 pub(crate) mod relay;

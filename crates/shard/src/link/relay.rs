@@ -3,7 +3,7 @@
 //! Owns the two directions and what each step found. Who gets a server, and when it is given back, is `lend`'s; who is
 //! not read for a while, `backpressure`'s.
 
-use session::{ClientFault, Context, Heard, Replied, Rules, Wants, wants};
+use session::{ClientFault, Context, Heard, Replied, Rules};
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -43,54 +43,6 @@ impl State {
         }
     }
 
-    /// The first bytes of a request: take a server for it, or wait for one.
-    fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) {
-        let frame_bytes_max = self.config.global.max_packet_size;
-        let Some(client) = self.client(conn) else { return };
-        if !client.request.held.is_empty() {
-            client.request.held.extend_from_slice(bytes);
-            return self.idle_client_holds(conn);
-        }
-        match wants(bytes, frame_bytes_max) {
-            Wants::Server => match self.borrow_server(conn) {
-                Some(server) => self.ask(conn, server, bytes),
-                None => self.hold(conn, bytes),
-            },
-            Wants::More => self.hold(conn, bytes),
-            Wants::Nothing(ignored) => {
-                self.hold(conn, &bytes[ignored..]);
-                self.idle_client_holds(conn);
-            }
-            Wants::Leave => self.client_leaves(conn, "client close request"),
-            Wants::Fault(fault) => self.client_fault(conn, &fault),
-        }
-    }
-
-    /// The same for bytes that were kept.
-    pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
-        let frame_bytes_max = self.config.global.max_packet_size;
-        let Some(client) = self.client(conn) else { return };
-        while let Wants::Nothing(ignored) = wants(&client.request.held, frame_bytes_max) {
-            client.request.held.drain(..ignored);
-        }
-        match wants(&client.request.held, frame_bytes_max) {
-            Wants::Server => {
-                if let Some(server) = self.borrow_server(conn) {
-                    self.ask_held(conn, server);
-                }
-            }
-            Wants::More | Wants::Nothing(_) => {}
-            Wants::Leave => self.client_leaves(conn, "client close request"),
-            Wants::Fault(fault) => self.client_fault(conn, &fault),
-        }
-    }
-
-    fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
-        if let Some(client) = self.client(conn) {
-            client.request.held.extend_from_slice(bytes);
-        }
-    }
-
     /// Passes on what a client said before it had its server.
     pub(crate) fn ask_held(&mut self, conn: ConnId, server: ConnId) {
         let Some(client) = self.client(conn) else { return };
@@ -100,9 +52,9 @@ impl State {
         }
     }
 
-    /// Bytes of a linked client.
+    /// Bytes of a linked client: all of what the event brought, which is passed on without a copy.
     #[inline]
-    fn ask(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    pub(crate) fn ask(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         if client.request.held.is_empty() {
             return self.pass_on(conn, server, bytes, bytes);
@@ -145,7 +97,8 @@ impl State {
             forwarded: 0,
         };
         let heard = client.request.step(&mut server.talk, &mut rules, input, &mut sides);
-        if !was_busy {
+        // A request that came in pieces has been running since the first of them.
+        if fresh && !received.is_empty() {
             client.request_us = now_us;
             server.query_us = now_us;
         }
@@ -161,8 +114,10 @@ impl State {
             tracking.heard(client, &self.registry, passed, fresh);
         }
         let kept = server.talk.holds_back() && !client.request.held.is_empty();
+        let asked_nothing = server.talk.is_quiet() && client.request.at_boundary();
         match heard {
             Heard::All if kept => self.pause_client(client_conn),
+            Heard::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),
             Heard::All => {}
             Heard::Terminate => self.client_leaves(client_conn, "client close request"),
             Heard::Fault(fault) => self.client_fault(client_conn, &fault),

@@ -275,9 +275,14 @@ impl State {
     /// that its backend is gone before another takes its place.
     pub(crate) fn close_server(&mut self, conn: ConnId, reason: &str) {
         let Some(server) = self.server(conn) else { return };
-        let listens =
+        let is_free =
             server.talk.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
-        self.close_server_that(listens, conn, reason);
+        // In the middle of its client's message a goodbye would be read as a part of that.
+        let at_boundary = match server.phase {
+            Phase::Linked(client) => self.client(client).is_none_or(|client| client.request.at_boundary()),
+            _ => true,
+        };
+        self.close_server_that(is_free && at_boundary, conn, reason);
     }
 
     /// The same where the caller knows whether the server would hear a goodbye.

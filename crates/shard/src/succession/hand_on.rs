@@ -125,6 +125,7 @@ impl State {
         if client.tls.is_some()
             || client.wish.is_some()
             || client.clogged
+            || client.ignored_bytes > 0
             || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
         {
             return;

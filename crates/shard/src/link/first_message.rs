@@ -1,0 +1,118 @@
+//! What an idle client asks for: judged by its first bytes, before a server is taken for it.
+//!
+//! Owns that no server is held for a message that has none to wait for: one that PostgreSQL ignores outside a COPY is
+//! skipped as it comes, however long, and one that has to be whole before it can be passed on is kept until it is.
+
+use session::{Wants, wants};
+use wire::frame::{self, Header};
+use wire::tag::frontend as tag;
+
+use crate::ConnId;
+use crate::client::Client;
+use crate::state::State;
+
+/// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
+/// passed on in pieces.
+const WHOLE_BYTES: u32 = 64 * 1024;
+
+impl State {
+    /// The first bytes of a request: take a server for it, or wait for one.
+    pub(crate) fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        if client.ignored_bytes > 0 || !client.request.held.is_empty() {
+            let behind = client.skip_ignored(bytes);
+            client.request.held.extend_from_slice(behind);
+            return self.idle_client_holds(conn);
+        }
+        match first_message(bytes, frame_bytes_max) {
+            Wants::Server => match self.borrow_server(conn) {
+                Some(server) => self.ask(conn, server, bytes),
+                None => self.hold(conn, bytes),
+            },
+            Wants::More => self.hold(conn, bytes),
+            Wants::Nothing(_) => {
+                self.hold(conn, bytes);
+                self.idle_client_holds(conn);
+            }
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    /// The same for bytes that were kept.
+    pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        while let Wants::Nothing(ignored) = first_message(&client.request.held, frame_bytes_max) {
+            let here = ignored.min(client.request.held.len());
+            client.request.held.drain(..here);
+            client.ignored_bytes = u32::try_from(ignored - here).unwrap_or(0);
+        }
+        match first_message(&client.request.held, frame_bytes_max) {
+            Wants::Server => {
+                if let Some(server) = self.borrow_server(conn) {
+                    self.ask_held(conn, server);
+                }
+            }
+            Wants::More | Wants::Nothing(_) => {}
+            Wants::Leave => self.client_leaves(conn, "client close request"),
+            Wants::Fault(fault) => self.client_fault(conn, &fault),
+        }
+    }
+
+    /// What a client with a server sent has asked for nothing, for example the end of copy data that was refused before.
+    /// It keeps the server only for a request that is too long to be kept whole.
+    #[cold]
+    pub(crate) fn nothing_was_asked(&mut self, conn: ConnId, server: ConnId) {
+        let frame_bytes_max = self.config.global.max_packet_size;
+        let Some(client) = self.client(conn) else { return };
+        if first_message(&client.request.held, frame_bytes_max) == Wants::Server {
+            return;
+        }
+        self.give_back(server);
+        if self.handing_on.is_some() {
+            self.hands_on(conn);
+        }
+    }
+
+    fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some(client) = self.client(conn) {
+            client.request.held.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl Client {
+    /// Skips what is left of a message that is ignored; the answer is what follows it.
+    fn skip_ignored<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let here = bytes.len().min(self.ignored_bytes as usize);
+        self.ignored_bytes -= u32::try_from(here).unwrap_or(self.ignored_bytes);
+        &bytes[here..]
+    }
+}
+
+/// [`wants`] where nothing has been sent to a server yet. `Nothing` counts the bytes of the whole message, whether they
+/// are here or not.
+#[inline]
+fn first_message(bytes: &[u8], frame_bytes_max: u32) -> Wants {
+    match wants(bytes, frame_bytes_max) {
+        Wants::Server if bytes.first() != Some(&tag::QUERY) => match frame::header(bytes) {
+            Ok(Some(header)) => unless_incomplete(header, bytes.len()),
+            _ => Wants::Server,
+        },
+        judged => judged,
+    }
+}
+
+fn unless_incomplete(header: Header, here: usize) -> Wants {
+    match header.tag {
+        tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => Wants::Nothing(header.frame_bytes as usize),
+        tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE
+            if here < header.frame_bytes as usize && header.frame_bytes <= WHOLE_BYTES =>
+        {
+            Wants::More
+        }
+        _ => Wants::Server,
+    }
+}
