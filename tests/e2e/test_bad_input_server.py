@@ -202,3 +202,25 @@ def test_servers_come_back(pooler, fake):
     fake.drop(0)
     host.eventually(lambda: pooler.pool()["sv_idle"] == 0)
     others_are_fine(pooler)
+
+# --- without end ------------------------------------------------------------------------------------------------
+@pytest.mark.weir_only
+@pytest.mark.parametrize("chatter", ["parameters", "notices"])
+def test_a_login_without_end_costs_others_nothing(weir, chatter):
+    """A server lets Weir in and then says for ever what it is like: its connection is closed soon, and little is kept."""
+    notice = b"N" + error("still here")[1:]
+    said = b"".join(parameter(f"p{number}", "x" * 40) if chatter == "parameters" else notice for number in range(500_000))
+    bad = fake_server.FakeServer(None, wire.message(b"R", b"\0\0\0\0") + said)
+    good = fake_server.FakeServer(lambda connection, statement: connection.sendall(one_row(statement)))
+    try:
+        databases = {"app": f"port={good.port}", "bad": f"port={bad.port}"}
+        pooler = weir(databases=databases, threads=1, server_login_retry=60)
+        with wire.Raw(pooler.port).login() as other, wire.Raw(pooler.port) as waiting:
+            before = resident_kib(pooler)
+            waiting.send(wire.startup(user="alice", database="bad"))
+            pooler.wait_log("server sent too much before it was ready")
+            assert other.simple("fine") == [["fine"]]
+            assert resident_kib(pooler) - before < 10_000
+    finally:
+        bad.close()
+        good.close()

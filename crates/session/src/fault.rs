@@ -99,6 +99,8 @@ pub enum ServerFault {
     OutOfStep(u8),
     /// A frame that has to be read and cannot be.
     Malformed,
+    /// A login that does not end.
+    LongLogin,
 }
 
 impl ServerFault {
@@ -110,6 +112,7 @@ impl ServerFault {
             ServerFault::UnexpectedTag(tag) => format!("unknown packet type from server: {tag:#04x}").into(),
             ServerFault::OutOfStep(tag) => format!("server reply out of step: {tag:#04x}").into(),
             ServerFault::Malformed => "bad packet from server".into(),
+            ServerFault::LongLogin => "server sent too much before it was ready".into(),
         }
     }
 }

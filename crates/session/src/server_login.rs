@@ -1,7 +1,7 @@
 //! Logging in to a server: from its first byte to its first ReadyForQuery.
 //!
-//! Owns the startup packet, the authentication dialogue, what the server says of itself, and `connect_query`. Never
-//! connects and never decides whether a failure is worth another try.
+//! Owns the startup packet, the authentication dialogue, what the server says of itself, `connect_query`, and how much a
+//! server may send for all of it. Never connects and never decides whether a failure is worth another try.
 
 use auth::{Answer, Credentials, Entropy, ServerKeyCache, Step};
 use wire::frame::Frames;
@@ -13,6 +13,18 @@ use crate::{ServerFault, Tracked};
 
 /// No message of a login is larger.
 const FRAME_BYTES: u32 = 256 * 1024;
+
+/// What a server may send before its first ReadyForQuery, in bytes: hundreds of notices, thousands of times what
+/// PostgreSQL says of itself.
+const GREETING_BYTES: usize = 1024 * 1024;
+
+/// The same together with the reply to `connect_query`, of which nothing is kept.
+const LOGIN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Parameters that a server may report of itself, and their bytes: they are kept, and every client is told of them.
+/// PostgreSQL 18 reports 15 in 400 bytes.
+const PARAMETERS: usize = 256;
+const PARAMETER_BYTES: usize = 64 * 1024;
 
 /// What a server said of itself while Weir logged in.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +72,8 @@ pub struct ServerLogin {
     querying: bool,
     authenticated: bool,
     asking: bool,
+    /// Bytes received, of whatever kind.
+    received: usize,
 }
 
 impl ServerLogin {
@@ -81,6 +95,7 @@ impl ServerLogin {
             querying: false,
             authenticated: false,
             asking: false,
+            received: 0,
         }
     }
 
@@ -94,6 +109,10 @@ impl ServerLogin {
 
     /// Bytes arrived.
     pub fn receive(&mut self, bytes: &[u8], means: &mut Means<'_>) -> Progress {
+        self.received = self.received.saturating_add(bytes.len());
+        if self.received > if self.querying { LOGIN_BYTES } else { GREETING_BYTES } {
+            return Progress::Fault(ServerFault::LongLogin);
+        }
         self.frames.push(bytes);
         self.proceed(means)
     }
@@ -170,8 +189,13 @@ impl ServerLogin {
     }
 
     fn parameter(&mut self, name: &[u8], value: &[u8]) -> Progress {
-        self.hello.parameters.retain(|(known, _)| known != name);
-        self.hello.parameters.push((name.to_vec(), value.to_vec()));
+        let parameters = &mut self.hello.parameters;
+        parameters.retain(|(known, _)| known != name);
+        let kept: usize = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if parameters.len() >= PARAMETERS || kept + name.len() + value.len() > PARAMETER_BYTES {
+            return Progress::Fault(ServerFault::LongLogin);
+        }
+        parameters.push((name.to_vec(), value.to_vec()));
         Progress::Send(Vec::new())
     }
 

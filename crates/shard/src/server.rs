@@ -81,6 +81,8 @@ pub(crate) struct Server {
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// Output has not all gone to the system; Drained will come.
     pub(crate) unsent: bool,
+    /// What it has sent since it last had a client or answered a query of Weir's own.
+    pub(crate) unasked_bytes: u32,
     /// Asked not to be read, because its client reads slowly.
     pub(crate) paused: bool,
     /// More than the driver wants to queue is on its way to it.

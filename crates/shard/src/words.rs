@@ -44,6 +44,16 @@ fn place(server: &Server, database: &Database) -> String {
     }
 }
 
+/// A server's words, so short that they may be said to many: a hostile or broken server can make them long.
+pub(crate) fn excerpt(mut text: String) -> String {
+    const BYTES: usize = 1024;
+    if text.len() > BYTES {
+        text.truncate(text.floor_char_boundary(BYTES));
+        text.push('…');
+    }
+    text
+}
+
 impl State {
     /// Says something about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {

@@ -19,6 +19,7 @@ use crate::client;
 use crate::inquiry::asker::{AskedBy, Asker, Asks, Purpose};
 use crate::server::{self, Errand, Lent};
 use crate::state::{Conn, State};
+use crate::words::excerpt;
 use crate::{Action, ConnId};
 
 /// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
@@ -151,7 +152,7 @@ impl State {
         }
     }
 
-    pub(crate) fn put_question(&mut self, conn: ConnId, server_conn: ConnId) {
+    fn put_question(&mut self, conn: ConnId, server_conn: ConnId) {
         let Some((Conn::Asker(asker), Conn::Server(server))) =
             self.conns.get2_mut(conn.0 as usize, server_conn.0 as usize)
         else {
@@ -179,6 +180,14 @@ impl State {
         self.outbox.write(server_conn, |out| talk.ask_own(out, connect_query));
     }
 
+    /// `connect_query` was run again: as at login, its error is told in the log and changes nothing else.
+    pub(crate) fn connect_query_over(&mut self, conn: ConnId, server_conn: ConnId, error: Option<&[u8]>) {
+        if let Some(error) = error {
+            self.log_complaint(server_conn, "exec_on_query", error);
+        }
+        self.put_question(conn, server_conn);
+    }
+
     /// The server has answered; it is free before the answer goes its way.
     pub(crate) fn question_answered(&mut self, conn: ConnId, server_conn: ConnId, error: Option<&[u8]>) {
         let Some(server) = self.server(server_conn) else { return };
@@ -190,7 +199,7 @@ impl State {
                 let fields = wire::error::parse(error);
                 let text =
                     |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
-                let (severity, message) = (text(fields.severity()), text(fields.message()));
+                let (severity, message) = (excerpt(text(fields.severity())), excerpt(text(fields.message())));
                 self.log_server(
                     server_conn,
                     Level::Warning,

@@ -60,6 +60,7 @@ impl State {
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
         client.server_used_last = Some(server_conn.0);
         server.lent = Lent::ToClient;
+        server.unasked_bytes = 0;
         server.request_us = now_us;
         server.query_us = now_us;
         server.transaction_us = now_us;

@@ -131,9 +131,10 @@ impl State {
         server.unsent |= unsent;
         match server.phase {
             server::Phase::Linked(client) => self.answer(conn, Some(client), bytes, bytes),
-            server::Phase::Errand(_) => self.answer(conn, None, bytes, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
-            server::Phase::Idle | server::Phase::Unsettled => self.idle_server_speaks(conn, bytes),
+            server::Phase::Errand(_) | server::Phase::Idle | server::Phase::Unsettled => {
+                self.unlinked_server_speaks(conn, bytes);
+            }
             server::Phase::AskedTls => self.server_answers_tls(conn, bytes),
             server::Phase::Connecting
             | server::Phase::Handshake
@@ -309,7 +310,7 @@ impl State {
 
     /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
     /// middle of a frame it is not lent.
-    fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(crate) fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
         let replied = self.step_errand(conn, bytes);
         if replied.parameters_changed {
             self.learn_facts(conn);
@@ -339,16 +340,12 @@ impl State {
         let Some(server) = self.server(conn) else { return };
         let server::Phase::Errand(errand) = server.phase else { return };
         let failed = server.own_error.take();
+        server.unasked_bytes = 0;
         match (errand, failed) {
             (Errand::Apply(client), None) => self.prepared(conn, client),
             (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
             (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
-            (Errand::ConnectQuery(asker), failed) => {
-                if let Some(error) = failed {
-                    self.log_complaint(conn, "exec_on_query", &error);
-                }
-                self.put_question(asker, conn);
-            }
+            (Errand::ConnectQuery(asker), failed) => self.connect_query_over(asker, conn, failed.as_deref()),
             (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),
             // Whoever answers is alive, also with an error.
             (Errand::Check, Some(error)) => {

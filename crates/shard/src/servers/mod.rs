@@ -5,6 +5,7 @@
 pub(crate) mod credentials;
 pub(crate) mod dedicated;
 pub(crate) mod hosts;
+pub(crate) mod unasked;
 
 use auth::Secret;
 use pool::Permit;
@@ -17,6 +18,7 @@ use crate::server::{Errand, Lent, Phase, Server};
 use crate::servers::credentials::credentials;
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
+use crate::words::excerpt;
 use crate::{Action, ConnId, ConnectFault};
 
 /// How long a server that was told goodbye may take to let go.
@@ -59,6 +61,7 @@ impl State {
             own_error: None,
             key: None,
             unsent: false,
+            unasked_bytes: 0,
             paused: false,
             clogged: false,
             cancels: 0,
@@ -169,7 +172,11 @@ impl State {
                 self.fail_those_who_wait(conn, fault.sqlstate(), &text);
                 self.close_server(conn, "login failed");
             }
-            Progress::Fault(fault) => self.close_server(conn, &fault.message()),
+            // It would not hear a goodbye for what it says itself.
+            Progress::Fault(fault) => {
+                self.close_server(conn, &fault.message());
+                self.let_go(conn);
+            }
         }
     }
 
@@ -212,7 +219,7 @@ impl State {
     pub(crate) fn log_complaint(&mut self, conn: ConnId, query: &str, body: &[u8]) {
         let fields = wire::error::parse(body);
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
-        let (severity, message) = (text(fields.severity()), text(fields.message()));
+        let (severity, message) = (excerpt(text(fields.severity())), excerpt(text(fields.message())));
         let line = format!("error while executing {query}: {severity}: {message}");
         self.log_server(conn, Level::Error, &line);
     }
@@ -221,8 +228,8 @@ impl State {
     fn server_refused(&mut self, conn: ConnId, body: &[u8]) {
         let fields = wire::error::parse(body);
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
-        let (code, message) = (text(fields.code()), text(fields.message()));
-        let severity = text(fields.severity());
+        let (code, message) = (text(fields.code()), excerpt(text(fields.message())));
+        let severity = excerpt(text(fields.severity()));
         self.log_server(conn, Level::Warning, &format!("server login failed: {severity} {message}"));
         // A server that is starting, stopping or full will be better soon: those who wait, wait on.
         let passing =

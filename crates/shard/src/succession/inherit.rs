@@ -262,6 +262,7 @@ impl State {
             own_error: None,
             key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
             unsent: false,
+            unasked_bytes: 0,
             paused: false,
             clogged: false,
             cancels: 0,
