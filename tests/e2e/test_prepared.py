@@ -133,20 +133,72 @@ def test_close_of_an_unknown_name_is_fine(raw):
     assert wire.kinds(raw.ask(wire.close(b"S", "never"), wire.SYNC)) == "3Z"
 
 
+@pytest.mark.weir_only
 @pytest.mark.parametrize("request_bytes", [wire.bind("never"), wire.describe(b"S", "never")], ids=["bind", "describe"])
-def test_an_unknown_name_ends_the_client(pooler, raw, request_bytes):
-    raw.send(request_bytes, wire.SYNC)
-    raw.read_to_end()
-    pooler.wait_log("prepared statement did not exist")
-    assert pooler.value("select 1") == 1
+def test_an_unknown_name_is_refused_in_its_place(raw, request_bytes):
+    """PostgreSQL's error behind what was asked before, and the session goes on."""
+    raw.send(wire.query("select 1"), request_bytes, wire.SYNC)
+    replies = raw.read_until_ready(2)
+    assert wire.kinds(replies) == "TDCZEZ"
+    assert wire.errors(replies) == [("26000", 'prepared statement "never" does not exist')]
+    assert raw.simple("select 2") == [["2"]]
 
 
-def test_a_name_taken_twice_ends_the_client(pooler, raw):
+@pytest.mark.weir_only
+def test_a_name_taken_twice_is_refused_in_its_place(raw):
     prepare(raw, "twice", "select 1")
-    raw.send(wire.parse("twice", "select 2"), wire.SYNC)
-    ((_, text),) = wire.errors(raw.read_to_end())
-    assert text.startswith("prepared statement") and "already" in text
-    pooler.wait_log("prepared statement 'twice' was already prepared")
+    raw.send(wire.query("select 1"), wire.parse("twice", "select 2"), wire.SYNC)
+    replies = raw.read_until_ready(2)
+    assert wire.kinds(replies) == "TDCZEZ"
+    assert wire.errors(replies) == [("42P05", 'prepared statement "twice" already exists')]
+    assert wire.errors(raw.ask(wire.parse("twice", "selec"), wire.SYNC))[0][0] == "42601", "the text comes first"
+    assert answer(raw, "twice") == "1"
+
+
+FAILING = (wire.parse("", "select 1/0"), wire.bind(), wire.execute())
+
+
+@pytest.mark.weir_only
+def test_a_pipeline_binds_what_postgresql_would_bind(raw):
+    """Behind an error Close and Parse are skipped: the name stands for what it stood for before."""
+    prepare(raw, "a", "select 'old'")
+    raw.send(*FAILING, wire.close(b"S", "a"), wire.parse("a", "select 'new'"), wire.SYNC, run_statement("a"))
+    replies = raw.read_until_ready(2)
+    assert [wire.errors(replies)[0][0], wire.rows(replies)] == ["22012", [["old"]]]
+    raw.send(*FAILING, wire.parse("b", "select 1"), wire.SYNC, run_statement("b"))
+    assert [code for code, _ in wire.errors(raw.read_until_ready(2))] == ["22012", "26000"]
+
+
+@pytest.mark.weir_only
+def test_a_statement_deallocated_in_a_block_is_prepared_again_behind_it(pooler, raw):
+    prepare(raw, "a", "select 5")
+    raw.simple("begin")
+    raw.send(wire.query("deallocate all"), wire.parse("a", "select 5"), run_statement("a"))
+    replies = raw.read_until_ready(2)
+    assert wire.rows(replies) == [["5"]]
+    assert not wire.errors(replies)
+
+
+@pytest.mark.weir_only
+def test_what_sql_prepares_under_a_shared_name_is_never_run_for_another(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
+        prepare(one, "mine", "select 'mine'")
+        (name,) = other.simple("select name from pg_prepared_statements")[0]
+        other.simple(f'deallocate "{name}"')
+        other.simple(f"prepare \"{name}\" as select 'not mine'")
+        assert answer(one, "mine") == "mine"
+        other.simple("prepare \"PGBOUNCER_0\" as select 'nothing'")
+        assert wire.errors(one.ask(run_statement("unknown")))[0][0] == "26000"
+
+
+@pytest.mark.weir_only
+def test_an_unnamed_statement_is_never_run_for_another(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
+        one.ask(wire.parse("", "select 'of one'"), wire.SYNC)
+        assert wire.errors(other.ask(wire.bind(), wire.execute(), wire.SYNC))[0][0] == "26000"
+        assert wire.rows(one.ask(wire.bind(), wire.execute(), wire.SYNC)) == [["of one"]]
 
 
 @pytest.mark.since("1.25")

@@ -195,17 +195,26 @@ class Raw:
         self.send(*parts)
         return self.read_until("Z")
 
+    def read_until_ready(self, times):
+        """All messages up to the ReadyForQuery that ends so many requests."""
+        return [message for _ in range(times) for message in self.read_until("Z")]
+
     def simple(self, statement):
         """Runs a simple query; its rows as lists of text."""
         replies = self.ask(query(statement))
         failed = [reply for reply in replies if reply.kind == "E"]
         assert not failed, failed[0].fields()
-        return [[value.decode() for value in reply.row()] for reply in replies if reply.kind == "D"]
+        return rows(replies)
 
 
 def kinds(messages):
     """The type letters, as one string."""
     return "".join(message.kind for message in messages)
+
+
+def rows(messages):
+    """Every DataRow as a list of text."""
+    return [[value.decode() for value in message.row()] for message in messages if message.kind == "D"]
 
 
 def errors(messages):

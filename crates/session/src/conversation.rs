@@ -8,6 +8,11 @@ use wire::backend::Status;
 use crate::replay::Watch;
 use crate::{Owed, Owes, OwnAnswer, Parameters, ServerStatements};
 
+/// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
+/// be written between two halves of a client's.
+#[derive(Clone, Copy, Debug)]
+pub struct Boundary(());
+
 /// The protocol state of a logged-in server connection.
 #[derive(Debug)]
 pub struct Conversation {
@@ -15,6 +20,8 @@ pub struct Conversation {
     pub(crate) owes: Owes,
     /// What the last ReadyForQuery said; None since something was asked after it.
     pub(crate) status: Option<Status>,
+    /// Body bytes of the message that is being sent to the server still to be sent.
+    pub(crate) unsent_body: u32,
     /// Body bytes of the current reply frame still to come.
     pub(crate) remain: u32,
     /// Bytes of a reply frame that cannot be judged yet.
@@ -31,10 +38,14 @@ pub struct Conversation {
     pub(crate) unsure_readies: u32,
     /// Something was sent whose outcome is not modelled: never hand this server to anybody else.
     pub(crate) doubtful: bool,
-    /// In a transaction block, as the last ReadyForQuery said.
-    pub(crate) in_block: bool,
+    /// What the last ReadyForQuery said, whatever was asked since.
+    pub(crate) last_status: Status,
     /// Nothing but Parse, Describe and Close was asked since the last Sync.
     pub(crate) untouched: bool,
+    /// A portal was bound whose execution may change which statements are prepared.
+    pub(crate) portal_changes_statements: bool,
+    /// What the client sends now waits for replies to what was sent before.
+    pub(crate) awaits_replies: bool,
     /// The request that may have to be said again.
     pub(crate) watch: Watch,
     /// The answer to a question of Weir's own, while one is asked.
@@ -52,6 +63,7 @@ impl Conversation {
         Conversation {
             owes: Owes::default(),
             status: Some(Status::Idle),
+            unsent_body: 0,
             remain: 0,
             partial: Vec::new(),
             skipping: false,
@@ -60,8 +72,10 @@ impl Conversation {
             copy_syncs: 0,
             unsure_readies: 0,
             doubtful: false,
-            in_block: false,
+            last_status: Status::Idle,
             untouched: true,
+            portal_changes_statements: false,
+            awaits_replies: false,
             watch: Watch::default(),
             own_answer: None,
             statements: ServerStatements::default(),
@@ -73,7 +87,7 @@ impl Conversation {
     #[must_use]
     pub fn resumed(parameters: Parameters, status: Status, doubtful: bool) -> Conversation {
         let mut talk = Conversation::new(parameters);
-        (talk.status, talk.in_block, talk.doubtful) = (Some(status), status != Status::Idle, doubtful);
+        (talk.status, talk.last_status, talk.doubtful) = (Some(status), status, doubtful);
         talk
     }
 
@@ -90,11 +104,18 @@ impl Conversation {
         self.doubtful
     }
 
-    /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs. One of the conditions of
-    /// release; the others (unsent bytes, cancels, the client's half-sent request) are the shard's to know.
+    /// [`Conversation::has_answered`], and no message is half sent. One of the conditions of release; the others (unsent
+    /// bytes, cancels) are the shard's to know.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
+        self.has_answered() && self.boundary().is_some()
+    }
+
+    /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs.
+    #[inline]
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
         #[cfg(weir_bug = "release_at_first_ready")]
         let nothing_owed = true;
         #[cfg(not(weir_bug = "release_at_first_ready"))]
@@ -108,11 +129,22 @@ impl Conversation {
             && !self.doubtful
     }
 
+    /// Some if the stream to the server is between two messages.
+    #[inline]
+    #[must_use]
+    pub fn boundary(&self) -> Option<Boundary> {
+        #[cfg(weir_bug = "half_request_left")]
+        return Some(Boundary(()));
+        #[cfg(not(weir_bug = "half_request_left"))]
+        (self.unsent_body == 0).then_some(Boundary(()))
+    }
+
     /// The server is quiet and its client has asked for nothing more: DDL may come before what is asked next, so that
     /// the next Bind of each statement is watched anew.
     #[inline]
     pub fn rest(&mut self) {
-        self.statements.rest();
+        self.statements.mark_rest();
+        self.portal_changes_statements = false;
     }
 
     /// The last ReadyForQuery, unless something was asked since.
@@ -124,7 +156,12 @@ impl Conversation {
     /// In a transaction block (or a failed one).
     #[must_use]
     pub fn in_block(&self) -> bool {
-        self.in_block
+        self.last_status != Status::Idle
+    }
+
+    /// In a failed transaction block, as the last ReadyForQuery said.
+    pub(crate) fn in_failed_block(&self) -> bool {
+        self.last_status == Status::Failed
     }
 
     /// A reply is being waited for.
@@ -139,11 +176,11 @@ impl Conversation {
         self.copying_both && self.copying_in
     }
 
-    /// What the client sends now is kept until the server has bound what it was asked before.
+    /// What the client sends now is kept until the server has answered something that was sent before.
     #[inline]
     #[must_use]
     pub fn holds_back(&self) -> bool {
-        self.watch.holds_back()
+        self.watch.holds_back() || self.awaits_replies
     }
 
     /// The client has received a part of a frame: nothing can be said to it before the rest.
@@ -172,7 +209,7 @@ impl Conversation {
     }
 
     /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.
-    pub fn ask_own(&mut self, out: &mut Vec<u8>, sql: &str) {
+    pub fn ask_own(&mut self, _at: Boundary, out: &mut Vec<u8>, sql: &str) {
         wire::encode::query(out, sql.as_bytes());
         self.owes.push(Owed::Own);
         self.status = None;
@@ -182,7 +219,14 @@ impl Conversation {
     /// runs in the same transaction, so that what it sets locally is in force for the question alone. The values are
     /// bound (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::Replied::own_ready`] tells
     /// of the end.
-    pub fn ask_for_rows(&mut self, out: &mut Vec<u8>, before: &str, sql: &str, values: &[String]) {
+    pub fn ask_for_rows(
+        &mut self,
+        _at: Boundary,
+        out: &mut Vec<u8>,
+        before: &str,
+        sql: &str,
+        values: &[String],
+    ) {
         wire::encode::parse(out, b"", before.as_bytes(), &[]);
         wire::encode::bind_simple(out, b"", b"", &[]);
         wire::encode::execute(out, b"", 0);

@@ -20,10 +20,6 @@ pub enum ClientFault {
     SimpleQuery,
     /// A frame that has to be read and cannot be.
     Malformed,
-    /// Bind, Describe or Execute of a name that this client never prepared.
-    NoSuchStatement,
-    /// Parse under a name that is in use.
-    StatementExists(Vec<u8>),
     /// More prepared text than one client may keep.
     StatementTooLarge,
     /// A startup packet with a parameter that is neither tracked nor ignored.
@@ -63,10 +59,6 @@ impl ClientFault {
             ClientFault::PasswordAfterLogin => "unexpected password message".into(),
             ClientFault::SimpleQuery => "PQexec disallowed".into(),
             ClientFault::Malformed => "invalid message format".into(),
-            ClientFault::NoSuchStatement => "prepared statement did not exist".into(),
-            ClientFault::StatementExists(name) => {
-                format!("prepared statement '{}' was already prepared", String::from_utf8_lossy(name)).into()
-            }
             ClientFault::StatementTooLarge => "too much prepared statement text".into(),
             ClientFault::UnsupportedParameter(name) => {
                 format!("unsupported startup parameter: {name}").into()

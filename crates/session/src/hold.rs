@@ -16,7 +16,7 @@ impl Conversation {
             Some("copy")
         } else if self.status == Some(Status::Failed) {
             Some("failed_transaction")
-        } else if self.in_block {
+        } else if self.in_block() {
             Some("transaction")
         } else if self.status.is_none() && !self.owes.end_with_ready() {
             Some("no_sync")
@@ -50,7 +50,7 @@ mod tests {
         let mut talk = talk();
         talk.status = None;
         assert_eq!(talk.hold(), Some("no_sync"));
-        (talk.status, talk.in_block) = (Some(Status::InTransaction), true);
+        (talk.status, talk.last_status) = (Some(Status::InTransaction), Status::InTransaction);
         assert_eq!(talk.hold(), Some("transaction"));
         talk.status = None;
         assert_eq!(talk.hold(), Some("transaction"), "while its next query runs, too");

@@ -1,7 +1,8 @@
 //! The prepared statements of one server connection, with the order of their use and whether they can be trusted.
 //!
-//! A statement counts as prepared from the moment its Parse is queued (what follows in the stream sees it) and is
-//! forgotten at once if that Parse fails or is skipped. Never knows a name or a text.
+//! Owns what the server has as of its last answer, and what it will have once everything sent is executed. A Parse or
+//! Close counts for what follows it in its segment; in a later segment it counts once it is answered, because
+//! PostgreSQL may yet skip it. Never knows a name or a text.
 
 use std::collections::BTreeMap;
 
@@ -11,66 +12,139 @@ use crate::StatementId;
 #[derive(Debug, Default)]
 pub struct ServerStatements {
     kept: BTreeMap<StatementId, Kept>,
+    /// The statement without a name.
+    pub(crate) unnamed: Unnamed,
     clock: u64,
     /// Counts the times at which nothing was owed.
     rests: u64,
 }
 
 /// One statement of a server.
-#[derive(Clone, Copy, Debug)]
+///
+/// All unanswered Parses and Closes of a statement belong to one segment (what comes later waits), so that an error
+/// takes back all of them that come behind it, and what was answered last holds again.
+#[derive(Clone, Copy, Debug, Default)]
 struct Kept {
+    /// As of the last answer, the server has it.
+    answered: bool,
+    /// The server will have it once everything sent is executed.
+    expected: bool,
+    unanswered: u32,
+    /// The segment of what is unanswered.
+    segment: u64,
     /// When it was last used, by `clock`.
     used: u64,
     /// At which count of `rests` it was last parsed or bound.
     verified: u64,
-    /// The server has refused it, or may not have it: it has to be closed before it is prepared again.
-    spoilt: bool,
+    /// The server has refused it, or it may be another one by now: it has to be closed before it is prepared again.
+    stale: bool,
     /// The number of the result that it was prepared for.
     shape: u32,
+}
+
+/// Whether a statement can be used at a place of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The server will have it in good order by then.
+    Usable,
+    /// The server lacks it, or what it has is stale or of an older result.
+    Unusable,
+    /// A Parse or Close of an earlier segment is unanswered.
+    InDoubt,
+}
+
+/// Whether one statement more may be prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Enough,
+    /// If this one, the least recently used, is closed.
+    Evict(StatementId),
+    /// All are in doubt.
+    InDoubt,
 }
 
 impl ServerStatements {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.kept.len()
+        self.kept.values().filter(|kept| kept.expected).count()
     }
 
     /// All of them, the least recently used first.
     #[must_use]
     pub fn by_age(&self) -> Vec<StatementId> {
-        let mut by_age: Vec<(u64, StatementId)> =
-            self.kept.iter().map(|(id, kept)| (kept.used, *id)).collect();
+        let present = self.kept.iter().filter(|(_, kept)| kept.expected);
+        let mut by_age: Vec<(u64, StatementId)> = present.map(|(id, kept)| (kept.used, *id)).collect();
         by_age.sort_unstable();
         by_age.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// True if the server has it in good order (or will, by the time it reads what comes next); it is now the last used.
-    pub fn touch(&mut self, id: StatementId) -> bool {
-        self.touch_shape(id, 0)
-    }
-
-    /// The same, if it was prepared for this result or a later one.
-    pub(crate) fn touch_shape(&mut self, id: StatementId, shape: u32) -> bool {
+    /// Whether a message of this segment can use it, prepared for this result or a later one; if so it is now the last used.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: StatementId, shape: u32, segment: u64) -> Standing {
         self.clock += 1;
         match self.kept.get_mut(&id) {
-            Some(kept) if !kept.spoilt && kept.shape >= shape => {
+            Some(kept) if kept.unanswered > 0 && kept.segment != segment => Standing::InDoubt,
+            Some(kept) if kept.expected && !kept.stale && kept.shape >= shape => {
                 kept.used = self.clock;
-                true
+                Standing::Usable
             }
-            _ => false,
+            _ => Standing::Unusable,
         }
     }
 
-    /// Its Parse is being sent.
-    pub fn insert(&mut self, id: StatementId) {
-        self.insert_shape(id, 0);
+    /// Its name is taken on the server by the time the next message is read: it has to be closed before it is prepared.
+    pub(crate) fn is_expected(&self, id: StatementId) -> bool {
+        self.kept.get(&id).is_some_and(|kept| kept.expected)
     }
 
-    /// The same, for this result.
-    pub(crate) fn insert_shape(&mut self, id: StatementId, shape: u32) {
+    /// Its Parse is being sent, for this result.
+    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, segment: u64) {
         self.clock += 1;
-        self.kept.insert(id, Kept { used: self.clock, verified: self.rests, spoilt: false, shape });
+        let (used, verified) = (self.clock, self.rests);
+        let kept = self.kept.entry(id).or_default();
+        (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
+        (kept.expected, kept.segment) = (true, segment);
+        kept.unanswered += 1;
+    }
+
+    /// A Close of it is being sent.
+    pub(crate) fn close_sent(&mut self, id: StatementId, segment: u64) {
+        let kept = self.kept.entry(id).or_default();
+        (kept.expected, kept.segment) = (false, segment);
+        kept.unanswered += 1;
+    }
+
+    /// ParseComplete (`there`) or CloseComplete arrived.
+    pub(crate) fn answered(&mut self, id: StatementId, there: bool) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.answered = there;
+            self.settle(id);
+        }
+    }
+
+    /// A Parse or Close of it failed, or was skipped.
+    pub(crate) fn skipped(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            #[cfg(weir_bug = "parse_cached_early")]
+            {
+                kept.answered = kept.expected;
+            }
+            if kept.unanswered == 1 {
+                kept.expected = kept.answered;
+            }
+            // Which result the server's own is for is not known any more.
+            kept.stale = kept.answered && !cfg!(weir_bug = "parse_cached_early");
+            self.settle(id);
+        }
+    }
+
+    fn settle(&mut self, id: StatementId) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        kept.unanswered = kept.unanswered.saturating_sub(1);
+        if kept.unanswered == 0 && !kept.answered {
+            self.kept.remove(&id);
+        }
     }
 
     /// The number of the result that it was prepared for.
@@ -81,33 +155,39 @@ impl ServerStatements {
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
     pub fn adopt(&mut self, id: StatementId) {
-        self.insert(id);
-        self.rest();
+        self.parse_sent(id, 0, 0);
+        self.answered(id, true);
+        self.mark_rest();
     }
 
-    /// Its Parse failed or was skipped, or it was closed.
-    pub fn forget(&mut self, id: StatementId) {
-        self.kept.remove(&id);
-    }
-
-    /// The least recently used one, taken out, if there are `limit` or more.
-    pub fn make_room(&mut self, limit: usize) -> Option<StatementId> {
-        if self.kept.len() < limit {
-            return None;
+    /// What has to be closed before one more is prepared in this segment, if there are `limit` or more.
+    pub(crate) fn room(&self, limit: usize, segment: u64) -> Room {
+        if self.count() < limit {
+            return Room::Enough;
         }
-        let id = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id)?;
-        self.kept.remove(&id);
-        Some(id)
+        let certain = |kept: &Kept| kept.expected && (kept.unanswered == 0 || kept.segment == segment);
+        let oldest = self.kept.iter().filter(|(_, kept)| certain(kept)).min_by_key(|(_, kept)| kept.used);
+        oldest.map_or(Room::InDoubt, |(id, _)| Room::Evict(*id))
     }
 
-    /// DEALLOCATE ALL or DISCARD ALL was run: only those whose Parse is still on its way remain.
-    pub fn clear(&mut self, mut on_its_way: impl FnMut(StatementId) -> bool) {
-        self.kept.retain(|id, _| on_its_way(*id));
+    /// DEALLOCATE ALL or DISCARD ALL was run: only what is yet to be answered remains.
+    pub(crate) fn clear(&mut self) {
+        self.kept.retain(|_, kept| {
+            kept.answered = false;
+            kept.unanswered > 0
+        });
     }
 
-    /// Nothing is owed any more: what was bound before may be spoilt when it is bound next.
+    /// SQL has prepared or deallocated a statement under a name that may be one of these.
+    pub(crate) fn distrust_all(&mut self) {
+        for kept in self.kept.values_mut().filter(|kept| kept.answered) {
+            kept.stale = true;
+        }
+    }
+
+    /// Nothing is owed any more: what was bound before may be stale when it is bound next.
     #[inline]
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn mark_rest(&mut self) {
         self.rests += 1;
     }
 
@@ -123,92 +203,206 @@ impl ServerStatements {
         self.kept.get(&id).is_some_and(|kept| kept.verified == self.rests)
     }
 
-    /// It is parsed again under its name, wherever it stands in the order of use; it may have been forgotten since.
-    pub(crate) fn prepared_anew(&mut self, id: StatementId, shape: u32) {
-        match self.kept.get_mut(&id) {
-            Some(kept) => (kept.verified, kept.spoilt, kept.shape) = (self.rests, false, shape),
-            None => self.insert_shape(id, shape),
+    /// A Close and a Parse of it are sent before messages that were sent already and are sent again: what those do to it
+    /// comes last.
+    pub(crate) fn prepared_anew(&mut self, id: StatementId, shape: u32, segment: u64) {
+        let (clock, rests) = (self.clock, self.rests);
+        let kept = self.kept.entry(id).or_insert(Kept { used: clock, ..Kept::default() });
+        if kept.unanswered == 0 {
+            (kept.expected, kept.segment) = (true, segment);
         }
+        (kept.verified, kept.stale, kept.shape) = (rests, false, shape);
+        kept.unanswered += 2;
     }
 
     /// The server refused to bind it, and the client was told.
-    pub(crate) fn spoil(&mut self, id: StatementId) {
+    pub(crate) fn mark_stale(&mut self, id: StatementId) {
         if let Some(kept) = self.kept.get_mut(&id) {
-            kept.spoilt = true;
+            kept.stale = true;
+        }
+    }
+}
+
+/// The statement without a name: whose it is. PostgreSQL has one for a session; here a session's server has been another
+/// client's before, and what that client left is not for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Unnamed {
+    answered: Owner,
+    expected: Owner,
+    unanswered: u32,
+    segment: u64,
+}
+
+/// Who parsed it, and whether it may change prepared statements when it is executed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    /// The client's number, counted from 1.
+    client: u64,
+    changes_statements: bool,
+}
+
+impl Unnamed {
+    /// A Parse of it is being sent.
+    #[inline]
+    pub(crate) fn parse_sent(&mut self, client: u64, changes_statements: bool, segment: u64) {
+        (self.expected, self.segment) = (Owner { client, changes_statements }, segment);
+        self.unanswered += 1;
+    }
+
+    /// ParseComplete arrived.
+    #[inline]
+    pub(crate) fn answered(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.answered = self.expected;
+    }
+
+    /// Its Parse failed, or was skipped.
+    pub(crate) fn skipped(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.unanswered == 0 {
+            self.expected = self.answered;
         }
     }
 
-    /// Its Close was skipped, so it may be there still: it is closed again before it is prepared again.
-    pub(crate) fn doubt(&mut self, id: StatementId) {
-        self.insert(id);
-        self.spoil(id);
+    /// Whether this client can use it in this segment.
+    #[inline]
+    pub(crate) fn standing(&self, client: u64, segment: u64) -> Standing {
+        if self.expected.client != client {
+            Standing::Unusable
+        } else if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
+            Standing::InDoubt
+        } else {
+            Standing::Usable
+        }
     }
 
-    /// Takes out what is there and cannot be used; it has to be closed.
-    pub(crate) fn take_unusable(&mut self, id: StatementId) -> bool {
-        self.kept.remove(&id).is_some()
+    /// Executing it may change which statements are prepared.
+    #[inline]
+    pub(crate) fn changes_statements(&self) -> bool {
+        self.expected.changes_statements || self.unanswered > 0 && self.answered.changes_statements
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
+    fn with(ids: &[StatementId]) -> ServerStatements {
+        let mut server = ServerStatements::default();
+        for id in ids {
+            server.parse_sent(*id, 0, 0);
+            server.answered(*id, true);
+        }
+        server
+    }
+
     #[test]
     fn the_least_recently_used_makes_room() {
-        let mut server = ServerStatements::default();
-        server.insert(1);
-        server.insert(2);
-        assert!(server.touch(1));
-        assert_eq!(server.make_room(3), None);
-        assert_eq!(server.make_room(2), Some(2));
-        assert!(!server.touch(2));
+        let mut server = with(&[1, 2]);
+        assert_eq!(server.touch(1, 0, 1), Standing::Usable);
+        assert_eq!(server.room(3, 1), Room::Enough);
+        assert_eq!(server.room(2, 1), Room::Evict(2));
+        server.close_sent(2, 1);
+        assert_eq!(server.touch(2, 0, 1), Standing::Unusable);
+        assert_eq!(server.room(2, 1), Room::Enough);
     }
 
     #[test]
     fn they_have_an_age() {
-        let mut server = ServerStatements::default();
-        server.insert(9);
-        server.insert(7);
-        server.touch(9);
+        let mut server = with(&[9, 7]);
+        server.touch(9, 0, 0);
         assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]
-    fn a_spoilt_statement_counts_and_is_not_used() {
+    fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.insert(1);
-        server.spoil(1);
-        assert!(!server.touch(1));
-        assert_eq!(server.count(), 1, "the server has it");
-        assert!(server.take_unusable(1) && !server.take_unusable(1));
-        assert_eq!(server.count(), 0);
+        server.parse_sent(1, 0, 5);
+        assert_eq!(server.touch(1, 0, 5), Standing::Usable);
+        assert_eq!(server.touch(1, 0, 6), Standing::InDoubt);
+        assert_eq!(server.room(1, 6), Room::InDoubt);
+        server.answered(1, true);
+        assert_eq!(server.touch(1, 0, 6), Standing::Usable);
+    }
+
+    #[test]
+    fn an_error_brings_back_what_was_answered_last() {
+        let mut server = with(&[1]);
+        server.close_sent(1, 5);
+        server.parse_sent(1, 0, 5);
+        server.close_sent(1, 5);
+        assert_eq!(server.touch(1, 0, 5), Standing::Unusable);
+        server.answered(1, false);
+        server.skipped(1);
+        server.skipped(1);
+        assert_eq!(
+            (server.touch(1, 0, 6), server.count()),
+            (Standing::Unusable, 0),
+            "the first Close was executed"
+        );
+
+        let mut server = with(&[1]);
+        server.close_sent(1, 5);
+        server.skipped(1);
+        assert!(server.is_expected(1), "it is closed again before it is prepared again");
+        assert_eq!(server.touch(1, 0, 6), Standing::Unusable);
+    }
+
+    #[test]
+    fn a_stale_statement_counts_and_is_not_used() {
+        let mut server = with(&[1]);
+        server.mark_stale(1);
+        assert_eq!(server.touch(1, 0, 0), Standing::Unusable);
+        assert!(server.is_expected(1) && server.count() == 1, "the server has it");
     }
 
     #[test]
     fn one_prepared_for_an_older_result_is_not_used() {
         let mut server = ServerStatements::default();
-        server.insert_shape(1, 2);
-        assert!(server.touch_shape(1, 2) && !server.touch_shape(1, 3));
-        server.prepared_anew(1, 3);
-        assert!(server.touch_shape(1, 3));
-        server.forget(1);
-        server.prepared_anew(1, 3);
-        assert!(
-            server.touch_shape(1, 3),
-            "an error behind which it was skipped once does not matter any more"
-        );
+        server.parse_sent(1, 2, 0);
+        server.answered(1, true);
+        assert_eq!((server.touch(1, 2, 0), server.touch(1, 3, 0)), (Standing::Usable, Standing::Unusable));
+        server.prepared_anew(1, 3, 0);
+        assert_eq!(server.touch(1, 3, 0), Standing::Usable);
+    }
+
+    #[test]
+    fn what_is_sent_again_keeps_its_last_word() {
+        let mut server = with(&[1]);
+        // The segment that is sent again closes it at its end.
+        server.close_sent(1, 5);
+        server.prepared_anew(1, 0, 5);
+        for there in [false, true, false] {
+            server.answered(1, there);
+        }
+        assert_eq!((server.touch(1, 0, 6), server.count()), (Standing::Unusable, 0));
     }
 
     #[test]
     fn a_statement_is_verified_until_the_server_rests() {
-        let mut server = ServerStatements::default();
-        server.insert(1);
+        let mut server = with(&[1]);
         assert!(server.is_verified(1));
-        server.rest();
+        server.mark_rest();
         assert!(!server.is_verified(1));
         server.verify(1);
         assert!(server.is_verified(1));
+    }
+
+    #[test]
+    fn the_unnamed_statement_is_for_the_client_that_parsed_it() {
+        let mut unnamed = Unnamed::default();
+        assert_eq!(unnamed.standing(1, 0), Standing::Unusable, "nobody has parsed one");
+        unnamed.parse_sent(1, false, 0);
+        assert_eq!(unnamed.standing(1, 0), Standing::Usable);
+        assert_eq!(
+            unnamed.standing(1, 1),
+            Standing::InDoubt,
+            "the Parse may be skipped, and what was there is not ours"
+        );
+        unnamed.answered();
+        assert_eq!((unnamed.standing(1, 1), unnamed.standing(2, 1)), (Standing::Usable, Standing::Unusable));
+        unnamed.parse_sent(2, false, 2);
+        unnamed.skipped();
+        assert_eq!(unnamed.standing(1, 3), Standing::Usable, "it is still the first client's");
     }
 }

@@ -4,6 +4,7 @@
 //! prepared statements under two names, tracked parameters, logins. Never knows the pool, the clock or a socket.
 #![forbid(unsafe_code)]
 
+pub mod client_statements;
 pub mod conversation;
 pub mod fault;
 pub mod greeting;
@@ -21,14 +22,15 @@ pub mod reply;
 pub mod request;
 pub mod server_login;
 
-pub use conversation::Conversation;
+pub use client_statements::{ClientStatements, Lookup};
+pub use conversation::{Boundary, Conversation};
 pub use fault::{ClientFault, ServerFault};
 pub use greeting::Greeting;
 pub use kept::ServerStatements;
 pub use owed::{Owed, Owes};
 pub use own_answer::{OwnAnswer, Row};
 pub use parameters::{Parameters, Tracked};
-pub use prepared::{ClientStatements, Registry, StatementId};
+pub use prepared::{Registry, StatementId};
 pub use replication::Replication;
 pub use reply::{Complaint, Context, Replied};
 pub use request::{Heard, Request, Rules, Wants, wants};
@@ -42,6 +44,6 @@ pub trait Output {
     fn forward(&mut self, input: &[u8], start: usize, end: usize);
     /// Lets a message of Weir's own be appended for the client.
     fn to_client(&mut self, write: impl FnOnce(&mut Vec<u8>));
-    /// Lets a message of Weir's own be appended for the server.
-    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>));
+    /// Lets a message of Weir's own be appended for the server, behind a whole message.
+    fn to_server(&mut self, at: Boundary, write: impl FnOnce(&mut Vec<u8>));
 }

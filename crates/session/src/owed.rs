@@ -32,6 +32,9 @@ pub enum Owed {
     WatchedDescribe(StatementId),
     /// Bind that is sent to be refused: its client would read the rows by an old description.
     RefusedBind,
+    /// Parse, Bind or Describe that the server refuses, because the client's name is taken or stands for nothing: the
+    /// error gets that name ([`Owes::refused_name`]).
+    Refused,
     /// Execute: rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
     /// The client's Close of a portal or the unnamed statement: CloseComplete.
@@ -55,10 +58,31 @@ impl Owed {
     }
 }
 
-/// The queue.
-#[derive(Debug, Default)]
+/// The queue, and which place of the stream its entries stand for.
+#[derive(Debug)]
 pub struct Owes {
     queue: VecDeque<Owed>,
+    /// How many entries have been answered: the number of the oldest.
+    answered: u64,
+    /// Counts the Syncs sent: an error skips to the end of its segment and no further.
+    segment: u64,
+    /// The number behind the last entry whose execution may change which statements are prepared.
+    changes_before: u64,
+    /// The names that entries are refused for, with their numbers.
+    refused: VecDeque<(u64, Box<[u8]>)>,
+}
+
+/// Entries that a reply step can put in front (a request that is sent again) without counting below zero.
+const FIRST_NUMBER: u64 = 16;
+
+/// More than so many requests are not sent before some are answered, so that what is kept for each has a bound.
+const UNANSWERED_MAX: usize = 8192;
+
+impl Default for Owes {
+    fn default() -> Owes {
+        let queue = VecDeque::new();
+        Owes { queue, answered: FIRST_NUMBER, segment: 0, changes_before: 0, refused: VecDeque::new() }
+    }
 }
 
 impl Owes {
@@ -68,10 +92,68 @@ impl Owes {
         self.queue.is_empty()
     }
 
+    /// No further request is sent before some are answered.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.queue.len() >= UNANSWERED_MAX
+    }
+
+    /// The number of the segment that is being sent.
+    #[inline]
+    #[must_use]
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The request that was pushed last may change which statements are prepared, by SQL.
+    #[inline]
+    pub(crate) fn note_change(&mut self) {
+        self.changes_before = self.next_number();
+    }
+
+    /// Such a request is unanswered.
+    #[inline]
+    pub(crate) fn has_change(&self) -> bool {
+        self.answered < self.changes_before
+    }
+
+    /// Asked of the server, to be refused for this name.
+    pub(crate) fn push_refused(&mut self, name: &[u8]) {
+        self.refused.push_back((self.next_number(), name.into()));
+        self.push(Owed::Refused);
+    }
+
+    /// The name that the oldest entry is refused for.
+    pub(crate) fn refused_name(&mut self) -> Option<Box<[u8]>> {
+        while self.refused.front().is_some_and(|(number, _)| *number < self.answered) {
+            self.refused.pop_front();
+        }
+        let (_, name) = self.refused.pop_front_if(|(number, _)| *number == self.answered)?;
+        Some(name)
+    }
+
     /// A ReadyForQuery is among them: what was asked comes to an end without a further word of the client.
     #[must_use]
     pub fn end_with_ready(&self) -> bool {
         self.queue.iter().any(|owed| owed.ends_with_ready())
+    }
+
+    /// The newest entry is answered with ReadyForQuery, with which the server sends all that it has kept.
+    pub(crate) fn ends_with_ready(&self) -> bool {
+        self.queue.back().is_none_or(|owed| owed.ends_with_ready())
+    }
+
+    /// The number of the entry that is pushed next.
+    #[inline]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.answered + self.queue.len() as u64
+    }
+
+    /// Counts the entries that were answered or skipped: the number of the oldest.
+    #[inline]
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered
     }
 
     /// How many entries are owed.
@@ -90,23 +172,26 @@ impl Owes {
     /// Asked of the server.
     #[inline]
     pub fn push(&mut self, owed: Owed) {
+        self.segment += u64::from(owed == Owed::Sync);
         self.queue.push_back(owed);
     }
 
     /// Takes the oldest entry.
     #[inline]
     pub fn pop(&mut self) -> Option<Owed> {
-        self.queue.pop_front()
+        let owed = self.queue.pop_front()?;
+        self.answered += 1;
+        Some(owed)
     }
 
     /// ReadyForQuery arrived: takes the entry that it answers, if it answers the oldest. With it goes the end of a copy
     /// that was sent when the copy had failed already: the server ignores it.
     #[inline]
     pub fn ready(&mut self) -> Option<Owed> {
-        let answered = self.queue.front().copied().filter(|owed| owed.ends_with_ready())?;
-        self.queue.pop_front();
-        while self.queue.front() == Some(&Owed::CopyEnd) {
-            self.queue.pop_front();
+        let answered = self.front().filter(|owed| owed.ends_with_ready())?;
+        self.pop();
+        while self.front() == Some(Owed::CopyEnd) {
+            self.pop();
         }
         Some(answered)
     }
@@ -120,11 +205,11 @@ impl Owes {
             }
             Some(_) => {}
         }
-        while let Some(owed) = self.queue.front().copied() {
+        while let Some(owed) = self.front() {
             if owed == Owed::Sync {
                 return false;
             }
-            self.queue.pop_front();
+            self.pop();
             dropped(owed);
         }
         true
@@ -136,20 +221,10 @@ impl Owes {
         self.queue.iter().any(|owed| matches!(owed, Owed::WatchedBind(_) | Owed::WatchedDescribe(_)))
     }
 
-    /// A Sync has been sent and not been answered.
-    #[must_use]
-    pub fn has_sync(&self) -> bool {
-        self.queue.contains(&Owed::Sync)
-    }
-
-    /// All that is owed is one segment, and its Sync has been sent.
-    #[must_use]
-    pub fn ends_with_its_only_sync(&self) -> bool {
-        self.queue.iter().position(|owed| *owed == Owed::Sync) == self.queue.len().checked_sub(1)
-    }
-
-    /// The segment at the head failed because of this statement and is said again behind a fresh Parse.
-    pub fn say_again(&mut self, statement: StatementId) {
+    /// The segment at the head failed because of this statement and is sent again behind a fresh Parse. With a Sync of
+    /// Weir's own behind its first part (`synced`), what comes next belongs to a segment of its own.
+    pub fn say_again(&mut self, statement: StatementId, synced: bool) {
+        self.segment += u64::from(synced);
         match self.queue.front_mut() {
             Some(owed @ Owed::WatchedBind(_)) => *owed = Owed::Bind(Some(statement)),
             Some(owed @ Owed::WatchedDescribe(_)) => *owed = Owed::Describe(Some(statement)),
@@ -157,21 +232,8 @@ impl Owes {
         }
         for owed in [Owed::OwnParse(statement), Owed::OwnClose(statement), Owed::OwnSync] {
             self.queue.push_front(owed);
+            self.answered -= 1;
         }
-    }
-
-    /// The Parse of this statement has been sent and not been answered.
-    #[must_use]
-    pub fn is_on_its_way(&self, statement: StatementId) -> bool {
-        self.queue
-            .iter()
-            .any(|owed| matches!(owed, Owed::Parse(Some(id)) | Owed::OwnParse(id) if *id == statement))
-    }
-
-    /// A Close of this statement has been sent and not been answered.
-    #[must_use]
-    pub fn is_closing(&self, statement: StatementId) -> bool {
-        self.queue.contains(&Owed::OwnClose(statement))
     }
 
     /// CopyInResponse arrived for the oldest entry: PostgreSQL ignores Sync while it copies, so those already sent are
@@ -179,14 +241,14 @@ impl Owes {
     pub fn copy_in(&mut self, odd: &mut bool) -> bool {
         while let Some(owed) = self.queue.get(1).copied() {
             match owed {
-                Owed::CopyEnd => {
-                    self.queue.remove(1);
-                    return true;
-                }
-                Owed::Sync => {}
+                Owed::CopyEnd | Owed::Sync => {}
                 _ => *odd = true,
             }
             self.queue.remove(1);
+            self.answered += 1;
+            if owed == Owed::CopyEnd {
+                return true;
+            }
         }
         false
     }
@@ -197,7 +259,7 @@ mod tests {
     use super::*;
 
     fn owes(entries: &[Owed]) -> Owes {
-        Owes { queue: entries.iter().copied().collect() }
+        Owes { queue: entries.iter().copied().collect(), ..Owes::default() }
     }
 
     #[test]

@@ -1,26 +1,27 @@
-//! Prepared statements under two names: the client's own, and one that all servers share.
+//! The texts of prepared statements, and the names that all servers share for them.
 //!
-//! Owns the registry of texts and each client's names; what each server has is [`crate::kept`]'s. Never parses SQL.
+//! Owns the registry of texts; each client's names are [`crate::client_statements`]'s, what each server has
+//! [`crate::kept`]'s. Never parses SQL.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use crate::replay::Habit;
 
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
 
-/// Text of one client's prepared statements, names included, that Weir keeps at most.
-const CLIENT_BYTES: usize = 64 * 1024 * 1024;
-
 /// Unused texts that are kept for the next client that prepares the same.
 const SPARE_STATEMENTS: usize = 4096;
+
+/// How much text they may be.
+const SPARE_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 struct Statement {
     /// Parse's body after the name: text, NUL, parameter types.
     rest: Arc<[u8]>,
     clients: u32,
+    /// Executing it may change which statements are prepared.
+    changes_statements: bool,
 }
 
 /// All statements of a shard: the same text and types are one statement.
@@ -31,7 +32,30 @@ pub struct Registry {
     /// How often the result of a statement was seen to change; only of those that did.
     shapes: BTreeMap<StatementId, u32>,
     last_id: StatementId,
-    spare: usize,
+    spare: Spare,
+}
+
+/// What no client uses.
+#[derive(Debug, Default)]
+struct Spare {
+    statements: usize,
+    bytes: usize,
+}
+
+impl Spare {
+    fn add(&mut self, rest: &[u8]) {
+        self.statements += 1;
+        self.bytes += rest.len();
+    }
+
+    fn take(&mut self, rest: &[u8]) {
+        self.statements -= 1;
+        self.bytes -= rest.len();
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.statements > SPARE_STATEMENTS || self.bytes > SPARE_BYTES
+    }
 }
 
 impl Registry {
@@ -42,7 +66,9 @@ impl Registry {
             None => self.insert(rest),
         };
         if let Some(statement) = self.by_id.get_mut(&id) {
-            self.spare -= usize::from(statement.clients == 0);
+            if statement.clients == 0 {
+                self.spare.take(rest);
+            }
             statement.clients += 1;
         }
         id
@@ -51,19 +77,37 @@ impl Registry {
     fn insert(&mut self, rest: &[u8]) -> StatementId {
         self.last_id += 1;
         let rest: Arc<[u8]> = rest.into();
-        self.by_rest.insert(Arc::clone(&rest), self.last_id);
-        self.by_id.insert(self.last_id, Statement { rest, clients: 0 });
-        self.spare += 1;
+        self.insert_as(self.last_id, rest);
         self.last_id
+    }
+
+    fn insert_as(&mut self, id: StatementId, rest: Arc<[u8]>) {
+        let changes_statements = may_change_statements(&rest).unwrap_or(true);
+        self.spare.add(&rest);
+        self.by_rest.insert(Arc::clone(&rest), id);
+        self.by_id.insert(id, Statement { rest, clients: 0, changes_statements });
+    }
+
+    /// The statement with this rest of a Parse body, if there is one.
+    pub(crate) fn find(&self, rest: &[u8]) -> Option<StatementId> {
+        self.by_rest.get(rest).copied()
+    }
+
+    /// Executing it may change which statements are prepared.
+    pub(crate) fn changes_statements(&self, id: StatementId) -> bool {
+        self.by_id.get(&id).is_none_or(|statement| statement.changes_statements)
     }
 
     /// One client less uses it.
     pub fn release(&mut self, id: StatementId) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
-        statement.clients = statement.clients.saturating_sub(1);
         if statement.clients == 0 {
-            self.spare += 1;
-            if self.spare > SPARE_STATEMENTS {
+            return;
+        }
+        statement.clients -= 1;
+        if statement.clients == 0 {
+            self.spare.add(&statement.rest);
+            if self.spare.is_too_much() {
                 self.forget_spares();
             }
         }
@@ -74,7 +118,13 @@ impl Registry {
         let by_id = &self.by_id;
         self.by_rest.retain(|_, id| by_id.contains_key(id));
         self.shapes.retain(|id, _| by_id.contains_key(id));
-        self.spare = 0;
+        self.spare = Spare::default();
+    }
+
+    /// No client uses it.
+    #[cfg(test)]
+    pub(crate) fn is_unused(&self, id: StatementId) -> bool {
+        self.by_id.get(&id).is_none_or(|statement| statement.clients == 0)
     }
 
     /// Numbers statements from here on, so that no other shard and no earlier process has used a number.
@@ -87,10 +137,7 @@ impl Registry {
         if self.by_rest.contains_key(rest) || self.by_id.contains_key(&id) {
             return;
         }
-        let rest: Arc<[u8]> = rest.into();
-        self.by_rest.insert(Arc::clone(&rest), id);
-        self.by_id.insert(id, Statement { rest, clients: 0 });
-        self.spare += 1;
+        self.insert_as(id, rest.into());
     }
 
     /// The number of a statement's present result: it counts the changes that were noticed.
@@ -114,6 +161,20 @@ impl Registry {
     }
 }
 
+/// Whether a statement of the extended protocol, which is one command, is DEALLOCATE, DISCARD or PREPARE; true as well
+/// where a comment stands before the command. None if more of the text is needed.
+#[inline]
+pub(crate) fn may_change_statements(text: &[u8]) -> Option<bool> {
+    let command = text.trim_ascii_start();
+    match command.first()?.to_ascii_lowercase() {
+        b'd' | b'p' => {}
+        b'-' | b'/' => return Some(true),
+        _ => return Some(false),
+    }
+    let Some(start) = command.get(..3) else { return command.contains(&0).then_some(false) };
+    Some([b"dea", b"dis", b"pre"].iter().any(|word| start.eq_ignore_ascii_case(*word)))
+}
+
 /// The name that a statement has on every server: PgBouncer's, so that what looks for those finds these.
 #[must_use]
 pub fn server_name(id: StatementId) -> ServerName {
@@ -133,7 +194,7 @@ pub fn server_name(id: StatementId) -> ServerName {
     name
 }
 
-const SERVER_NAME_HEAD: &[u8] = b"PGBOUNCER_";
+pub(crate) const SERVER_NAME_HEAD: &[u8] = b"PGBOUNCER_";
 
 /// With all digits of the largest number.
 const SERVER_NAME_BYTES: usize = SERVER_NAME_HEAD.len() + 20;
@@ -150,161 +211,6 @@ impl std::ops::Deref for ServerName {
 
     fn deref(&self) -> &[u8] {
         &self.bytes[self.start..]
-    }
-}
-
-#[derive(Debug)]
-struct Unconfirmed {
-    name: Box<[u8]>,
-    statement: StatementId,
-    closing: bool,
-}
-
-/// One client's names. Made only when the client prepares its first named statement.
-#[derive(Debug, Default)]
-pub struct ClientStatements {
-    names: BTreeMap<Box<[u8]>, StatementId>,
-    /// Parses and Closes that the stream has not reached yet, oldest first: an error before them undoes them.
-    unconfirmed: VecDeque<Unconfirmed>,
-    bytes: usize,
-    /// How it reads results.
-    pub(crate) habit: Habit,
-    /// The number of the result that it has a description of, by name; 0 where there is none.
-    seen: BTreeMap<Box<[u8]>, u32>,
-}
-
-impl ClientStatements {
-    /// How many names are in use.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.names.len()
-    }
-
-    /// The statement behind a name.
-    #[must_use]
-    pub fn find(&self, name: &[u8]) -> Option<StatementId> {
-        self.names.get(name).copied()
-    }
-
-    /// A Parse was sent. False if the client keeps too much text already.
-    #[must_use]
-    pub fn parse(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) -> Option<StatementId> {
-        self.bytes += name.len() + rest.len();
-        if self.bytes > CLIENT_BYTES {
-            return None;
-        }
-        let statement = registry.intern(rest);
-        self.names.insert(name.into(), statement);
-        self.described(name, registry.shape(statement));
-        self.unconfirmed.push_back(Unconfirmed { name: name.into(), statement, closing: false });
-        Some(statement)
-    }
-
-    /// The client has, or will have before any row, the description of this result.
-    pub(crate) fn described(&mut self, name: &[u8], shape: u32) {
-        if shape > 0 {
-            self.seen.insert(name.into(), shape);
-        }
-    }
-
-    /// The same under whatever name.
-    pub(crate) fn statement_described(&mut self, id: StatementId, shape: u32) {
-        let names = self.names.iter().filter(|(_, statement)| **statement == id);
-        self.seen.extend(names.map(|(name, _)| (name.clone(), shape)));
-    }
-
-    /// Whether it may be given rows of the present result without a new description.
-    pub(crate) fn is_current(&self, name: &[u8], shape: u32) -> bool {
-        shape == 0 || !self.habit.describes || self.seen.get(name).is_some_and(|seen| *seen >= shape)
-    }
-
-    /// A Close was sent; false if there is no such name.
-    pub fn close(&mut self, name: &[u8]) -> bool {
-        let Some((name, statement)) = self.names.remove_entry(name) else { return false };
-        self.seen.remove(&name);
-        self.unconfirmed.push_back(Unconfirmed { name, statement, closing: true });
-        true
-    }
-
-    /// The stream reached the oldest unconfirmed Parse or Close.
-    pub fn confirm(&mut self, registry: &mut Registry) {
-        if let Some(entry) = self.unconfirmed.pop_front()
-            && entry.closing
-        {
-            self.drop_statement(&entry, registry);
-        }
-    }
-
-    /// The server skipped, or failed, the oldest unconfirmed Parse or Close.
-    pub fn undo(&mut self, registry: &mut Registry) {
-        let Some(entry) = self.unconfirmed.pop_front() else { return };
-        if entry.closing {
-            self.names.insert(entry.name, entry.statement);
-        } else if self.names.get(&entry.name) == Some(&entry.statement) {
-            self.names.remove(&entry.name);
-            self.drop_statement(&entry, registry);
-        }
-    }
-
-    fn drop_statement(&mut self, entry: &Unconfirmed, registry: &mut Registry) {
-        let text = registry.rest(entry.statement).map_or(0, |rest| rest.len());
-        self.bytes = self.bytes.saturating_sub(entry.name.len() + text);
-        registry.release(entry.statement);
-    }
-
-    /// DEALLOCATE ALL or DISCARD ALL was run. What is unconfirmed stays: it comes later in the stream.
-    pub fn clear(&mut self, registry: &mut Registry) {
-        let later: Vec<Box<[u8]>> =
-            self.unconfirmed.iter().filter(|entry| !entry.closing).map(|entry| entry.name.clone()).collect();
-        self.names.retain(|name, statement| {
-            let keep = later.contains(name);
-            if !keep {
-                registry.release(*statement);
-            }
-            keep
-        });
-        let names = &self.names;
-        self.seen.retain(|name, _| names.contains_key(name));
-        if self.names.is_empty() {
-            self.bytes = 0;
-        }
-    }
-}
-
-/// What another process needs to know of a client whose requests are all answered.
-impl ClientStatements {
-    /// The server has reached every Parse and Close.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.unconfirmed.is_empty()
-    }
-
-    /// Names with what they stand for.
-    pub fn names(&self) -> impl Iterator<Item = (&[u8], StatementId)> {
-        self.names.iter().map(|(name, statement)| (&**name, *statement))
-    }
-
-    /// A name that the client has already.
-    pub fn adopt(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) {
-        // As far as we know, it reads by a description of before every change that was noticed here.
-        self.habit.describes = true;
-        self.bytes += name.len() + rest.len();
-        let statement = registry.intern(rest);
-        if let Some(before) = self.names.insert(name.into(), statement) {
-            registry.release(before);
-        }
-    }
-}
-
-impl ClientStatements {
-    /// The client leaves.
-    pub fn forget_all(&mut self, registry: &mut Registry) {
-        for entry in self.unconfirmed.drain(..).filter(|entry| entry.closing) {
-            registry.release(entry.statement);
-        }
-        for (_, statement) in std::mem::take(&mut self.names) {
-            registry.release(statement);
-        }
     }
 }
 
@@ -329,57 +235,33 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_after_a_change_has_not_seen_it() {
-        let mut registry = Registry::default();
-        let mut client = ClientStatements::default();
-        let id = registry.intern(b"x");
-        client.adopt(b"a", b"x", &mut registry);
-        assert!(client.is_current(b"a", registry.shape(id)), "nothing has changed");
-        registry.reshape(id, 0);
-        let mut newcomer = ClientStatements::default();
-        newcomer.adopt(b"a", b"x", &mut registry);
-        assert!(!newcomer.is_current(b"a", registry.shape(id)));
-    }
-
-    #[test]
-    fn a_failed_parse_is_forgotten_and_a_skipped_close_undone() {
-        let mut registry = Registry::default();
-        let mut client = ClientStatements::default();
-        let id = client.parse(b"a", b"x", &mut registry).unwrap();
-        client.undo(&mut registry);
-        assert_eq!(client.find(b"a"), None);
-        assert_eq!(client.parse(b"a", b"x", &mut registry), Some(id));
-        client.confirm(&mut registry);
-        assert!(client.close(b"a"));
-        assert_eq!(client.find(b"a"), None);
-        client.undo(&mut registry);
-        assert_eq!(client.find(b"a"), Some(id));
-    }
-
-    #[test]
-    fn clearing_keeps_what_comes_later_in_the_stream() {
-        let mut registry = Registry::default();
-        let mut client = ClientStatements::default();
-        client.parse(b"old", b"x", &mut registry).unwrap();
-        client.confirm(&mut registry);
-        client.parse(b"new", b"y", &mut registry).unwrap();
-        client.clear(&mut registry);
-        assert_eq!(client.count(), 1);
-        assert!(client.find(b"new").is_some());
-    }
-
-    #[test]
-    fn what_another_process_prepared_keeps_its_number_and_its_age() {
+    fn what_another_process_prepared_keeps_its_number() {
         let mut registry = Registry::default();
         registry.number_from(1 << 40);
         registry.adopt(7, b"x");
         registry.adopt(8, b"x");
         assert_eq!(registry.intern(b"x"), 7);
         assert_eq!(registry.intern(b"y"), (1 << 40) + 1);
-        let mut client = ClientStatements::default();
-        client.adopt(b"a", b"x", &mut registry);
-        assert!(client.is_settled());
-        assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], 7)]);
+    }
+
+    #[test]
+    fn a_command_that_may_change_statements_is_known_by_its_first_word() {
+        for (text, changes) in [
+            (&b"deallocate all\0\0\0"[..], Some(true)),
+            (b"  \nDISCARD ALL\0", Some(true)),
+            (b"Prepare x as select 1\0", Some(true)),
+            (b"/* why */ select 1\0", Some(true)),
+            (b"-- why\nselect 1\0", Some(true)),
+            (b"delete from deallocate\0", Some(false)),
+            (b"select 1\0", Some(false)),
+            (b"do\0", Some(false)),
+            (b"\0", Some(false)),
+            (b"de", None),
+            (b"  ", None),
+            (b"", None),
+        ] {
+            assert_eq!(may_change_statements(text), changes, "{}", String::from_utf8_lossy(text));
+        }
     }
 
     #[test]
@@ -390,5 +272,13 @@ mod tests {
             registry.release(id);
         }
         assert!(registry.by_id.len() <= SPARE_STATEMENTS + 1);
+        for number in 0..1000 {
+            let id = registry.intern(format!("select {number:>30000}").as_bytes());
+            registry.release(id);
+        }
+        assert!(
+            registry.by_id.values().map(|statement| statement.rest.len()).sum::<usize>()
+                <= SPARE_BYTES + 30_100
+        );
     }
 }

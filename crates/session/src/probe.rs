@@ -4,8 +4,8 @@
 use wire::encode;
 
 use crate::{
-    ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Row, Rules,
-    Tracked, options,
+    Boundary, ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Row,
+    Rules, Tracked, options,
 };
 
 /// What went to each side.
@@ -24,7 +24,7 @@ impl Output for Heap {
         write(&mut self.client);
     }
 
-    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    fn to_server(&mut self, _: Boundary, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.passed);
     }
 }
@@ -51,6 +51,7 @@ fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
             statements_max: 2,
             frame_bytes_max: 1 << 20,
             refuses_simple: false,
+            client: 1,
             parsed: 0,
             parsed_on_server: 0,
             bound: 0,
@@ -86,6 +87,7 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
         statements_max: 2,
         frame_bytes_max: 1 << 20,
         refuses_simple: false,
+        client: 1,
         parsed: 0,
         parsed_on_server: 0,
         bound: 0,
@@ -129,7 +131,8 @@ pub fn own_answer(bytes: &[u8]) {
 fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
     let tracked = Tracked::new([]);
     let mut server = Conversation::new(Parameters::unknown(&tracked));
-    server.ask_for_rows(&mut Vec::new(), "select where false", "select $1", &["x".to_owned()]);
+    let at = server.boundary().expect("nothing was sent");
+    server.ask_for_rows(at, &mut Vec::new(), "select where false", "select $1", &["x".to_owned()]);
     let (mut registry, mut heap, mut own_error) = (Registry::default(), Heap::default(), None);
     let mut fault = false;
     for piece in pieces {

@@ -8,7 +8,7 @@
 use wire::{encode, error, sqlstate};
 
 use crate::prepared::server_name;
-use crate::{Conversation, Output, Owed, Registry, StatementId};
+use crate::{Boundary, Conversation, Output, Owed, Registry, StatementId};
 
 /// A request that is longer is not kept: its errors pass.
 pub(crate) const BYTES: usize = 64 * 1024;
@@ -21,12 +21,16 @@ const KEPT_BYTES: usize = 4096;
 pub(crate) struct Watch {
     state: State,
     statement: StatementId,
+    /// The number of its first entry among the owed replies.
+    number: u64,
     /// What was sent, from the watched message on; its Sync is not in it.
     copy: Vec<u8>,
     /// The client asked for the description of its result, so it will not read new rows by an old one.
     described: bool,
-    /// The server has bound the statement since it was last at rest: nobody is made to wait for it.
+    /// The server has bound the statement since it was last at rest: nothing is made to wait for it.
     verified: bool,
+    /// Something was sent behind the segment.
+    followed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +45,10 @@ enum State {
 
 impl Watch {
     /// The next message is the first of the segment that may meet a spoilt plan.
-    pub(crate) fn begin(&mut self, statement: StatementId, verified: bool) {
+    pub(crate) fn begin(&mut self, statement: StatementId, number: u64, verified: bool) {
         self.copy.clear();
-        (self.state, self.statement, self.described, self.verified) =
-            (State::Recording, statement, false, verified);
+        (self.state, self.statement, self.number) = (State::Recording, statement, number);
+        (self.described, self.verified, self.followed) = (false, verified, false);
     }
 
     /// What is sent now belongs to the copy.
@@ -68,6 +72,18 @@ impl Watch {
                 self.end();
             }
         }
+    }
+
+    /// All of the segment has been sent.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.state == State::Whole
+    }
+
+    /// A message of whatever kind was dealt with; `behind` says that the segment was whole before it.
+    #[inline]
+    pub(crate) fn follow(&mut self, behind: bool) {
+        self.followed |= behind && self.is_whole();
     }
 
     /// The client asks for a description.
@@ -140,28 +156,24 @@ impl Conversation {
         #[cfg(weir_bug = "replay_overtakes")]
         let nothing_behind = watch.state != State::Off;
         #[cfg(not(weir_bug = "replay_overtakes"))]
-        let nothing_behind = match watch.state {
-            State::Off => false,
-            State::Recording => !self.owes.has_sync(),
-            State::Whole => self.owes.ends_with_its_only_sync(),
-        };
+        let nothing_behind = watch.state != State::Off && !watch.followed;
         let will_describe = watch.state == State::Recording && habit.describes_each;
         let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
         let reads_anew = watch.described || is_description || will_describe || !habit.describes;
         let mendable = is_gone(error_body) || is_reshaped(error_body) && reads_anew;
-        let known = watch.statement == statement && registry.rest(statement).is_some();
+        let known = watch.number == self.owes.answered() && registry.rest(statement).is_some();
         let spared = !cfg!(weir_bug = "spoilt_plan_told");
-        spared && mendable && nothing_behind && !self.in_block && known
+        spared && mendable && nothing_behind && !self.in_block() && known
     }
 
     /// Says it again: what was to be skipped ends with a Sync of our own or the client's, the statement is prepared
     /// anew, and the copy follows. True if the client's further requests had been held back.
-    pub(crate) fn replay(&mut self, registry: &Registry, out: &mut impl Output) -> bool {
+    pub(crate) fn replay(&mut self, at: Boundary, registry: &Registry, out: &mut impl Output) -> bool {
         let statement = self.watch.statement;
         let Some(rest) = registry.rest(statement) else { return self.watch.end() };
         let (name, whole) = (server_name(statement), self.watch.state == State::Whole);
         let copy = std::mem::take(&mut self.watch.copy);
-        out.to_server(|bytes| {
+        out.to_server(at, |bytes| {
             if !whole {
                 encode::sync(bytes);
             }
@@ -172,8 +184,8 @@ impl Conversation {
                 encode::sync(bytes);
             }
         });
-        self.owes.say_again(statement);
-        self.statements.prepared_anew(statement, registry.shape(statement));
+        self.owes.say_again(statement, !whole);
+        self.statements.prepared_anew(statement, registry.shape(statement), self.owes.segment());
         self.watch.end()
     }
 }

@@ -12,7 +12,9 @@ use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
-use crate::{ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer};
+use crate::{
+    Boundary, ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer,
+};
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
 const HELD_BYTES: usize = 64 * 1024;
@@ -106,10 +108,15 @@ impl Conversation {
 
     /// Deals with `input` from `at` on.
     fn run(&mut self, context: &mut Context<'_>, input: &[u8], at: usize, out: &mut impl Output) -> Replied {
+        let answered = self.owes.answered();
         let mut step = Step { server: self, context, input, start: at, at, replied: Replied::default() };
         step.frames(out);
         step.flush(out);
-        let (at, replied) = (step.at, step.replied);
+        let (at, mut replied) = (step.at, step.replied);
+        if self.awaits_replies && self.owes.answered() != answered {
+            self.awaits_replies = false;
+            replied.unblocked = true;
+        }
         if replied.fault.is_none() && at < input.len() {
             self.partial.extend_from_slice(&input[at..]);
         }
@@ -137,10 +144,10 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// An error that the client gets in other words.
-    Reworded,
-    /// An error that the client is spared: its request is said again.
-    Replay,
+    /// An error that the client gets in other words: this frame.
+    Reworded(Vec<u8>),
+    /// An error that the client is spared: its request is sent again.
+    Replay(Boundary),
     /// This and what follows is not for the client.
     Stop,
     Fault(ServerFault),
@@ -173,17 +180,17 @@ impl Step<'_, '_> {
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
                 }
-                Verdict::Reworded => {
+                Verdict::Reworded(frame) => {
                     self.flush(out);
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
-                    out.to_client(encode::changed_result);
+                    out.to_client(|bytes| bytes.extend_from_slice(&frame));
                 }
-                Verdict::Replay => {
+                Verdict::Replay(at) => {
                     self.flush(out);
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
-                    self.replied.unblocked |= self.server.replay(self.context.registry, out);
+                    self.replied.unblocked |= self.server.replay(at, self.context.registry, out);
                     self.replied.replayed += 1;
                 }
                 Verdict::Hold | Verdict::Stop => return,
@@ -338,15 +345,20 @@ impl Step<'_, '_> {
     }
 
     fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        // DISCARD ALL and DEALLOCATE ALL begin with a D, and so does DELETE; the rest need not be whole.
+        // Those that are looked for begin with a D or a P, and so does DELETE; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return Verdict::Hold;
         }
-        if rest.get(HEADER_BYTES) == Some(&b'D') && header.frame_bytes <= TAG_BYTES {
+        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P')) && header.frame_bytes <= TAG_BYTES {
             let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).and_then(backend::command_tag);
-            if matches!(command, Some(b"DISCARD ALL" | b"DEALLOCATE ALL")) {
-                self.replied.discarded |= command == Some(b"DISCARD ALL");
-                self.forget_statements();
+            match command {
+                Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
+                    self.replied.discarded |= command == Some(b"DISCARD ALL");
+                    self.forget_statements();
+                }
+                // Under which name is not said.
+                Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
+                _ => {}
             }
         }
         self.executed(header)
@@ -372,7 +384,7 @@ impl Step<'_, '_> {
             return Verdict::Fault(ServerFault::OutOfStep(header.tag));
         };
         self.server.copying_in = false;
-        self.server.in_block = status != Status::Idle;
+        self.server.last_status = status;
         if self.server.owes.is_empty() {
             self.server.status = Some(status);
             self.server.untouched = true;
@@ -462,7 +474,7 @@ mod tests {
 
         fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
 
-        fn to_server(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+        fn to_server(&mut self, _: Boundary, _: impl FnOnce(&mut Vec<u8>)) {}
     }
 
     #[test]

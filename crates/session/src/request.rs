@@ -5,11 +5,12 @@
 
 mod named;
 
-use wire::frame::{self, Header};
+use wire::encode;
+use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
-use crate::replay;
-use crate::{ClientFault, ClientStatements, Conversation, Output, Owed, Registry};
+use crate::replay::{self, Watch};
+use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry};
 
 /// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
 const HELD_BYTES: usize = 16 * 1024 * 1024;
@@ -17,8 +18,6 @@ const HELD_BYTES: usize = 16 * 1024 * 1024;
 /// A client's place in its own stream.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// Body bytes of the current frame still to come.
-    remain: u32,
     /// Bytes that have arrived and were not passed on.
     pub held: Vec<u8>,
     /// How many held bytes it takes until a step can get further.
@@ -48,6 +47,8 @@ pub struct Rules<'a> {
     pub frame_bytes_max: u32,
     /// `disable_pqexec`: no simple query is passed on.
     pub refuses_simple: bool,
+    /// The client's number on its shard, counted from 1.
+    pub client: u64,
     /// Counted up: statements prepared by clients, on servers, bound.
     pub parsed: u64,
     /// See above.
@@ -107,18 +108,6 @@ fn header(bytes: &[u8], frame_bytes_max: u32) -> Result<Option<Header>, ClientFa
 }
 
 impl Request {
-    /// No frame is half passed on. (A frame that is held back whole is not sent at all, so it does not count.)
-    #[inline]
-    #[must_use]
-    pub fn at_boundary(&self) -> bool {
-        #[cfg(weir_bug = "half_request_left")]
-        return true;
-        #[cfg(not(weir_bug = "half_request_left"))]
-        {
-            self.remain == 0
-        }
-    }
-
     /// The held bytes are known not to be enough yet: a caller that only adds to them need not step.
     #[must_use]
     pub fn holds_too_little(&self, added: usize) -> bool {
@@ -133,7 +122,7 @@ impl Request {
         input: &[u8],
         out: &mut impl Output,
     ) -> Heard {
-        if server.watch.holds_back() {
+        if server.holds_back() {
             self.held.extend_from_slice(input);
             return Heard::All;
         }
@@ -178,7 +167,9 @@ enum Verdict {
     /// Not enough of it is here.
     Hold,
     /// All of it is here, but not what comes behind it.
-    Await,
+    AwaitNext,
+    /// What it means depends on replies that have not come.
+    AwaitReplies,
     /// Passed on whole, and what comes behind it is kept for the time being.
     PassAndHold,
     Stop(Heard),
@@ -187,7 +178,9 @@ enum Verdict {
 impl Step<'_, '_> {
     fn run(&mut self, out: &mut impl Output) -> Heard {
         self.skip_body();
-        while self.at < self.input.len() {
+        while self.at < self.input.len()
+            && let Some(boundary) = self.server.boundary()
+        {
             let rest = &self.input[self.at..];
             let header = match header(rest, self.rules.frame_bytes_max) {
                 Ok(Some(header)) => header,
@@ -197,13 +190,16 @@ impl Step<'_, '_> {
             if self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
                 return Heard::All;
             }
-            match self.frame(header, rest, out) {
+            let behind = self.server.watch.is_whole();
+            match self.frame(header, rest, boundary, out) {
                 Verdict::Pass => {
-                    self.request.remain = header.frame_bytes;
+                    self.server.watch.follow(behind);
+                    self.server.unsent_body = header.frame_bytes;
                     self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                     self.skip_body();
                 }
                 Verdict::Dropped(bytes) => {
+                    self.server.watch.follow(behind);
                     self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
                     match rest.get(bytes..header.frame_bytes as usize) {
                         Some(tail) => self.server.watch.record(tail),
@@ -211,7 +207,7 @@ impl Step<'_, '_> {
                     }
                     self.at += bytes;
                     self.start = self.at;
-                    self.request.remain =
+                    self.server.unsent_body =
                         header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
                     self.skip_body();
                 }
@@ -219,11 +215,26 @@ impl Step<'_, '_> {
                     self.at += header.frame_bytes as usize;
                     return Heard::All;
                 }
-                Verdict::Hold | Verdict::Await => return Heard::All,
+                Verdict::Hold | Verdict::AwaitNext => return Heard::All,
+                Verdict::AwaitReplies => {
+                    self.await_replies(boundary, out);
+                    return Heard::All;
+                }
                 Verdict::Stop(heard) => return heard,
             }
         }
         Heard::All
+    }
+
+    /// This and what comes behind it is kept until replies have come. The server is made to send those that it would keep
+    /// until a Sync.
+    fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
+        self.flush(out);
+        self.server.awaits_replies = true;
+        if !self.server.owes.ends_with_ready() {
+            self.server.watch.follow(true);
+            send(&mut self.server.watch, at, out, encode::flush);
+        }
     }
 
     /// While a request is kept its messages go on whole, so that it can be said again at any time; one that is too
@@ -240,24 +251,29 @@ impl Step<'_, '_> {
     /// Moves over as much of the current frame as is here.
     #[inline]
     fn skip_body(&mut self) {
-        let here = (self.input.len() - self.at).min(self.request.remain as usize);
+        let here = (self.input.len() - self.at).min(self.server.unsent_body as usize);
         self.at += here;
-        self.request.remain -= u32::try_from(here).unwrap_or(self.request.remain);
+        self.server.unsent_body -= u32::try_from(here).unwrap_or(self.server.unsent_body);
     }
 
     #[inline]
-    fn frame(&mut self, header: Header, rest: &[u8], out: &mut impl Output) -> Verdict {
+    fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
+        if self.server.owes.is_full() && !self.server.copying_in && !self.server.skipping {
+            return Verdict::AwaitReplies;
+        }
         match header.tag {
-            tag::QUERY if self.rules.refuses_simple => {
-                return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
-            }
-            tag::QUERY => self.ask(Owed::Query),
+            tag::QUERY => return self.query(header, rest),
             tag::SYNC => return self.sync(),
             tag::EXECUTE => {
                 self.server.untouched = false;
                 self.ask(Owed::Execute);
+                if self.server.portal_changes_statements {
+                    self.server.owes.note_change();
+                }
             }
-            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => return self.extended(header, rest, out),
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
+                return self.extended(header, rest, at, out);
+            }
             tag::FUNCTION_CALL => self.ask(Owed::Function),
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
             tag::TERMINATE => return Verdict::Stop(Heard::Terminate),
@@ -277,6 +293,20 @@ impl Step<'_, '_> {
         } else if !self.server.skipping {
             self.server.owes.push(owed);
         }
+    }
+
+    /// A simple query may change which statements are prepared, all but the BEGIN that drivers send before others.
+    #[inline]
+    fn query(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        if self.rules.refuses_simple {
+            return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
+        }
+        let Some(begins) = begins_block(header, rest) else { return Verdict::Hold };
+        self.ask(Owed::Query);
+        if !begins {
+            self.server.owes.note_change();
+        }
+        Verdict::Pass
     }
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.
@@ -311,15 +341,15 @@ impl Step<'_, '_> {
 
     /// Parse, Bind, Describe, Close: passed on if the statement has no name, renamed if it has.
     #[inline]
-    fn extended(&mut self, header: Header, rest: &[u8], out: &mut impl Output) -> Verdict {
+    fn extended(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         if self.rules.statements_max == 0 || self.server.copying_in {
             self.ask(plain(header.tag));
             return Verdict::Pass;
         }
         let whole = rest.len().min(header.frame_bytes as usize);
-        let body = &rest[frame::HEADER_BYTES..whole];
+        let body = &rest[HEADER_BYTES..whole];
         let complete = whole == header.frame_bytes as usize;
-        match self.named(header, body, complete, out) {
+        match self.named(header, body, complete, at, out) {
             Verdict::Hold if complete => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
             verdict => verdict,
         }
@@ -337,6 +367,30 @@ impl Step<'_, '_> {
         }
         self.start = self.at;
     }
+}
+
+/// Whether this Query is a BEGIN and nothing else; None if that cannot be said before more of it is here.
+#[inline]
+fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
+    const BYTES: u32 = 64;
+    if header.frame_bytes > BYTES {
+        return Some(false);
+    }
+    if !rest.get(HEADER_BYTES)?.eq_ignore_ascii_case(&b'b') {
+        return Some(false);
+    }
+    let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    Some(!text.strip_suffix(b";").unwrap_or(text).contains(&b';'))
+}
+
+/// Sends a message of Weir's own, and keeps it where its request is kept.
+fn send(watch: &mut Watch, at: Boundary, out: &mut impl Output, write: impl FnOnce(&mut Vec<u8>)) {
+    out.to_server(at, |bytes| {
+        let start = bytes.len();
+        write(bytes);
+        watch.record(&bytes[start..]);
+    });
 }
 
 fn plain(frame_tag: u8) -> Owed {

@@ -77,7 +77,7 @@ const ROWS: &[(Scope, &str, Parity)] = &[
         Global,
         "max_prepared_statements",
         Better(
-            "\"cached plan must not change result type\" does not reach a client where preparing again is safe",
+            "\"cached plan must not change result type\" does not reach a client where preparing again is safe; a name that is unknown or taken gets PostgreSQL's error in its place, and the session goes on",
         ),
     ),
     (Global, "max_user_client_connections", Better("exact over all threads")),

@@ -104,11 +104,11 @@ impl State {
             let Some(part) = self.parts.get(client.pool) else { continue };
             let limit_us =
                 micros(self.config.client_idle_timeout(self.config.user(&part.user).map(|user| &**user)));
-            let quiet = match client.phase {
-                client::Phase::Linked(server) => self.is_quiet_server(server),
+            let idle = match client.phase {
+                client::Phase::Linked(server) => self.has_answered(server),
                 _ => true,
             };
-            if quiet && passed(self.now.mono_us, client.request_us, limit_us) {
+            if idle && passed(self.now.mono_us, client.request_us, limit_us) {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "client_idle_timeout");
             }
         }
@@ -116,12 +116,15 @@ impl State {
 
     /// It has stopped in the middle of a message, or is still sending it.
     fn is_sending(&self, conn: ConnId) -> bool {
-        matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client))
-            if !client.request.at_boundary() || !client.request.held.is_empty())
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
+        let half_sent = client.server().is_some_and(|server| {
+            matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.talk.boundary().is_none())
+        });
+        half_sent || !client.request.held.is_empty()
     }
 
-    fn is_quiet_server(&self, conn: ConnId) -> bool {
-        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.talk.is_quiet())
+    fn has_answered(&self, conn: ConnId) -> bool {
+        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.talk.has_answered())
     }
 
     /// A server that serves, or should have answered by now.

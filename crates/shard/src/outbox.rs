@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use session::Output;
+use session::{Boundary, Output};
 
 use crate::{Action, ConnId, Source};
 
@@ -100,7 +100,7 @@ impl Output for Sides<'_> {
         self.outbox.write(self.client, write);
     }
 
-    fn to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    fn to_server(&mut self, _: Boundary, write: impl FnOnce(&mut Vec<u8>)) {
         self.outbox.write(self.server, write);
     }
 }
@@ -115,7 +115,7 @@ impl Output for Nobody {
 
     fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
 
-    fn to_server(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+    fn to_server(&mut self, _: Boundary, _: impl FnOnce(&mut Vec<u8>)) {}
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ fn parse_of_what_the_server_has_is_answered_in_its_place_in_the_stream() {
     world.sent.clear();
     // Another client takes the same server (it was used last) and prepares the same text after another query.
     let pipeline = message(|out| {
+        encode::parse(out, b"", b"select 0", &[]);
         encode::bind_simple(out, b"", b"", &[]);
         encode::execute(out, b"", 0);
         encode::parse(out, b"t", b"select 1", &[]);
@@ -118,9 +119,10 @@ fn parse_of_what_the_server_has_is_answered_in_its_place_in_the_stream() {
     assert_eq!(world.tags(one), "3Z", "CloseComplete is said here; the server keeps the statement");
     world.sent.clear();
     world.receive(one, &pipeline);
-    assert_eq!(world.tags(a), "BEBES");
+    assert_eq!(world.tags(a), "PBEBES");
     assert_eq!(world.tags(one), "", "not before the first answers");
     let answers = message(|out| {
+        encode::parse_complete(out);
         for _ in 0..2 {
             encode::bind_complete(out);
             encode::command_complete(out, "SELECT 1");
@@ -128,7 +130,7 @@ fn parse_of_what_the_server_has_is_answered_in_its_place_in_the_stream() {
         encode::ready(out, Status::Idle);
     });
     world.receive(a, &answers);
-    assert_eq!(world.tags(one), "2C12CZ");
+    assert_eq!(world.tags(one), "12C12CZ");
     let _ = two;
 }
 
@@ -211,22 +213,24 @@ fn a_statement_whose_close_was_skipped_can_be_used_again() {
     world.sent.clear();
     // The server fails at once, and skips the Close of x that was to make room for y.
     let failing = message(|out| {
-        encode::bind_simple(out, b"", b"", &[]);
+        encode::parse(out, b"", b"selec", &[]);
         encode::parse(out, b"y", b"select 2", &[]);
         encode::sync(out);
     });
     world.receive(one, &[failing, bind_execute(b"x")].concat());
-    assert_eq!(world.tags(a), "BCPSCCPBES", "x is closed again before it is parsed again");
-    let answers = message(|out| {
-        encode::error(out, "ERROR", "22012", "division by zero");
-        encode::ready(out, Status::Idle);
-        encode::close_complete(out);
-        encode::close_complete(out);
-    });
-    world.receive(a, &[answers, reply(true)].concat());
+    assert_eq!(world.tags(a), "PCPS", "whether x is there is not known yet");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::error(out, "ERROR", "42601", "syntax error");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(a), "CPBES", "what the error has undone is not relied on");
+    world.receive(a, &[message(encode::close_complete), reply(true)].concat());
     assert_eq!(world.tags(one), "EZ2CZ");
     world.receive(one, &bind_execute(b"x"));
-    assert_eq!(world.tags(a), "CPBES", "what the error has undone is not relied on");
+    assert_eq!(world.tags(a), "BES");
 }
 
 #[test]
@@ -244,20 +248,291 @@ fn deallocate_all_forgets_the_names() {
     );
     world.sent.clear();
     world.receive(one, &bind_execute(b"s"));
-    assert!(world.text(one).contains("prepared statement did not exist"));
-    assert!(world.closed.contains(&one));
+    assert_eq!(world.tags(a), "CBES", "the server refuses what does not exist");
+    world.receive(a, &refusal("26000", "prepared statement \"PGBOUNCER_0\" does not exist"));
+    assert!(world.text(one).contains("C26000\0Mprepared statement \"s\" does not exist\0"));
+    assert!(!world.closed.contains(&one));
+}
+
+/// CloseComplete of Weir's own, then what the server says of a name that does not exist.
+fn refusal(code: &str, text: &str) -> Vec<u8> {
+    message(|out| {
+        if code == "26000" {
+            encode::close_complete(out);
+        }
+        encode::error(out, "ERROR", code, text);
+        encode::ready(out, Status::Idle);
+    })
 }
 
 #[test]
-fn a_name_that_is_in_use_is_refused_and_an_unknown_one_too() {
-    let (mut world, [one, two], [a, _]) = two_and_two("");
+fn a_name_that_is_in_use_is_refused_in_its_place_and_so_is_an_unknown_one() {
+    let (mut world, [one, two], [a, b]) = two_and_two("");
     world.receive(one, &parse_bind_execute(b"s"));
     world.receive(a, &reply(true));
-    world.tags(one);
+    world.sent.clear();
+    // The server judges the text, then the name that it has the other statement by.
     world.receive(one, &parse_bind_execute(b"s"));
-    assert!(world.text(one).contains("prepared statement 's' was already prepared"));
-    world.receive(two, &message(|out| encode::describe(out, b'S', b"nope")));
-    assert!(world.text(two).contains("prepared statement did not exist"));
+    assert_eq!(world.tags(a), "PBES");
+    world.receive(a, &refusal("42P05", "prepared statement \"PGBOUNCER_1\" already exists"));
+    assert!(world.text(one).contains("C42P05\0Mprepared statement \"s\" already exists\0"));
+    world.sent.clear();
+    world.query(one, "begin");
+    world.answer(a, Status::InTransaction);
+    world.receive(
+        two,
+        &message(|out| {
+            encode::describe(out, b'S', b"nope");
+            encode::sync(out);
+        }),
+    );
+    assert_eq!(world.tags(b), "CDS");
+    world.receive(b, &refusal("26000", "prepared statement \"PGBOUNCER_0\" does not exist"));
+    assert!(world.text(two).contains("prepared statement \"nope\" does not exist"));
+    assert!(world.closed.is_empty());
+}
+
+/// A segment that fails before a Close and a Parse of `name` in it are reached.
+fn failing_before_a_change_of(name: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, b"", b"selec", &[]);
+        encode::close(out, b'S', name);
+        encode::parse(out, name, b"select 2", &[]);
+        encode::sync(out);
+    })
+}
+
+#[test]
+fn a_name_stands_for_what_the_server_will_have_executed() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    let pipeline = [failing_before_a_change_of(b"s"), bind_execute(b"s")];
+    world.receive(one, &pipeline.concat());
+    assert_eq!(world.tags(a), "PPS", "what the second segment binds is not known yet");
+    assert!(world.paused.contains(&one));
+    world.receive(
+        a,
+        &message(|out| {
+            encode::error(out, "ERROR", "42601", "syntax error");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    let sent = world.text(a);
+    assert!(sent.contains("PGBOUNCER_1") && !sent.contains("PGBOUNCER_2"), "{sent:?}");
+    world.receive(a, &reply(false));
+    assert_eq!(world.tags(one), "EZ2CZ");
+    assert!(!world.paused.contains(&one));
+}
+
+#[test]
+fn a_name_whose_parse_was_skipped_stands_for_nothing() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    let pipeline = [failing_before_a_change_of(b"s"), bind_execute(b"s")];
+    world.receive(one, &pipeline.concat());
+    assert_eq!(world.tags(a), "PCPS");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::error(out, "ERROR", "42601", "syntax error");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(a), "CBES");
+    world.receive(a, &refusal("26000", "prepared statement \"PGBOUNCER_0\" does not exist"));
+    assert_eq!(world.tags(one), "EZEZ");
+}
+
+#[test]
+fn skipped_changes_of_a_name_can_be_repeated_for_ever() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    for _ in 0..3 {
+        world.receive(one, &failing_before_a_change_of(b"s"));
+        world.receive(
+            a,
+            &message(|out| {
+                encode::error(out, "ERROR", "42601", "syntax error");
+                encode::ready(out, Status::Idle);
+            }),
+        );
+    }
+    world.sent.clear();
+    world.receive(one, &bind_execute(b"s"));
+    assert!(world.text(a).contains("PGBOUNCER_1"));
+    world.receive(a, &reply(false));
+    assert_eq!(world.tags(one), "2CZ");
+}
+
+#[test]
+fn what_depends_on_a_deallocate_waits_for_it() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.query(one, "begin");
+    world.answer(a, Status::InTransaction);
+    world.sent.clear();
+    world.query(one, "deallocate all");
+    world.receive(one, &parse_bind_execute(b"s"));
+    assert_eq!(world.tags(a), "Q");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::command_complete(out, "DEALLOCATE ALL");
+            encode::ready(out, Status::InTransaction);
+        }),
+    );
+    assert_eq!(world.tags(a), "PBES", "the server has lost it");
+
+    // The same by the extended protocol, in one segment: the server has to be made to send what it has.
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    let segment = message(|out| {
+        encode::parse(out, b"", b"  Deallocate all", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        out.extend_from_slice(&parse_bind_execute(b"s"));
+    });
+    world.receive(one, &segment);
+    assert_eq!(world.tags(a), "PBEH");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::parse_complete(out);
+            encode::bind_complete(out);
+            encode::command_complete(out, "DEALLOCATE ALL");
+        }),
+    );
+    assert_eq!(world.tags(a), "PBES");
+}
+
+#[test]
+fn what_sql_has_prepared_or_deallocated_is_prepared_anew() {
+    for tag in ["PREPARE", "DEALLOCATE"] {
+        let (mut world, [one, _], [a, _]) = two_and_two("");
+        world.receive(one, &parse_bind_execute(b"s"));
+        world.receive(a, &reply(true));
+        world.query(one, "whatever \"PGBOUNCER_1\"");
+        world.receive(
+            a,
+            &message(|out| {
+                encode::command_complete(out, tag);
+                encode::ready(out, Status::Idle);
+            }),
+        );
+        world.sent.clear();
+        world.receive(one, &bind_execute(b"s"));
+        assert_eq!(world.tags(a), "CPBES", "{tag}");
+    }
+}
+
+#[test]
+fn a_statement_without_a_name_is_for_the_client_that_parsed_it() {
+    let (mut world, [one, two], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b""));
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    for request in [bind_execute(b""), message(|out| encode::describe(out, b'S', b""))] {
+        world.receive(two, &request);
+    }
+    let text = world.sent.values().map(|sent| String::from_utf8_lossy(sent).into_owned()).collect::<String>();
+    assert!(text.contains("PGBOUNCER_0"), "bound to nothing: {text:?}");
+}
+
+#[test]
+fn a_pipeline_without_end_is_read_no_further_than_its_replies_are_bounded() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.query(one, "select pg_sleep(1000)");
+    let pair = message(|out| {
+        encode::close(out, b'S', b"t");
+        encode::execute(out, b"", 0);
+    });
+    for _ in 0..10_000 {
+        if world.paused.contains(&one) {
+            return;
+        }
+        world.receive(one, &pair);
+    }
+    panic!("the client is read without end");
+}
+
+/// A request that the server refuses because its statement is gone, with something behind it in the stream.
+fn refused_with(behind: &[u8]) -> (World, ConnId, ConnId) {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    // Bound a moment ago, so that nothing behind it is held back.
+    world.receive(one, &bind_execute(b"s"));
+    world.receive(one, &[bind_execute(b"s"), behind.to_vec()].concat());
+    world.receive(a, &reply(false));
+    world.sent.clear();
+    world.receive(
+        a,
+        &message(|out| {
+            encode::error(out, "ERROR", "26000", "prepared statement \"PGBOUNCER_1\" does not exist");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    (world, one, a)
+}
+
+#[test]
+fn nothing_is_sent_again_into_the_middle_of_a_message_or_behind_one() {
+    let copy_data = message(|out| encode::copy_data(out, &[b'y'; 3000]));
+    for behind in [&copy_data[..1000], &copy_data[..], &message(encode::flush)[..]] {
+        let (mut world, one, a) = refused_with(behind);
+        assert_eq!(world.tags(a), "", "{} bytes behind it", behind.len());
+        assert_eq!(world.tags(one), "EZ");
+    }
+    let (mut world, one, a) = refused_with(b"");
+    assert_eq!(
+        (world.tags(a), world.tags(one)),
+        ("CPBES".to_owned(), String::new()),
+        "with nothing behind it"
+    );
+}
+
+#[test]
+fn a_statement_that_a_repeated_request_has_evicted_is_prepared_for_its_next_use() {
+    let (mut world, [one, _], [a, _]) = two_and_two("max_prepared_statements = 1");
+    world.receive(one, &parse_bind_execute(b"x"));
+    world.receive(a, &reply(true));
+    let both = message(|out| {
+        encode::bind_simple(out, b"", b"x", &[]);
+        encode::execute(out, b"", 0);
+        encode::parse(out, b"y", b"select 2", &[]);
+        encode::sync(out);
+    });
+    world.sent.clear();
+    world.receive(one, &both);
+    assert_eq!(world.tags(a), "BECPS", "x makes room for y");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::error(out, "ERROR", "0A000", "cached plan must not change result type");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(a), "CPBECPS");
+    world.receive(
+        a,
+        &message(|out| {
+            encode::close_complete(out);
+            encode::parse_complete(out);
+            encode::bind_complete(out);
+            encode::command_complete(out, "SELECT 1");
+            encode::close_complete(out);
+            encode::parse_complete(out);
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(one), "2C1Z");
+    world.receive(one, &bind_execute(b"x"));
+    assert_eq!(world.tags(a), "CPBES", "y makes room for x");
 }
 
 #[test]
@@ -283,6 +558,7 @@ fn a_copy_with_an_early_sync_is_answered_once() {
     world.receive(
         one,
         &message(|out| {
+            encode::parse(out, b"", b"copy t from stdin", &[]);
             encode::bind_simple(out, b"", b"", &[]);
             encode::execute(out, b"", 0);
             encode::sync(out);
@@ -291,6 +567,7 @@ fn a_copy_with_an_early_sync_is_answered_once() {
     world.receive(
         a,
         &message(|out| {
+            encode::parse_complete(out);
             encode::bind_complete(out);
             encode::copy_in(out, 0, 1);
         }),

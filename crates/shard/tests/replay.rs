@@ -395,7 +395,8 @@ fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
     assert_eq!(world.tags(client), "2nCZ");
     // The other does not ask again: PostgreSQL would have told it. Its driver prepares anew.
     world.receive(other, &bind_execute(b"1"));
-    assert_eq!(world.tags(server), "BES");
+    assert_eq!(world.tags(server), "CBES");
+    world.receive(server, &message(encode::close_complete));
     world.receive(server, &refused("26000", Some(Status::Idle)));
     assert!(world.text(other).contains("C0A000\0Mcached plan must not change result type"));
     let anew = message(|out| {

@@ -1,11 +1,14 @@
 //! An ErrorResponse: whether the client hears of it, and what never happened because of it.
 //!
-//! Owns what is undone in the sets of statements, and noting what the client is told. Whether a request may be said again is judged in [`crate::replay`].
+//! Owns what is undone in the sets of statements, and noting what the client is told. Whether a request may be sent again is
+//! judged in [`crate::replay`].
 
 use wire::backend::Status;
+use wire::encode;
 use wire::frame::{HEADER_BYTES, Header};
 
 use super::{Complaint, HELD_BYTES, Step, Verdict};
+use crate::prepared::SERVER_NAME_HEAD;
 use crate::{Owed, StatementId, replay};
 
 impl Step<'_, '_> {
@@ -31,22 +34,54 @@ impl Step<'_, '_> {
                 let severity = wire::error::parse(body).severity().unwrap_or(b"");
                 let fatal = severity == b"FATAL" || severity == b"PANIC";
                 self.replied.fatal |= fatal;
-                if !fatal && self.may_replay(body) {
+                if !fatal
+                    && let Some(at) = self.server.boundary()
+                    && self.may_replay(body)
+                {
                     self.note_reshaped(body);
-                    return Verdict::Replay;
+                    return Verdict::Replay(at);
                 }
                 self.note_spoilt(body);
             }
         }
         self.complain(&rest[HEADER_BYTES..]);
-        let refused = whole.is_some() && self.server.owes.front() == Some(Owed::RefusedBind);
+        let reworded = whole.filter(|_| !self.replied.fatal).and_then(|body| self.reword(body));
         self.server.copying_in = false;
         self.server.unsure_readies += std::mem::take(&mut self.server.copy_syncs);
-        let mut failed = Failed { server_statements: vec![], names: 0 };
-        self.server.skipping |= self.server.owes.fail(|owed| failed.note(owed));
-        self.undo(&failed);
+        let statements = &mut self.server.statements;
+        let mut names = 0;
+        self.server.skipping |= self.server.owes.fail(|owed| match owed {
+            Owed::Parse(None) => statements.unnamed.skipped(),
+            Owed::Parse(Some(statement)) => {
+                statements.skipped(statement);
+                names += 1;
+            }
+            Owed::OwnParse(statement) | Owed::OwnClose(statement) => statements.skipped(statement),
+            Owed::SayParseComplete | Owed::SayCloseComplete => names += 1,
+            _ => {}
+        });
+        for _ in 0..names {
+            if let Some(client) = &mut self.context.names {
+                client.undo(self.context.registry);
+            }
+        }
         self.settle_watch();
-        if refused && !self.replied.fatal { Verdict::Reworded } else { Verdict::Pass }
+        reworded.map_or(Verdict::Pass, Verdict::Reworded)
+    }
+
+    /// The error in the words that the client knows its request by.
+    fn reword(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+        let mut frame = Vec::new();
+        match self.server.owes.front()? {
+            Owed::RefusedBind => encode::changed_result(&mut frame),
+            Owed::Refused => {
+                let name = self.server.owes.refused_name()?;
+                let message = named_as(wire::error::parse(body).message()?, &name);
+                encode::error_with_message(&mut frame, body, &message);
+            }
+            _ => return None,
+        }
+        Some(frame)
     }
 
     /// The client is told of it. The code stands near the beginning, also of an error that is not here whole.
@@ -65,7 +100,7 @@ impl Step<'_, '_> {
     fn note_spoilt(&mut self, error_body: &[u8]) {
         if let (Some(statement), true) = (self.statement_refused(), replay::is_spoilt(error_body)) {
             self.reshape(statement, error_body);
-            self.server.statements.spoil(statement);
+            self.server.statements.mark_stale(statement);
         }
     }
 
@@ -95,54 +130,19 @@ impl Step<'_, '_> {
             _ => None,
         }
     }
-
-    /// What the error made the server skip never happened.
-    fn undo(&mut self, failed: &Failed) {
-        // The latest first: what was closed, then parsed again, was there before.
-        for (statement, closed) in failed.server_statements.iter().rev() {
-            if *closed {
-                self.server.statements.doubt(*statement);
-            } else if !cfg!(weir_bug = "parse_cached_early") {
-                self.undo_parse(*statement);
-            }
-        }
-        if let Some(names) = &mut self.context.names {
-            for _ in 0..failed.names {
-                names.undo(self.context.registry);
-            }
-        }
-    }
-
-    /// The server may have it for all that, if more was asked about it since.
-    fn undo_parse(&mut self, statement: StatementId) {
-        let (owes, statements) = (&self.server.owes, &mut self.server.statements);
-        if owes.is_on_its_way(statement) || owes.is_closing(statement) {
-            statements.spoil(statement);
-        } else {
-            statements.forget(statement);
-        }
-    }
 }
 
-/// What an error took with it.
-struct Failed {
-    /// Statements whose Parse (false) or Close (true) on the server did not happen.
-    server_statements: Vec<(StatementId, bool)>,
-    /// Named Parses and Closes of the client that did not happen.
-    names: u32,
-}
-
-impl Failed {
-    fn note(&mut self, owed: Owed) {
-        match owed {
-            Owed::Parse(Some(statement)) => {
-                self.server_statements.push((statement, false));
-                self.names += 1;
-            }
-            Owed::OwnParse(statement) => self.server_statements.push((statement, false)),
-            Owed::OwnClose(statement) => self.server_statements.push((statement, true)),
-            Owed::SayParseComplete | Owed::SayCloseComplete => self.names += 1,
-            _ => {}
-        }
+/// A message about a prepared statement that Weir has sent under a shared name, with the name that the client uses. The
+/// message may be translated; the quotes around the name may be others.
+fn named_as(message: &[u8], name: &[u8]) -> Vec<u8> {
+    if name.is_empty() {
+        return b"unnamed prepared statement does not exist".to_vec();
     }
+    let Some(start) = message.windows(SERVER_NAME_HEAD.len()).position(|part| part == SERVER_NAME_HEAD)
+    else {
+        return message.to_vec();
+    };
+    let behind = &message[start + SERVER_NAME_HEAD.len()..];
+    let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    [&message[..start], name, &behind[digits..]].concat()
 }

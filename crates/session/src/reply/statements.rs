@@ -69,10 +69,8 @@ impl Step<'_, '_> {
 
     /// The server dropped all its prepared statements, and the client meant its own.
     pub(super) fn forget_statements(&mut self) {
-        let server = &mut *self.server;
-        let owes = &server.owes;
-        server.statements.clear(|id| owes.is_on_its_way(id));
-        if owes.front() != Some(Owed::Own)
+        self.server.statements.clear();
+        if self.server.owes.front() != Some(Owed::Own)
             && let Some(names) = &mut self.context.names
         {
             names.clear(self.context.registry);
@@ -81,15 +79,20 @@ impl Step<'_, '_> {
 
     pub(super) fn parse_complete(&mut self, header: Header) -> Verdict {
         match self.server.owes.front() {
-            Some(Owed::Parse(statement)) => {
+            Some(Owed::Parse(None)) => {
                 self.server.owes.pop();
-                if statement.is_some() {
-                    self.confirm();
-                }
+                self.server.statements.unnamed.answered();
                 Verdict::Pass
             }
-            Some(Owed::OwnParse(_)) => {
+            Some(Owed::Parse(Some(statement))) => {
                 self.server.owes.pop();
+                self.server.statements.answered(statement, true);
+                self.confirm();
+                Verdict::Pass
+            }
+            Some(Owed::OwnParse(statement)) => {
+                self.server.owes.pop();
+                self.server.statements.answered(statement, true);
                 Verdict::Swallow
             }
             _ => self.own_step(header),
@@ -99,7 +102,10 @@ impl Step<'_, '_> {
     pub(super) fn close_complete(&mut self, header: Header) -> Verdict {
         match self.server.owes.pop() {
             Some(Owed::Close) => Verdict::Pass,
-            Some(Owed::OwnClose(_)) => Verdict::Swallow,
+            Some(Owed::OwnClose(statement)) => {
+                self.server.statements.answered(statement, false);
+                Verdict::Swallow
+            }
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

@@ -1,20 +1,24 @@
-//! Requests about prepared statements that have a name: renamed, answered here, or sent with a Parse before them.
+//! Requests about prepared statements: renamed, answered here, sent with a Parse before them, or kept until it is known
+//! what they mean.
 //!
-//! Owns which of the two names goes where, and when a request begins to be kept in case its plan is spoilt
-//! ([`crate::replay`]). Never sees a request without a name, and never parses SQL.
+//! Owns which of the two names goes where, and when a request begins to be kept in case its plan is stale
+//! ([`crate::replay`]). A name means what PostgreSQL will have executed by then: in its own segment a Parse or Close counts
+//! at once, because an error before it skips what follows it too; in a later segment, or behind SQL that may deallocate,
+//! what depends on it waits for the replies. Never parses SQL.
 
-use wire::frame::Header;
+use wire::frame::{HEADER_BYTES, Header};
 use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
-use wire::{encode, frame, rename};
+use wire::{encode, rename};
 
-use super::{Heard, Step, Verdict, plain};
-use crate::prepared::server_name;
-use crate::replay::{self, Watch, parse_message};
-use crate::{ClientFault, Output, Owed, StatementId};
+use super::{Heard, Step, Verdict, plain, send};
+use crate::kept::{Room, Standing};
+use crate::prepared::{may_change_statements, server_name};
+use crate::replay::{self, parse_message};
+use crate::{Boundary, ClientFault, Lookup, Output, Owed, StatementId};
 
-/// No server has a statement of this name.
-const NO_STATEMENT: &[u8] = b"PGBOUNCER_0";
+/// No server has a statement of this number.
+const NO_STATEMENT: StatementId = 0;
 
 /// By which description a client will read rows.
 enum Reads {
@@ -26,30 +30,34 @@ enum Reads {
     Unknown,
 }
 
+/// What has to come before a message that uses a statement.
+enum Before {
+    Nothing,
+    Parse,
+}
+
 impl Step<'_, '_> {
     pub(super) fn named(
         &mut self,
         header: Header,
         body: &[u8],
         complete: bool,
+        at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
         match header.tag {
             tag::PARSE => match frontend::parse_name(body) {
-                Found::Yes((b"", _)) => self.pass(Owed::Parse(None)),
+                Found::Yes((b"", rest)) => self.parse_unnamed(&body[rest..], complete),
                 Found::Yes(_) if !complete => Verdict::Hold,
-                Found::Yes((name, rest)) => self.parse(header, name, &body[rest..], out),
+                Found::Yes((name, rest)) => self.parse(header, name, &body[rest..], at, out),
                 Found::More => Verdict::Hold,
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
             },
             tag::BIND => match frontend::bind_names(body) {
-                Found::Yes((_, b"", _)) => {
-                    self.server.untouched = false;
-                    self.pass(Owed::Bind(None))
-                }
-                // A whole one can be said again.
+                Found::Yes((portal, b"", rest)) => self.bind_unnamed(header, portal, rest, at, out),
+                // A whole one can be sent again.
                 Found::Yes(_) if !complete && header.frame_bytes as usize <= replay::BYTES => Verdict::Hold,
-                Found::Yes((portal, name, rest)) => self.bind(header, portal, name, rest, out),
+                Found::Yes((portal, name, rest)) => self.bind(header, portal, name, rest, at, out),
                 Found::More => Verdict::Hold,
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
             },
@@ -57,7 +65,8 @@ impl Step<'_, '_> {
             _ if !complete => Verdict::Hold,
             tag => match frontend::target(body) {
                 Found::Yes((b'P', _)) if tag == tag::DESCRIBE => self.describe_portal(),
-                Found::Yes((b'S', name)) if !name.is_empty() => self.target(header, name, out),
+                Found::Yes((b'S', b"")) if tag == tag::DESCRIBE => self.describe_unnamed(header, at, out),
+                Found::Yes((b'S', name)) if !name.is_empty() => self.target(header, name, at, out),
                 Found::Yes(_) => self.pass(plain(tag)),
                 Found::More => Verdict::Hold,
                 Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
@@ -65,53 +74,129 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline]
+    fn parse_unnamed(&mut self, text: &[u8], complete: bool) -> Verdict {
+        if !self.server.skipping {
+            let changes_statements = match may_change_statements(text) {
+                None if !complete => return Verdict::Hold,
+                changes => changes.unwrap_or(false),
+            };
+            let segment = self.server.owes.segment();
+            self.server.statements.unnamed.parse_sent(self.rules.client, changes_statements, segment);
+        }
+        self.pass(Owed::Parse(None))
+    }
+
+    /// Bind of the statement without a name, which may have been another client's.
+    #[inline]
+    fn bind_unnamed(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        rest: usize,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        self.server.untouched = false;
+        let unnamed = &self.server.statements.unnamed;
+        match unnamed.standing(self.rules.client, self.server.owes.segment()) {
+            _ if self.server.skipping => Verdict::Pass,
+            Standing::InDoubt => Verdict::AwaitReplies,
+            Standing::Unusable => self.refuse_bind(header, portal, b"", rest, at, out),
+            Standing::Usable => {
+                self.server.portal_changes_statements |= unnamed.changes_statements();
+                self.pass(Owed::Bind(None))
+            }
+        }
+    }
+
     /// Parse of a named statement: sent under the shared name, or answered here if the server has it.
-    fn parse(&mut self, header: Header, name: &[u8], rest: &[u8], out: &mut impl Output) -> Verdict {
+    fn parse(
+        &mut self,
+        header: Header,
+        name: &[u8],
+        rest: &[u8],
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
         let dropped = Verdict::Dropped(header.frame_bytes as usize);
         if self.server.skipping {
             return dropped;
         }
-        let names = self.request.statements.get_or_insert_default();
-        if names.find(name).is_some() {
-            return Verdict::Stop(Heard::Fault(ClientFault::StatementExists(name.to_vec())));
+        match self.find(name) {
+            Lookup::InDoubt => return Verdict::AwaitReplies,
+            Lookup::Is(taken) => return self.refuse_parse(header, name, taken, rest, at, out),
+            Lookup::Unknown => {}
         }
-        let Some(statement) = names.parse(name, rest, self.rules.registry) else {
+        let Some(before) = self.before_use(self.rules.registry.find(rest)) else {
+            return Verdict::AwaitReplies;
+        };
+        let names = self.request.statements.get_or_insert_default();
+        let segment = self.server.owes.segment();
+        let Some(statement) = names.parse(name, rest, segment, self.rules.registry) else {
             return Verdict::Stop(Heard::Fault(ClientFault::StatementTooLarge));
         };
         self.rules.parsed += 1;
         self.server.status = None;
         self.flush(out);
-        // In a failed transaction the server must say so itself; it refuses the Parse and keeps what it has.
-        if self.server.statements.touch_shape(statement, self.rules.registry.shape(statement)) {
-            self.say(Owed::SayParseComplete, encode::parse_complete, out);
-        } else {
-            self.prepare(statement, Owed::Parse(Some(statement)), out);
+        match before {
+            Before::Nothing if self.may_answer_parse() => {
+                self.say(Owed::SayParseComplete, encode::parse_complete, out);
+            }
+            _ => self.prepare(statement, Owed::Parse(Some(statement)), at, out),
         }
         dropped
     }
 
-    /// Sends a Parse under the shared name, making room first.
-    fn prepare(&mut self, statement: StatementId, owed: Owed, out: &mut impl Output) {
-        // A Close on its way may be skipped, if something before it fails.
-        let closing = self.server.owes.is_closing(statement);
-        if self.server.statements.take_unusable(statement) || closing {
-            self.close_own(statement, out);
+    /// The server would not refuse a Parse because of a failed transaction, as far as its answers say, and none is to come
+    /// that could say otherwise.
+    fn may_answer_parse(&self) -> bool {
+        !self.server.in_failed_block() && !self.server.owes.end_with_ready()
+    }
+
+    /// What has to come before a message that uses this statement; None if that depends on replies.
+    fn before_use(&mut self, statement: Option<StatementId>) -> Option<Before> {
+        if self.server.owes.has_change() {
+            return None;
         }
-        while let Some(victim) = self.server.statements.make_room(self.rules.statements_max) {
-            self.close_own(victim, out);
+        let segment = self.server.owes.segment();
+        let standing = statement.map_or(Standing::Unusable, |id| {
+            self.server.statements.touch(id, self.rules.registry.shape(id), segment)
+        });
+        let replaces = statement.is_some_and(|id| self.server.statements.is_expected(id));
+        match standing {
+            Standing::InDoubt => None,
+            Standing::Usable => Some(Before::Nothing),
+            Standing::Unusable if replaces => Some(Before::Parse),
+            Standing::Unusable => match self.server.statements.room(self.rules.statements_max, segment) {
+                Room::InDoubt => None,
+                Room::Enough | Room::Evict(_) => Some(Before::Parse),
+            },
+        }
+    }
+
+    /// Sends a Parse under the shared name, making room first.
+    fn prepare(&mut self, statement: StatementId, owed: Owed, at: Boundary, out: &mut impl Output) {
+        let segment = self.server.owes.segment();
+        if self.server.statements.is_expected(statement) {
+            self.close_own(statement, at, out);
+        }
+        while let Room::Evict(oldest) = self.server.statements.room(self.rules.statements_max, segment) {
+            self.close_own(oldest, at, out);
         }
         if let Some(rest) = self.rules.registry.rest(statement) {
             let watch = &mut self.server.watch;
-            send(watch, out, |bytes| parse_message(bytes, &server_name(statement), rest));
+            send(watch, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
-        self.server.statements.insert_shape(statement, self.rules.registry.shape(statement));
+        self.server.statements.parse_sent(statement, self.rules.registry.shape(statement), segment);
         self.server.owes.push(owed);
     }
 
-    fn close_own(&mut self, statement: StatementId, out: &mut impl Output) {
+    fn close_own(&mut self, statement: StatementId, at: Boundary, out: &mut impl Output) {
         let name = server_name(statement);
-        send(&mut self.server.watch, out, |bytes| encode::close(bytes, b'S', &name));
+        send(&mut self.server.watch, at, out, |bytes| encode::close(bytes, b'S', &name));
+        self.server.statements.close_sent(statement, self.server.owes.segment());
         self.server.owes.push(Owed::OwnClose(statement));
     }
 
@@ -121,33 +206,38 @@ impl Step<'_, '_> {
         portal: &[u8],
         name: &[u8],
         rest: usize,
+        at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
-        let taken = frame::HEADER_BYTES + rest;
         if self.server.skipping {
             return Verdict::Pass;
         }
-        let Some(statement) = self.find(name) else {
-            return Verdict::Stop(Heard::Fault(ClientFault::NoSuchStatement));
+        let statement = match self.find(name) {
+            Lookup::InDoubt => return Verdict::AwaitReplies,
+            Lookup::Unknown if self.server.owes.has_change() => return Verdict::AwaitReplies,
+            Lookup::Unknown => return self.refuse_bind(header, portal, name, rest, at, out),
+            Lookup::Is(statement) => statement,
         };
         match self.reads_by(name, statement, header) {
             Reads::ByThis => {}
-            Reads::ByAnOlder => return self.refuse(header, portal, name, rest, out),
-            Reads::Unknown => return Verdict::Await,
+            Reads::ByAnOlder => return self.refuse_old_description(header, portal, name, rest, at, out),
+            Reads::Unknown => return Verdict::AwaitNext,
         }
+        let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
         self.rules.bound += 1;
         self.flush(out);
-        let owed = match self.ensure_prepared(statement, out) {
+        let owed = match self.ensure_prepared(statement, before, at, out) {
             true => Owed::WatchedBind(statement),
             false => Owed::Bind(Some(statement)),
         };
         self.server.untouched = false;
+        self.server.portal_changes_statements |= self.rules.registry.changes_statements(statement);
         let server = server_name(statement);
-        send(&mut self.server.watch, out, |bytes| {
+        send(&mut self.server.watch, at, out, |bytes| {
             rename::bind(bytes, header, portal, name.len(), &server);
         });
         self.ask(owed);
-        Verdict::Dropped(taken)
+        Verdict::Dropped(HEADER_BYTES + rest)
     }
 
     /// By which description the client will read the rows of a Bind. PostgreSQL would refuse to bind for a client whose
@@ -168,67 +258,87 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Has the server refuse a Bind, so that what follows in the segment is skipped; the reply's words are ours.
-    fn refuse(
-        &mut self,
-        header: Header,
-        portal: &[u8],
-        name: &[u8],
-        rest: usize,
-        out: &mut impl Output,
-    ) -> Verdict {
-        self.flush(out);
-        self.server.untouched = false;
-        send(&mut self.server.watch, out, |bytes| {
-            rename::bind(bytes, header, portal, name.len(), NO_STATEMENT);
-        });
-        self.ask(Owed::RefusedBind);
-        Verdict::Dropped(frame::HEADER_BYTES + rest)
-    }
-
     /// Describe or Close of a named statement.
-    fn target(&mut self, header: Header, name: &[u8], out: &mut impl Output) -> Verdict {
+    fn target(&mut self, header: Header, name: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         let dropped = Verdict::Dropped(header.frame_bytes as usize);
         if self.server.skipping {
             return dropped;
         }
-        if header.tag == tag::CLOSE {
-            let known = self.request.statements.as_mut().is_some_and(|names| names.close(name));
-            self.flush(out);
-            self.server.status = None;
-            if known {
-                self.say(Owed::SayCloseComplete, encode::close_complete, out);
-            } else {
-                // Closing what does not exist is no error; the server says so best.
-                send(&mut self.server.watch, out, |bytes| {
-                    rename::target(bytes, tag::CLOSE, b'S', NO_STATEMENT);
-                });
-                self.server.owes.push(Owed::Close);
-            }
-            return dropped;
+        let found = self.find(name);
+        if found == Lookup::InDoubt || self.server.owes.has_change() {
+            return Verdict::AwaitReplies;
         }
-        let Some(statement) = self.find(name) else {
-            return Verdict::Stop(Heard::Fault(ClientFault::NoSuchStatement));
-        };
+        match (header.tag, found) {
+            (tag::CLOSE, Lookup::Is(_)) => self.close(name, out),
+            (tag::CLOSE, _) => self.close_nothing(at, out),
+            (_, Lookup::Is(statement)) => {
+                let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
+                self.describe(name, statement, before, at, out);
+            }
+            _ => return self.refuse_describe(header, name, at, out),
+        }
+        dropped
+    }
+
+    /// The server keeps the statement.
+    fn close(&mut self, name: &[u8], out: &mut impl Output) {
+        let segment = self.server.owes.segment();
+        if let Some(names) = &mut self.request.statements {
+            names.close(name, segment);
+        }
+        self.flush(out);
+        self.server.status = None;
+        self.say(Owed::SayCloseComplete, encode::close_complete, out);
+    }
+
+    /// Closing what does not exist is no error; the server says so best.
+    fn close_nothing(&mut self, at: Boundary, out: &mut impl Output) {
+        self.flush(out);
+        self.server.status = None;
+        send(&mut self.server.watch, at, out, |bytes| {
+            rename::target(bytes, tag::CLOSE, b'S', &server_name(NO_STATEMENT));
+        });
+        self.server.owes.push(Owed::Close);
+    }
+
+    fn describe(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+        before: Before,
+        at: Boundary,
+        out: &mut impl Output,
+    ) {
         self.flush(out);
         self.note_describe();
         let shape = self.rules.registry.shape(statement);
         if let Some(names) = &mut self.request.statements {
             names.described(name, shape);
         }
-        let owed = match self.ensure_prepared(statement, out) {
+        let owed = match self.ensure_prepared(statement, before, at, out) {
             true => Owed::WatchedDescribe(statement),
             false => Owed::Describe(Some(statement)),
         };
         let server = server_name(statement);
-        send(&mut self.server.watch, out, |bytes| rename::target(bytes, tag::DESCRIBE, b'S', &server));
+        send(&mut self.server.watch, at, out, |bytes| {
+            rename::target(bytes, tag::DESCRIBE, b'S', &server);
+        });
         self.ask(owed);
-        dropped
     }
 
     fn describe_portal(&mut self) -> Verdict {
         self.note_describe();
         self.pass(Owed::Describe(None))
+    }
+
+    fn describe_unnamed(&mut self, header: Header, at: Boundary, out: &mut impl Output) -> Verdict {
+        let unnamed = &self.server.statements.unnamed;
+        match unnamed.standing(self.rules.client, self.server.owes.segment()) {
+            _ if self.server.skipping => Verdict::Pass,
+            Standing::InDoubt => Verdict::AwaitReplies,
+            Standing::Unusable => self.refuse_describe(header, b"", at, out),
+            Standing::Usable => self.pass(Owed::Describe(None)),
+        }
     }
 
     fn note_describe(&mut self) {
@@ -238,23 +348,31 @@ impl Step<'_, '_> {
         }
     }
 
-    fn find(&self, name: &[u8]) -> Option<StatementId> {
-        self.request.statements.as_ref().and_then(|names| names.find(name))
+    fn find(&self, name: &[u8]) -> Lookup {
+        let segment = self.server.owes.segment();
+        self.request.statements.as_ref().map_or(Lookup::Unknown, |names| names.find(name, segment))
     }
 
     /// True if the server has had it for longer, and this is the message of the segment by which it will be seen
     /// whether its plan still holds: from here on the segment is kept.
-    fn ensure_prepared(&mut self, statement: StatementId, out: &mut impl Output) -> bool {
-        if !self.server.statements.touch_shape(statement, self.rules.registry.shape(statement)) {
-            self.prepare(statement, Owed::OwnParse(statement), out);
+    fn ensure_prepared(
+        &mut self,
+        statement: StatementId,
+        before: Before,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> bool {
+        if matches!(before, Before::Parse) {
+            self.prepare(statement, Owed::OwnParse(statement), at, out);
             return false;
         }
         let server = &mut *self.server;
-        let in_block = server.in_block && server.owes.is_empty();
+        let in_block = server.in_block() && server.owes.is_empty();
         if !server.untouched || server.watch.records() || in_block || server.skipping {
             return false;
         }
-        server.watch.begin(statement, server.statements.is_verified(statement));
+        let number = server.owes.next_number();
+        server.watch.begin(statement, number, server.statements.is_verified(statement));
         true
     }
 
@@ -271,11 +389,94 @@ impl Step<'_, '_> {
     }
 }
 
-/// Sends a message of Weir's own, and keeps it where its request is kept.
-fn send(watch: &mut Watch, out: &mut impl Output, write: impl FnOnce(&mut Vec<u8>)) {
-    out.to_server(|bytes| {
-        let start = bytes.len();
-        write(bytes);
-        watch.record(&bytes[start..]);
-    });
+/// What PostgreSQL would refuse is refused by the server, in its place in the stream: what follows in the segment is
+/// skipped there as well.
+impl Step<'_, '_> {
+    /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
+    /// text first, the name last.
+    fn refuse_parse(
+        &mut self,
+        header: Header,
+        name: &[u8],
+        taken: StatementId,
+        rest: &[u8],
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        let Some(before) = self.before_use(Some(taken)) else { return Verdict::AwaitReplies };
+        self.flush(out);
+        self.server.status = None;
+        if matches!(before, Before::Parse) {
+            self.prepare(taken, Owed::OwnParse(taken), at, out);
+        }
+        send(&mut self.server.watch, at, out, |bytes| parse_message(bytes, &server_name(taken), rest));
+        self.server.owes.push_refused(name);
+        Verdict::Dropped(header.frame_bytes as usize)
+    }
+
+    /// Bind of a name that stands for nothing.
+    fn refuse_bind(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        name: &[u8],
+        rest: usize,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
+        self.server.owes.push_refused(name);
+        verdict
+    }
+
+    /// Bind of a client that would read the rows by an old description; the words of the error are Weir's.
+    fn refuse_old_description(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        name: &[u8],
+        rest: usize,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
+        self.server.owes.push(Owed::RefusedBind);
+        verdict
+    }
+
+    fn bind_nothing(
+        &mut self,
+        header: Header,
+        portal: &[u8],
+        name: &[u8],
+        rest: usize,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        self.flush(out);
+        (self.server.untouched, self.server.status) = (false, None);
+        self.close_own(NO_STATEMENT, at, out); // SQL may have prepared one under this name.
+        send(&mut self.server.watch, at, out, |bytes| {
+            rename::bind(bytes, header, portal, name.len(), &server_name(NO_STATEMENT));
+        });
+        Verdict::Dropped(HEADER_BYTES + rest)
+    }
+
+    /// Describe of a name that stands for nothing.
+    fn refuse_describe(
+        &mut self,
+        header: Header,
+        name: &[u8],
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Verdict {
+        self.flush(out);
+        self.server.status = None;
+        self.close_own(NO_STATEMENT, at, out);
+        send(&mut self.server.watch, at, out, |bytes| {
+            rename::target(bytes, tag::DESCRIBE, b'S', &server_name(NO_STATEMENT));
+        });
+        self.server.owes.push_refused(name);
+        Verdict::Dropped(header.frame_bytes as usize)
+    }
 }

@@ -127,7 +127,9 @@ impl State {
         }
         server.phase = server::Phase::Errand(Errand::Freshen(conn));
         let talk = &mut server.talk;
-        self.outbox.write(server_conn, |out| talk.ask_own(out, AS_FRESH));
+        if let Some(at) = talk.boundary() {
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, AS_FRESH));
+        }
     }
 
     /// All who wait with the same question, and so asked before it was put, get the same answer: one query serves a
@@ -161,8 +163,11 @@ impl State {
         server.lent = Lent::ToWeir;
         server.phase = server::Phase::Errand(Errand::Ask(conn));
         let (talk, inquiry) = (&mut server.talk, &asker.inquiry);
-        self.outbox
-            .write(server_conn, |out| talk.ask_for_rows(out, SEARCH_PATH, &inquiry.sql, &inquiry.values));
+        if let Some(at) = talk.boundary() {
+            self.outbox.write(server_conn, |out| {
+                talk.ask_for_rows(at, out, SEARCH_PATH, &inquiry.sql, &inquiry.values);
+            });
+        }
     }
 
     /// The server is as if fresh, or could not be made so.
@@ -177,7 +182,9 @@ impl State {
         let Some(connect_query) = connect_query else { return self.put_question(conn, server_conn) };
         server.phase = server::Phase::Errand(Errand::ConnectQuery(conn));
         let talk = &mut server.talk;
-        self.outbox.write(server_conn, |out| talk.ask_own(out, connect_query));
+        if let Some(at) = talk.boundary() {
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, connect_query));
+        }
     }
 
     /// `connect_query` was run again: as at login, its error is told in the log and changes nothing else.

@@ -87,7 +87,9 @@ impl State {
         client.phase = client::Phase::Preparing(server_conn);
         server.phase = server::Phase::Errand(Errand::Apply(client_conn));
         let talk = &mut server.talk;
-        self.outbox.write(server_conn, |out| talk.ask_own(out, &sets));
+        if let Some(at) = talk.boundary() {
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sets));
+        }
         self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
         self.pause_client(client_conn);
         None
@@ -122,7 +124,7 @@ impl State {
         let kept = server.dedicated.is_some();
         let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);
         let Some(client) = self.client(client_conn) else { return };
-        if session || kept || !client.request.at_boundary() {
+        if session || kept {
             return;
         }
         client.phase = client::Phase::Idle;
@@ -289,7 +291,9 @@ impl State {
         server.phase = server::Phase::Errand(errand);
         server.query_us = now_us;
         let talk = &mut server.talk;
-        self.outbox.write(server_conn, |out| talk.ask_own(out, &sql.unwrap_or_default()));
+        if let Some(at) = talk.boundary() {
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sql.unwrap_or_default()));
+        }
     }
 
     /// A client leaves, of its own will or not; nothing is said to it here.
@@ -328,9 +332,9 @@ impl State {
     /// What becomes of the server of a client that leaves.
     fn part_from_server(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
-        let at_boundary = client.request.at_boundary();
         match client.phase {
             client::Phase::Linked(server) => {
+                let at_boundary = self.server(server).is_some_and(|server| server.talk.boundary().is_some());
                 self.unlink(server);
                 if at_boundary {
                     self.free_or_close(server);

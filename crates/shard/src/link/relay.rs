@@ -75,7 +75,7 @@ impl State {
             return;
         };
         let was_busy = server.talk.is_busy();
-        let fresh = !was_busy && client.request.at_boundary();
+        let fresh = !was_busy && server.talk.boundary().is_some();
         let mode = server.mode(&self.parts);
         // Whose server is its own has its names there, where SQL sees them as well. Names from another mode stay mapped.
         let renames = mode != Some(settings::PoolMode::Session) || client.request.statements.is_some();
@@ -84,6 +84,7 @@ impl State {
             statements_max: if renames { global.max_prepared_statements as usize } else { 0 },
             frame_bytes_max: global.max_packet_size,
             refuses_simple: global.disable_pqexec,
+            client: client.id,
             parsed: 0,
             parsed_on_server: 0,
             bound: 0,
@@ -114,7 +115,7 @@ impl State {
             tracking.heard(client, &self.registry, passed, fresh);
         }
         let kept = server.talk.holds_back() && !client.request.held.is_empty();
-        let asked_nothing = server.talk.is_quiet() && client.request.at_boundary();
+        let asked_nothing = server.talk.is_quiet();
         match heard {
             Heard::All if kept => self.pause_client(client_conn),
             Heard::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),

@@ -33,7 +33,7 @@ impl State {
             "session"
         } else if let Some(hold) = server.talk.hold() {
             hold
-        } else if !client.request.at_boundary() {
+        } else if server.talk.boundary().is_none() {
             "half_request"
         } else if client.clogged {
             "slow_reader"

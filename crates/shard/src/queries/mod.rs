@@ -41,7 +41,7 @@ impl Tracking {
         let Some(watch) = &mut client.watch else { return };
         let known = client.request.statements.as_deref();
         let prepared =
-            |name: &[u8]| known.and_then(|names| names.find(name)).and_then(|id| registry.rest(id));
+            |name: &[u8]| known.and_then(|names| names.expected(name)).and_then(|id| registry.rest(id));
         watch.hear(bytes, &mut self.shapes, &prepared);
     }
 

@@ -285,10 +285,7 @@ impl State {
         let is_free =
             server.talk.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
         // In the middle of its client's message a goodbye would be read as a part of that.
-        let at_boundary = match server.phase {
-            Phase::Linked(client) => self.client(client).is_none_or(|client| client.request.at_boundary()),
-            _ => true,
-        };
+        let at_boundary = server.talk.boundary().is_some();
         self.close_server_that(is_free && at_boundary, conn, reason);
     }
 

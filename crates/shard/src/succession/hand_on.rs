@@ -163,8 +163,8 @@ impl State {
     }
 
     fn hand_on_pair(&mut self, conn: ConnId, server_conn: ConnId) {
-        let Some((client, server)) = self.link(conn, server_conn) else { return };
-        if !client.request.at_boundary() || server.clogged || server.unsent || server.cancels > 0 {
+        let Some((_, server)) = self.link(conn, server_conn) else { return };
+        if server.talk.boundary().is_none() || server.clogged || server.unsent || server.cancels > 0 {
             return;
         }
         if server.dedicated.is_some() || server.tls.is_some() || !server.talk.rests() {

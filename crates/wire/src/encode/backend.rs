@@ -100,6 +100,16 @@ pub fn changed_result(out: &mut Vec<u8>) {
     report_fields(out, tag::ERROR, &fields);
 }
 
+/// ErrorResponse with the fields of the one that has this body, but for its message.
+pub fn error_with_message(out: &mut Vec<u8>, body: &[u8], message: &[u8]) {
+    crate::error::parse(body)
+        .fields()
+        .map(|(kind, value)| (kind, if kind == b'M' { message } else { value }))
+        .fold(Message::tagged(out, tag::ERROR), |report, (kind, value)| report.byte(kind).text(value))
+        .byte(0)
+        .end();
+}
+
 /// NoticeResponse, with the fields of [`error`].
 pub fn notice(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) {
     report(out, tag::NOTICE, severity, sqlstate, message);
