@@ -63,9 +63,11 @@ apt_install_asleep() (
     as_root mkdir -p "${NO_CLUSTER%/*}"
     echo 'create_main_cluster = false' | as_root tee "$NO_CLUSTER" >/dev/null
   fi
-  say "installing by apt: $*$(apt_extent "$@")"
+  say "installing by apt: $*"
   SECONDS=0
-  if as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >>target/apt.log 2>&1; then
+  # apt says how many there are with their dependencies, when it begins.
+  if as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get install -q -y --no-install-recommends "$@" 2>&1 | tee -a target/apt.log |
+    sed -un "s/^[0-9]* upgraded, \([1-9][0-9]*\) newly installed,.*/${0##*/}: \1 packages, with those that they need/p"; then
     say "installed in $SECONDS s"
     ! [ -d /run/systemd/system ] || disable_services "$@"
     return 0
@@ -83,13 +85,6 @@ disable_services() {
       pgbouncer | pgpool2 | haproxy | slapd | prometheus) as_root systemctl disable -q --now "$package" >>target/apt.log 2>&1 ;;
     esac
   done
-}
-
-# " (N packages with what they need)", for an installation that may take minutes.
-apt_extent() {
-  local count
-  count=$(apt-get install -s -y --no-install-recommends "$@" 2>/dev/null | grep -c '^Inst ')
-  [ "$count" -gt $# ] && printf ' (%s packages with their dependencies)' "$count"
 }
 
 # --- what may be missing, by name: has_NAME says whether it is there, packages_of NAME what brings it ---------------
