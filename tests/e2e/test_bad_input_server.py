@@ -124,7 +124,7 @@ def test_bytes_on_an_idle_connection(pooler, fake, surprise):
     """What nobody has asked for reaches nobody: the server is not lent again."""
     others_are_fine(pooler)
     fake.connections[0].sendall(surprise)
-    time.sleep(0.3)
+    host.eventually(lambda: not pooler.console("SHOW SERVERS"))
     others_are_fine(pooler)
     assert len(fake.connections) == 2
 

@@ -218,7 +218,7 @@ def test_a_failing_host_of_a_list_is_left(weir, balance, failures):
     )
     for client in [pooler.connect() for _ in range(2)]:
         client.execute("begin")
-    assert pooler.log_text().count("closing because: connect failed") == failures
+    assert len(pooler.wait_log("closing because: connect failed", count=failures)) == failures
     third = pooler.connect()
     third.execute("begin")
     assert isinstance(third, psycopg.Connection)

@@ -146,7 +146,7 @@ def test_what_min_pool_size_keeps_is_not_idle_for_too_long(weir, pg, threads):
     time.sleep(1.5)
     left = {row[0] for row in pg.query("select pid from pg_stat_activity where usename = 'alice'")}
     assert len(left) == 2 and left < pids
-    assert pooler.log_text().count("closing because: server idle timeout") == 4
+    assert len(pooler.wait_log("closing because: server idle timeout", count=4)) == 4
 
 
 def servers_of_a_crowd(pooler, pg, count):
@@ -173,7 +173,7 @@ def test_the_reserve_is_for_those_who_waited_long(weir, pg, threads):
             client.read_until("Z")
     assert pg.count(f"backend_start < '{asked}'::timestamptz + interval '0.9 s'") <= 2
     assert census.most == 5
-    assert len(pooler.wait_log("taking connection from reserve_pool")) == 3
+    assert len(pooler.wait_log("taking connection from reserve_pool", count=3)) == 3
 
 
 @pytest.mark.parametrize("where", ["database", pytest.param("user", marks=pytest.mark.since("1.25"))])

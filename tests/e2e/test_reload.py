@@ -35,7 +35,7 @@ def test_a_shrunk_pool_keeps_what_it_may_have(weir, pg):
     pooler.reload(default_pool_size=2)
     host.eventually(lambda: pg.count() == 2)
     assert clients[0].execute("select pg_backend_pid()").fetchone()[0] in pids
-    assert pooler.log_text().count("closing because: too many servers in the pool") == 4
+    assert len(pooler.wait_log("closing because: too many servers in the pool", count=4)) == 4
 
 
 def test_a_grown_pool_serves_those_who_wait(weir, pg):

@@ -155,7 +155,7 @@ fn more_than_the_socket_takes_is_sent_in_time(io: IoDriver) {
     let stage = echo(io);
     let mut client = stage.connect();
     client.write_all(b"!big").unwrap();
-    thread::sleep(Duration::from_millis(50));
+    wait_for("a clog", || stage.seen.clogged.load(Ordering::SeqCst) > 0);
     assert!(read(&mut client, 16 * 1024 * 1024).iter().all(|byte| *byte == b'.'));
     wait_for("the end of the clog", || stage.seen.drained.load(Ordering::SeqCst) == 1);
     assert_eq!(stage.seen.clogged.load(Ordering::SeqCst), 1);
