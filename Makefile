@@ -13,7 +13,7 @@ SEEDS   ?= 3000
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-full sim panel build fmt lint install uninstall clean
+.PHONY: help demo test test-all bench bench-full sim panel build fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,9 @@ demo: ## a private PostgreSQL, Weir and its panel before it, and what a pool is 
 
 test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
 	@python3 scripts/run-tests
+
+test-all: ## the same on both I/O drivers, on two versions of PostgreSQL and on the release build, as CI does
+	@WEIR_ALL=1 python3 scripts/run-tests
 
 bench: ## Weir, PgBouncer and no pooler, side by side
 	@scripts/bench

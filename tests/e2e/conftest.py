@@ -1,11 +1,13 @@
 """Fixtures: a PostgreSQL for the session, a pooler for each test, and both I/O drivers for every one of them.
 
 A test takes `pg` (the server) and `weir` (a function that starts a pooler); a module that says
-`pytestmark = pytest.mark.every_version` runs on PostgreSQL 18 too."""
+`pytestmark = pytest.mark.every_version` runs on PostgreSQL 18 too. With `--one-variant` each test runs once: which driver and
+which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run."""
 
 import os
 import shutil
 import tomllib
+import zlib
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,12 @@ def proven_by_reload():
 PROVEN_BY_RELOAD = set() if PGBOUNCER else proven_by_reload()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--one-variant", action="store_true", help="each test on one I/O driver and one PostgreSQL only")
+
+
 def pytest_configure(config):
+    config.addinivalue_line("markers", "every_driver: about what the I/O drivers do differently; on both, whatever else is left out")
     config.addinivalue_line("markers", "every_version: run on the system's PostgreSQL and on 18")
     config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
     config.addinivalue_line("markers", "later: PgBouncer has it and Weir not yet; left out until then")
@@ -42,14 +49,22 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "weir_only: what PgBouncer does otherwise, by a decision of ours")
 
 
+def one_of(variants, name, salt):
+    """The same one for the same name in every run, whatever tests there are beside it."""
+    return [variants[zlib.crc32(f"{salt} {name}".encode()) % len(variants)]]
+
+
 def pytest_generate_tests(metafunc):
     chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
+    one = metafunc.config.getoption("one_variant")
     if "server_version" in metafunc.fixturenames and "server_version" not in chosen:
-        every = metafunc.definition.get_closest_marker("every_version")
-        metafunc.parametrize("server_version", ["system", "18"] if every else ["system"], scope="session")
+        versions = ["system", "18"] if metafunc.definition.get_closest_marker("every_version") else ["system"]
+        metafunc.parametrize("server_version", one_of(versions, name, "version") if one else versions, scope="session")
     if "io_driver" in metafunc.fixturenames and "io_driver" not in chosen:
-        name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
-        metafunc.parametrize("io_driver", [*DRIVERS, BY_RELOAD] if name in PROVEN_BY_RELOAD else DRIVERS)
+        legs = [*DRIVERS, BY_RELOAD] if name in PROVEN_BY_RELOAD else DRIVERS
+        every = metafunc.definition.get_closest_marker("every_driver")
+        metafunc.parametrize("io_driver", one_of(legs, name, "driver") if one and not every else legs)
 
 
 def pytest_collection_modifyitems(config, items):

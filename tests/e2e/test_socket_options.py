@@ -8,6 +8,8 @@ import pytest
 import host
 import wire
 
+pytestmark = pytest.mark.every_driver
+
 SOL, TCP = socket.SOL_SOCKET, socket.IPPROTO_TCP
 TCP_USER_TIMEOUT = 18
 

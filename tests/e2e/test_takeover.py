@@ -16,7 +16,10 @@ import weir as pooler_module
 import wire
 from running import SLEEP, Latch, wait_until_runs
 
-pytestmark = pytest.mark.weir_only  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
+pytestmark = [
+    pytest.mark.weir_only,  # what two processes say to each other is their own; PgBouncer 1.26 has dropped it
+    pytest.mark.every_driver,
+]
 
 
 @pytest.fixture(autouse=True)

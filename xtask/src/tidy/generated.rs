@@ -1,6 +1,7 @@
 //! Files that are made from a table: each must be what its generator prints now.
 //! A generator is any command of the workspace; it prints the file to its standard output.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use crate::finding::Finding;
@@ -23,6 +24,9 @@ const GENERATED: &[Generated] = &[
     },
 ];
 
+/// Names a `weir` that has just been built, as `make test` does: cargo would build another one, with other features.
+const BUILT: &str = "WEIR_GENERATOR";
+
 /// Whether a file is made by a generator: its form is the generator's matter.
 pub(super) fn is_generated(file: &str) -> bool {
     GENERATED.iter().any(|row| row.file == file)
@@ -35,7 +39,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn stale(tree: &Tree, row: &Generated) -> Option<Finding> {
     let remake = format!("cargo {} > {}", row.cargo.join(" "), row.file);
-    let output = Command::new("cargo").args(row.cargo).current_dir(tree.root()).output();
+    let output = generator(row, std::env::var_os(BUILT)).current_dir(tree.root()).output();
     let fresh = match output {
         Ok(output) if output.status.success() => output.stdout,
         _ => return Some(Finding::at(row.file, 1, format!("its generator fails: {remake}"))),
@@ -43,6 +47,17 @@ fn stale(tree: &Tree, row: &Generated) -> Option<Finding> {
     let present = tree.text(row.file).unwrap_or_default();
     let line = first_difference(&present, &String::from_utf8_lossy(&fresh))?;
     Some(Finding::at(row.file, line, format!("is stale: {remake}")))
+}
+
+fn generator(row: &Generated, built: Option<OsString>) -> Command {
+    let own = row.cargo.iter().position(|word| *word == "--").map(|at| &row.cargo[at + 1..]);
+    let (program, arguments) = match (built, own) {
+        (Some(weir), Some(own)) => (weir, own),
+        _ => (OsString::from("cargo"), row.cargo),
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
 }
 
 /// The 1-based line where two texts part; `None` when they are the same.
@@ -64,6 +79,13 @@ mod tests {
         assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(2));
         assert_eq!(first_difference("", "a\n"), Some(1));
         assert_eq!(first_difference("a\n", "a"), Some(2));
+    }
+
+    #[test]
+    fn a_program_that_is_built_already_is_not_built_again() {
+        let words = |built: Option<&str>| format!("{:?}", generator(&GENERATED[0], built.map(OsString::from)));
+        assert_eq!(words(Some("/x/weir")), r#""/x/weir" "--generate" "man""#);
+        assert!(words(None).starts_with(r#""cargo" "run""#));
     }
 
     #[test]
