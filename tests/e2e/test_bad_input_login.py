@@ -181,14 +181,20 @@ def test_names_of_databases_are_cut_at_63_bytes_as_postgresql_does(weir, pg):
     assert names == {name}
 
 
-def test_names_of_users_are_not_cut(weir, pg):
-    """Certificates and directories have names longer than PostgreSQL's; who logs in to the server may be another."""
-    name = "n" * 127
-    pooler = weir(databases={"app": "user=bob"}, userlist={name: "", "n" * 63: ""})
-    with wire.Raw(pooler.port).login(user=name) as raw:
-        assert raw.simple("select current_user") == [["bob"]]
-    for other in (name[:-1], name + "n"):
-        assert wire.errors(answer_to(pooler, wire.startup(user=other, database="app")))
+def test_names_of_users_are_cut_as_postgresql_does(weir, pg):
+    """Before anything is decided by them: else a longer name passes a rule for its first 63 bytes. Files too."""
+    name, wide = "n" * 127, "ü" * 40
+    pg.query(f'drop role if exists "{wide}"')
+    pg.query(f'create role "{wide}" login')
+    pooler = weir(databases={"app": "user=bob", "own": "dbname=app"}, userlist={name: "", wide: "", "admin": ""})
+    for user in (name, name[:-1], "n" * 63):
+        with wire.Raw(pooler.port).login(user=user) as raw:
+            assert raw.simple("select current_user") == [["bob"]]
+    with wire.Raw(pooler.port).login(user=wide, database="own") as raw:
+        assert raw.simple("select current_user") == [["ü" * 31]]
+    pools = {row["user"] for row in pooler.console("SHOW POOLS")}
+    assert "ü" * 31 in pools and wide not in pools
+    assert wire.errors(answer_to(pooler, wire.startup(user=name + "n", database="app")))
     pooler.wait_log("username too long")
 
 

@@ -39,6 +39,33 @@ def asked(pooler, **startup):
 
 
 # --- which line counts ----------------------------------------------------------------------------------------
+@pytest.mark.weir_only
+def test_a_rule_for_a_name_counts_for_whatever_is_cut_to_it(weir):
+    """PostgreSQL cuts names first; so a longer one leads to the same role, and meets the same rule."""
+    name = "r" * 63
+    pooler = rules(weir, f"""
+        host    all {name}  127.0.0.1/32    reject
+        host    {name} all  127.0.0.1/32    reject
+        host    all all     127.0.0.1/32    trust
+        """, userlist={"admin": "", ME: "", name: "", "alice": ""}, databases={"app": "user=bob", "*": "dbname=app user=bob"})
+    assert asked(pooler, user="alice", database="app") == "trust"
+    for longer in (name, name + "r", name + "\u00fc" * 10):
+        assert "login rejected" in asked(pooler, user=longer, database="app")
+        assert "login rejected" in asked(pooler, user="alice", database=longer)
+
+
+@pytest.mark.weir_only
+def test_a_login_that_is_drawn_out_meets_the_rules_of_its_end(weir):
+    pooler = rules(weir, "host all all 127.0.0.1/32 password\n")
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app"))
+        assert raw.read().kind == "R"
+        pooler._write("hba.conf", CONSOLE + "host all alice 127.0.0.1/32 reject\nhost all all 127.0.0.1/32 password\n")
+        pooler.console("RELOAD")
+        raw.send(wire.message(b"p", wire.cstring(PASSWORD)))
+        assert b"login rejected" in raw.read().body
+
+
 def test_the_first_line_that_fits_counts(weir):
     pooler = rules(
         weir,

@@ -391,3 +391,11 @@ def test_no_password_is_ever_logged(by_ldap):
     pooler = by_ldap(f'{SEARCH} ldapbinddn="{MANAGER}" ldapbindpasswd=hidden1', verbose=3)
     refused(pooler, password="hidden2")
     assert "hidden" not in pooler.log_text() + pooler.output()
+
+
+@pytest.mark.weir_only
+def test_the_password_is_not_shown(weir):
+    options = f'ldapserver=127.0.0.1 ldapbasedn="dc=example" ldapbinddn="{MANAGER}"'
+    pooler = weir(auth_ldap_options=f"{options} ldapbindpasswd=secret1")
+    shown = {row["key"]: row["value"] for row in pooler.console("SHOW CONFIG")}["auth_ldap_options"]
+    assert shown == f'ldapserver="127.0.0.1" ldapbasedn="dc=example" ldapbinddn="{MANAGER}" ldapbindpasswd=(hidden)'

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import host
+import wire
 from test_tls_clients import secure, settings
 
 
@@ -48,6 +49,28 @@ def accepts(pooler, root):
         return issuer(pooler, root)
     except psycopg.OperationalError:
         return False
+
+
+@pytest.mark.weir_only
+def test_a_login_begun_in_clear_does_not_outlive_the_demand_for_tls(weir, authorities):
+    """However long it is drawn out: who must use TLS is asked again when the client is let in."""
+    pooler = weir(**settings(authorities[1], "allow"), auth_type="plain", userlist={"alice": "pw", "admin": ""})
+    with wire.Raw(pooler.port) as begun, wire.Raw(pooler.port) as silent:
+        begun.send(wire.startup(user="alice", database="app"))
+        assert begun.read().kind == "R"
+        pooler.write_ini(client_tls_sslmode="require")
+        pooler.signal(signal.SIGHUP)
+        host.eventually(lambda: refuses_plain(pooler))
+        begun.send(wire.message(b"p", b"pw\0"))
+        silent.send(wire.startup(user="alice", database="app"))
+        assert b"SSL required" in begun.read().body
+        assert b"SSL required" in silent.read().body
+
+
+def refuses_plain(pooler):
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app"))
+        return raw.read().kind == "E"
 
 
 @pytest.mark.since("1.25")

@@ -3,19 +3,17 @@
 //! Owns which parameters are known, tracked, ignored or refused, and the negotiation of newer protocols. Never looks up
 //! a user or a database.
 
+use settings::cut_name;
 use wire::startup::Startup;
 
 use crate::options;
 use crate::replication::Kind;
 use crate::{ClientFault, Replication, Tracked};
 
-/// PostgreSQL cuts names to this many bytes before it looks them up; so do we with databases, or one would have two names.
-const DATABASE_BYTES: usize = 63;
-
 /// A startup packet, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The user.
+    /// The user, cut as PostgreSQL cuts names; so is the database.
     pub user: String,
     /// The database; the user's name if none was given.
     pub database: String,
@@ -55,7 +53,7 @@ impl Greeting {
             return Err(ClientFault::NoUser);
         }
         if greeting.database.is_empty() {
-            greeting.database = cut(&greeting.user);
+            greeting.database = greeting.user.clone();
         }
         Ok(greeting)
     }
@@ -80,10 +78,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn parameter(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientFault> {
         match name {
-            // It is not cut: files of secrets, rules, certificates and directories know the whole name.
             b"user" if value.len() > settings::USER_BYTES => return Err(ClientFault::LongUser),
-            b"user" => text(value)?.clone_into(&mut self.greeting.user),
-            b"database" => self.greeting.database = cut(text(value)?),
+            b"user" => cut_name(text(value)?).clone_into(&mut self.greeting.user),
+            b"database" => cut_name(text(value)?).clone_into(&mut self.greeting.database),
             b"options" => self.options(text(value)?)?,
             b"replication" => {}
             extension if extension.starts_with(b"_pq_.") => {
@@ -142,14 +139,6 @@ fn text(bytes: &[u8]) -> Result<&str, ClientFault> {
     std::str::from_utf8(bytes).map_err(|_| ClientFault::BadName)
 }
 
-fn cut(name: &str) -> String {
-    let mut end = name.len().min(DATABASE_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name[..end].to_owned()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -190,9 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_its_whole_name() {
+    fn long_names_of_users_are_cut_before_anything_is_decided_by_them() {
         let name = "u".repeat(settings::USER_BYTES);
-        assert_eq!(read(Version::V3_0, &[("user", &name)], &[]).unwrap().user, name);
+        let greeting = read(Version::V3_0, &[("user", &name)], &[]).unwrap();
+        assert_eq!((greeting.user, greeting.database), ("u".repeat(63), "u".repeat(63)));
+        let wide = "ü".repeat(40);
+        assert_eq!(read(Version::V3_0, &[("user", &wide)], &[]).unwrap().user.len(), 62);
         let longer = name + "u";
         assert_eq!(read(Version::V3_0, &[("user", &longer)], &[]), Err(ClientFault::LongUser));
     }

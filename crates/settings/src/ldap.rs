@@ -39,6 +39,21 @@ impl Rule {
     pub fn text(&self) -> &str {
         &self.text
     }
+
+    /// What everybody may see of a text: all of it but the searcher's password. A text without meaning may hold that
+    /// anywhere.
+    pub(crate) fn without_password(text: &str, hidden: &str) -> String {
+        let has_meaning = Options::parse(text).is_ok();
+        let Some(pairs) = words::pairs(text).ok().filter(|_| has_meaning) else { return hidden.to_owned() };
+        if !text.contains(PASSWORD) {
+            return text.to_owned();
+        }
+        let shown = pairs.iter().map(|(name, value)| match name.as_str() {
+            PASSWORD => format!("{name}={hidden}"),
+            _ => format!("{name}=\"{}\"", value.replace('"', "\"\"")),
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl Default for Rule {
@@ -54,9 +69,12 @@ impl fmt::Debug for Rule {
     }
 }
 
+/// The option whose value is a secret.
+const PASSWORD: &str = "ldapbindpasswd";
+
 impl Codec for Rule {
     type Value = Rule;
-    const KIND: Kind = Kind::Text;
+    const KIND: Kind = Kind::Directory;
     fn read(text: &str) -> Result<Rule, BadValue> {
         Ok(Rule::read(text))
     }

@@ -32,7 +32,7 @@ const ROWS: &[(Scope, &str, Parity)] = &[
         Global,
         "auth_ldap_options",
         Better(
-            "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too",
+            "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too; SHOW CONFIG hides the password",
         ),
     ),
     (

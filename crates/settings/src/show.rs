@@ -1,6 +1,7 @@
 //! Settings towards the console: the rows of SHOW CONFIG, and SET.
 //! Owns which setting may change while the process runs. Never knows the console's grammar.
 
+use crate::ldap::Rule;
 use crate::table::When;
 use crate::value::{BadValue, Kind};
 use crate::{Config, global};
@@ -59,10 +60,14 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     rows
 }
 
-/// What is set; of a secret, only that it is.
+/// What is set; of a secret, only that it is. Nobody needs it from here, and users who may only look must not have it.
 fn shown(row: &crate::Row<crate::Global>, config: &Config) -> Option<String> {
     let value = (row.show)(&config.global);
-    if row.about.kind == Kind::Secret { value.map(|_| HIDDEN.to_owned()) } else { value }
+    match row.about.kind {
+        Kind::Secret => value.map(|_| HIDDEN.to_owned()),
+        Kind::Directory => value.map(|text| Rule::without_password(&text, HIDDEN)),
+        _ => value,
+    }
 }
 
 /// The configuration after `SET name = value`. It holds until RELOAD, as in PgBouncer. After a SET of
@@ -114,6 +119,27 @@ mod tests {
         let config = set(&Config::default(), "otlp_headers", "authorization=x").unwrap();
         assert_eq!(shown(&config, "otlp_headers").value.as_deref(), Some("(hidden)"));
         assert_eq!(shown(&Config::default(), "otlp_headers").value.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn of_a_directorys_options_the_password_is_not_shown() {
+        let shown = |options: &str| {
+            shown(&set(&Config::default(), "auth_ldap_options", options).unwrap(), "auth_ldap_options")
+                .value
+                .unwrap()
+        };
+        let plain = "ldapserver=h ldapprefix=\"cn=\"";
+        assert_eq!(shown(plain), plain);
+        let search = "ldapserver=h ldapbasedn=\"dc=x, dc=y\"";
+        for password in ["=geheim", "=\"geheim, \"\"geheim\"", "=\"geheim"] {
+            let text = shown(&format!("{search} ldapbindpasswd{password}"));
+            assert!(text.ends_with("(hidden)") && !text.contains("geheim"), "{text}");
+        }
+        let text = shown(&format!("ldapbindpasswd=geheim {search} \"ldapbindpasswd\"=geheim"));
+        let expected =
+            "ldapbindpasswd=(hidden) ldapserver=\"h\" ldapbasedn=\"dc=x, dc=y\" ldapbindpasswd=(hidden)";
+        assert_eq!(text, expected);
+        assert_eq!(shown("LDAPBINDPASSWD=geheim"), "(hidden)", "it means nothing");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 
 use crate::draft::{Files, reason};
 use crate::finding::{Finding, Origin};
+use crate::name::cut_name;
 use crate::quote::unquote;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest user name, in bytes.
+/// The longest user name that is read, in bytes, as in PgBouncer; it is cut to what PostgreSQL knows.
 pub const USER_BYTES: usize = 127;
 /// The longest secret, in bytes.
 const SECRET_BYTES: usize = 65_535;
@@ -16,7 +17,8 @@ const SECRET_BYTES: usize = 65_535;
 /// What a file of secrets holds.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Userlist {
-    /// User to secret (plain, `md5...` or `SCRAM-SHA-256$...`); of two lines for one user the later counts.
+    /// User, cut as PostgreSQL cuts names, to secret (plain, `md5...` or `SCRAM-SHA-256$...`); of two lines for one user
+    /// the later counts.
     pub secrets: BTreeMap<String, String>,
     /// Lines that were skipped, and why; a bad line never costs the others.
     pub warnings: Vec<Finding>,
@@ -58,7 +60,7 @@ impl Userlist {
             }
             match entry(line) {
                 Ok((user, secret)) => {
-                    list.secrets.insert(user, secret);
+                    list.secrets.insert(cut_name(&user).to_owned(), secret);
                 }
                 Err(broken) => {
                     let at =

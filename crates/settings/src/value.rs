@@ -41,6 +41,8 @@ pub enum Kind {
     Text,
     /// A text that is never shown.
     Secret,
+    /// Options of a directory: a text of which the password is never shown.
+    Directory,
     /// Texts with commas between them.
     List,
     /// `auto` or a number from 1 on.
@@ -62,6 +64,7 @@ impl fmt::Display for Kind {
             Kind::Milliseconds => "milliseconds",
             Kind::FileMode => "file mode",
             Kind::Text => "text",
+            Kind::Directory => "text",
             Kind::Secret => "text, never shown",
             Kind::List => "comma-separated list",
             Kind::Threads => "auto or number",

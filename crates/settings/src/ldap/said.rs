@@ -35,7 +35,7 @@ impl Said {
             "ldapsuffix" => self.suffix = Some(value),
             "ldapbasedn" => self.base = Some(value),
             "ldapbinddn" => self.bind_name = filled(value),
-            "ldapbindpasswd" => self.bind_password = filled(value),
+            super::PASSWORD => self.bind_password = filled(value),
             "ldapsearchattribute" => self.attribute = filled(value),
             "ldapsearchfilter" => self.pattern = filled(value),
             "ldapurl" => self.url(Url::parse(&value)?),

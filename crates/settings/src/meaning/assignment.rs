@@ -6,14 +6,12 @@ use crate::codec::PEER_ID_MAX;
 use crate::connstr;
 use crate::draft::{Said, Section};
 use crate::finding::{Finding, Origin};
+use crate::name::{NAME_BYTES, cut_name};
 use crate::table::Row;
 use crate::userlist::USER_BYTES;
 use crate::value::Kind;
 use crate::{Database, Peer, User, database, global, peer, user};
 use std::sync::Arc;
-
-/// The longest name of a database, in bytes, as in PgBouncer and PostgreSQL.
-const DATABASE_BYTES: usize = 63;
 
 impl Meaning {
     pub(crate) fn assignment(&mut self, said: &Said) {
@@ -40,7 +38,7 @@ impl Meaning {
     }
 
     fn database(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        named(said, "database", DATABASE_BYTES)?;
+        named(said, "database", NAME_BYTES)?;
         if said.key == "pgbouncer" {
             return Err(vec![Finding::error(&said.at, "database name \"pgbouncer\" is reserved")]);
         }
@@ -56,9 +54,10 @@ impl Meaning {
 
     fn user(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
         named(said, "user", USER_BYTES)?;
-        let mut entry = User { name: said.key.clone(), ..User::default() };
+        let name = cut_name(&said.key).to_owned();
+        let mut entry = User { name: name.clone(), ..User::default() };
         keys(said, "user", &mut entry, user::row)?;
-        self.config.users.insert(said.key.clone(), Arc::new(entry));
+        self.config.users.insert(name, Arc::new(entry));
         Ok(())
     }
 

@@ -229,7 +229,7 @@ fn found(rows: &[AnswerRow]) -> Result<Option<Found>, LookupFault> {
     }
     // An empty plain secret lets nobody in; the user is known all the same.
     let secret = secret.as_deref().and_then(|secret| std::str::from_utf8(secret).ok()).unwrap_or_default();
-    Ok(Some(Found { user: user.to_owned(), secret: Zeroizing::new(secret.to_owned()) }))
+    Ok(Some(Found { user: settings::cut_name(user).to_owned(), secret: Zeroizing::new(secret.to_owned()) }))
 }
 
 #[cfg(test)]

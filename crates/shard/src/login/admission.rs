@@ -5,6 +5,7 @@
 use auth::Accepted;
 use session::Hello;
 use session::parameters::APPLICATION_NAME;
+use settings::AuthType;
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -14,11 +15,15 @@ use crate::records::Secure;
 use crate::servers::dedicated::Wish;
 use crate::servers::ordinary;
 use crate::state::{Conn, State};
+use crate::words::CONSOLE;
 use crate::{Action, ConnId, Handover};
 
 impl State {
     /// The client is who it says. Find its pool and the shard that has it.
     pub(crate) fn proven(&mut self, conn: ConnId, accepted: Accepted) {
+        if !self.is_still_let_in(conn) {
+            return;
+        }
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
         let sent = std::mem::take(&mut client.login_bytes);
@@ -61,6 +66,32 @@ impl State {
             self.conns.try_remove(conn.0 as usize);
             self.act(Action::Move { conn, to: home, client: Box::new(handover) });
         }
+    }
+
+    /// Settings may have changed while a client proved itself, and a login can be drawn out: what refuses a connection at
+    /// its beginning refuses it at its end. False: the client was told.
+    fn is_still_let_in(&mut self, conn: ConnId) -> bool {
+        if self.lacks_tls(conn) {
+            self.refuse_plain(conn);
+            return false;
+        }
+        let Some(greeting) = self.greeting_of(conn) else { return false };
+        let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
+        if right == Some(None) {
+            self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+            return false;
+        }
+        if let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) {
+            login.right = right.flatten();
+        }
+        let refusal = match self.config.global.auth_type {
+            AuthType::Hba => self.refusal_by_rule(conn, &greeting),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            self.refuse(conn, refusal);
+        }
+        refusal.is_none()
     }
 
     /// A proven client whose pool has a part here.

@@ -131,6 +131,23 @@ impl State {
         demand
     }
 
+    /// Why the rules let a client in no longer, as far as they do not hang on the roles of its user.
+    pub(crate) fn refusal_by_rule(&mut self, conn: ConnId, greeting: &Greeting) -> Option<Refusal> {
+        let approach = hba::Approach {
+            address: self.address(conn),
+            encrypted: self.is_encrypted(conn),
+            physical_replication: is_physical(greeting),
+            database: &greeting.database,
+            user: &greeting.user,
+            roles: None,
+        };
+        match hba::rule(&self.config.hba, &approach) {
+            hba::Found::Rule(rule) => matches!(rule.method, RuleMethod::Reject).then_some(Refusal::Rejected),
+            hba::Found::Nothing => Some(Refusal::NoRule),
+            hba::Found::NeedsRoles => None,
+        }
+    }
+
     /// Options without meaning let nobody in.
     fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> Demand {
         match rule.options() {

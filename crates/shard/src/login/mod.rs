@@ -35,6 +35,11 @@ use crate::{Action, ConnId, Peer};
 /// A password message may carry a token of 64 KiB.
 const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
 
+/// A list of the settings names this user.
+fn lists(names: &[String], user: &str) -> bool {
+    names.iter().any(|name| settings::cut_name(name) == user)
+}
+
 impl State {
     /// A startup packet that is served: limits, then proof.
     pub(crate) fn greeted(&mut self, conn: ConnId, mut greeting: Greeting, rest: &[u8]) {
@@ -97,14 +102,13 @@ impl State {
         self.log(Level::Log, text);
     }
 
-    fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
+    pub(crate) fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
         let global = &self.config.global;
-        if self.is_own_unix_user(conn, user) || global.admin_users.iter().any(|admin| admin == user) {
+        if self.is_own_unix_user(conn, user) || lists(&global.admin_users, user) {
             return Some(Right::Admin);
         }
         // `any` lets everybody look. PgBouncer's manual says "as admin", but it refuses them what only admins may.
-        let may_look =
-            global.auth_type == AuthType::Any || global.stats_users.iter().any(|stats| stats == user);
+        let may_look = global.auth_type == AuthType::Any || lists(&global.stats_users, user);
         may_look.then_some(Right::Stats)
     }
 

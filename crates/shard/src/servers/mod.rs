@@ -110,7 +110,7 @@ impl State {
         let own = self.dedicate(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
-        let stored = self.config.secrets.get(&*part.user).map(String::as_str);
+        let stored = self.config.secrets.get(settings::cut_name(&part.user)).map(String::as_str);
         let stored = stored.or(part.found.as_ref().map(|text| text.as_str()));
         let credentials = credentials(part, stored.map(Secret::parse).as_ref());
         let connect_query = part.database.connect_query.clone().filter(|_| server.takes_sql());
