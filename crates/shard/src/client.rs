@@ -94,6 +94,8 @@ pub(crate) struct Client {
     pub(crate) paused: bool,
     /// More than the driver wants to queue is on its way to it.
     pub(crate) clogged: bool,
+    /// It has closed its side; seen while it was not read.
+    pub(crate) half_closed: bool,
     /// It was told that it is queued (`query_wait_notify`).
     pub(crate) wait_noted: bool,
     pub(crate) since_us: u64,
@@ -125,6 +127,7 @@ impl Client {
             login_bytes: 0,
             paused: false,
             clogged: false,
+            half_closed: false,
             wait_noted: false,
             since_us: now.mono_us,
             since_wall_us: now.wall_us,

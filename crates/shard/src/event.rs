@@ -105,13 +105,19 @@ pub enum Event<'a> {
         /// The connection.
         conn: ConnId,
     },
+    /// The socket refuses output for good (reset, timed out): what was queued is void and [`Event::Drained`] will not
+    /// follow. Bytes that had come before may still be delivered.
+    WriteFailed {
+        /// The connection.
+        conn: ConnId,
+    },
     /// The peer closed or reset the connection; every byte it had sent before was delivered. No more will come, and the
     /// shard must still ask for [`crate::Action::Close`].
     HungUp {
         /// The connection.
         conn: ConnId,
     },
-    /// While reading was paused, the peer was seen to have closed its side; unread bytes may remain.
+    /// While reading was paused, the peer was seen to have closed its side; unread bytes may remain. Once for each pause.
     HalfClosed {
         /// The connection.
         conn: ConnId,

@@ -148,6 +148,7 @@ impl State {
             Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
             Event::Clogged { conn } => self.clogged(conn),
             Event::Drained { conn } => self.drained(conn),
+            Event::WriteFailed { conn } => self.write_failed(conn),
             Event::HungUp { conn } => self.hung_up(conn),
             Event::HalfClosed { conn } => self.half_closed(conn),
             Event::Closed { conn } => self.closed(conn),
@@ -203,15 +204,6 @@ impl State {
             Some(Conn::Server(_)) => self.server_hung_up(conn),
             Some(Conn::Canceller(_) | Conn::Forwarder(_)) => self.act(Action::Close { conn }),
             Some(Conn::Asker(_) | Conn::Reserved) | None => {}
-        }
-    }
-
-    /// The peer closed while it was not read. One that waits in a queue leaves it; what else was paused is read to its
-    /// end first.
-    fn half_closed(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
-        if matches!(client.phase, client::Phase::Waiting(_)) {
-            self.client_leaves(conn, "client unexpected eof");
         }
     }
 

@@ -102,7 +102,10 @@ impl Pooler for Direct {
                     self.actions.push_back(Action::Resume { conn });
                 }
             }
-            Event::HungUp { conn } | Event::HalfClosed { conn } | Event::ConnectFailed { conn, .. } => {
+            Event::HungUp { conn }
+            | Event::HalfClosed { conn }
+            | Event::WriteFailed { conn }
+            | Event::ConnectFailed { conn, .. } => {
                 let peer = self.peer(conn);
                 self.close(conn);
                 if let Some(peer) = peer {

@@ -152,6 +152,12 @@ impl Network {
         self.pipe_of(at).ending_arrived
     }
 
+    /// Whether this end knows that the connection was reset.
+    pub(crate) fn is_reset(&self, at: End) -> bool {
+        let pipe = self.pipe_of(at);
+        pipe.ending_arrived && pipe.ending == Some(Ending::Reset)
+    }
+
     /// Whether nothing more can ever be read here.
     pub(crate) fn exhausted(&self, at: End) -> bool {
         let pipe = self.pipe_of(at);

@@ -44,9 +44,11 @@ pub(crate) struct Conn {
     pub(crate) hung_up: bool,
     /// The end was read: nothing more will come.
     pub(crate) ended: bool,
+    /// The socket refused output: nothing more will go.
+    pub(crate) lost: bool,
     /// The shard wants no bytes now.
     pub(crate) paused: bool,
-    /// The shard was told that the peer's end was seen while it did not read.
+    /// The shard was told that the peer's end was seen since it reads no more.
     pub(crate) half_told: bool,
     /// Waits for its turn to be read.
     pub(crate) queued: bool,
@@ -191,7 +193,7 @@ impl Conn {
     /// which was just read: behind that nothing was said and nothing is to be read.
     pub(crate) fn farewell(&mut self) {
         const READS: usize = 16;
-        if self.state != State::Open || self.ended {
+        if self.state != State::Open || self.ended || self.lost {
             return;
         }
         if self.emptied && !self.readable && self.backlog.is_none() {

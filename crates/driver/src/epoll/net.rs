@@ -129,7 +129,7 @@ impl Net {
     /// Sends a parcel, or queues it behind what waits already.
     pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) {
         let conn = parcel.to();
-        let Some(slot) = self.open(conn) else { return };
+        let Some(slot) = self.open(conn).filter(|slot| !slot.lost) else { return };
         let had_backlog = slot.backlog.is_some();
         match slot.send(parcel, bytes) {
             Ok(false) => {}
@@ -179,8 +179,10 @@ impl Net {
 
     /// Output cannot go any more: what waits is void, and reading will show the end.
     pub(crate) fn lose(&mut self, conn: ConnId) {
-        let Some(slot) = self.open(conn) else { return };
+        let Some(slot) = self.open(conn).filter(|slot| !slot.lost) else { return };
         slot.backlog = None;
+        (slot.lost, slot.clogged, slot.owes_drained) = (true, false, false);
+        self.pending.push_back(Event::WriteFailed { conn });
         self.saw_end(conn);
     }
 
@@ -213,7 +215,7 @@ impl Net {
 
     fn resume(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn) else { return };
-        slot.paused = false;
+        (slot.paused, slot.half_told) = (false, false);
         if slot.may_read() {
             self.queue(conn);
         }
@@ -275,7 +277,10 @@ impl Net {
                     slot.state = State::Free;
                     return Some(event);
                 }
-                Event::Clogged { conn } | Event::Drained { conn } | Event::HalfClosed { conn } => {
+                Event::Clogged { conn }
+                | Event::Drained { conn }
+                | Event::WriteFailed { conn }
+                | Event::HalfClosed { conn } => {
                     if self.open(conn).is_some() {
                         return Some(event);
                     }

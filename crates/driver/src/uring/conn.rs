@@ -75,7 +75,7 @@ pub(crate) struct Conn {
     pub(crate) paused: bool,
     /// The socket has lately taken less than it was offered.
     pub(crate) full: bool,
-    /// The shard was told that the peer's end was seen while it did not read.
+    /// The shard was told that the peer's end was seen since it reads no more.
     pub(crate) half_told: bool,
     /// The shard was told to stop feeding it.
     pub(crate) clogged: bool,

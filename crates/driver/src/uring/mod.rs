@@ -29,6 +29,7 @@ use crate::succession::Seats;
 use crate::uring::buffers::Buffer;
 use crate::uring::conn::{Receive, State};
 use crate::uring::net::{Net, Origin};
+use crate::uring::outbox::Outbox;
 use crate::uring::ring::{Completion, Op, Tag};
 
 pub use crate::uring::buffers::ReceiveBuffers;
@@ -237,9 +238,7 @@ impl<C: Core> UringLoop<C> {
         }
         let slot = &mut self.net.conns[conn.0 as usize];
         if matches!(result, Err(fault) if !matches!(fault, Errno::CANCELED | Errno::INTR | Errno::AGAIN)) {
-            // The end shows on the receiving side; what is left is void.
-            outbox.clear(&mut self.net.buffers);
-            (slot.lost, slot.queued) = (true, 0);
+            return self.lose(conn, outbox);
         }
         slot.full = !outbox.is_empty();
         if slot.full {
@@ -252,6 +251,18 @@ impl<C: Core> UringLoop<C> {
         self.net.recycle(outbox);
         if owed && self.net.open(conn).is_some() {
             self.deliver(Event::Drained { conn });
+        }
+    }
+
+    /// The socket refuses output: what is left of it is void.
+    fn lose(&mut self, conn: ConnId, mut outbox: Box<Outbox>) {
+        outbox.clear(&mut self.net.buffers);
+        self.net.recycle(outbox);
+        let slot = &mut self.net.conns[conn.0 as usize];
+        (slot.lost, slot.queued, slot.full) = (true, 0, false);
+        (slot.clogged, slot.owes_drained) = (false, false);
+        if self.net.open(conn).is_some() {
+            self.deliver(Event::WriteFailed { conn });
         }
     }
 

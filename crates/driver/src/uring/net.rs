@@ -178,15 +178,17 @@ impl Net {
     }
 
     fn pause(&mut self, conn: ConnId) {
-        if let Some(slot) = self.open(conn) {
-            slot.paused = true;
-            self.touch(conn);
+        let Some(slot) = self.open(conn) else { return };
+        slot.paused = true;
+        if slot.end_waits && !std::mem::replace(&mut slot.half_told, true) {
+            self.pending.push_back(Event::HalfClosed { conn });
         }
+        self.touch(conn);
     }
 
     fn resume(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn) else { return };
-        slot.paused = false;
+        (slot.paused, slot.half_told) = (false, false);
         if slot.inbox.is_some() || slot.end_waits {
             self.ready.push_back(conn);
         } else {
@@ -325,6 +327,7 @@ impl Net {
                 }
                 Event::Clogged { conn }
                 | Event::Drained { conn }
+                | Event::WriteFailed { conn }
                 | Event::HalfClosed { conn }
                 | Event::Connected { conn, .. } => {
                     if self.open(conn).is_some() {

@@ -1,7 +1,7 @@
 //! A scripted shard on real sockets, and what tests need around it. It echoes, or relays to a target.
 #![allow(dead_code, clippy::unwrap_used, clippy::cast_possible_truncation, unreachable_pub)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +22,7 @@ pub struct Seen {
     pub clogged: AtomicUsize,
     pub drained: AtomicUsize,
     pub half_closed: AtomicUsize,
+    pub write_failed: AtomicUsize,
     pub hung_up: AtomicUsize,
     pub closed: AtomicUsize,
     pub peers: Mutex<Vec<Peer>>,
@@ -42,6 +43,7 @@ pub struct Script {
     links: Vec<Option<ConnId>>,
     free: Vec<u32>,
     paused: Vec<ConnId>,
+    clients: BTreeSet<ConnId>,
 }
 
 impl Script {
@@ -56,6 +58,7 @@ impl Script {
             links: Vec::new(),
             free: Vec::new(),
             paused: Vec::new(),
+            clients: BTreeSet::new(),
         }
     }
 
@@ -80,6 +83,7 @@ impl Script {
         self.seen.peers.lock().unwrap().push(peer);
         self.seen.shards.lock().unwrap().push(self.shard);
         self.links[conn.0 as usize] = Some(conn);
+        self.clients.insert(conn);
         if let Some(target) = self.target.clone() {
             let server = self.vacant();
             self.links[conn.0 as usize] = Some(server);
@@ -112,6 +116,10 @@ impl Script {
 
     fn hung_up(&mut self, conn: ConnId) {
         self.seen.hung_up.fetch_add(1, Ordering::SeqCst);
+        self.close_both(conn);
+    }
+
+    fn close_both(&mut self, conn: ConnId) {
         if let Some(link) = self.link(conn) {
             self.links[link.0 as usize] = Some(link);
             self.actions.push_back(Action::Close { conn: link });
@@ -123,6 +131,7 @@ impl Script {
         self.seen.closed.fetch_add(1, Ordering::SeqCst);
         assert!(self.links[conn.0 as usize].take().is_some(), "closed twice");
         self.paused.retain(|paused| *paused != conn);
+        self.clients.remove(&conn);
         self.free.push(conn.0);
     }
 
@@ -165,14 +174,26 @@ impl Core for Script {
                 self.seen.clogged.fetch_add(1, Ordering::SeqCst);
                 let feeder = self.link(conn).unwrap_or(conn);
                 self.actions.push_back(Action::Pause { conn: feeder });
+                if self.clients.contains(&conn) {
+                    self.actions.push_back(Action::Pause { conn });
+                }
             }
             Event::Drained { conn } => {
                 self.seen.drained.fetch_add(1, Ordering::SeqCst);
                 let feeder = self.link(conn).unwrap_or(conn);
                 self.actions.push_back(Action::Resume { conn: feeder });
+                if self.clients.contains(&conn) {
+                    self.actions.push_back(Action::Resume { conn });
+                }
             }
             Event::HalfClosed { .. } => {
                 self.seen.half_closed.fetch_add(1, Ordering::SeqCst);
+            }
+            Event::WriteFailed { conn } => {
+                self.seen.write_failed.fetch_add(1, Ordering::SeqCst);
+                if self.clients.contains(&conn) {
+                    self.close_both(conn);
+                }
             }
             Event::HungUp { conn } => self.hung_up(conn),
             Event::Closed { conn } => self.closed(conn),

@@ -10,6 +10,7 @@ impl State {
     /// Too much is queued for a connection: stop whoever feeds it, and for a client also its own requests.
     pub(crate) fn clogged(&mut self, conn: ConnId) {
         match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Client(client)) if client.half_closed => self.client_is_gone(conn),
             Some(Conn::Client(client)) => {
                 client.clogged = true;
                 let (server, streams) = (client.server(), client.wish.is_some());
@@ -53,6 +54,28 @@ impl State {
                 self.give_back(conn);
             }
             _ => {}
+        }
+    }
+
+    /// A socket takes no output any more. Nothing can be said to a client, so it has gone, whatever it has still asked
+    /// for; a server's last words are read before its end.
+    pub(crate) fn write_failed(&mut self, conn: ConnId) {
+        match self.conns.get_mut(conn.0 as usize) {
+            Some(Conn::Server(server)) => {
+                server.close_when_free.get_or_insert("server conn crashed?");
+                self.drained(conn);
+            }
+            _ => self.hung_up(conn),
+        }
+    }
+
+    /// The peer closed while it was not read. One that waits in a queue leaves it, and so does one that does not take
+    /// its output: nothing else would show its end. What else was paused is read to its end first.
+    pub(crate) fn half_closed(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        client.half_closed = true;
+        if client.clogged || matches!(client.phase, client::Phase::Waiting(_)) {
+            self.client_is_gone(conn);
         }
     }
 

@@ -45,6 +45,7 @@ pub(super) enum What {
     Completed(Spot),
     /// A pooler's socket is clogged, or no longer.
     Clogged(Spot),
+    WriteFailed(Spot),
     /// See above.
     Drained(Spot),
     /// Its socket is gone.
@@ -266,6 +267,7 @@ impl<P: Pooler> World<P> {
             What::Readable(spot) => self.read_socket(spot),
             What::Completed(spot) => self.completed(spot),
             What::Clogged(spot) => self.tell(spot, Event::Clogged { conn: spot.conn }),
+            What::WriteFailed(spot) => self.tell(spot, Event::WriteFailed { conn: spot.conn }),
             What::Drained(spot) => self.tell(spot, Event::Drained { conn: spot.conn }),
             What::Closed(spot) => self.closed(spot),
             What::Connect(spot, attempt) => self.connect_ends(spot, attempt),

@@ -32,6 +32,8 @@ pub(super) struct Socket {
     completing: bool,
     clogged: bool,
     owes_drained: bool,
+    /// The socket has refused output; the shard was told.
+    lost: bool,
     half_closed_told: bool,
     pub(super) hung_up_told: bool,
     /// The shard has asked for Close: nothing but Closed follows.
@@ -60,6 +62,7 @@ impl Socket {
             completing: false,
             clogged: false,
             owes_drained: false,
+            lost: false,
             half_closed_told: false,
             hung_up_told: false,
             closing: false,
@@ -181,6 +184,9 @@ impl<P: Pooler> World<P> {
         socket.reading = false;
         let Some(end) = socket.end.filter(|_| !socket.closing && !socket.hung_up_told) else { return };
         let paused = socket.paused && !std::mem::take(&mut socket.late_read);
+        if self.network.is_reset(end) {
+            self.flush(spot);
+        }
         if paused {
             if self.network.ended(end)
                 && self
@@ -263,7 +269,13 @@ impl<P: Pooler> World<P> {
         }
         let Some(end) = socket.end else { return };
         let before = socket.unsent.len();
-        if before > 0 {
+        if before > 0 && self.network.is_reset(end) {
+            socket.unsent.clear();
+            (socket.clogged, socket.owes_drained) = (false, false);
+            if !std::mem::replace(&mut socket.lost, true) {
+                self.clock.after(0, What::WriteFailed(spot));
+            }
+        } else if before > 0 {
             let taken = self.network.write(end, socket.unsent.make_contiguous(), &mut self.clock);
             socket.unsent.drain(..taken);
             if taken > 0 && completion_us > 0 && !socket.completing {
@@ -338,6 +350,7 @@ impl<P: Pooler> World<P> {
         if !changed {
             return;
         }
+        socket.half_closed_told &= paused;
         socket.late_read = late;
         let spot = socket.spot;
         self.wake_reader(spot);
