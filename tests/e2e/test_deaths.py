@@ -1,9 +1,11 @@
 """Clients that die, or close, while output for them is stuck: their place and their server are free again at once, however it ends."""
 
+import re
 import socket
 import ssl
 import struct
 import time
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,27 @@ def test_so_does_one_with_tls(weir, authorities, end):
     end(raw.socket)
     assert pooler.value("select 1") == 1
     raw.socket.close()
+
+
+def memory_kb(pooler):
+    status = (Path("/proc") / str(pooler.process.pid) / "status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+@pytest.mark.weir_only
+def test_memory_of_slow_readers_is_bounded_and_comes_back(weir):
+    clients = 16
+    pooler = weir(default_pool_size=clients)
+    pooler.value("select 1")
+    before = memory_kb(pooler)
+    raws = [slow(pooler).login() for _ in range(clients)]
+    for raw in raws:
+        raw.send(wire.query("select repeat('x', 100) from generate_series(1, 2000000)"))
+    host.eventually(lambda: is_still(pooler), timeout=60)
+    host.eventually(lambda: memory_kb(pooler) < before + 8_000 + clients * 1_024, timeout=60)
+    for raw in raws:
+        reset(raw.socket)
+    host.eventually(lambda: memory_kb(pooler) < before + 10_000, timeout=60)
 
 
 @pytest.mark.weir_only

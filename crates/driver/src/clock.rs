@@ -33,6 +33,11 @@ impl Clock {
         (Now { mono_us, wall_us: mono_us.wrapping_add(self.wall_ahead_us) }, busy)
     }
 
+    /// When that is due again.
+    pub(crate) fn next_look_us(&self) -> u64 {
+        self.asked_us + PERIOD_US
+    }
+
     fn look(&mut self, mono_us: u64, passed_us: u64) -> u32 {
         self.asked_us = mono_us;
         self.wall_ahead_us = wall_us().saturating_sub(mono_us);

@@ -43,6 +43,13 @@ fn flood() -> SocketAddr {
     serve(|mut stream| while stream.write_all(&[b'x'; 65_536]).is_ok() {})
 }
 
+/// Small buffers of the kernel, so that nothing is left to be taken once output is stuck.
+fn relay(io: IoDriver, target: SocketAddr) -> Setup {
+    let mut setup = Setup::relay(io, target);
+    setup.config.global.tcp_socket_buffer = 16 * 1024;
+    setup
+}
+
 /// A client that reads nothing of a flood, once its output is stuck.
 fn deaf(stage: &Stage) -> TcpStream {
     let before = count(&stage.seen.clogged);
@@ -72,7 +79,7 @@ fn write_failed(stage: &Stage, times: usize) {
 }
 
 fn a_client_that_does_not_read_and_is_reset_is_noticed(io: IoDriver) {
-    let stage = Setup::relay(io, flood()).start();
+    let stage = relay(io, flood()).start();
     for times in 1..=3 {
         let client = deaf(&stage);
         set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
@@ -82,7 +89,7 @@ fn a_client_that_does_not_read_and_is_reset_is_noticed(io: IoDriver) {
 }
 
 fn a_client_that_does_not_read_and_closes_is_noticed(io: IoDriver) {
-    let stage = Setup::relay(io, flood()).start();
+    let stage = relay(io, flood()).start();
     for times in 1..=3 {
         drop(deaf(&stage));
         write_failed(&stage, times);
@@ -90,7 +97,7 @@ fn a_client_that_does_not_read_and_closes_is_noticed(io: IoDriver) {
 }
 
 fn a_client_that_does_not_read_and_vanishes_is_noticed(io: IoDriver) {
-    let mut setup = Setup::relay(io, flood());
+    let mut setup = relay(io, flood());
     setup.config.global.tcp_user_timeout = Duration::from_millis(300);
     let stage = setup.start();
     let client = deaf(&stage);
@@ -99,7 +106,7 @@ fn a_client_that_does_not_read_and_vanishes_is_noticed(io: IoDriver) {
 }
 
 fn a_client_that_closes_one_side_and_does_not_read_is_noticed(io: IoDriver) {
-    let stage = Setup::relay(io, flood()).start();
+    let stage = relay(io, flood()).start();
     let client = deaf(&stage);
     client.shutdown(Shutdown::Write).unwrap();
     wait_for("the half close", || count(&stage.seen.half_closed) == 1);
@@ -111,7 +118,7 @@ fn a_client_that_closes_one_side_and_does_not_read_is_noticed(io: IoDriver) {
 fn a_unix_client_that_does_not_read_and_closes_is_noticed(io: IoDriver) {
     let directory = std::env::temp_dir().join(format!("weir-deaths-{}-{io}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
-    let mut setup = Setup::relay(io, flood());
+    let mut setup = relay(io, flood());
     setup.config.global.listen_addr = Vec::new();
     setup.config.global.listen_port = 6432;
     setup.config.global.unix_socket_dir = Some(directory.display().to_string());
@@ -133,7 +140,7 @@ fn a_server_that_does_not_read_and_dies_is_heard_to_its_end(io: IoDriver) {
         }
         stream.write_all(b"last words").unwrap();
     });
-    let stage = Setup::relay(io, server).start();
+    let stage = relay(io, server).start();
     let mut client = stage.connect();
     let mut writing = client.try_clone().unwrap();
     let writer = thread::spawn(move || while writing.write_all(&[b'x'; 65_536]).is_ok() {});

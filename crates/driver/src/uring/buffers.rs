@@ -2,7 +2,8 @@
 //!
 //! A buffer goes back to the kernel when the last [`Buffer`] that stands for it was released. The memory is reserved
 //! whole and touched piece by piece: when slow clients hold many buffers, further ones are handed out, so that they
-//! stop nobody else; when those come back, their memory goes back to the system. Never looks into the bytes.
+//! stop nobody else; when those come back, and when less is received than before, memory goes back to the system
+//! ([`Buffers::trim`]). Never looks into the bytes.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -14,6 +15,12 @@ use io_uring::types::BufRingEntry;
 
 /// The only group of buffers of a ring.
 pub(crate) const GROUP: u16 = 0;
+
+/// Memory of free buffers that is kept however little is received, in bytes.
+const KEPT: usize = 2 * 1024 * 1024;
+/// Buffers whose memory goes back at most with one [`Buffers::trim`]: each costs a system call.
+const TRIMMED: usize = 512;
+const PAGE: usize = 4096;
 
 /// How many buffers there are, and how large.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +59,16 @@ pub(crate) struct Buffers {
     held: u16,
     /// So many should be the kernel's.
     target: u16,
+    /// The least that `target` may be.
+    first: u16,
+    /// How much of each buffer has memory, in bytes.
+    touched: Vec<u32>,
+    /// The sum of that over the buffers that are the kernel's.
+    idle_bytes: usize,
+    /// Buffers that the kernel has filled since the last trim.
+    taken: u16,
+    /// It had none for a connection since the last trim.
+    has_run_out: bool,
 }
 
 impl Buffers {
@@ -73,6 +90,11 @@ impl Buffers {
             handed_out: 0,
             held: 0,
             target: plan.first.clamp(1, most),
+            first: plan.first.clamp(1, most),
+            touched: vec![0; usize::from(most)],
+            idle_bytes: 0,
+            taken: 0,
+            has_run_out: false,
         };
         buffers.hand_out(buffers.target);
         buffers.publish();
@@ -84,11 +106,16 @@ impl Buffers {
         u32::try_from(self.size).unwrap_or(u32::MAX)
     }
 
-    /// The kernel has filled a buffer; the caller is its first holder.
-    pub(crate) fn take(&mut self, id: u16) -> Buffer {
-        debug_assert_eq!(self.holds[usize::from(id)], 0, "the kernel filled a held buffer");
-        self.holds[usize::from(id)] = 1;
+    /// The kernel has filled a buffer with so many bytes; the caller is its first holder.
+    pub(crate) fn take(&mut self, id: u16, length: usize) -> Buffer {
+        let index = usize::from(id);
+        debug_assert_eq!(self.holds[index], 0, "the kernel filled a held buffer");
+        self.holds[index] = 1;
         self.held += 1;
+        self.taken = self.taken.saturating_add(1);
+        let touched = &mut self.touched[index];
+        self.idle_bytes = self.idle_bytes.saturating_sub(*touched as usize);
+        *touched = (*touched).max(u32::try_from(length.next_multiple_of(PAGE)).unwrap_or(u32::MAX));
         Buffer(id)
     }
 
@@ -137,6 +164,7 @@ impl Buffers {
     /// The kernel had none for somebody: it gets more from now on, if there are more.
     pub(crate) fn ran_out(&mut self) {
         const BURST: u16 = 2048;
+        self.has_run_out = true;
         self.target = self.target.saturating_mul(2).min(BURST).min(self.most).max(self.target);
         let free = self.free();
         self.hand_out(self.target.saturating_sub(free));
@@ -151,6 +179,39 @@ impl Buffers {
         // acquire.
         let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Gives memory back that a busier time has left: of the buffers that the kernel would fill last, and not of as many
+    /// as it may well fill before the next trim. About once a second, and only while no answer of the kernel waits to
+    /// be taken: what it has filled and not told yet would be lost.
+    pub(crate) fn trim(&mut self) {
+        if !std::mem::take(&mut self.has_run_out) {
+            self.target = (self.target / 2).max(self.first);
+        }
+        let likely = std::mem::take(&mut self.taken).saturating_mul(2);
+        let mut left = TRIMMED;
+        for back in 1..=self.free().saturating_sub(likely) {
+            if self.idle_bytes <= KEPT || left == 0 {
+                return;
+            }
+            let id = self.entry_back(back).bid();
+            let touched = self.touched[usize::from(id)] as usize;
+            if touched > 0 {
+                self.idle_bytes = self.idle_bytes.saturating_sub(touched);
+                self.return_memory(id);
+                left -= 1;
+            }
+        }
+    }
+
+    /// There is something to be trimmed even if nothing more happens.
+    pub(crate) fn wants_trim(&self) -> bool {
+        self.idle_bytes > KEPT || self.target > self.first || self.are_scarce()
+    }
+
+    /// So many are held that it is worth a look by whom.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.held > self.first / 4
     }
 
     /// How many the kernel can choose from.
@@ -168,19 +229,33 @@ impl Buffers {
 
     fn give(&mut self, id: u16) {
         let (address, length) = (self.at(id) as u64, self.size());
-        // SAFETY: the index is masked to the ring's length; the kernel does not read this entry before `publish`.
-        let entry = unsafe { &mut *self.entries.add(usize::from(self.tail & (self.most - 1))) };
+        self.tail = self.tail.wrapping_add(1);
+        let entry = self.entry_back(1);
         entry.set_addr(address);
         entry.set_len(length);
         entry.set_bid(id);
-        self.tail = self.tail.wrapping_add(1);
+        self.idle_bytes += self.touched[usize::from(id)] as usize;
+    }
+
+    /// An entry of the ring, counted from the last one that was written.
+    fn entry_back(&mut self, back: u16) -> &mut BufRingEntry {
+        let index = self.tail.wrapping_sub(back) & (self.most - 1);
+        // SAFETY: the index is masked to the ring's length. The kernel only reads entries, and those that are new not
+        // before `publish`.
+        unsafe { &mut *self.entries.add(usize::from(index)) }
     }
 
     /// Takes a buffer out of circulation and its memory back to the system.
     fn retire(&mut self, id: u16) {
         self.handed_out -= 1;
         self.reserve.push(id);
-        // SAFETY: nobody holds the buffer and the kernel does not have it; its pages read as zeros afterwards.
+        self.return_memory(id);
+    }
+
+    /// Gives the memory of a buffer without content back to the system; its pages read as zeros afterwards.
+    fn return_memory(&mut self, id: u16) {
+        self.touched[usize::from(id)] = 0;
+        // SAFETY: it lies within the reserved memory, and what it held has been read.
         unsafe { libc::madvise(self.at(id).cast(), self.size, libc::MADV_DONTNEED) };
     }
 }
@@ -206,7 +281,7 @@ mod tests {
     #[test]
     fn a_buffer_goes_back_with_its_last_holder() {
         let mut buffers = buffers(8, 8);
-        let first = buffers.take(7);
+        let first = buffers.take(7, 10);
         let second = buffers.hold(&first);
         assert_eq!(buffers.bytes(&first, 10), [0; 10]);
         buffers.release(first);
@@ -218,7 +293,7 @@ mod tests {
     #[test]
     fn held_buffers_are_made_good_for_and_come_back_out_of_use() {
         let mut buffers = buffers(8, 64);
-        let held: Vec<Buffer> = (0..7).map(|id| buffers.take(id)).collect();
+        let held: Vec<Buffer> = (0..7).map(|id| buffers.take(id, 4096)).collect();
         assert_eq!(buffers.free(), 1);
         buffers.publish();
         assert_eq!(buffers.free(), 5, "half of the target was added");
@@ -229,5 +304,43 @@ mod tests {
         }
         assert!(buffers.free() <= 32, "what is too much is retired");
         assert_eq!(usize::from(buffers.handed_out) + buffers.reserve.len(), 64, "none was lost");
+    }
+
+    #[test]
+    fn memory_of_a_busier_time_goes_back() {
+        let plan = ReceiveBuffers { size: 64 * 1024, first: 256, most: 1024 };
+        let mut buffers = Buffers::new(&IoUring::new(8).unwrap(), plan).unwrap();
+        let fill = |buffers: &mut Buffers, length: usize| {
+            let ids: Vec<u16> = (1..=256).rev().map(|back| buffers.entry_back(back).bid()).collect();
+            let held: Vec<Buffer> = ids.into_iter().map(|id| buffers.take(id, length)).collect();
+            assert_eq!(buffers.idle_bytes, 0);
+            held.into_iter().for_each(|buffer| buffers.release(buffer));
+        };
+        fill(&mut buffers, 10);
+        assert_eq!(buffers.idle_bytes, 256 * 4096);
+        assert!(!buffers.wants_trim(), "small messages touch little");
+        fill(&mut buffers, 64 * 1024);
+        assert_eq!(buffers.idle_bytes, 16 * 1024 * 1024);
+        buffers.trim();
+        assert_eq!(buffers.idle_bytes, 16 * 1024 * 1024, "they were all used since");
+        assert!(buffers.wants_trim());
+        buffers.trim();
+        assert_eq!(buffers.idle_bytes, KEPT);
+        assert!(!buffers.wants_trim());
+    }
+
+    #[test]
+    fn what_a_burst_has_asked_for_is_not_kept_for_good() {
+        let mut buffers = buffers(8, 64);
+        buffers.ran_out();
+        buffers.ran_out();
+        assert_eq!(buffers.target, 32);
+        buffers.trim();
+        assert_eq!(buffers.target, 32, "it ran out since the last time");
+        buffers.trim();
+        buffers.trim();
+        buffers.trim();
+        assert_eq!(buffers.target, 8);
+        assert!(!buffers.wants_trim());
     }
 }

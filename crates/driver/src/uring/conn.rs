@@ -75,6 +75,8 @@ pub(crate) struct Conn {
     pub(crate) paused: bool,
     /// The socket has lately taken less than it was offered.
     pub(crate) full: bool,
+    /// The send in flight was in flight at the last look, too.
+    pub(crate) is_slow: bool,
     /// The shard was told that the peer's end was seen since it reads no more.
     pub(crate) half_told: bool,
     /// The shard was told to stop feeding it.

@@ -73,7 +73,7 @@ impl Kernel {
         let Some(id) = first.buffer.filter(|_| first.result == Ok(1) && first.more) else {
             return Err(first.result.err().unwrap_or(Errno::NOSYS).into());
         };
-        let buffer = self.buffers.take(id);
+        let buffer = self.buffers.take(id, 1);
         self.buffers.release(buffer);
         self.buffers.publish();
         drop(far);

@@ -67,8 +67,9 @@ impl Net {
             one.slot.requests -= 1;
         }
         if let Some(id) = answer.buffer {
-            let buffer = self.buffers.take(id);
-            one.unread.extend_from_slice(self.buffers.bytes(&buffer, answer.result.unwrap_or(0) as usize));
+            let length = answer.result.unwrap_or(0) as usize;
+            let buffer = self.buffers.take(id, length);
+            one.unread.extend_from_slice(self.buffers.bytes(&buffer, length));
             self.buffers.release(buffer);
         }
         match answer.tag.op {

@@ -43,6 +43,8 @@ pub(crate) struct UringLoop<C> {
     letters: VecDeque<Letter>,
     /// The gates' watches were cancelled; that counts once the kernel was entered.
     gates_cancelled: bool,
+    /// The clock was looked at, as about once a second.
+    second_passed: bool,
     stopped: bool,
 }
 
@@ -56,6 +58,7 @@ impl<C: Core> UringLoop<C> {
             clock: Clock::new(),
             letters: VecDeque::new(),
             gates_cancelled: false,
+            second_passed: false,
             stopped: false,
         };
         this.net.gate.to_watch().into_iter().for_each(|number| this.watch_gate(number));
@@ -87,6 +90,9 @@ impl<C: Core> UringLoop<C> {
                 self.watch_gate(number);
             }
             self.net.feed_starved();
+            if std::mem::take(&mut self.second_passed) {
+                self.net.trim();
+            }
         }
         Ok(())
     }
@@ -95,6 +101,7 @@ impl<C: Core> UringLoop<C> {
         let (now, busy) = self.clock.read();
         self.net.now = now;
         if let Some(percent) = busy {
+            self.second_passed = true;
             let limit = self.core.config().global.spread_busy_percent;
             self.net.outside.share_gates(percent, limit);
             self.deliver(Event::Busy { percent });
@@ -106,7 +113,8 @@ impl<C: Core> UringLoop<C> {
         if !self.net.ready.is_empty() {
             return Some(0);
         }
-        let due = [self.core.deadline(), self.net.gate.deadline_us()].into_iter().flatten().min()?;
+        let trim_us = self.net.buffers.wants_trim().then(|| self.clock.next_look_us());
+        let due = [self.core.deadline(), self.net.gate.deadline_us(), trim_us].into_iter().flatten().min()?;
         // At least a little, lest a deadline that is nearly there turns the loop for nothing.
         Some(due.saturating_sub(self.net.now.mono_us).clamp(100, 3_600_000_000))
     }
@@ -146,13 +154,13 @@ impl<C: Core> UringLoop<C> {
     }
 
     fn received(&mut self, conn: ConnId, answer: Completion) {
-        let buffer = answer.buffer.map(|id| self.net.buffers.take(id));
+        let length = answer.result.unwrap_or(0) as usize;
+        let buffer = answer.buffer.map(|id| self.net.buffers.take(id, length));
         let slot = &mut self.net.conns[conn.0 as usize];
         if !answer.more {
             slot.receive = Receive::Idle;
             slot.heard = slot.heard.saturating_add(1);
         }
-        let length = answer.result.unwrap_or(0) as usize;
         // Not every kernel says of a unix socket that there is more; a full buffer says so, too.
         slot.emptied = buffer.is_some() && !answer.leaves_rest && length < self.net.buffers.size() as usize;
         match (buffer, answer.result) {
@@ -240,8 +248,9 @@ impl<C: Core> UringLoop<C> {
         if matches!(result, Err(fault) if !matches!(fault, Errno::CANCELED | Errno::INTR | Errno::AGAIN)) {
             return self.lose(conn, outbox);
         }
-        slot.full = !outbox.is_empty();
+        (slot.full, slot.is_slow) = (!outbox.is_empty(), false);
         if slot.full {
+            outbox.compact(&mut self.net.buffers);
             slot.out = Some(outbox);
             self.net.touch(conn);
             return;

@@ -161,7 +161,13 @@ impl Net {
         }
         let spares = &mut self.spares;
         let out = slot.out.get_or_insert_with(|| spares.pop().unwrap_or_default());
+        // While the socket takes nothing, a few bytes shall not hold a whole buffer.
+        let is_stuck = slot.flight.is_some() || slot.full;
+        let copies = is_stuck && end.saturating_sub(start) < self.buffers.size() / 2;
         match (source, origin) {
+            (Source::Received, Origin::Buffer(buffer)) if copies => {
+                out.copy(range(self.buffers.bytes(buffer, end as usize), start, end));
+            }
             (Source::Received, Origin::Buffer(buffer)) => out.share(&mut self.buffers, buffer, start, end),
             (Source::Received, Origin::Owned(bytes)) => out.copy(range(bytes, start, end)),
             (Source::Received, Origin::Nothing) => debug_assert!(false, "nothing was received"),
@@ -262,6 +268,28 @@ impl Net {
         for conn in std::mem::take(&mut self.starved) {
             self.conns[conn.0 as usize].starved = false;
             self.touch(conn);
+        }
+    }
+
+    /// About once a second: gives memory back that a busier time has left, if it can be told now what is in use, and has
+    /// slow readers hold no more than is on its way to them.
+    pub(crate) fn trim(&mut self) {
+        if self.buffers.are_scarce() {
+            self.take_sends_back();
+        }
+        if self.ring.has_told_all() {
+            self.buffers.trim();
+        }
+    }
+
+    /// Ends the sends that have been in flight for longer than a second; they are made anew of compact memory.
+    fn take_sends_back(&mut self) {
+        for (conn, slot) in (0..).map(ConnId).zip(&mut self.conns) {
+            let is_sparse = slot.flight.is_some_and(|flight| self.ring.is_sparse(flight, &self.buffers));
+            if slot.state == State::Open && is_sparse && std::mem::replace(&mut slot.is_slow, is_sparse) {
+                slot.requests += 1;
+                self.ring.cancel(Tag { op: Op::Send, ticket: slot.ticket, number: conn.0 });
+            }
         }
     }
 

@@ -111,6 +111,30 @@ impl Outbox {
         self.pieces.append(&mut later.pieces);
     }
 
+    /// It keeps at least twice as much memory of received buffers as it has bytes of them.
+    pub(crate) fn is_sparse(&self, buffers: &Buffers) -> bool {
+        let (mut held, mut bytes) = (0, 0);
+        for piece in self.pieces.iter().filter(|piece| matches!(piece, Piece::Shared { .. })) {
+            held += buffers.size() as usize;
+            bytes += piece.bytes(buffers).len();
+        }
+        held > 0 && held >= 2 * bytes
+    }
+
+    /// Copies what holds much more memory in buffers than it is long: its reader takes its time.
+    pub(crate) fn compact(&mut self, buffers: &mut Buffers) {
+        if !self.is_sparse(buffers) {
+            return;
+        }
+        let length = self.pieces.iter().map(|piece| piece.bytes(buffers).len()).sum();
+        let mut all = Vec::with_capacity(length);
+        while let Some(piece) = self.pieces.pop_front() {
+            all.extend_from_slice(piece.bytes(buffers));
+            self.let_go(buffers, piece);
+        }
+        self.pieces.push_back(Piece::Owned { bytes: all, start: 0 });
+    }
+
     /// Drops everything.
     pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
         while let Some(piece) = self.pieces.pop_front() {
@@ -137,5 +161,44 @@ impl Outbox {
             }
             Piece::Owned { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use io_uring::IoUring;
+
+    use super::*;
+    use crate::uring::buffers::ReceiveBuffers;
+
+    #[test]
+    fn few_bytes_of_many_buffers_become_memory_of_their_own() {
+        let plan = ReceiveBuffers { size: 4096, first: 8, most: 8 };
+        let mut buffers = Buffers::new(&IoUring::new(8).unwrap(), plan).unwrap();
+        let mut outbox = Outbox::default();
+        for id in 0..4 {
+            let buffer = buffers.take(id, 100);
+            outbox.share(&mut buffers, &buffer, 0, 100);
+            buffers.release(buffer);
+        }
+        outbox.copy(b"own");
+        assert_eq!((buffers.free(), outbox.front().len()), (4, 5));
+        outbox.compact(&mut buffers);
+        assert_eq!((buffers.free(), outbox.front().len()), (8, 1));
+        assert_eq!(outbox.into_bytes(&mut buffers), [&[0; 400][..], b"own"].concat());
+    }
+
+    #[test]
+    fn full_buffers_are_not_copied() {
+        let plan = ReceiveBuffers { size: 4096, first: 8, most: 8 };
+        let mut buffers = Buffers::new(&IoUring::new(8).unwrap(), plan).unwrap();
+        let mut outbox = Outbox::default();
+        let buffer = buffers.take(0, 4096);
+        outbox.share(&mut buffers, &buffer, 0, 3000);
+        buffers.release(buffer);
+        outbox.compact(&mut buffers);
+        assert_eq!(buffers.free(), 7);
+        outbox.clear(&mut buffers);
     }
 }

@@ -221,6 +221,12 @@ impl Ring {
         outbox
     }
 
+    /// A send keeps more memory of received buffers than it is long.
+    pub(crate) fn is_sparse(&self, flight: Flight, buffers: &Buffers) -> bool {
+        let sending = self.flights.get(flight.0 as usize).and_then(Option::as_ref);
+        sending.is_some_and(|sending| sending.outbox.is_sparse(buffers))
+    }
+
     fn push(&mut self, entry: squeue::Entry, tag: Tag) {
         let entry = entry.user_data(tag.pack());
         if !self.waiting.is_empty() || !self.offer(&entry) {
@@ -285,6 +291,11 @@ impl Ring {
             leaves_rest: false,
         }));
         answers.rotate_right(told);
+    }
+
+    /// Every answer that the kernel has for now was taken.
+    pub(crate) fn has_told_all(&mut self) -> bool {
+        self.ring.completion().is_empty() && !self.ring.submission().cq_overflow()
     }
 
     fn enter(&self, sleep_us: Option<u64>) -> io::Result<usize> {
