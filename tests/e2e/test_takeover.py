@@ -261,6 +261,90 @@ def test_nobody_else_gets_anything(weir):
     assert pooler.value("select 1") == 1
 
 
+@pytest.fixture
+def impostor(weir):
+    """A pooler that does not run, and a socket where the one before it would be."""
+    pooler = weir.prepared(suspend_timeout=1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(pooler.socket_path))
+        pooler.socket_path.chmod(0o777)
+        yield pooler, listener
+
+
+def fails_to_take_over(pooler):
+    done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=60)
+    assert done.returncode == 1
+    return done.stderr
+
+
+STRANGER = 12345
+
+
+@pytest.mark.needs_root
+def test_a_socket_of_another_user_is_not_asked(impostor):
+    pooler, listener = impostor
+    os.seteuid(STRANGER)  # SO_PEERCRED tells who listens
+    try:
+        listener.listen()
+    finally:
+        os.seteuid(0)
+    assert f"belongs to another user (user id {STRANGER})" in fails_to_take_over(pooler)
+    listener.setblocking(False)
+    taken, _ = listener.accept()
+    assert taken.recv(100) == b"", "it was told nothing"
+
+
+@pytest.mark.needs_root
+def test_nor_one_whose_file_is_another_users(impostor):
+    pooler, listener = impostor
+    os.chown(pooler.socket_path, STRANGER, -1)
+    with host.as_the_user():
+        listener.listen()
+    assert f"belongs to another user (user id {STRANGER})" in fails_to_take_over(pooler)
+
+
+def test_one_that_speaks_and_never_hands_over_is_not_waited_for(impostor):
+    pooler, listener = impostor
+    with host.as_the_user():
+        listener.listen()
+    over = threading.Event()
+
+    def speak():
+        taken, _ = listener.accept()
+        with taken:
+            while not over.wait(0.3):
+                try:
+                    taken.sendall(wire.message(b"N", b"\0"))
+                except OSError:
+                    return
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    try:
+        assert "takeover failed: the old process does not hand over: timed out" in fails_to_take_over(pooler)
+    finally:
+        over.set()
+        speaker.join()
+
+
+def test_one_that_lets_nobody_in_is_not_waited_for(impostor):
+    pooler, listener = impostor
+    with host.as_the_user():
+        listener.listen(0)
+    queued = []
+    while len(queued) < 50:
+        client = socket.socket(socket.AF_UNIX)
+        client.setblocking(False)
+        queued.append(client)
+        try:
+            client.connect(str(pooler.socket_path))
+        except BlockingIOError:
+            break
+    assert "takeover failed: the old process does not hand over: timed out" in fails_to_take_over(pooler)
+    for client in queued:
+        client.close()
+
+
 def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
     pooler = weir()
     client = pooler.connect()

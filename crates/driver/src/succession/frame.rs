@@ -4,13 +4,16 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, send, sendmsg,
 };
+
+use super::peer;
 
 /// Most sockets of one message.
 const SOCKETS: usize = 2;
@@ -50,7 +53,8 @@ pub(crate) fn put(line: &OwnedFd, kind: u8, payload: &[u8], sockets: &[BorrowedF
     put_all(line, payload)
 }
 
-fn put_all(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+/// Sends bytes as they are.
+pub(crate) fn put_all(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match send(line, bytes, SendFlags::NOSIGNAL) {
             Ok(sent) => bytes = &bytes[sent..],
@@ -61,15 +65,24 @@ fn put_all(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the next message; UnexpectedEof if the other side has gone.
+/// Waits for the next message, however long that takes; UnexpectedEof if the other side has gone.
 pub(crate) fn take(line: &OwnedFd) -> io::Result<Frame> {
+    take_whole(line, None)
+}
+
+/// The same; TimedOut if it is not whole by then.
+pub(crate) fn take_by(line: &OwnedFd, until: Instant) -> io::Result<Frame> {
+    take_whole(line, Some(until))
+}
+
+fn take_whole(line: &OwnedFd, until: Option<Instant>) -> io::Result<Frame> {
     let mut header = [0; HEADER_BYTES];
     let mut sockets = Vec::new();
-    let got = take_header(line, &mut header, &mut sockets)?;
+    let got = take_header(line, &mut header, &mut sockets, until)?;
     if got == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    take_exactly(line, &mut header[got..])?;
+    take_exactly(line, &mut header[got..], until)?;
     let [kind, length @ ..] = header;
     let length = u32::from_be_bytes(length) as usize;
     if length > LONGEST {
@@ -79,16 +92,22 @@ pub(crate) fn take(line: &OwnedFd) -> io::Result<Frame> {
     while payload.len() < length {
         let start = payload.len();
         payload.resize(length.min(start + CHUNK), 0);
-        take_exactly(line, &mut payload[start..])?;
+        take_exactly(line, &mut payload[start..], until)?;
     }
     Ok(Frame { kind, payload, sockets })
 }
 
-fn take_header(line: &OwnedFd, header: &mut [u8], sockets: &mut Vec<OwnedFd>) -> io::Result<usize> {
+fn take_header(
+    line: &OwnedFd,
+    header: &mut [u8],
+    sockets: &mut Vec<OwnedFd>,
+    until: Option<Instant>,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(header)];
     let message = loop {
+        until.map_or(Ok(()), |until| peer::wait_readable(line, until))?;
         match recvmsg(line, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             outcome => break outcome?,
@@ -102,8 +121,9 @@ fn take_header(line: &OwnedFd, header: &mut [u8], sockets: &mut Vec<OwnedFd>) ->
     Ok(message.bytes)
 }
 
-fn take_exactly(line: &OwnedFd, mut into: &mut [u8]) -> io::Result<()> {
+fn take_exactly(line: &OwnedFd, mut into: &mut [u8], until: Option<Instant>) -> io::Result<()> {
     while !into.is_empty() {
+        until.map_or(Ok(()), |until| peer::wait_readable(line, until))?;
         match rustix::net::recv(line, &mut *into, RecvFlags::empty()) {
             Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((got, _)) => into = &mut into[got..],
@@ -114,18 +134,14 @@ fn take_exactly(line: &OwnedFd, mut into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The user at the other end is the one that this process runs as. Nobody else may have its sockets, or give it any.
-pub(crate) fn is_own_user(line: impl AsFd) -> bool {
-    crate::sys::peer_credentials(line.as_fd())
-        .is_some_and(|(_, user_id)| user_id == crate::process::user_id())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use std::io::{Read, Write};
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     #[test]
     fn messages_arrive_whole_and_with_their_sockets() {
@@ -151,7 +167,21 @@ mod tests {
         });
         drop(near);
         assert_eq!(take(&far).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert!(is_own_user(&far));
+    }
+
+    #[test]
+    fn one_that_speaks_a_byte_at_a_time_is_not_waited_for_longer() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let drip = std::thread::spawn(move || {
+            while near.write_all(&[1]).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let far = OwnedFd::from(far);
+        let late = take_by(&far, Instant::now() + Duration::from_millis(60)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        drop(far);
+        drip.join().unwrap();
     }
 
     #[test]

@@ -10,9 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mail::{Command, ShardId};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use shard::succession::fields::FieldsOut;
 use shard::{HandOn, Inherit};
 use telemetry::{Level, Record};
@@ -66,7 +67,7 @@ impl Giver {
 
     fn run(self, items: &Receiver<Item>) {
         let mut early = VecDeque::new();
-        let prepared = self.introduce().and_then(|()| self.let_it_get_ready(items, &mut early));
+        let prepared = self.get_ready(items, &mut early);
         if let Err(why) = prepared {
             self.succession.set_giver(None);
             self.open_gates();
@@ -96,6 +97,15 @@ impl Giver {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
     }
 
+    fn get_ready(&self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
+        let until = Instant::now() + self.patience;
+        // What is said so far is short: whoever has no room for it does not read.
+        set_socket_timeout(&self.line, Timeout::Send, Some(self.patience))?;
+        self.introduce()?;
+        self.let_it_get_ready(items, early, until)?;
+        Ok(set_socket_timeout(&self.line, Timeout::Send, None)?)
+    }
+
     fn introduce(&self) -> io::Result<()> {
         let mut out = FieldsOut::new();
         out.text(field::VERSION, env!("CARGO_PKG_VERSION"));
@@ -111,10 +121,16 @@ impl Giver {
     }
 
     /// The successor asks for the gates to rest, starts its threads, and is ready.
-    fn let_it_get_ready(&self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
+    fn let_it_get_ready(
+        &self,
+        items: &Receiver<Item>,
+        early: &mut VecDeque<Item>,
+        until: Instant,
+    ) -> io::Result<()> {
         let mut awake = self.mailboxes.len();
         loop {
-            let item = items.recv_timeout(self.patience).map_err(|_| io::ErrorKind::TimedOut)?;
+            let left = until.saturating_duration_since(Instant::now());
+            let item = items.recv_timeout(left).map_err(|_| io::ErrorKind::TimedOut)?;
             match item {
                 Item::Heard(Frame { kind: from_new::REST_GATES, .. }) => {
                     self.listeners.leave_to_successor(true);

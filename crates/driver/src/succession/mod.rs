@@ -7,14 +7,14 @@
 mod frame;
 mod handover;
 mod legacy;
+mod peer;
 mod takeover;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use mail::ShardId;
 use shard::HandOn;
@@ -143,10 +143,13 @@ impl Succession {
     }
 }
 
-/// A line to the process that listens by this name; it must be the same user's.
+/// A line to the process that listens by this name; it must be the same user's, or root's. Never waits: a door at which
+/// others queue is not this process's.
 pub(crate) fn line_to(name: &str) -> io::Result<OwnedFd> {
-    let line = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    if frame::is_own_user(&line) { Ok(line.into()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let address = peer::address(&format!("@{name}"))?;
+    let line = peer::connect_by(&address, Instant::now())?.ok_or(io::ErrorKind::ConnectionRefused)?;
+    peer::check(&line).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    Ok(line)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,17 +4,16 @@
 //! password; the line between the two is opened by the old one to a name that is said there. Never sends a connection.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use mail::ShardId;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, recv};
 use shard::Inherit;
 use shard::succession::fields::Fields;
 use telemetry::{Level, Record};
@@ -25,8 +24,7 @@ use wire::{encode, error};
 
 use super::frame::{self, Frame};
 use super::legacy::{Legacy, Newcomer};
-use super::{Item, Succession, field, from_new, from_old};
-use crate::connect::text;
+use super::{Item, Succession, field, from_new, from_old, peer};
 use crate::directory::OneProcess;
 use crate::engine::Log;
 use crate::inherited::Inherited;
@@ -42,6 +40,8 @@ const CONSOLE_FRAME_BYTES: u32 = 64 * 1024;
 pub enum TakeoverFault {
     /// The console does not let this process in.
     NotAllowed,
+    /// The process at the socket belongs to this user of the system, who is neither this process's nor root.
+    Foreign(u32),
     /// The old process says no: its words.
     Refused(String),
     /// It does not do its part, or not in time.
@@ -54,6 +54,10 @@ impl fmt::Display for TakeoverFault {
             TakeoverFault::NotAllowed => {
                 out.write_str("the old process asks for a password: it runs as another user")
             }
+            TakeoverFault::Foreign(user_id) => write!(
+                out,
+                "the unix socket belongs to another user (user id {user_id}), which is not trusted: remove it"
+            ),
             TakeoverFault::Refused(words) => write!(out, "the old process refuses: {words}"),
             TakeoverFault::Broken(why) => write!(out, "the old process does not hand over: {why}"),
         }
@@ -84,6 +88,8 @@ pub struct Inheritance {
 /// A process that is ready to hand over to this one.
 pub struct Predecessor {
     line: OwnedFd,
+    /// When it must have let this process take over.
+    until: Instant,
     /// For [`crate::Plan`].
     pub inheritance: Inheritance,
     /// Its listening sockets; [`crate::Listeners::open`] takes those that are wanted.
@@ -93,22 +99,27 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// Finds the process behind a unix socket; None if nobody listens there. `patience` is for each of its answers.
+    /// Finds the process behind a unix socket; None if nobody listens there. `patience` is for everything that it must
+    /// do until this process is ready.
     ///
     /// # Errors
     /// [`TakeoverFault`]; the old process goes on as before.
     pub fn find(socket_path: &str, patience: Duration) -> Result<Option<Predecessor>, TakeoverFault> {
-        let Ok(console) = UnixStream::connect_addr(&address(socket_path)?) else { return Ok(None) };
-        console.set_read_timeout(Some(patience))?;
+        let until = Instant::now() + patience;
+        if let Some(owner) = peer::foreign_owner(socket_path) {
+            return Err(TakeoverFault::Foreign(owner));
+        }
+        let Some(console) = peer::connect_by(&peer::address(socket_path)?, until)? else { return Ok(None) };
+        peer::check(&console).map_err(TakeoverFault::Foreign)?;
         let name = format!("weir-takeover-{}-{:x}", std::process::id(), unguessable());
         let door = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        ask(&console, &name)?;
-        let line = accept(&door, patience)?;
-        Predecessor::introduced(line).map(Some)
+        ask(&console, &name, until)?;
+        let line = accept(&door, until)?;
+        Predecessor::introduced(line, until).map(Some)
     }
 
-    fn introduced(line: OwnedFd) -> Result<Predecessor, TakeoverFault> {
-        let hello = expect(&line, from_old::HELLO)?;
+    fn introduced(line: OwnedFd, until: Instant) -> Result<Predecessor, TakeoverFault> {
+        let hello = expect(&line, from_old::HELLO, until)?;
         let fields = Fields::read(&hello.payload).ok_or(io::ErrorKind::InvalidData)?;
         let inheritance = Inheritance {
             generation: fields.number(field::GENERATION).unwrap_or(0) + 1,
@@ -117,10 +128,12 @@ impl Predecessor {
         let note = fields.text(field::NOTE).unwrap_or_default().to_owned();
         let mut listeners = Vec::new();
         loop {
-            let frame = frame::take(&line)?;
+            let frame = frame::take_by(&line, until)?;
             match frame.kind {
                 from_old::LISTENER => listeners.extend(inherited(frame)),
-                from_old::LISTENERS_END => return Ok(Predecessor { line, inheritance, listeners, note }),
+                from_old::LISTENERS_END => {
+                    return Ok(Predecessor { line, until, inheritance, listeners, note });
+                }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -133,7 +146,7 @@ impl Predecessor {
     /// [`TakeoverFault::Broken`].
     pub fn rest_gates(&self) -> Result<(), TakeoverFault> {
         frame::put(&self.line, from_new::REST_GATES, &[], &[])?;
-        expect(&self.line, from_old::GATES_REST)?;
+        expect(&self.line, from_old::GATES_REST, self.until)?;
         Ok(())
     }
 }
@@ -150,8 +163,6 @@ impl Heir {
     /// Says that this process listens, and receives everything from now on.
     pub(crate) fn start(self, predecessor: Predecessor) -> io::Result<()> {
         let line = Arc::new(predecessor.line);
-        // From here on one waits as long as clients take.
-        set_socket_timeout(&*line, Timeout::Recv, None)?;
         frame::put(&line, from_new::READY, &[], &[])?;
         self.succession.set_predecessor(Some(Arc::clone(&line)));
         thread::Builder::new().name("weir-takeover".to_owned()).spawn(move || self.run(&line)).map(drop)
@@ -235,16 +246,9 @@ fn inherited(frame: Frame) -> Option<Inherited> {
     Some(Inherited { socket, file: path })
 }
 
-fn expect(line: &OwnedFd, kind: u8) -> io::Result<Frame> {
-    let frame = frame::take(line)?;
+fn expect(line: &OwnedFd, kind: u8, until: Instant) -> io::Result<Frame> {
+    let frame = frame::take_by(line, until)?;
     if frame.kind == kind { Ok(frame) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
-
-fn address(path: &str) -> io::Result<SocketAddr> {
-    match path.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(path),
-    }
 }
 
 /// Not a secret: who answers is checked by its user. It only keeps two takeovers apart.
@@ -255,20 +259,20 @@ fn unguessable() -> u64 {
 }
 
 /// Says on the console where the line is to go.
-fn ask(mut console: &UnixStream, name: &str) -> Result<(), TakeoverFault> {
+fn ask(console: &OwnedFd, name: &str, until: Instant) -> Result<(), TakeoverFault> {
     let mut packet = Vec::new();
     encode::startup(&mut packet, Version::V3_0, &[(b"user", CONSOLE), (b"database", CONSOLE)]);
-    console.write_all(&packet)?;
+    frame::put_all(console, &packet)?;
     let mut frames = Frames::new(CONSOLE_FRAME_BYTES);
-    ready(console, &mut frames)?;
+    ready(console, &mut frames, until)?;
     packet.clear();
     encode::query(&mut packet, format!("TAKEOVER \"{name}\"").as_bytes());
-    console.write_all(&packet)?;
-    ready(console, &mut frames)
+    frame::put_all(console, &packet)?;
+    ready(console, &mut frames, until)
 }
 
 /// Reads up to the next ReadyForQuery.
-fn ready(mut console: &UnixStream, frames: &mut Frames) -> Result<(), TakeoverFault> {
+fn ready(console: &OwnedFd, frames: &mut Frames, until: Instant) -> Result<(), TakeoverFault> {
     loop {
         while let Some((kind, body)) = frames.pop().map_err(|_| io::ErrorKind::InvalidData)? {
             match kind {
@@ -282,28 +286,20 @@ fn ready(mut console: &UnixStream, frames: &mut Frames) -> Result<(), TakeoverFa
             }
         }
         let mut bytes = [0; 4096];
-        match console.read(&mut bytes)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => frames.push(&bytes[..count]),
+        peer::wait_readable(console, until)?;
+        match recv(console, &mut bytes[..], RecvFlags::empty()).map_err(io::Error::from)? {
+            (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            (count, _) => frames.push(&bytes[..count]),
         }
     }
 }
 
 /// Waits for the old process to open the line. Whoever else comes is not listened to.
-fn accept(door: &UnixListener, patience: Duration) -> io::Result<OwnedFd> {
-    let until = Instant::now() + patience;
+fn accept(door: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = left.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
-        match poll(&mut [PollFd::new(door, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(fault) => return Err(io::Error::other(text(fault))),
-        }
+        peer::wait_readable(door, until)?;
         let (stream, _) = door.accept()?;
-        if frame::is_own_user(&stream) {
-            stream.set_read_timeout(Some(patience))?;
+        if peer::check(&stream).is_ok() {
             return Ok(stream.into());
         }
     }
