@@ -114,6 +114,17 @@ pub enum ShutdownMode {
     WaitForClients,
 }
 
+/// A limit of server connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOf {
+    /// `pool_size`.
+    Pool,
+    /// `max_db_connections`.
+    Database,
+    /// `max_user_connections`.
+    User,
+}
+
 /// From another shard.
 #[derive(Clone, Debug)]
 pub enum Neighbour {
@@ -135,11 +146,12 @@ pub enum Neighbour {
         /// The asker's `id`.
         id: u64,
     },
-    /// A waiter there has no server and no permit is free: give one of this pool, or of a pool with the same database or
-    /// user if the limit is theirs, when you can spare it.
+    /// A waiter there has no server and no permit is free: close an idle server that holds one.
     Want {
         /// Who wants.
         from: ShardId,
+        /// Whose limit is reached.
+        limit: LimitOf,
         /// The pool's database.
         database: String,
         /// The pool's user.

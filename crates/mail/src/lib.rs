@@ -13,7 +13,7 @@ pub mod report;
 pub mod signal;
 
 pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
-pub use command::{Command, Neighbour, ShutdownMode};
+pub use command::{Command, LimitOf, Neighbour, ShutdownMode};
 pub use inquiry::{Answer, AnswerRow, Inquiry};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,

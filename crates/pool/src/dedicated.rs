@@ -1,11 +1,77 @@
-//! Servers for one client alone: whoever replicates gets a connection of its own, within the same limits.
+//! What a server connection is opened for: any client, or one alone, which replicates and gets a connection of its own.
 //!
-//! Owns when a free server has to go so that such a connection can be opened. Who waits is the queue's; that such a
-//! server is never lent again is its owner's.
+//! Owns which of the two is opened next, that their logins succeed and fail apart, and when a free server has to go so
+//! that a connection of the second kind can be opened. That such a server is never lent again is its owner's.
 
 use crate::{Pool, Tally};
 
+/// After a failed login the first retry comes after this; each further one doubles it, up to `server_login_retry`.
+const FIRST_RETRY_US: u64 = 100_000;
+
+/// Whom a server connection is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFor {
+    /// Whoever waits, one after another.
+    Any,
+    /// The client that has waited longest for a server of its own.
+    Dedicated,
+}
+
+/// Logins of one kind: one at a time, and further apart the longer they fail.
+#[derive(Debug, Default)]
+pub(crate) struct Logins {
+    in_progress: u32,
+    retry_at_us: u64,
+    retry_delay_us: u64,
+}
+
+impl Logins {
+    fn may_begin(&self, now_us: u64) -> bool {
+        self.in_progress == 0 && now_us >= self.retry_at_us
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.in_progress += 1;
+    }
+
+    fn end(&mut self, well: bool, now_us: u64, longest_us: u64) {
+        self.withdraw();
+        if well {
+            return self.forget_failure();
+        }
+        self.retry_delay_us = (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(longest_us);
+        self.retry_at_us = now_us + self.retry_delay_us;
+    }
+
+    fn withdraw(&mut self) {
+        self.in_progress = self.in_progress.saturating_sub(1);
+    }
+
+    fn forget_failure(&mut self) {
+        (self.retry_at_us, self.retry_delay_us) = (0, 0);
+    }
+}
+
 impl Pool {
+    /// What to open next, if anything: something waits (or the minimum is to be kept and is not reached), nothing of the
+    /// kind is being opened already, and no failure forbids it. One login at a time: a server that has just started is
+    /// not stormed. Of two kinds the one that has waited longer.
+    #[must_use]
+    pub fn next_to_open(&self, now_us: u64, keeps_minimum: bool) -> Option<OpenFor> {
+        if self.paused {
+            return None;
+        }
+        let waits = self.unserved(now_us) > 0;
+        let any = (waits || keeps_minimum && self.below_minimum()) && self.shared_logins.may_begin(now_us);
+        let dedicated = self.queue.front_dedicated().is_some() && self.dedicated_logins.may_begin(now_us);
+        match (any, dedicated) {
+            (true, true) if waits && !self.next_is_dedicated() => Some(OpenFor::Any),
+            (_, true) => Some(OpenFor::Dedicated),
+            (true, false) => Some(OpenFor::Any),
+            (false, false) => None,
+        }
+    }
+
     /// Whoever has waited longest wants a server of its own.
     #[inline]
     #[must_use]
@@ -15,9 +81,13 @@ impl Pool {
 
     /// Whoever has waited longest wants a server of its own, and only a limit stands against opening it now: a free server
     /// has to make room.
+    #[inline]
     #[must_use]
     pub fn lacks_room(&self, now_us: u64) -> bool {
-        self.next_is_dedicated() && self.should_open(now_us) && !self.has_room(now_us)
+        self.next_is_dedicated()
+            && !self.paused
+            && self.dedicated_logins.may_begin(now_us)
+            && !self.has_room(now_us)
     }
 
     fn has_room(&self, now_us: u64) -> bool {
@@ -30,6 +100,48 @@ impl Pool {
         below(&self.shared().servers, pool_size)
             && below(&self.database().servers, limits.max_db_connections)
             && below(&self.user().servers, limits.max_user_connections)
+    }
+
+    pub(crate) fn logins(&mut self, whom: OpenFor) -> &mut Logins {
+        match whom {
+            OpenFor::Any => &mut self.shared_logins,
+            OpenFor::Dedicated => &mut self.dedicated_logins,
+        }
+    }
+
+    /// A login ended, well or badly.
+    pub fn logged_in(&mut self, whom: OpenFor, well: bool, now_us: u64) {
+        let longest_us = self.limits.server_login_retry_us;
+        self.logins(whom).end(well, now_us, longest_us);
+    }
+
+    /// A login ended for a reason that says nothing of the next: its one client was not let in, or has left.
+    pub fn login_withdrawn(&mut self, whom: OpenFor) {
+        self.logins(whom).withdraw();
+    }
+
+    /// Server connections that are logging in.
+    #[must_use]
+    pub fn logging_in(&self) -> u32 {
+        self.shared_logins.in_progress + self.dedicated_logins.in_progress
+    }
+
+    /// Logins for any client fail at present.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.shared_logins.retry_delay_us > 0
+    }
+
+    /// When the next login for any client may be tried after a failure; 0 if there was none.
+    #[must_use]
+    pub fn retry_at_us(&self) -> u64 {
+        self.shared_logins.retry_at_us
+    }
+
+    /// Tries again at once (RECONNECT, RESUME, a new configuration).
+    pub fn forget_failure(&mut self) {
+        self.shared_logins.forget_failure();
+        self.dedicated_logins.forget_failure();
     }
 }
 
@@ -46,8 +158,8 @@ mod tests {
     }
 
     fn open(pool: &mut Pool) {
-        assert!(matches!(pool.take_permit(0), Permit::Taken { .. }));
-        pool.logged_in(true, 0);
+        assert!(matches!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { .. }));
+        pool.logged_in(OpenFor::Any, true, 0);
     }
 
     #[test]
@@ -63,9 +175,9 @@ mod tests {
         pool.paused = false;
         pool.closed();
         assert!(!pool.lacks_room(0));
-        assert!(matches!(pool.take_permit(0), Permit::Taken { .. }));
+        assert!(matches!(pool.take_permit(OpenFor::Dedicated, 0), Permit::Taken { .. }));
         assert!(!pool.lacks_room(0), "it is on its way");
-        pool.login_withdrawn();
+        pool.login_withdrawn(OpenFor::Dedicated);
         assert_eq!((pool.logging_in(), pool.is_failing()), (0, false));
     }
 
@@ -78,6 +190,28 @@ mod tests {
         assert!(!pool.lacks_room(0));
         pool.queue.serve();
         assert!(pool.lacks_room(0));
+    }
+
+    #[test]
+    fn the_two_kinds_are_opened_by_arrival_and_fail_apart() {
+        let mut pool = pool(limits(3));
+        pool.queue.join_dedicated(1, 0);
+        pool.queue.join(2, 0);
+        assert_eq!(pool.next_to_open(0, false), Some(OpenFor::Dedicated));
+        pool.take_permit(OpenFor::Dedicated, 0);
+        assert_eq!(pool.next_to_open(0, false), Some(OpenFor::Any), "also while that logs in");
+        pool.closed();
+        pool.logged_in(OpenFor::Dedicated, false, 0);
+        assert_eq!(
+            pool.next_to_open(0, false),
+            Some(OpenFor::Any),
+            "what refused the other says nothing of it"
+        );
+        pool.take_permit(OpenFor::Any, 0);
+        assert_eq!(pool.next_to_open(99_999, false), None);
+        assert_eq!(pool.next_to_open(100_000, false), Some(OpenFor::Dedicated));
+        pool.paused = true;
+        assert_eq!(pool.next_to_open(100_000, false), None);
     }
 
     #[test]

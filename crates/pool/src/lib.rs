@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod pool;
 pub mod queue;
 
+pub use dedicated::OpenFor;
 pub use ledger::{Both, CancelKey, Directory, Process, Shared, Tally};
 pub use pool::{Idle, Limits, Permit, Pool};
 pub use queue::{Queue, Ticket, Waiter};

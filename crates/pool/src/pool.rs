@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use settings::PoolMode;
 
-use crate::{Both, Queue, Shared};
+use crate::dedicated::Logins;
+use crate::{Both, OpenFor, Queue, Shared};
 
 /// Within this time the server that a client used last is still warm for it.
 const WARM_US: u64 = 1_000_000;
 
-/// After a failed login the first retry comes after this; each further one doubles it, up to `server_login_retry`.
-const FIRST_RETRY_US: u64 = 100_000;
+/// A check that takes longer than this is no reason any more to let its client wait beside other idle servers.
+const CHECK_PATIENCE_US: u64 = 300_000;
 
 /// What the settings say about this pool, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +77,13 @@ pub struct Pool {
     database: Arc<Both>,
     user: Arc<Both>,
     idle: Vec<Idle>,
+    /// Servers that are checked before they are lent, and since when.
+    checking: Vec<Idle>,
     open: u32,
     /// Permits of servers that a predecessor process still holds and will send or close.
     elsewhere: u32,
-    logging_in: u32,
-    retry_at_us: u64,
-    retry_delay_us: u64,
+    pub(crate) shared_logins: Logins,
+    pub(crate) dedicated_logins: Logins,
 }
 
 impl Pool {
@@ -96,11 +98,11 @@ impl Pool {
             database,
             user,
             idle: Vec::new(),
+            checking: Vec::new(),
             open: 0,
             elsewhere: 0,
-            logging_in: 0,
-            retry_at_us: 0,
-            retry_delay_us: 0,
+            shared_logins: Logins::default(),
+            dedicated_logins: Logins::default(),
         }
     }
 
@@ -126,12 +128,6 @@ impl Pool {
     #[must_use]
     pub fn open(&self) -> u32 {
         self.open
-    }
-
-    /// Those that are logging in.
-    #[must_use]
-    pub fn logging_in(&self) -> u32 {
-        self.logging_in
     }
 
     /// Idle servers, the longest idle first.
@@ -161,7 +157,44 @@ impl Pool {
         }
     }
 
-    /// A server is free and nobody waits.
+    /// An idle server for one who waits; None if nobody does, or a check is under way for each of them.
+    #[inline]
+    pub fn lend_to_waiter(&mut self, now_us: u64) -> Option<Idle> {
+        if self.queue.shared_len() == 0 || self.idle.is_empty() || self.unserved(now_us) == 0 {
+            return None;
+        }
+        self.lend(None, now_us)
+    }
+
+    /// How many wait for any server without one being checked for them.
+    pub(crate) fn unserved(&self, now_us: u64) -> usize {
+        let fresh = |check: &&Idle| now_us.saturating_sub(check.since_us) < CHECK_PATIENCE_US;
+        self.queue.shared_len().saturating_sub(self.checking.iter().filter(fresh).count())
+    }
+
+    /// Somebody waits though there is an idle server, and no check of one has begun lately. Never true when the shard has
+    /// dealt with an event; `now_us` may lie in the past for who allows time.
+    #[must_use]
+    pub fn waits_beside_idle(&self, now_us: u64) -> bool {
+        !self.paused && !self.idle.is_empty() && self.unserved(now_us) > 0
+    }
+
+    /// A server is asked whether it still lives, before one who waits gets it.
+    pub fn check_begins(&mut self, server: u32, now_us: u64) {
+        self.checking.push(Idle { server, since_us: now_us });
+    }
+
+    /// It is free, or is closed; false if it was not being checked.
+    #[inline]
+    pub fn check_ends(&mut self, server: u32) -> bool {
+        let checks = self.checking.len();
+        if checks > 0 {
+            self.checking.retain(|check| check.server != server);
+        }
+        checks > self.checking.len()
+    }
+
+    /// A server is free; whoever waits gets it next ([`Pool::lend_to_waiter`]).
     #[inline]
     pub fn park(&mut self, server: u32, now_us: u64) {
         self.idle.push(Idle { server, since_us: now_us });
@@ -176,16 +209,6 @@ impl Pool {
         place.is_some()
     }
 
-    /// Somebody waits (or the minimum is not reached), nothing is being opened already, and no failure forbids it.
-    /// One login at a time: a server that has just started is not stormed.
-    #[must_use]
-    pub fn should_open(&self, now_us: u64) -> bool {
-        !self.paused
-            && self.logging_in == 0
-            && now_us >= self.retry_at_us
-            && (!self.queue.is_empty() || self.below_minimum())
-    }
-
     /// `min_pool_size` is not reached, over all shards.
     #[must_use]
     pub fn below_minimum(&self) -> bool {
@@ -197,7 +220,7 @@ impl Pool {
     }
 
     /// Takes a permit to open one more server, from the pool, the database and the user; all or none.
-    pub fn take_permit(&mut self, now_us: u64) -> Permit {
+    pub fn take_permit(&mut self, whom: OpenFor, now_us: u64) -> Permit {
         let Some(reserve) = self.take_from_pool(now_us) else { return Permit::PoolFull };
         if !self.database.servers.take(self.limits.max_db_connections) {
             self.shared.servers.give();
@@ -209,7 +232,7 @@ impl Pool {
             return Permit::UserFull;
         }
         self.open += 1;
-        self.logging_in += 1;
+        self.logins(whom).begin();
         Permit::Taken { reserve }
     }
 
@@ -244,43 +267,6 @@ impl Pool {
     #[must_use]
     pub fn is_above_minimum(&self, leaving: u32) -> bool {
         self.shared.servers.taken() > self.limits.min_pool_size.saturating_add(leaving)
-    }
-
-    /// A login ended, well or badly.
-    pub fn logged_in(&mut self, well: bool, now_us: u64) {
-        self.logging_in = self.logging_in.saturating_sub(1);
-        if well {
-            self.retry_at_us = 0;
-            self.retry_delay_us = 0;
-        } else {
-            let delay_us =
-                (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(self.limits.server_login_retry_us);
-            self.retry_delay_us = delay_us;
-            self.retry_at_us = now_us + delay_us;
-        }
-    }
-
-    /// A login ended for a reason that is nobody else's: its one client was not let in, or has left.
-    pub fn login_withdrawn(&mut self) {
-        self.logging_in = self.logging_in.saturating_sub(1);
-    }
-
-    /// Logins fail at present.
-    #[must_use]
-    pub fn is_failing(&self) -> bool {
-        self.retry_delay_us > 0
-    }
-
-    /// When the next login may be tried after a failure; 0 if there was none.
-    #[must_use]
-    pub fn retry_at_us(&self) -> u64 {
-        self.retry_at_us
-    }
-
-    /// Tries again at once (RECONNECT, RESUME, a new configuration).
-    pub fn forget_failure(&mut self) {
-        self.retry_at_us = 0;
-        self.retry_delay_us = 0;
     }
 
     /// A server's socket is gone: its permits are free, everywhere.
@@ -377,22 +363,22 @@ pub(crate) mod tests {
     #[test]
     fn one_login_at_a_time_and_only_for_somebody() {
         let mut pool = pool(limits(2));
-        assert!(!pool.should_open(0), "nobody waits");
+        assert!(pool.next_to_open(0, false).is_none(), "nobody waits");
         pool.queue.join(1, 0);
-        assert!(pool.should_open(0));
-        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
-        assert!(!pool.should_open(0), "one is on its way");
-        pool.logged_in(true, 0);
-        assert!(pool.should_open(0));
+        assert!(pool.next_to_open(0, false).is_some());
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+        assert!(pool.next_to_open(0, false).is_none(), "one is on its way");
+        pool.logged_in(OpenFor::Any, true, 0);
+        assert!(pool.next_to_open(0, false).is_some());
     }
 
     #[test]
     fn permits_end_at_the_limit_and_come_back() {
         let mut pool = pool(limits(1));
-        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
-        assert_eq!(pool.take_permit(0), Permit::PoolFull);
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
         pool.closed();
-        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
     }
 
     #[test]
@@ -402,7 +388,7 @@ pub(crate) mod tests {
         let only = Limits { max_db_connections: 1, ..limits(5) };
         let mut pool = Pool::new(only, Arc::clone(&shared), Arc::clone(&database), Arc::default());
         assert!(database.servers.take(1));
-        assert_eq!(pool.take_permit(0), Permit::DatabaseFull);
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::DatabaseFull);
         assert_eq!(shared.servers.taken(), 0);
     }
 
@@ -410,12 +396,12 @@ pub(crate) mod tests {
     fn the_reserve_opens_after_its_timeout() {
         let mut pool = pool(Limits { reserve_pool_size: 1, ..limits(1) });
         pool.queue.join(1, 0);
-        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
-        assert_eq!(pool.take_permit(4_999_999), Permit::PoolFull);
-        assert_eq!(pool.take_permit(5_000_000), Permit::Taken { reserve: true });
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+        assert_eq!(pool.take_permit(OpenFor::Any, 4_999_999), Permit::PoolFull);
+        assert_eq!(pool.take_permit(OpenFor::Any, 5_000_000), Permit::Taken { reserve: true });
         assert!(pool.is_oversized(0));
         assert!(!pool.is_oversized(1), "it will not be");
-        assert_eq!(pool.take_permit(9_000_000), Permit::PoolFull);
+        assert_eq!(pool.take_permit(OpenFor::Any, 9_000_000), Permit::PoolFull);
     }
 
     #[test]
@@ -425,15 +411,15 @@ pub(crate) mod tests {
         let mut delays = vec![];
         let mut now_us = 0;
         for _ in 0..10 {
-            pool.logged_in(false, now_us);
+            pool.logged_in(OpenFor::Any, false, now_us);
             delays.push(pool.retry_at_us() - now_us);
-            assert!(!pool.should_open(pool.retry_at_us() - 1));
+            assert!(pool.next_to_open(pool.retry_at_us() - 1, false).is_none());
             now_us = pool.retry_at_us();
         }
         assert_eq!(delays[..4], [100_000, 200_000, 400_000, 800_000]);
         assert_eq!(delays[9], 15_000_000);
-        pool.logged_in(true, now_us);
-        assert!(pool.should_open(now_us));
+        pool.logged_in(OpenFor::Any, true, now_us);
+        assert!(pool.next_to_open(now_us, false).is_some());
     }
 
     #[test]
@@ -441,14 +427,34 @@ pub(crate) mod tests {
         let mut pool = pool(limits(2));
         pool.held_elsewhere();
         pool.held_elsewhere();
-        assert_eq!(pool.take_permit(0), Permit::PoolFull);
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
         pool.arrived();
         assert_eq!((pool.open(), pool.elsewhere(), pool.shared().servers.taken()), (1, 1, 2));
         assert!(pool.closed_elsewhere() && !pool.closed_elsewhere());
-        assert_eq!(pool.take_permit(0), Permit::Taken { reserve: false });
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
         pool.closed();
         pool.closed();
         assert_eq!(pool.shared().servers.taken(), 0);
+    }
+
+    #[test]
+    fn a_check_serves_one_who_waits_for_as_long_as_it_is_fresh() {
+        let mut pool = pool(limits(3));
+        for server in 1..=3 {
+            pool.park(server, 0);
+        }
+        assert_eq!(pool.lend_to_waiter(0), None, "nobody waits");
+        pool.queue.join_dedicated(1, 0);
+        assert_eq!(pool.lend_to_waiter(0), None, "nobody who takes it");
+        pool.queue.join(2, 0);
+        let checked = pool.lend_to_waiter(0).map(|idle| idle.server);
+        assert_eq!(checked, Some(3));
+        pool.check_begins(3, 0);
+        assert_eq!((pool.lend_to_waiter(1), pool.next_to_open(1, false)), (None, Some(OpenFor::Dedicated)));
+        assert_eq!(pool.lend_to_waiter(CHECK_PATIENCE_US).map(|idle| idle.server), Some(2));
+        assert!(pool.check_ends(3) && !pool.check_ends(3));
+        pool.queue.join(3, 1);
+        assert_eq!(pool.lend_to_waiter(2).map(|idle| idle.server), Some(1));
     }
 
     #[test]
@@ -458,6 +464,6 @@ pub(crate) mod tests {
         pool.queue.join(1, 0);
         pool.paused = true;
         assert_eq!(pool.lend(None, 0), None);
-        assert!(!pool.should_open(0));
+        assert!(pool.next_to_open(0, false).is_none());
     }
 }

@@ -1,12 +1,16 @@
 //! Who waits for a server, in order of arrival.
 //!
-//! Owns first come, first served, with leaving from the middle at no cost. Never knows what a waiter is.
+//! Owns first come, first served, with leaving from the middle at no cost. Those who take any server and those who need
+//! one of their own wait in two lanes, so that neither is in the way of the other. Never knows what a waiter is.
 
 use std::collections::VecDeque;
 
 /// A place in the queue; valid until the waiter is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    dedicated: bool,
+    place: u64,
+}
 
 /// One who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +21,21 @@ pub struct Waiter {
     pub since_us: u64,
     /// It takes no server that is there, only one opened for it alone.
     pub dedicated: bool,
+    /// Counts arrivals over both lanes.
+    order: u64,
 }
 
-/// The queue. A waiter that left leaves a gap, which is skipped when it comes to the front.
+/// The queue.
 #[derive(Debug, Default)]
 pub struct Queue {
+    shared: Lane,
+    dedicated: Lane,
+    arrivals: u64,
+}
+
+/// Waiters of one kind. One that left leaves a gap, which is skipped when it comes to the front.
+#[derive(Debug, Default)]
+struct Lane {
     places: VecDeque<Option<Waiter>>,
     first: u64,
     waiting: usize,
@@ -30,67 +44,114 @@ pub struct Queue {
 impl Queue {
     /// Joins at the end, for any server.
     pub fn join(&mut self, client: u32, since_us: u64) -> Ticket {
-        self.push(Waiter { client, since_us, dedicated: false })
+        self.push(client, since_us, false)
     }
 
     /// Joins at the end, for a server of its own; it leaves when it has one.
     pub fn join_dedicated(&mut self, client: u32, since_us: u64) -> Ticket {
-        self.push(Waiter { client, since_us, dedicated: true })
+        self.push(client, since_us, true)
     }
 
-    fn push(&mut self, waiter: Waiter) -> Ticket {
-        let ticket = Ticket(self.first + self.places.len() as u64);
-        self.places.push_back(Some(waiter));
-        self.waiting += 1;
-        ticket
+    fn push(&mut self, client: u32, since_us: u64, dedicated: bool) -> Ticket {
+        self.arrivals += 1;
+        let waiter = Waiter { client, since_us, dedicated, order: self.arrivals };
+        let lane = if dedicated { &mut self.dedicated } else { &mut self.shared };
+        Ticket { dedicated, place: lane.push(waiter) }
     }
 
     /// Leaves before being served; false if it was served or has left.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let place = ticket.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if ticket.dedicated { self.dedicated.leave(ticket.place) } else { self.shared.leave(ticket.place) }
+    }
+
+    /// The one that has waited longest.
+    #[must_use]
+    pub fn front(&self) -> Option<Waiter> {
+        let fronts = [self.shared.front(), self.dedicated.front()];
+        fronts.into_iter().flatten().min_by_key(|waiter| waiter.order)
+    }
+
+    /// The one that has waited longest for any server.
+    #[must_use]
+    pub fn front_shared(&self) -> Option<Waiter> {
+        self.shared.front()
+    }
+
+    /// The one that has waited longest for a server of its own.
+    #[must_use]
+    pub fn front_dedicated(&self) -> Option<Waiter> {
+        self.dedicated.front()
+    }
+
+    /// Serves the one that has waited longest of those who take any server.
+    pub fn serve(&mut self) -> Option<Waiter> {
+        self.shared.serve()
+    }
+
+    /// All who take any server, oldest first.
+    pub fn shared(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.shared.iter()
+    }
+
+    /// All who need a server of their own, oldest first.
+    pub fn dedicated(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.dedicated.iter()
+    }
+
+    /// How many wait for any server.
+    #[inline]
+    #[must_use]
+    pub fn shared_len(&self) -> usize {
+        self.shared.waiting
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.waiting + self.dedicated.waiting
+    }
+
+    /// Nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Lane {
+    fn push(&mut self, waiter: Waiter) -> u64 {
+        let place = self.first + self.places.len() as u64;
+        self.places.push_back(Some(waiter));
+        self.waiting += 1;
+        place
+    }
+
+    fn leave(&mut self, place: u64) -> bool {
+        let place = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(place) = place.and_then(|index| self.places.get_mut(index)) else { return false };
         let left = place.take().is_some();
         self.waiting -= usize::from(left);
         #[cfg(weir_bug = "waiter_lost")]
-        if left && let Some(Some(next)) = self.places.iter_mut().find(|place| place.is_some()) {
-            let _ = next;
-            self.places.iter_mut().find(|place| place.is_some()).map(Option::take);
+        if left && self.places.iter_mut().find_map(Option::take).is_some() {
             self.waiting -= 1;
         }
         self.close_gaps();
         left
     }
 
-    /// The one that has waited longest.
-    #[must_use]
-    pub fn front(&self) -> Option<Waiter> {
+    fn front(&self) -> Option<Waiter> {
         self.places.front().copied().flatten()
     }
 
-    /// Serves the one that has waited longest of those who take any server.
-    pub fn serve(&mut self) -> Option<Waiter> {
-        let fits = |place: &&mut Option<Waiter>| place.is_some_and(|waiter| !waiter.dedicated);
-        let waiter = self.places.iter_mut().find(fits).and_then(Option::take);
+    fn serve(&mut self) -> Option<Waiter> {
+        let waiter = self.places.front_mut().and_then(Option::take);
         self.waiting -= usize::from(waiter.is_some());
         self.close_gaps();
         waiter
     }
 
-    /// All, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = Waiter> + '_ {
+    fn iter(&self) -> impl Iterator<Item = Waiter> + '_ {
         self.places.iter().copied().flatten()
-    }
-
-    /// How many wait.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.waiting
-    }
-
-    /// Nobody waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiting == 0
     }
 
     fn close_gaps(&mut self) {
@@ -117,16 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_server_of_its_own_is_passed_over() {
+    fn who_waits_for_a_server_of_its_own_is_in_nobodys_way() {
         let mut queue = Queue::default();
         let own = queue.join_dedicated(1, 0);
         queue.join(2, 0);
         let last = queue.join(3, 0);
+        assert_eq!(queue.front().map(|waiter| waiter.client), Some(1), "by arrival over both");
         assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
-        assert_eq!(queue.front().map(|waiter| (waiter.client, waiter.dedicated)), Some((1, true)));
+        assert_eq!(queue.front_dedicated().map(|waiter| waiter.client), Some(1));
+        assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(3));
         assert!(queue.leave(last));
         assert_eq!(queue.serve(), None);
-        assert_eq!(queue.len(), 1);
+        assert_eq!((queue.len(), queue.shared_len()), (1, 0));
         assert!(queue.leave(own));
         assert!(queue.is_empty());
     }

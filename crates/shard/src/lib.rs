@@ -38,11 +38,22 @@ use std::sync::Arc;
 
 use auth::{Entropy, MockKey};
 use mail::ShardId;
-use pool::Directory;
+use pool::{Directory, Pool};
 use settings::Config;
 
 use records::Records;
 use state::{Conn, State};
+
+/// One pool's part on a shard.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolState<'a> {
+    /// Its database.
+    pub database: &'a str,
+    /// Its user.
+    pub user: &'a str,
+    /// Its queue, idle servers and limits.
+    pub pool: &'a Pool,
+}
 
 /// One thread's pooler.
 pub struct Shard {
@@ -132,6 +143,15 @@ impl Shard {
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.state.deadline()
+    }
+
+    /// What its pools wait for and have idle, for who watches over several shards.
+    pub fn pools(&self) -> impl Iterator<Item = PoolState<'_>> {
+        self.state.parts.iter().map(|(_, part)| PoolState {
+            database: &part.database_name,
+            user: &part.user,
+            pool: &part.pool,
+        })
     }
 
     /// The configuration in force (the driver takes socket options from it).

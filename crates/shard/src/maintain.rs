@@ -189,15 +189,13 @@ impl State {
             let user = self.config.user(&part.user).map(|user| &**user);
             let limit_us = micros(self.config.query_wait_timeout(&part.database, user));
             let query_us = micros(self.config.query_timeout(user));
-            for waiter in part.pool.queue.iter() {
+            for waiter in part.pool.queue.shared().chain(part.pool.queue.dedicated()) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
                 } else if passed(now_us, waiter.since_us, limit_us) {
                     late.push((ConnId(waiter.client), sqlstate::TOO_MANY_CONNECTIONS, "query_wait_timeout"));
                 } else if passed(now_us, waiter.since_us, notify_us) {
                     told.push(ConnId(waiter.client));
-                } else {
-                    break; // The queue is in order of arrival.
                 }
             }
         }
@@ -221,7 +219,7 @@ impl State {
     /// A pool's idle servers, its minimum, and the retry after a failure.
     fn watch_part(&mut self, part_index: usize) {
         self.close_stale_servers(part_index);
-        self.open_if_wanted(part_index);
+        self.serve_or_open(part_index);
         self.forget_unused_part(part_index);
     }
 

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pool::OpenFor;
 use session::replication::Kind;
 use session::{Conversation, ServerLogin};
 use settings::PoolMode;
@@ -115,6 +116,11 @@ impl Server {
             Phase::Linked(client) | Phase::Errand(Errand::Apply(client)) => Some(client),
             _ => None,
         }
+    }
+
+    /// Whom it was opened for.
+    pub(crate) fn opened_for(&self) -> OpenFor {
+        if self.dedicated.is_some() { OpenFor::Dedicated } else { OpenFor::Any }
     }
 
     /// It is for whoever needs it, and logged in.

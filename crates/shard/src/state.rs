@@ -70,6 +70,8 @@ pub(crate) struct Part {
     /// Which configured host comes next.
     pub(crate) next_host: usize,
     pub(crate) last_used_us: u64,
+    /// When other shards were last asked for a server.
+    pub(crate) asked_neighbours_us: u64,
     /// Cancels on their way, and those that wait for their turn.
     pub(crate) cancels_active: u32,
     pub(crate) cancels_waiting: std::collections::VecDeque<ConnId>,
@@ -130,6 +132,8 @@ pub(crate) struct State {
     pub(crate) now: Now,
     /// Servers that are quiet and unlinked, to be dealt with before the event ends.
     pub(crate) freed: Vec<ConnId>,
+    /// Pools with waiters whose server was closed when it was checked for them, likewise.
+    pub(crate) unserved: Vec<usize>,
     pub(crate) pending: Vec<Pending>,
     pub(crate) shutdown: Option<ShutdownMode>,
     pub(crate) all_paused: bool,
@@ -192,6 +196,7 @@ impl State {
             secures: Vec::new(),
             now: Now::default(),
             freed: Vec::new(),
+            unserved: Vec::new(),
             pending: Vec::new(),
             shutdown: None,
             all_paused: false,

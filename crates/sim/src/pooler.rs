@@ -1,6 +1,6 @@
 //! What the world drives: the real shard, or a relay that has no pool at all.
 
-use shard::{Action, ConnId, Event, Now, Shard};
+use shard::{Action, ConnId, Event, Now, PoolState, Shard};
 
 /// The shard's own boundary, so that something simpler can stand in its place.
 pub(crate) trait Pooler {
@@ -14,6 +14,10 @@ pub(crate) trait Pooler {
     fn written(&self) -> &[u8];
     /// When a tick is due.
     fn deadline(&self) -> Option<u64>;
+    /// Its pools, if it has any.
+    fn pools(&self) -> Vec<PoolState<'_>> {
+        Vec::new()
+    }
 }
 
 impl Pooler for Shard {
@@ -35,5 +39,9 @@ impl Pooler for Shard {
 
     fn deadline(&self) -> Option<u64> {
         Shard::deadline(self)
+    }
+
+    fn pools(&self) -> Vec<PoolState<'_>> {
+        Shard::pools(self).collect()
     }
 }

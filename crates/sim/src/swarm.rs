@@ -137,7 +137,7 @@ pub(crate) enum Fault {
     Blackhole,
     /// Somebody sets the wall clock.
     WallJump,
-    /// PAUSE and, later, RESUME.
+    /// PAUSE or SUSPEND in turn and, later, RESUME.
     Pause,
     /// RECONNECT.
     Reconnect,

@@ -58,7 +58,9 @@ impl State {
             }
             Neighbour::Withdraw { from, id } => self.withdrawn(from, id),
             Neighbour::Answered { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
-            Neighbour::Want { database, user, .. } => self.neighbour_wants(&database, &user),
+            Neighbour::Want { limit, database, user, .. } => {
+                self.neighbour_wants(limit, &database, &user);
+            }
             Neighbour::Freed { database, user } => self.neighbour_freed(&database, &user),
         }
     }
@@ -122,7 +124,7 @@ impl State {
             if let Some(part) = self.parts.get_mut(index) {
                 part.pool.forget_failure();
             }
-            self.open_if_wanted(index);
+            self.serve_or_open(index);
         }
     }
 
@@ -299,7 +301,7 @@ impl State {
         } else if password_changed && let Some(part) = self.parts.get_mut(index) {
             part.pool.forget_failure();
         }
-        self.open_if_wanted(index);
+        self.serve_or_open(index);
     }
 }
 

@@ -82,20 +82,8 @@ impl State {
         self.askers.insert((asked_by.shard, asked_by.id), conn);
         let Some(part) = self.parts.get_mut(part_index) else { return };
         part.last_used_us = now_us;
-        let idle = if part.pool.queue.is_empty() { part.pool.lend(None, now_us) } else { None };
-        match idle {
-            Some(idle) if !self.needs_check(idle.since_us) => {
-                self.serve_asker(conn, ConnId(idle.server));
-            }
-            Some(idle) => {
-                self.asker_waits(conn);
-                self.check(ConnId(idle.server));
-            }
-            None => {
-                self.asker_waits(conn);
-                self.open_if_wanted(part_index);
-            }
-        }
+        self.asker_waits(conn);
+        self.serve_or_open(part_index);
     }
 
     fn asker_waits(&mut self, conn: ConnId) {
@@ -142,7 +130,7 @@ impl State {
         };
         let same = |other: &ConnId| matches!(self.conns.get(other.0 as usize), Some(Conn::Asker(other)) if alike(&other.inquiry));
         let others: Vec<ConnId> =
-            part.pool.queue.iter().map(|waiter| ConnId(waiter.client)).filter(same).collect();
+            part.pool.queue.shared().map(|waiter| ConnId(waiter.client)).filter(same).collect();
         for other in others.into_iter().filter(|other| *other != conn) {
             let Some(gone) = self.forget_asker(other) else { continue };
             for asked_by in &gone.asked_by {

@@ -24,7 +24,7 @@ impl State {
         client.request_us = now_us;
         let (part_index, used_last) = (client.pool, client.server_used_last);
         let part = self.parts.get_mut(part_index)?;
-        if part.pool.queue.is_empty()
+        if part.pool.queue.shared_len() == 0
             && let Some(idle) = part.pool.lend(used_last, now_us)
         {
             let server = ConnId(idle.server);
@@ -37,7 +37,7 @@ impl State {
         }
         self.enqueue(conn);
         if !self.hands_on(conn) {
-            self.open_if_wanted(part_index);
+            self.serve_or_open(part_index);
         }
         None
     }
@@ -179,21 +179,32 @@ impl State {
         }
     }
 
-    /// Deals with the servers that became free in this event: reset, close, lend to the next waiter, or park.
+    /// Deals with the servers that became free in this event, and with those who lost the one that was to be theirs.
     pub(crate) fn deal_with_freed(&mut self) {
-        while let Some(server_conn) = self.freed.pop() {
-            let Some(server) = self.server(server_conn) else { continue };
-            if !matches!(server.phase, server::Phase::Unsettled) {
-                continue;
-            }
-            let part = server.pool;
-            if let Some(reason) = self.reason_to_close(server_conn) {
-                self.close_server(server_conn, reason);
-            } else if self.needs_reset(part) {
-                self.run_errand(server_conn, Errand::Reset);
+        loop {
+            if let Some(server_conn) = self.freed.pop() {
+                self.deal_with(server_conn);
+            } else if let Some(part_index) = self.unserved.pop() {
+                self.serve_or_open(part_index);
             } else {
-                self.serve_next(server_conn);
+                return;
             }
+        }
+    }
+
+    /// A free server: reset it, close it, lend it to the next waiter, or park it.
+    fn deal_with(&mut self, server_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        if !matches!(server.phase, server::Phase::Unsettled) {
+            return;
+        }
+        let part = server.pool;
+        if let Some(reason) = self.reason_to_close(server_conn) {
+            self.close_server(server_conn, reason);
+        } else if self.needs_reset(part) {
+            self.run_errand(server_conn, Errand::Reset);
+        } else {
+            self.serve_next(server_conn);
         }
     }
 
@@ -221,20 +232,53 @@ impl State {
         }
     }
 
-    /// Gives a free server to the client that has waited longest, or parks it.
+    /// A server is free: whoever has waited longest gets it, or it becomes idle.
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
-        let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return };
         let part_index = server.pool;
         if self.goes_for_dedicated(server_conn) {
             return;
         }
-        loop {
-            let Some(part) = self.parts.get_mut(part_index) else { return };
-            if part.pool.paused {
-                break;
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        part.pool.check_ends(server_conn.0);
+        if part.pool.paused {
+            self.park(server_conn);
+        } else {
+            self.serve_oldest(part_index, server_conn);
+        }
+        self.paused_progress();
+    }
+
+    fn park(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        server.phase = server::Phase::Idle;
+        part.pool.park(server_conn.0, now_us);
+    }
+
+    /// Lends idle servers to those who wait, as long as there are both: nobody waits beside a server that is idle. Asked
+    /// whenever a server becomes idle, a client comes to wait or a pool is resumed, and at every tick.
+    #[inline]
+    pub(crate) fn serve_waiters(&mut self, part_index: usize) {
+        let now_us = self.now.mono_us;
+        while let Some(part) = self.parts.get_mut(part_index)
+            && let Some(idle) = part.pool.lend_to_waiter(now_us)
+        {
+            let server = ConnId(idle.server);
+            if self.needs_check(idle.since_us) {
+                self.check(server);
+            } else {
+                self.serve_oldest(part_index, server);
             }
-            let Some(waiter) = part.pool.queue.serve() else { break };
+        }
+    }
+
+    /// Gives a server to whoever has waited longest; to nobody, and it becomes idle, if nobody waits.
+    fn serve_oldest(&mut self, part_index: usize, server_conn: ConnId) {
+        while let Some(part) = self.parts.get_mut(part_index)
+            && let Some(waiter) = part.pool.queue.serve()
+        {
             let client_conn = ConnId(waiter.client);
             if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::Asker(_))) {
                 return self.serve_asker(client_conn, server_conn);
@@ -247,13 +291,7 @@ impl State {
                 _ => {}
             }
         }
-        if let (Some(Conn::Server(server)), Some(part)) =
-            (self.conns.get_mut(server_conn.0 as usize), self.parts.get_mut(part_index))
-        {
-            server.phase = server::Phase::Idle;
-            part.pool.park(server_conn.0, now_us);
-        }
-        self.paused_progress();
+        self.park(server_conn);
     }
 
     fn serve(&mut self, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
@@ -274,7 +312,12 @@ impl State {
         global.server_check_query.is_some() && self.now.mono_us.saturating_sub(idle_since_us) > delay_us
     }
 
-    pub(crate) fn check(&mut self, server_conn: ConnId) {
+    fn check(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let part = self.server(server_conn).map(|server| server.pool);
+        if let Some(part) = part.and_then(|part| self.parts.get_mut(part)) {
+            part.pool.check_begins(server_conn.0, now_us);
+        }
         self.run_errand(server_conn, Errand::Check);
     }
 

@@ -141,7 +141,7 @@ impl State {
             }
             self.greet(conn);
         } else {
-            self.open_if_wanted(part_index);
+            self.serve_or_open(part_index);
         }
     }
 

@@ -43,6 +43,7 @@ impl State {
             clients: 0,
             next_host: 0,
             last_used_us: self.now.mono_us,
+            asked_neighbours_us: 0,
             cancels_active: 0,
             cancels_waiting: std::collections::VecDeque::new(),
             paused_by_command,
@@ -64,7 +65,7 @@ impl State {
                 continue;
             }
             let part = self.part(name, user, database);
-            self.open_if_wanted(part);
+            self.serve_or_open(part);
         }
     }
 }

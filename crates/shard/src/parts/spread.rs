@@ -3,12 +3,16 @@
 //! Owns spreading and lending permits between shards. Sockets never move for it: a shard that can spare a server closes
 //! it, and the shard that needs one opens its own.
 
-use mail::{Neighbour, ShardId};
+use mail::{LimitOf, Neighbour, ShardId};
 use pool::Shared;
 use settings::PoolMode;
 
+use crate::maintain::passed;
 use crate::state::{Part, State};
 use crate::{Action, ConnId};
+
+/// Who has waited for so long is worth a server that is idle on another shard, fair share or not.
+const LONG_WAIT_US: u64 = 300_000;
 
 /// A pool spreads when its shard has been busy for this many reports (one a second).
 const BUSY_SECONDS: u32 = 1;
@@ -54,26 +58,34 @@ impl State {
         }
     }
 
-    /// Every permit of the pool is taken, but not all by this shard: ask the others for one.
+    /// Every permit of the pool is taken, but not all by this shard: ask the others for one. With less than its share this
+    /// shard gets the next that is free there, otherwise one that is idle there when the letter arrives.
     pub(crate) fn want_from_neighbours(&mut self, part_index: usize) {
+        let now_us = self.now.mono_us;
         let Some(part) = self.parts.get(part_index) else { return };
         let shared = part.pool.shared();
-        // Servers that stay with their clients do not become free because somebody waits.
-        let lasting = part.pool.next_is_dedicated() || part.pool.limits.mode == PoolMode::Session;
-        if part.pool.queue.is_empty()
-            || part.pool.open() >= shared.servers.taken()
-            || !lasting && !self.has_less_than_its_share(part)
-        {
+        let Some(oldest) = part.pool.queue.front() else { return };
+        if part.pool.open() >= shared.servers.taken() {
             return;
         }
-        shared.want(self.id.0);
-        self.ask_neighbours(part_index);
+        // Servers that stay with their clients do not become free because somebody waits.
+        let lasting = part.pool.next_is_dedicated() || part.pool.limits.mode == PoolMode::Session;
+        if lasting || self.has_less_than_its_share(part) {
+            shared.want(self.id.0);
+            return self.ask_neighbours(part_index, LimitOf::Pool);
+        }
+        let waited = passed(now_us, oldest.since_us, LONG_WAIT_US);
+        if waited && passed(now_us, part.asked_neighbours_us, LONG_WAIT_US) {
+            self.ask_neighbours(part_index, LimitOf::Pool);
+        }
     }
 
-    fn ask_neighbours(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get(part_index) else { return };
+    fn ask_neighbours(&mut self, part_index: usize, limit: LimitOf) {
+        let Some(part) = self.parts.get_mut(part_index) else { return };
+        part.asked_neighbours_us = self.now.mono_us;
         let letter = Neighbour::Want {
             from: self.id,
+            limit,
             database: part.database_name.to_string(),
             user: part.user.to_string(),
         };
@@ -97,12 +109,16 @@ impl State {
             && (part.pool.queue.is_empty() || !self.has_less_than_its_share(part) && part.pool.open() > 1)
     }
 
-    /// Another shard asks: close an idle server of that pool, or of its database or user, if there is one.
-    pub(crate) fn neighbour_wants(&mut self, database: &str, user: &str) {
-        let same_pool = |part: &Part| &*part.database_name == database && &*part.user == user;
-        let related = |part: &Part| &*part.database_name == database || &*part.user == user;
-        let found = self.idle_server_of(same_pool).or_else(|| self.idle_server_of(related));
-        if let Some(server) = found {
+    /// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit.
+    pub(crate) fn neighbour_wants(&mut self, limit: LimitOf, database: &str, user: &str) {
+        let same = |part: &Part| match limit {
+            LimitOf::Pool => &*part.database_name == database && &*part.user == user,
+            LimitOf::Database => &*part.database_name == database,
+            LimitOf::User => &*part.user == user,
+        };
+        let idle = self.parts.iter().filter(|(_, part)| same(part));
+        let longest = idle.filter_map(|(_, part)| part.pool.idle().first()).min_by_key(|idle| idle.since_us);
+        if let Some(server) = longest.map(|idle| ConnId(idle.server)) {
             self.close_server(server, "evicted");
         }
     }
@@ -123,7 +139,7 @@ impl State {
             .map(|(index, _)| index)
             .collect();
         if wanting == 0 {
-            related.into_iter().for_each(|index| self.open_if_wanted(index));
+            related.into_iter().for_each(|index| self.serve_or_open(index));
         }
     }
 
@@ -134,11 +150,16 @@ impl State {
         if let Some(part) = self.parts.get(part_index) {
             part.pool.shared().want_no_more(self.id.0);
         }
-        self.open_if_wanted(part_index);
+        self.serve_or_open(part_index);
     }
 
     /// A limit of the database or the user is reached: the pool that matches and has idle servers gives one.
-    pub(crate) fn evict(&mut self, part_index: usize, related: fn(&Part, &Part) -> bool) {
+    pub(crate) fn evict(&mut self, part_index: usize, limit: LimitOf) {
+        let related = |part: &Part, wanted: &Part| match limit {
+            LimitOf::Pool => false,
+            LimitOf::Database => part.database_name == wanted.database_name,
+            LimitOf::User => part.user == wanted.user,
+        };
         let Some(wanted) = self.parts.get(part_index) else { return };
         if wanted.pool.queue.is_empty() {
             return; // The minimum alone evicts nobody.
@@ -152,13 +173,8 @@ impl State {
             .map(|idle| ConnId(idle.server));
         match victim {
             Some(server) => self.close_server(server, "evicted"),
-            None if self.directory.shards() > 1 => self.ask_neighbours(part_index),
+            None if self.directory.shards() > 1 => self.ask_neighbours(part_index, limit),
             None => {}
         }
-    }
-
-    fn idle_server_of(&self, matches: impl Fn(&Part) -> bool) -> Option<ConnId> {
-        let part = self.parts.iter().map(|(_, part)| part).filter(|part| matches(part));
-        part.filter_map(|part| part.pool.idle().first()).map(|idle| ConnId(idle.server)).next()
     }
 }

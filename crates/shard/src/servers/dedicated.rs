@@ -4,6 +4,7 @@
 //! Owns when such a connection is bound to its client and how it ends. Which limits it counts in is the pool's, and the
 //! bytes between the two are the relay's.
 
+use pool::OpenFor;
 use session::replication::Kind;
 use session::{Conversation, Hello, Parameters, Replication};
 use telemetry::Level;
@@ -38,16 +39,23 @@ pub(crate) struct Dedicated {
 }
 
 impl State {
-    /// A connection is about to say who it is: if whoever has waited longest wants one of its own, it is this one. What it
-    /// says then beside the entry's own parameters.
-    pub(crate) fn dedicate(&mut self, conn: ConnId) -> Vec<(String, String)> {
-        let Some(part) = self.server(conn).map(|server| server.pool) else { return Vec::new() };
-        let first = self.parts.get(part).and_then(|part| part.pool.queue.front());
-        let Some(waiter) = first.filter(|waiter| waiter.dedicated) else { return Vec::new() };
-        let Some((client, server)) = self.link(ConnId(waiter.client), conn) else { return Vec::new() };
-        let Some(wish) = client.wish.as_mut().filter(|wish| wish.server.is_none()) else { return Vec::new() };
+    /// A connection is being opened for the client that has waited longest for one of its own.
+    pub(crate) fn dedicate(&mut self, conn: ConnId) {
+        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
+        let Some(part) = self.parts.get(part) else { return };
+        let Some(waiter) = part.pool.queue.front_dedicated() else { return };
+        let Some((client, server)) = self.link(ConnId(waiter.client), conn) else { return };
+        let Some(wish) = client.wish.as_mut() else { return };
         wish.server = Some(conn);
         server.dedicated = Some(Dedicated { kind: wish.kind(), client: ConnId(waiter.client) });
+    }
+
+    /// What it says to the server beside the entry's own parameters.
+    pub(crate) fn dedicated_parameters(&mut self, conn: ConnId) -> Vec<(String, String)> {
+        let dedicated = self.server(conn).and_then(|server| server.dedicated);
+        let Some(Dedicated { client, .. }) = dedicated else { return Vec::new() };
+        let Some(client) = self.client(client) else { return Vec::new() };
+        let Some(wish) = &client.wish else { return Vec::new() };
         let (mut own, parameters) = (wish.replication.passed.clone(), client.parameters.clone());
         own.push(("replication".to_owned(), wish.kind().value().to_owned()));
         // A WAL sender takes no SET, so that what is tracked is said here.
@@ -66,7 +74,7 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         let Some(Dedicated { client: client_conn, .. }) = server.dedicated else { return };
-        part.pool.logged_in(true, now_us);
+        part.pool.logged_in(OpenFor::Dedicated, true, now_us);
         server.key.clone_from(&hello.key);
         server.talk = Conversation::new(parameters.clone());
         server.phase = server::Phase::Unsettled;
@@ -96,7 +104,7 @@ impl State {
             self.answer(conn, Some(client_conn), behind, &[]);
         }
         self.ask_held(client_conn, conn);
-        self.open_if_wanted(part_index);
+        self.serve_or_open(part_index);
     }
 
     /// The server would not let this one client in: it alone is told so. False if the connection was for anybody.
@@ -104,8 +112,7 @@ impl State {
         let Some(Dedicated { client, .. }) = self.server(conn).and_then(|server| server.dedicated) else {
             return false;
         };
-        self.withdraw(conn);
-        self.close_server(conn, "login failed");
+        self.withdraw(conn, "login failed");
         self.fail_client(client, code, text);
         true
     }
@@ -128,21 +135,22 @@ impl State {
     }
 
     /// The login ends, and that tells the pool nothing about the next one.
-    fn withdraw(&mut self, conn: ConnId) {
+    fn withdraw(&mut self, conn: ConnId, reason: &str) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.login_withdrawn();
+            part.pool.login_withdrawn(OpenFor::Dedicated);
         }
+        let listens = matches!(server.phase, server::Phase::Login(_));
         server.phase = server::Phase::Unsettled;
         self.unbind(conn);
+        self.close_server_that(listens, conn, reason);
     }
 
     /// A client that waited for its server leaves: so does the server, wherever it was.
     pub(crate) fn wish_ends(&mut self, conn: ConnId) {
         let server = self.client(conn).and_then(|client| client.wish.as_mut()).and_then(|wish| wish.server);
         let Some(server) = server else { return };
-        self.withdraw(server);
-        self.close_server(server, "replication client disconnected");
+        self.withdraw(server, "replication client disconnected");
     }
 
     /// The pool is full and whoever has waited longest wants a server of its own: the one that has been idle longest goes.

@@ -8,7 +8,8 @@ pub(crate) mod hosts;
 pub(crate) mod unasked;
 
 use auth::Secret;
-use pool::Permit;
+use mail::LimitOf;
+use pool::{OpenFor, Permit};
 use session::{Conversation, Hello, Means, Parameters, Progress, ServerLogin};
 use telemetry::Level;
 use wire::{encode, sqlstate};
@@ -25,28 +26,27 @@ use crate::{Action, ConnId, ConnectFault};
 const GOODBYE_US: u64 = 1_000_000;
 
 impl State {
-    /// Opens a server if somebody waits for one and every limit allows it.
-    pub(crate) fn open_if_wanted(&mut self, part_index: usize) {
+    /// Idle servers go to those who wait; for those who are left one is opened, if every limit allows it.
+    pub(crate) fn serve_or_open(&mut self, part_index: usize) {
         let now_us = self.now.mono_us;
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        // The minimum of a pool that nobody uses is nobody's.
-        let is_wanted = !part.pool.queue.is_empty() || part.keeps_minimum();
-        if !is_wanted || !part.pool.should_open(now_us) {
-            return;
-        }
-        match part.pool.take_permit(now_us) {
-            Permit::Taken { reserve } => self.open(part_index, reserve),
-            _ if self.make_room(part_index) => {}
-            Permit::PoolFull => self.want_from_neighbours(part_index),
-            Permit::DatabaseFull => {
-                self.evict(part_index, |part, wanted| part.database_name == wanted.database_name)
+        self.serve_waiters(part_index);
+        // Both kinds of connection may be opened at a time; the older waiter's comes first.
+        for _ in 0..2 {
+            let Some(part) = self.parts.get_mut(part_index) else { return };
+            let keeps_minimum = part.keeps_minimum();
+            let Some(whom) = part.pool.next_to_open(now_us, keeps_minimum) else { return };
+            match part.pool.take_permit(whom, now_us) {
+                Permit::Taken { reserve } => self.open(part_index, whom, reserve),
+                _ if self.make_room(part_index) => return,
+                Permit::PoolFull => return self.want_from_neighbours(part_index),
+                Permit::DatabaseFull => return self.evict(part_index, LimitOf::Database),
+                Permit::UserFull => return self.evict(part_index, LimitOf::User),
             }
-            Permit::UserFull => self.evict(part_index, |part, wanted| part.user == wanted.user),
         }
     }
 
     /// The permit is taken: connect.
-    fn open(&mut self, part_index: usize, reserve: bool) {
+    fn open(&mut self, part_index: usize, whom: OpenFor, reserve: bool) {
         let conn = self.reserve();
         let now = self.now;
         let tracked = &self.tracked;
@@ -80,6 +80,9 @@ impl State {
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Server(Box::new(server));
         }
+        if whom == OpenFor::Dedicated {
+            self.dedicate(conn);
+        }
         if reserve {
             self.log_server(conn, Level::Log, "taking connection from reserve_pool");
         }
@@ -107,7 +110,7 @@ impl State {
 
     /// The startup packet, in clear or inside TLS.
     pub(crate) fn greet_server(&mut self, conn: ConnId) {
-        let own = self.dedicate(conn);
+        let own = self.dedicated_parameters(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
         let stored = self.config.secrets.get(settings::cut_name(&part.user)).map(String::as_str);
@@ -203,7 +206,7 @@ impl State {
         server.request_us = now.mono_us;
         let backend = hello.key.as_ref().map_or(0, |key| key.0);
         part.met = Some(Met::new(hello));
-        part.pool.logged_in(true, now.mono_us);
+        part.pool.logged_in(OpenFor::Any, true, now.mono_us);
         let part_index = server.pool;
         self.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
         self.greet_all(part_index);
@@ -212,7 +215,7 @@ impl State {
         }
         // A fresh server needs no reset.
         self.errand_over(conn);
-        self.open_if_wanted(part_index);
+        self.serve_or_open(part_index);
     }
 
     /// A query of the settings met an error that is no reason to close.
@@ -269,8 +272,9 @@ impl State {
         if !server.is_logging_in() {
             return;
         }
+        let whom = server.opened_for();
         if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.logged_in(well, now_us);
+            part.pool.logged_in(whom, well, now_us);
             if !well {
                 part.leave_failing_host();
             }
@@ -295,7 +299,7 @@ impl State {
         if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
             return;
         }
-        let (since_us, part) = (server.since_us, server.pool);
+        let (since_us, part_index) = (server.since_us, server.pool);
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
         let asker = match server.phase {
@@ -309,8 +313,13 @@ impl State {
             self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
         self.login_over(conn, false);
-        if idle && let Some(part) = self.parts.get_mut(part) {
-            part.pool.unpark(conn.0);
+        if let Some(part) = self.parts.get_mut(part_index) {
+            if idle {
+                part.pool.unpark(conn.0);
+            }
+            if part.pool.check_ends(conn.0) {
+                self.unserved.push(part_index);
+            }
         }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
@@ -419,7 +428,7 @@ impl State {
 
 /// The clients that wait for a server that anybody may have.
 pub(crate) fn ordinary(part: &Part) -> impl Iterator<Item = ConnId> + '_ {
-    part.pool.queue.iter().filter(|waiter| !waiter.dedicated).map(|waiter| ConnId(waiter.client))
+    part.pool.queue.shared().map(|waiter| ConnId(waiter.client))
 }
 
 /// What the entry says, and then what is for this one connection: of two the server takes the later.

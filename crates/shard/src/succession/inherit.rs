@@ -136,7 +136,7 @@ impl State {
             return self.greet(conn);
         }
         client.phase = client::Phase::Greeting(part.pool.queue.join(conn.0, now_us));
-        self.open_if_wanted(part_index);
+        self.serve_or_open(part_index);
     }
 
     fn inherit_pair(&mut self, conn: ConnId, state: &[u8], server_conn: ConnId, server_state: &[u8]) {

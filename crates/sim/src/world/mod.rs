@@ -9,6 +9,7 @@ mod people;
 mod servers;
 mod sockets;
 mod trouble;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,6 +144,8 @@ pub(crate) struct World<P> {
     serial: u64,
     events: u64,
     paused: bool,
+    /// How often an operator has paused or suspended; the two take turns.
+    pauses: u64,
     /// Whether there are pools to be counted.
     pools: bool,
 }
@@ -196,6 +199,7 @@ impl<P: Pooler> World<P> {
             serial: 0,
             events: 0,
             paused: false,
+            pauses: 0,
             pools: true,
         };
         world.prepare();
@@ -335,6 +339,7 @@ impl<P: Pooler> World<P> {
         self.shards[shard].pooler.handle(event, now);
         self.obey(shard, received);
         self.plan_tick(shard);
+        self.expect_idle_servers_lent(shard);
     }
 
     fn say(&mut self, text: std::fmt::Arguments<'_>) {
@@ -373,6 +378,7 @@ impl<P: Pooler> World<P> {
     fn be_busy(&mut self, shard: usize) {
         let percent = if self.era == Era::Chaos { self.swarm.driving.busy_percent } else { 0 };
         self.deliver(shard, Event::Busy { percent });
+        self.expect_idle_servers_given_up();
         self.clock.after(SECOND_US, What::Busy(shard));
     }
 }

@@ -48,7 +48,12 @@ impl<P: Pooler> World<P> {
             Fault::Pause if mean_us == 0 => (),
             Fault::Pause => {
                 self.paused = true;
-                self.command(&Command::Pause { request: RequestId(1), database: None });
+                self.pauses += 1;
+                self.command(&if self.pauses % 2 == 1 {
+                    Command::Pause { request: RequestId(1), database: None }
+                } else {
+                    Command::Suspend { request: RequestId(1) }
+                });
             }
             Fault::Reconnect => self.command(&Command::Reconnect { database: None }),
             Fault::Resize => {
