@@ -7,7 +7,7 @@ pub(crate) mod orders;
 use std::sync::Arc;
 
 use mail::{Command, Neighbour, Report, RequestId, ShardId, ShutdownMode};
-use settings::Config;
+use settings::{Config, PoolMode};
 use tls::Terms;
 use wire::sqlstate;
 
@@ -290,7 +290,9 @@ impl State {
         };
         let password_changed = self.config.secrets.get(&*part.user) != old.secrets.get(&*part.user);
         let changed = needs_new_servers(&part.database, &database);
-        part.pool.limits = limits(&self.config, &database, &part.user);
+        let limits = limits(&self.config, &database, &part.user);
+        let mode_changed = (limits.mode == PoolMode::Session) != (part.pool.limits.mode == PoolMode::Session);
+        part.pool.limits = limits;
         part.database = database;
         if password_changed {
             (part.keys, part.password, part.found) = (None, None, None);
@@ -298,10 +300,21 @@ impl State {
         if changed {
             part.met = None;
             self.renew_servers(index, "database configuration changed");
+        } else if mode_changed {
+            // What clients of one mode leave on a server is not for those of the other.
+            self.renew_servers(index, "pool mode changed");
+            self.release_servers(index);
         } else if password_changed && let Some(part) = self.parts.get_mut(index) {
             part.pool.forget_failure();
         }
         self.serve_or_open(index);
+    }
+
+    /// Servers that were kept for their clients' sessions are not any more.
+    fn release_servers(&mut self, part: usize) {
+        for conn in self.servers_of(part) {
+            self.give_back(conn);
+        }
     }
 }
 

@@ -3,12 +3,15 @@
 //! Owns what is said about it: the canonical values a client takes over, the facts (in_hot_standby) it is told, and
 //! what is remembered of values that no server reports. Which SET is sent is `session`'s; when, is `lend`'s.
 
-use session::Tracked;
+use session::{Parameters, Tracked};
 use telemetry::Level;
 use wire::encode;
 
 use crate::ConnId;
 use crate::state::{Conn, State, linked};
+
+/// Stands for a value that a server may have or not; no client can ask for it, so that whoever comes next has theirs set.
+const UNCERTAIN: &str = "\0";
 
 impl State {
     /// The server has what the client wants; from now on both share one list, in the server's spelling.
@@ -46,6 +49,20 @@ impl State {
         let fresh = part.fresh.clone();
         if let Some((client, server)) = self.link(client_conn, server_conn) {
             server.talk.parameters.note_unreported(&fresh, &client.parameters);
+        }
+    }
+
+    /// The server runs something that may change what it does not report: until its end says more, nothing is known of
+    /// each such parameter that is not as in `sure`, or on a fresh server.
+    pub(crate) fn doubt_unreported(&mut self, server_conn: ConnId, sure: Option<&Parameters>) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(part) = self.parts.get(server.pool) else { return };
+        let sure = sure.unwrap_or(&part.fresh);
+        let now = &mut server.talk.parameters;
+        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_fact(*position)) {
+            if part.fresh.value(position).is_none() && now.value(position) != sure.value(position) {
+                now.set(position, UNCERTAIN);
+            }
         }
     }
 

@@ -86,10 +86,12 @@ impl State {
         };
         client.phase = client::Phase::Preparing(server_conn);
         server.phase = server::Phase::Errand(Errand::Apply(client_conn));
-        let talk = &mut server.talk;
+        let (talk, wanted) = (&mut server.talk, client.parameters.clone());
         if let Some(at) = talk.boundary() {
             self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sets));
         }
+        // The client may be gone when the answer comes, and the answer may be no.
+        self.doubt_unreported(server_conn, Some(&wanted));
         self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
         self.pause_client(client_conn);
         None
@@ -202,6 +204,8 @@ impl State {
         if let Some(reason) = self.reason_to_close(server_conn) {
             self.close_server(server_conn, reason);
         } else if self.needs_reset(part) {
+            // Only DISCARD ALL is known to leave nothing behind, and says so itself.
+            self.doubt_unreported(server_conn, None);
             self.run_errand(server_conn, Errand::Reset);
         } else {
             self.serve_next(server_conn);

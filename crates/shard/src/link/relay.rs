@@ -355,10 +355,7 @@ impl State {
             }
             (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
             (Errand::Check, None) => self.errand_over(conn),
-            (Errand::Reset, None) => {
-                self.forget_unreported(conn);
-                self.errand_over(conn);
-            }
+            (Errand::Reset, None) => self.errand_over(conn),
         }
     }
 

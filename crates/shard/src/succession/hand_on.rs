@@ -6,7 +6,7 @@
 //! until it leaves by itself.
 
 use auth::ScramKeys;
-use settings::Database;
+use settings::{Database, PoolMode};
 use wire::backend::Status;
 use wire::sqlstate;
 
@@ -284,6 +284,7 @@ impl State {
         out.number(field::STATUS, status_number(server.talk.status()?));
         out.number(field::LENT, u64::from(server.lent != Lent::Never));
         out.number(field::DOUBTFUL, server.talk.is_doubtful().into());
+        out.number(field::SESSION_MODE, (part.pool.limits.mode == PoolMode::Session).into());
         out.number(field::CLOSE, server.close_when_free.is_some().into());
         Some(out.into_bytes())
     }

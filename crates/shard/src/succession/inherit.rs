@@ -8,6 +8,7 @@ use std::sync::Arc;
 use auth::ScramKeys;
 use mail::Right;
 use session::{Conversation, Hello, Parameters};
+use settings::PoolMode;
 use wire::{encode, sqlstate};
 
 use crate::cancel::key::whole;
@@ -245,7 +246,10 @@ impl State {
         }
         let part = self.parts.get(part_index)?;
         let is_same = fields.text(field::TARGET) == Some(&*target_text(&part.database));
-        let must_close = !is_same || fields.number(field::CLOSE) != Some(0);
+        let is_session = part.pool.limits.mode == PoolMode::Session;
+        let mode_differs =
+            fields.number(field::SESSION_MODE).is_some_and(|session| session != u64::from(is_session));
+        let must_close = !is_same || mode_differs || fields.number(field::CLOSE) != Some(0);
         let (now_us, wall_us) = (self.now.mono_us, self.now.wall_us);
         let time = |number: u16| fields.number(number).unwrap_or(now_us);
         let (remote, local) = match fields.text(field::PEER).and_then(read_peer) {

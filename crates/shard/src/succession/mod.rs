@@ -147,6 +147,7 @@ pub(crate) mod field {
     pub(crate) const HELLO: u16 = 28;
     pub(crate) const CANCEL_KEY: u16 = 30;
     pub(crate) const FOUND: u16 = 31;
+    pub(crate) const SESSION_MODE: u16 = 32;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
