@@ -63,6 +63,13 @@ impl OneProcess {
     }
 }
 
+/// Forgets counts that nobody else holds: nothing is counted in them, and `*` makes as many names as are tried.
+fn forget_unheld(counts: &mut HashMap<String, Arc<Both>>, name: &str) {
+    if counts.get(name).is_some_and(|held| Arc::strong_count(held) == 1 && !held.is_registered()) {
+        counts.remove(name);
+    }
+}
+
 impl Directory for OneProcess {
     fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
         let names = &mut *self.names();
@@ -77,6 +84,8 @@ impl Directory for OneProcess {
     fn forget_pool(&self, database: &str, user: &str) {
         let names = &mut *self.names();
         let key = (database.to_owned(), user.to_owned());
+        forget_unheld(&mut names.databases, database);
+        forget_unheld(&mut names.users, user);
         // Whoever holds it besides this table has a part of it, or is about to make one.
         if names.pools.get(&key).is_none_or(|shared| Arc::strong_count(shared) > 1) {
             return;
@@ -86,6 +95,10 @@ impl Directory for OneProcess {
         {
             *begun = begun.saturating_sub(1);
         }
+    }
+
+    fn forget_database(&self, name: &str) {
+        forget_unheld(&mut self.names().databases, name);
     }
 
     fn database(&self, name: &str) -> Arc<Both> {
@@ -150,6 +163,20 @@ mod tests {
         directory.forget_pool("a", "u");
         directory.forget_pool("never", "u");
         assert_eq!(directory.pool("b", "u").shards(), 0b01, "its shard is the emptiest again");
+    }
+
+    #[test]
+    fn counts_go_with_the_last_pool_that_holds_them() {
+        let directory = OneProcess::new(2);
+        let (pool, database, user) = (directory.pool("a", "u"), directory.database("a"), directory.user("u"));
+        assert!(database.register());
+        drop((pool, user));
+        directory.forget_pool("a", "u");
+        assert!(directory.names().databases.contains_key("a") && directory.names().users.is_empty());
+        assert!(database.unregister());
+        drop(database);
+        directory.forget_database("a");
+        assert!(directory.names().databases.is_empty());
     }
 
     #[test]

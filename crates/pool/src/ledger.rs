@@ -127,6 +127,12 @@ impl Both {
         !self.registered.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether it is one that was told of.
+    #[must_use]
+    pub fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire)
+    }
+
     /// It is dropped; true the first time.
     pub fn unregister(&self) -> bool {
         self.registered.swap(false, Ordering::AcqRel)
@@ -139,6 +145,8 @@ pub trait Directory: Send + Sync {
     fn pool(&self, database: &str, user: &str) -> Arc<Shared>;
     /// This shard has no part of the pool any more: if none has, it is forgotten.
     fn forget_pool(&self, _database: &str, _user: &str) {}
+    /// No pool of this database is left on this shard: if none is anywhere, its counts are forgotten.
+    fn forget_database(&self, _name: &str) {}
     /// The database's counts.
     fn database(&self, name: &str) -> Arc<Both>;
     /// The user's counts.

@@ -42,6 +42,9 @@ impl State {
         for part in parts {
             self.watch_part(part);
         }
+        if !self.retired.is_empty() {
+            self.forget_retired();
+        }
         self.paused_progress();
         if self.handing_on.is_some() {
             self.hand_on_all();

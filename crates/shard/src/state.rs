@@ -21,6 +21,7 @@ use crate::inquiry::asker::Asker;
 use crate::inquiry::lookup::Remembered;
 use crate::login::welcome::Met;
 use crate::outbox::Outbox;
+use crate::parts::idle::Retired;
 use crate::queries::Tracking;
 use crate::records::Secure;
 use crate::server::Server;
@@ -153,7 +154,7 @@ pub(crate) struct State {
     pub(crate) askers: BTreeMap<(ShardId, u64), ConnId>,
     pub(crate) remembered: Remembered,
     /// What was counted in pools that are forgotten, by database.
-    pub(crate) retired: BTreeMap<Arc<str>, Counters>,
+    pub(crate) retired: BTreeMap<Arc<str>, Retired>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
     /// What clients were told of.

@@ -30,6 +30,13 @@ impl Told {
         self.0.entry(name.into()).or_default().count(code);
     }
 
+    /// The database is gone: its errors count with those that have no name.
+    pub(crate) fn forget(&mut self, database: &str) {
+        if let Some(errors) = self.0.remove(database) {
+            self.0.entry(Arc::default()).or_default().merge(&errors);
+        }
+    }
+
     pub(crate) fn rows(&self) -> Vec<ErrorRow> {
         let row = |(database, errors): (&Arc<str>, &Errors)| ErrorRow {
             database: database.to_string(),

@@ -102,3 +102,16 @@ fn what_sessions_left_is_not_for_transactions() {
     let fresh = world.server();
     assert_eq!(world.tags(fresh), "Q");
 }
+
+#[test]
+fn names_that_no_server_knows_are_forgotten_at_once() {
+    let mut world = World::new("[databases]\n* = host=127.0.0.1 port=1");
+    let client = world.client(&[("database", "nodb")]);
+    let server = world.connected();
+    world.receive(server, &message(|out| encode::error(out, "FATAL", "3D000", "no such database")));
+    world.event(Event::HungUp { conn: server });
+    assert!(world.closed.contains(&client));
+    assert_eq!(world.shard.pools().count(), 1);
+    world.pass(340);
+    assert_eq!(world.shard.pools().count(), 0);
+}

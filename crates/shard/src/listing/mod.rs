@@ -14,9 +14,9 @@ use mail::{
     UserRow,
 };
 use session::parameters::APPLICATION_NAME;
-use telemetry::Counters;
 
 use crate::client::{self, Client};
+use crate::parts::idle::Retired;
 use crate::server::{self, Errand, Server};
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
@@ -205,10 +205,10 @@ impl State {
                 Conn::Forwarder(_) | Conn::Reserved => {}
             }
         }
-        let retired = |(database, counters): (&Arc<str>, &Counters)| PoolRow {
+        let retired = |(database, kept): (&Arc<str>, &Retired)| PoolRow {
             database: database.to_string(),
             retired: true,
-            counters: *counters,
+            counters: kept.counters,
             ..PoolRow::default()
         };
         rows.into_values().chain(self.retired.iter().map(retired)).collect()

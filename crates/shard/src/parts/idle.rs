@@ -2,12 +2,22 @@
 //!
 //! Owns when a part of a pool goes and what is kept of it: what was counted, as long as its database is there.
 
-use telemetry::Level;
+use std::sync::Arc;
+
+use telemetry::{Counters, Level};
 
 use crate::ConnId;
 use crate::maintain::passed;
 use crate::state::{Part, State};
 use crate::time::micros;
+
+/// What was counted in pools of a database that are forgotten.
+#[derive(Default)]
+pub(crate) struct Retired {
+    pub(crate) counters: Counters,
+    /// When the last of them was.
+    since_us: u64,
+}
 
 /// Why a part is to be forgotten.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,21 +40,51 @@ impl State {
         let Some(part) = self.parts.try_remove(part_index) else { return };
         let (database, user) = (part.database_name, part.user);
         self.part_of.remove(&(database.clone(), user.clone()));
+        let has_others = self.parts.iter().any(|(_, part)| part.database_name == database);
+        // Of one that came from `*` the first shard says that it goes.
+        let goes = reason == Reason::DatabaseGone && !has_others;
+        let says_so = goes && (!part.database.auto || part.pool.database().unregister());
         drop(part.pool);
         self.directory.forget_pool(&database, &user);
         if reason == Reason::Idle {
-            self.retired.entry(database.clone()).or_default().add(&part.counters);
+            let retired = self.retired.entry(database.clone()).or_default();
+            retired.counters.add(&part.counters);
+            retired.since_us = self.now.mono_us;
             return self.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
         }
-        if !self.parts.iter().any(|(_, part)| part.database_name == database) {
+        if goes {
             self.retired.remove(&database);
-            // Of one that came from `*` the first shard says it.
-            if !part.database.auto || self.directory.database(&database).unregister() {
-                let text = format!(
-                    "dropping database '{database}' as it does not exist anymore or inactive auto-database"
-                );
-                self.log(Level::Warning, text);
-            }
+            self.errors.forget(&database);
+        }
+        if says_so {
+            let text = format!(
+                "dropping database '{database}' as it does not exist anymore or inactive auto-database"
+            );
+            self.log(Level::Warning, text);
+        }
+    }
+
+    /// What idle pools counted is kept as long as their database is there: configured, or in use not long ago.
+    pub(crate) fn forget_retired(&mut self) {
+        let limit_us = micros(self.config.global.autodb_idle_timeout);
+        let now_us = self.now.mono_us;
+        let (parts, config) = (&self.parts, &self.config);
+        let is_gone = |database: &Arc<str>, retired: &Retired| {
+            passed(now_us, retired.since_us, limit_us)
+                && !config.databases.contains_key(&**database)
+                && !parts.iter().any(|(_, part)| part.database_name == *database)
+        };
+        let gone: Vec<Arc<str>> = self
+            .retired
+            .iter()
+            .filter(|(name, kept)| is_gone(name, kept))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for database in gone {
+            self.retired.remove(&database);
+            self.errors.forget(&database);
+            self.directory.database(&database).unregister();
+            self.directory.forget_database(&database);
         }
     }
 
@@ -60,7 +100,9 @@ impl State {
         let is_idle = passed(now_us, part.last_used_us, micros(global.pool_idle_timeout));
         let no_servers = part.pool.open() == 0;
         let outlived = no_servers && passed(now_us, part.last_used_us, micros(global.autodb_idle_timeout));
-        if part.database.auto && outlived {
+        // A name that no server has ever let in is one that somebody made up.
+        let was_never_there = no_servers && part.met.is_none() && now_us >= part.pool.retry_at_us();
+        if part.database.auto && (outlived || was_never_there) {
             return Some(Reason::DatabaseGone);
         }
         is_idle.then_some(Reason::Idle)
