@@ -113,6 +113,7 @@ impl Engine {
             let entropy = Box::new(Draught::new());
             let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
             shard.trust_unix_user(user_id);
+            shard.limit_files(crate::process::file_limit());
             shard.follow(generation);
             shard
         })

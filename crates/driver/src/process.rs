@@ -36,6 +36,11 @@ pub fn raise_file_limit() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
+/// The limit of open files in force.
+pub(crate) fn file_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Descriptors that so many clients and servers may need, the process's own included.
 #[must_use]
 pub fn files_needed(max_client_conn: u64, servers: u64) -> u64 {

@@ -81,12 +81,14 @@ impl Shared {
 pub struct Process {
     /// Client connections (max_client_conn).
     pub clients: Tally,
+    /// Client connections that have not logged in yet (max_login_conn).
+    pub logins: Tally,
     next_id: AtomicU64,
 }
 
 impl Default for Process {
     fn default() -> Process {
-        Process { clients: Tally::default(), next_id: AtomicU64::new(1) }
+        Process { clients: Tally::default(), logins: Tally::default(), next_id: AtomicU64::new(1) }
     }
 }
 

@@ -77,6 +77,8 @@ live {
         "File of host-based rules, in the form of PostgreSQL's pg_hba.conf; used with auth_type hba.";
     auth_ident_file: Option<String>, Text, unset, Reload,
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
+    auth_failure_delay: Duration, Seconds, "1", Reload,
+        "How long the answer to a failed login is held back, once logins from its address have failed four times with less than ten seconds between them. 0 is not at all.";
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
@@ -164,11 +166,15 @@ live {
     login_notify_message: Option<String>, Text, "", Reload,
         "Notice that every client gets when it has logged in. Nothing is no notice.";
     max_client_conn: u32, Number, "100", Reload,
-        "Client connections allowed in all; 0 lets nobody in but the console. Raise the limit of open files with it.";
+        "Client connections that have logged in allowed in all; 0 lets nobody in but the console. Raise the limit of open files with it.";
     max_db_client_connections: u32, Limit, "0", Reload,
         "Client connections allowed per database, whatever the user. 0 is no limit.";
     max_db_connections: u32, Limit, "0", Reload,
         "Server connections allowed per database, whatever the user. 0 is no limit.";
+    max_login_conn: u32, Limit, "1000", Reload,
+        "Client connections that have not logged in yet, beside max_client_conn. Beyond it, each that comes closes the one that has waited longest for its client, for a second at least; of four times as many (never more than half of the open files) the next is refused. 0 is no limit.";
+    max_login_conn_per_address: u32, Limit, "250", Reload,
+        "The same for connections from one address, or one /64 of IPv6, on each thread. Unix sockets have no address. 0 is no limit.";
     max_packet_size: u32, Bytes, "2147483647", Reload,
         "The longest message that is passed on, in either direction.";
     max_prepared_statements: u32, Number, "200", Reload,
@@ -360,7 +366,7 @@ mod tests {
         tcp_keepalive tcp_keepcnt tcp_keepidle tcp_keepintvl tcp_socket_buffer tcp_user_timeout \
         track_extra_parameters transaction_timeout unix_socket_dir unix_socket_group unix_socket_mode user verbose";
     const OWN: &str = "http_addr http_allowed_hosts http_audit_file http_auth_file http_lab http_metrics_open http_port http_tls_cert_file http_tls_key_file \
-        io_driver otlp_ca_file otlp_endpoint otlp_headers otlp_interval pools_file server_socket_dir spread_busy_percent \
+        auth_failure_delay io_driver max_login_conn max_login_conn_per_address otlp_ca_file otlp_endpoint otlp_headers otlp_interval pools_file server_socket_dir spread_busy_percent \
         spread_min_servers threads track_queries";
 
     #[test]

@@ -23,6 +23,7 @@ use Scope::{Database, Global};
 
 /// All that is not the same.
 const ROWS: &[(Scope, &str, Parity)] = &[
+    (Global, "auth_failure_delay", Own),
     (
         Global,
         "auth_hba_file",
@@ -70,7 +71,13 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (Global, "otlp_interval", Own),
     (Global, "pools_file", Own),
     (Global, "server_socket_dir", Own),
-    (Global, "max_client_conn", Better("exact over all threads")),
+    (
+        Global,
+        "max_client_conn",
+        Better("exact over all threads; whoever has not logged in yet counts in max_login_conn, not here"),
+    ),
+    (Global, "max_login_conn", Own),
+    (Global, "max_login_conn_per_address", Own),
     (Global, "max_db_client_connections", Better("exact over all threads")),
     (Global, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),
     (

@@ -15,6 +15,7 @@ use crate::console::dialogue::Session;
 use crate::inquiry::asker::Asks;
 use crate::inquiry::lookup::Found;
 use crate::login::counting::Counted;
+use crate::login::failure::HeldAnswer;
 use crate::login::method::Demand;
 use crate::queries::Watch;
 use crate::servers::dedicated::Wish;
@@ -59,12 +60,31 @@ pub(crate) struct Login {
     pub(crate) found: Option<Found>,
     /// What it waits for, if a server is being asked.
     pub(crate) asks: Option<Asks>,
+    /// A helper is at work for it.
+    pub(crate) asks_helper: bool,
+    /// It has failed; this is not said yet.
+    pub(crate) held_answer: Option<Box<HeldAnswer>>,
 }
 
 impl Login {
     /// Nothing asked yet, of the client or of a server.
     pub(crate) fn new(greeting: Greeting, right: Option<Right>) -> Login {
-        Login { greeting, exchange: None, right, demand: None, map: None, found: None, asks: None }
+        Login {
+            greeting,
+            exchange: None,
+            right,
+            demand: None,
+            map: None,
+            found: None,
+            asks: None,
+            asks_helper: false,
+            held_answer: None,
+        }
+    }
+
+    /// Its client was asked for something and has not sent it.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.exchange.is_some() && self.asks.is_none() && !self.asks_helper
     }
 }
 

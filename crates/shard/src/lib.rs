@@ -79,6 +79,11 @@ impl Shard {
         self.state.unix_user_id = Some(user_id);
     }
 
+    /// How many files the process may have open: what has not logged in never takes more than half of them.
+    pub fn limit_files(&mut self, files_max: u64) {
+        self.state.files_max = files_max;
+    }
+
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {

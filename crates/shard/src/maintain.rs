@@ -91,8 +91,9 @@ impl State {
             _ => return,
         };
         if passed(now_us, client.since_us, login_timeout_us) {
-            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
+        self.check_held_answer(conn);
     }
 
     fn watch_idle_clients(&mut self) {

@@ -19,6 +19,8 @@ use crate::cancel::peers::{Forwarder, PeerPool};
 use crate::client::Client;
 use crate::inquiry::asker::Asker;
 use crate::inquiry::lookup::Remembered;
+use crate::login::failure::Failures;
+use crate::login::unproven::Unproven;
 use crate::login::welcome::Met;
 use crate::outbox::Outbox;
 use crate::parts::idle::Retired;
@@ -148,6 +150,12 @@ pub(crate) struct State {
     pub(crate) garbage_seen: BTreeMap<Option<std::net::IpAddr>, u64>,
     /// What logins in progress have sent beyond what each may.
     pub(crate) login_bytes: u32,
+    /// Connections that have not logged in.
+    pub(crate) unproven: Unproven,
+    /// Logins that have failed lately.
+    pub(crate) failures: Failures,
+    /// How many files the process may have open.
+    pub(crate) files_max: u64,
     /// Cancel requests for other processes of the group.
     pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
     /// Questions that are asked here, by the shard and the `id` of the client that waits.
@@ -208,6 +216,9 @@ impl State {
             nobody: Arc::from("(nouser)"),
             garbage_seen: BTreeMap::new(),
             login_bytes: 0,
+            unproven: Unproven::default(),
+            failures: Failures::default(),
+            files_max: u64::MAX,
             peer_pools: BTreeMap::new(),
             askers: BTreeMap::new(),
             remembered: Remembered::default(),

@@ -144,7 +144,7 @@ fn who_waits_with_the_same_question_gets_the_same_answer() {
 
 #[test]
 fn a_name_that_stays_unknown_is_not_asked_for_within_the_second() {
-    let mut world = world("");
+    let mut world = world("auth_failure_delay = 0");
     let mut server = None;
     for _ in 0..4 {
         let client = stranger(&mut world, "storm");

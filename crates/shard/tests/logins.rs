@@ -52,7 +52,7 @@ fn gets_in(world: &mut World) -> bool {
 
 #[test]
 fn long_passwords_have_a_common_bound_and_short_ones_none() {
-    let mut world = World::new("auth_type = plain\nmax_client_conn = 1000");
+    let mut world = World::new("auth_type = plain\nauth_failure_delay = 0\nmax_client_conn = 1000");
     let mut waiting = vec![];
     let refused = loop {
         let conn = begin_long_password(&mut world);

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_built_already_is_not_built_again() {
-        let words = |built: Option<&str>| format!("{:?}", generator(&GENERATED[0], built.map(OsString::from)));
+        let words =
+            |built: Option<&str>| format!("{:?}", generator(&GENERATED[0], built.map(OsString::from)));
         assert_eq!(words(Some("/x/weir")), r#""/x/weir" "--generate" "man""#);
         assert!(words(None).starts_with(r#""cargo" "run""#));
     }

@@ -41,6 +41,7 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         client.phase = client::Phase::Canceller;
         let id = client.id;
+        self.uncount_unproven(conn);
         let peer_id = self.config.global.peer_id;
         if peer_id > 0 && key::peer(&key) != peer_id {
             return self.forward_cancel(conn, &key);

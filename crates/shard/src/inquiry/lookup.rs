@@ -209,7 +209,7 @@ impl State {
         if self.config.global.log_connections {
             self.log_client(conn, Level::Log, &format!("login failed: db={database}"));
         }
-        self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
+        self.fail_login(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
     }
 
     pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {

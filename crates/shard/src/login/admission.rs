@@ -24,6 +24,10 @@ impl State {
         if !self.is_still_let_in(conn) {
             return;
         }
+        let is_console = matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.right.is_some());
+        if !self.count_in_process(conn, is_console) {
+            return;
+        }
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
         let sent = std::mem::take(&mut client.login_bytes);

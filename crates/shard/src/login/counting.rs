@@ -17,6 +17,8 @@ use crate::words::CONSOLE;
 /// What a client has been counted in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
+    /// Those that have not logged in.
+    pub(crate) unproven: bool,
     /// The process.
     process: bool,
     /// Its database.
@@ -35,6 +37,17 @@ impl Counted {
 }
 
 impl State {
+    /// Whether `max_client_conn` lets one more in now, so that whoever cannot get in need prove nothing. False: the client
+    /// was told.
+    pub(crate) fn has_room_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
+        let limit = self.config.global.max_client_conn;
+        let has_room = is_console || self.process.clients.taken() < limit;
+        if !has_room {
+            self.refuse_count(conn, "max_client_conn");
+        }
+        has_room
+    }
+
     /// `max_client_conn`. The console is never full, but its clients count. False: the client was told.
     pub(crate) fn count_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
         let limit = self.config.global.max_client_conn;
@@ -47,6 +60,7 @@ impl State {
         if let Some(client) = self.client(conn) {
             client.counted.process = true;
         }
+        self.uncount_unproven(conn);
         true
     }
 
@@ -89,7 +103,7 @@ impl State {
             tally.clients.take(0);
         }
         let [database, user] = tallies.map(Some);
-        client.counted = Counted { process: true, database, user, part: true };
+        client.counted = Counted { unproven: false, process: true, database, user, part: true };
         client.pool = part_index;
         part.clients += 1;
         part.last_used_us = now_us;
@@ -124,6 +138,7 @@ impl State {
 
     /// A client leaves: everything that it was counted in has room again.
     pub(crate) fn uncount(&mut self, conn: ConnId) {
+        self.uncount_unproven(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let counted = std::mem::take(&mut client.counted);
         if counted.process {

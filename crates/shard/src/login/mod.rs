@@ -7,10 +7,12 @@ pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod counting;
 pub(crate) mod elsewhere;
+pub(crate) mod failure;
 pub(crate) mod handover;
 pub(crate) mod method;
 pub(crate) mod startup;
 pub(crate) mod tls;
+pub(crate) mod unproven;
 pub(crate) mod welcome;
 
 use std::collections::BTreeSet;
@@ -128,9 +130,9 @@ impl State {
         }
     }
 
-    /// Counts the client and finds out what it has to prove.
+    /// Finds out what a client has to prove that there is room for. It counts when it has proven that.
     fn prove(&mut self, conn: ConnId, greeting: Greeting, right: Option<Right>) {
-        if !self.count_in_process(conn, right.is_some()) {
+        if !self.has_room_in_process(conn, right.is_some()) {
             return;
         }
         if let Some(names) = &greeting.negotiate {
@@ -206,6 +208,10 @@ impl State {
 
     /// Bytes of the exchange.
     pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
+        if matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.held_answer.is_some())
+        {
+            return; // Nothing that it says changes the answer.
+        }
         if !self.count_login_bytes(conn, bytes.len()) {
             return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
@@ -251,6 +257,7 @@ impl State {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
+        login.asks_helper = false;
         let step = exchange.answer(answer, &mut self.derived);
         self.login_step(conn, step);
     }
@@ -258,10 +265,19 @@ impl State {
     pub(crate) fn login_step(&mut self, conn: ConnId, step: Step) {
         match step {
             Step::Send(bytes) => {
+                let now_us = self.now.mono_us;
+                if let Some(client) = self.client(conn) {
+                    client.request_us = now_us;
+                }
                 self.outbox.write(conn, |out| out.extend_from_slice(&bytes));
                 self.login_goes_on(conn);
             }
-            Step::Ask(question) => self.act(Action::Ask { conn, question }),
+            Step::Ask(question) => {
+                if let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) {
+                    login.asks_helper = true;
+                }
+                self.act(Action::Ask { conn, question });
+            }
             Step::Accept(accepted) => self.proven(conn, accepted),
             Step::Reject(fault) => self.login_refused(conn, fault),
         }
@@ -279,6 +295,6 @@ impl State {
             }
             other => other.to_owned(),
         };
-        self.fail_client(conn, fault.sqlstate(), &text);
+        self.fail_login(conn, fault.sqlstate(), &text);
     }
 }

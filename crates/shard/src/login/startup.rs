@@ -25,6 +25,7 @@ impl State {
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(Box::new(client));
         }
+        self.count_unproven(conn);
     }
 
     /// Bytes before the startup packet is complete.
@@ -99,10 +100,13 @@ impl State {
 
     /// SSLRequest and GSSENCRequest are answered N, each once.
     pub(crate) fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
+        let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
         let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
         let again = if is_ssl { ssl_refused } else { gss_refused };
-        if std::mem::replace(again, true) {
+        let is_again = std::mem::replace(again, true);
+        client.request_us = now_us;
+        if is_again {
             return self
                 .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
         }

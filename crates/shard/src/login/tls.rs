@@ -47,8 +47,10 @@ impl State {
     }
 
     fn begin_client_tls(&mut self, conn: ConnId, direct: bool, answer: &'static [u8], received: Vec<u8>) {
+        let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
         client.phase = client::Phase::Handshake { direct };
+        client.request_us = now_us;
         self.secures.push(Secure::Accept { conn, answer, received });
     }
 
@@ -69,8 +71,10 @@ impl State {
     }
 
     fn client_secured(&mut self, conn: ConnId, agreed: Agreed) {
+        let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
         let client::Phase::Handshake { direct } = client.phase else { return };
+        client.request_us = now_us;
         let lacks_alpn = direct && !agreed.has_alpn;
         client.tls = Some(Box::new(agreed));
         // Inside TLS there is no further asking for encryption.

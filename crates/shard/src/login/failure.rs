@@ -1,0 +1,110 @@
+//! Failed logins: how long their answer is held back.
+//!
+//! Owns `auth_failure_delay`. Only answers that say no are held, and only to an address that has failed several times in a
+//! row: a right password is never slowed down, whoever else fails, and a wrong one in a file is told at once. What waits
+//! is a connection that has not logged in, and counts as one.
+
+use std::collections::BTreeMap;
+
+use crate::ConnId;
+use crate::client::Phase;
+use crate::login::unproven::Network;
+use crate::maintain::passed;
+use crate::state::State;
+use crate::time::micros;
+
+/// Failures that are answered at once.
+const FREE: u32 = 4;
+/// After so long without a failure they are free again.
+const FORGOTTEN_US: u64 = 10_000_000;
+/// Addresses that are remembered at most.
+const NETWORKS: usize = 1024;
+
+/// The answer to a login that has failed.
+pub(crate) struct HeldAnswer {
+    since_us: u64,
+    sqlstate: &'static str,
+    text: String,
+}
+
+/// Failures by address (unix sockets are one): how many in a row, and when the last one was.
+#[derive(Default)]
+pub(crate) struct Failures(BTreeMap<Option<Network>, (u32, u64)>);
+
+impl Failures {
+    /// Counts one; whether there were too many before it.
+    fn count(&mut self, network: Option<Network>, now_us: u64) -> bool {
+        let is_recent = |last_us: u64| now_us.saturating_sub(last_us) < FORGOTTEN_US;
+        if self.0.len() >= NETWORKS {
+            self.0.retain(|_, (_, last_us)| is_recent(*last_us));
+        }
+        if self.0.len() >= NETWORKS {
+            self.0.clear();
+        }
+        let (count, last_us) = self.0.entry(network).or_insert((0, now_us));
+        if !is_recent(*last_us) {
+            *count = 0;
+        }
+        *count = count.saturating_add(1);
+        *last_us = now_us;
+        *count > FREE
+    }
+}
+
+impl State {
+    /// A login has failed: its client is told, now or later.
+    pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
+        let now_us = self.now.mono_us;
+        let Some(client) = self.client(conn) else { return };
+        let network = Network::of(client.peer);
+        let is_repeated = self.failures.count(network, now_us);
+        if !is_repeated || self.config.global.auth_failure_delay.is_zero() {
+            return self.fail_client(conn, sqlstate, text);
+        }
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = &mut client.phase else { return self.fail_client(conn, sqlstate, text) };
+        login.exchange = None;
+        login.held_answer = Some(Box::new(HeldAnswer { since_us: now_us, sqlstate, text: text.to_owned() }));
+        client.request.held = Vec::new();
+        let sent = std::mem::take(&mut client.login_bytes);
+        self.forget_login_bytes(sent);
+    }
+
+    /// Tells a client whose login has failed, once it has waited long enough.
+    pub(crate) fn check_held_answer(&mut self, conn: ConnId) {
+        let (now_us, delay_us) = (self.now.mono_us, micros(self.config.global.auth_failure_delay));
+        let Some(client) = self.client(conn) else { return };
+        let Phase::Login(login) = &mut client.phase else { return };
+        // A delay that was turned off meanwhile is over.
+        let is_due =
+            |answer: &mut Box<HeldAnswer>| delay_us == 0 || passed(now_us, answer.since_us, delay_us);
+        if let Some(answer) = login.held_answer.take_if(is_due) {
+            self.fail_client(conn, answer.sqlstate, &answer.text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failures_are_free_and_so_are_rare_ones() {
+        let mut failures = Failures::default();
+        let counted: Vec<bool> = (0..6).map(|number| failures.count(None, number)).collect();
+        assert_eq!(counted, [false, false, false, false, true, true]);
+        assert!(failures.count(None, FORGOTTEN_US), "since the last one, not the first");
+        assert!(!failures.count(None, 2 * FORGOTTEN_US));
+    }
+
+    #[test]
+    fn memory_has_an_end() {
+        let mut failures = Failures::default();
+        for number in 0..3 * u32::try_from(NETWORKS).unwrap_or_default() {
+            let address = std::net::SocketAddr::from((std::net::Ipv4Addr::from_bits(number), 5));
+            let network = Network::of(crate::Peer::Inet { remote: address, local: address });
+            failures.count(network, 10);
+            assert!(failures.0.len() <= NETWORKS);
+        }
+    }
+}
