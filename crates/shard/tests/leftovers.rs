@@ -115,3 +115,90 @@ fn names_that_no_server_knows_are_forgotten_at_once() {
     world.pass(340);
     assert_eq!(world.shard.pools().count(), 0);
 }
+
+const MINE: &[(&str, &str)] = &[("application_name", "mine"), ("search_path", "own")];
+
+/// A server answers something that left it with this application_name.
+fn answer_naming(world: &mut World, server: ConnId, tag: &str, name: &str, status: Status) {
+    let bytes = message(|out| {
+        encode::command_complete(out, tag);
+        encode::parameter_status(out, b"application_name", name.as_bytes());
+        encode::ready(out, status);
+    });
+    world.receive(server, &bytes);
+}
+
+/// A client that said something in its startup packet, linked to a server that is like it and has been asked this.
+fn client_that_asks(world: &mut World, sql: &str) -> (ConnId, ConnId) {
+    let client = world.client(MINE);
+    let server = world.server();
+    world.query(client, sql);
+    answer_naming(world, server, "SET", "mine", Status::Idle);
+    assert!(world.text(server).contains(sql));
+    world.sent.clear();
+    (client, server)
+}
+
+#[test]
+fn reset_goes_back_to_what_the_startup_packet_said() {
+    for (sql, tag) in [("reset all", "RESET"), ("discard all", "DISCARD ALL")] {
+        let mut world = World::new("default_pool_size = 1");
+        let (client, server) = client_that_asks(&mut world, sql);
+        answer_naming(&mut world, server, tag, "", Status::Idle);
+        let told = world.text(client);
+        assert!(told.ends_with("S\0\0\0\u{1a}application_name\0mine\0Z\0\0\0\u{5}I"), "{told:?}");
+        assert_eq!(told.matches("application_name").count(), 1);
+        let other = world.client(&[]);
+        world.query(other, "select 1");
+        if tag == "RESET" {
+            assert!(world.text(server).contains("RESET search_path;"), "it may have been that or not");
+            complete(&mut world, server, "RESET");
+        }
+        assert!(world.text(server).ends_with("select 1\0"));
+        world.answer(server, Status::Idle);
+        world.query(client, "select 2");
+        let heard = world.text(server);
+        assert!(
+            heard.contains("SET application_name='mine';") && heard.contains("'own'"),
+            "{sql}: {heard:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_reset_in_a_transaction_or_a_session_is_set_before_the_next_request() {
+    for mode in ["transaction", "session"] {
+        let mut world = World::new(&format!("default_pool_size = 1\npool_mode = {mode}"));
+        let (client, server) = client_that_asks(&mut world, "begin; reset all");
+        answer_naming(&mut world, server, "RESET", "", Status::InTransaction);
+        assert!(world.text(server).contains("SET application_name='mine';"), "{mode}");
+        world.query(client, "select 1");
+        assert_eq!(world.tags(server), "", "not before the server is like its client");
+        answer_naming(&mut world, server, "SET", "mine", Status::InTransaction);
+        assert!(world.text(server).ends_with("select 1\0"), "{mode}");
+        world.sent.clear();
+        world.answer(server, Status::InTransaction);
+        assert_eq!(world.tags(client), "CZ");
+        assert_eq!(world.tags(server), "", "once");
+    }
+}
+
+#[test]
+fn a_client_that_goes_while_its_transaction_is_prepared_again_takes_its_server_with_it() {
+    let mut world = World::new("default_pool_size = 1");
+    let (client, server) = client_that_asks(&mut world, "begin; reset all");
+    answer_naming(&mut world, server, "RESET", "", Status::InTransaction);
+    world.event(Event::HungUp { conn: client });
+    assert!(world.closed.contains(&server));
+}
+
+#[test]
+fn values_that_a_client_sets_itself_are_left_alone() {
+    let mut world = World::new("default_pool_size = 1");
+    let (client, server) = client_that_asks(&mut world, "set application_name = ''");
+    answer_naming(&mut world, server, "SET", "", Status::Idle);
+    assert_eq!(world.tags(client), "CSZ");
+    world.query(client, "reset datestyle");
+    complete(&mut world, server, "RESET");
+    assert_eq!(world.tags(client), "CZ");
+}
