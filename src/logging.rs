@@ -1,7 +1,7 @@
 //! Where log lines go: standard error, the log file and syslog, each line by one write, nothing held back.
 //! Owns the file and how much is said. Never decides what is said, and never stops the process over a full disk.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use driver::syslog::Syslog;
 use settings::{Global, SyslogFacility};
 use telemetry::{Level, Lines, Record};
+
+/// Of a log file that is not there yet: names of users and clients stand in it.
+const MODE: u32 = 0o640;
 
 /// The log of the process; all threads write to it.
 pub(crate) struct Logger {
@@ -63,7 +66,9 @@ impl Logger {
         if wanted == sinks.file.as_ref().map(|(name, _)| name.as_str()) {
             return Ok(());
         }
-        sinks.file = wanted.map(|name| open(name).map(|file| (name.to_owned(), file))).transpose()?;
+        sinks.file = wanted
+            .map(|name| securefs::append(name, MODE).map(|file| (name.to_owned(), file)))
+            .transpose()?;
         Ok(())
     }
 
@@ -74,7 +79,7 @@ impl Logger {
     pub(crate) fn reopen(&self) -> io::Result<()> {
         let mut sinks = self.sinks();
         if let Some((name, file)) = &mut sinks.file {
-            *file = open(name)?;
+            *file = securefs::append(name.as_str(), MODE)?;
         }
         Ok(())
     }
@@ -163,10 +168,6 @@ fn is_said(level: Level, verbose: u32) -> bool {
         Level::Debug => verbose >= 1,
         _ => true,
     }
-}
-
-fn open(name: &str) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(name)
 }
 
 #[cfg(test)]

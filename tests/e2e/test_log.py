@@ -1,5 +1,6 @@
 """The log: lines that people's scripts look for, in PgBouncer's shape, and what must never stand in it."""
 
+import os
 import re
 import signal
 import socket
@@ -14,6 +15,22 @@ import wire
 SIDE = r"[CS]-(0x[0-9a-f]+|\d+)"
 PEER = r"(\(nodb\)|[\w-]+)/(\(nouser\)|[\w-]+)@(127\.0\.0\.1|\[::1\]|unix(\(\d+\))?):\d+"
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ \[\d+\] (LOG|ERROR|WARNING|FATAL|DEBUG|NOISE) .+")
+
+
+@pytest.mark.weir_only
+def test_a_log_file_that_another_user_has_prepared_is_not_used(weir):
+    if not host.USER:
+        pytest.skip("only root can play another user")
+    pooler = weir.prepared()
+    shared = host.new_directory(pooler.directory, "shared")
+    shared.chmod(0o1777)
+    (shared / "weir.log").touch()
+    os.chown(shared / "weir.log", 12345, 12345)
+    (shared / "weir.log").chmod(0o666)
+    pooler.write_ini(logfile=shared / "weir.log")
+    pooler.launch()
+    assert pooler.wait_end() == 1
+    assert re.search('FATAL cannot open logfile ".*/weir.log": .* belongs to another user', pooler.output())
 
 
 def test_every_line_has_a_time_a_pid_and_a_level(weir):

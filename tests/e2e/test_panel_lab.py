@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,34 @@ def test_the_size_that_a_sweep_advises_is_given_to_a_pool(weir, pg):
     panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "app"}), 403, "forbidden")
     assert web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "test-pool"})[0] == 204
     assert web.get("/api/v1/pools/test-pool")["pool"]["size"] == size
+
+
+def test_what_other_users_make_in_the_temporary_directory_is_not_served(weir, pg):
+    pooler, web = with_lab(weir, pg)
+    foreseen = Path(f"/tmp/weir-lab-{pooler.process.pid}")
+    foreseen.mkdir()
+    foreseen.chmod(0o777)
+    try:
+        status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**WISH, "kind": "sweep", "pool_sizes": [1, 2]})
+        assert status == 201, body
+        run = body["run"]["id"]
+        place = Path(body["run"]["directory"])
+        assert place.parent != foreseen and not list(foreseen.iterdir())
+        for directory in (place, place.parent):
+            assert directory.stat().st_mode & 0o777 == 0o700 and directory.owner() == host.USER_NAME
+        found = host.eventually(lambda: ended(web, run), timeout=120)
+        assert found["report"], found
+        page = web.ask("GET", f"/api/v1/lab/runs/{run}/report")[1]
+        # Whoever could rename the directory would change nothing: it is read by its handle, and no link is followed.
+        place.rename(place.parent / "moved")
+        place.mkdir()
+        (place / "index.html").write_text("<h1>of another user</h1>")
+        assert web.ask("GET", f"/api/v1/lab/runs/{run}/report")[1] == page
+        (place.parent / "moved/index.html").unlink()
+        (place.parent / "moved/index.html").symlink_to("/etc/passwd")
+        assert web.ask("GET", f"/api/v1/lab/runs/{run}/report")[0] == 404
+    finally:
+        shutil.rmtree(foreseen)
 
 
 def test_a_run_is_interrupted(weir, pg):

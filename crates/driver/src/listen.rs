@@ -5,7 +5,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -308,9 +308,12 @@ fn unix_bound(path: &str) -> Result<OwnedFd, Refusal> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None);
     let socket = socket.map_err(|why| Refusal("socket", why))?;
     let address = unix_address(path).map_err(bind_refused)?;
+    if path.starts_with('@') {
+        return bind(&socket, &address).map_err(bind_refused).map(|()| socket);
+    }
+    securefs::close_to_others(&socket).map_err(bind_refused)?;
     let mut outcome = bind(&socket, &address);
-    if outcome == Err(Errno::ADDRINUSE) && !path.starts_with('@') {
-        let _ = fs::remove_file(path);
+    if outcome == Err(Errno::ADDRINUSE) && securefs::remove_socket(path).is_ok() {
         outcome = bind(&socket, &address);
     }
     outcome.map_err(bind_refused).map(|()| socket)
@@ -319,11 +322,10 @@ fn unix_bound(path: &str) -> Result<OwnedFd, Refusal> {
 /// Gives the socket's file its group and permissions. Before listen, so that nobody slips in by the wrong ones.
 fn own_file(path: &str, global: &Global) -> Result<SocketFile, ListenFault> {
     let refused = |fault: io::Error| ListenFault::File(format!("unix:{path}"), fault.to_string());
-    if let Some(group) = global.unix_socket_group.as_deref().filter(|group| !group.is_empty()) {
-        let id = sys::group_id(group).ok_or_else(|| ListenFault::NoSuchGroup(group.to_owned()))?;
-        chown(path, None, Some(id)).map_err(refused)?;
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(global.unix_socket_mode)).map_err(refused)?;
-    let inode = fs::symlink_metadata(path).map_err(refused)?.ino();
+    let group = global.unix_socket_group.as_deref().filter(|group| !group.is_empty());
+    let group_id =
+        |group: &str| sys::group_id(group).ok_or_else(|| ListenFault::NoSuchGroup(group.to_owned()));
+    let group = group.map(group_id).transpose()?;
+    let inode = securefs::open_socket_to(path, group, global.unix_socket_mode).map_err(refused)?;
     Ok(SocketFile { path: PathBuf::from(path), inode })
 }

@@ -4,7 +4,6 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, thread};
 
@@ -131,6 +130,9 @@ pub fn leave_terminal() -> io::Result<()> {
     Ok(())
 }
 
+/// Programs of other users read it.
+const PIDFILE_MODE: u32 = 0o644;
+
 /// Why the pidfile cannot be had.
 #[derive(Debug)]
 pub enum PidFault {
@@ -188,8 +190,7 @@ impl PidFile {
     pub fn take_over(path: impl Into<PathBuf>) -> Result<PidFile, PidFault> {
         let path = path.into();
         let write = || {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&path)?;
+            let mut file = securefs::overwrite(&path, PIDFILE_MODE)?;
             file.write_all(format!("{}\n", std::process::id()).as_bytes())
         };
         match write() {

@@ -1,7 +1,7 @@
 //! As whom servers and pgbench run: as the caller, or, when that is root, as `postgres` or else `nobody`
 //! (PostgreSQL and poolers refuse root). Reads /etc/passwd; changes nothing.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -66,12 +66,12 @@ impl Identity {
     /// Gives a file or directory to this user.
     ///
     /// # Errors
-    /// As the kernel's chown.
+    /// As the kernel's lchown.
     pub fn own(&self, path: &Path) -> Result<()> {
         if !self.dropped {
             return Ok(());
         }
-        chown(path, Some(self.uid), Some(self.gid)).map_err(LabError::system(format!(
+        lchown(path, Some(self.uid), Some(self.gid)).map_err(LabError::system(format!(
             "giving {} to {}",
             path.display(),
             self.name

@@ -2,7 +2,6 @@
 //! commands that run to their end while their lines are watched. Children get a process group of their own, so
 //! that a Ctrl-C in the terminal reaches the lab alone and the lab ends them in order.
 
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -43,7 +42,8 @@ impl Daemon {
         log: &Path,
         signals: &'static [Signal],
     ) -> Result<Self> {
-        let file = File::create(log).map_err(LabError::system(format!("making {}", log.display())))?;
+        let file =
+            securefs::create(log, 0o600).map_err(LabError::system(format!("making {}", log.display())))?;
         let again = file.try_clone().map_err(LabError::system(format!("making {}", log.display())))?;
         identity.apply(&mut command);
         command.stdin(Stdio::null()).stdout(file).stderr(again).process_group(0);

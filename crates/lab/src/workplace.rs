@@ -2,9 +2,11 @@
 //! user that the programs run as, nobody else may look in, and it is removed when the value is dropped.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use securefs::Directory;
 
 use crate::error::{LabError, Result};
 use crate::identity::Identity;
@@ -23,7 +25,7 @@ impl Workplace {
     /// Makes `PARENT/weir-PURPOSE-…`; without a parent in the system's directory for temporary files.
     ///
     /// # Errors
-    /// When it cannot be made, or less than `needed_bytes` are free there.
+    /// When it cannot be made, others could replace it, or less than `needed_bytes` are free there.
     pub fn create(
         parent: Option<&Path>,
         purpose: &str,
@@ -31,13 +33,10 @@ impl Workplace {
         identity: &Identity,
     ) -> Result<Self> {
         let parent = parent.map_or_else(|| default_parent(identity), Path::to_path_buf);
-        let nanoseconds =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-        let path = parent.join(format!("weir-{purpose}-{}-{nanoseconds:x}", std::process::id()));
         require_space(&parent, needed_bytes)?;
-        fs::create_dir(&path).map_err(LabError::system(format!("making {}", path.display())))?;
-        let workplace = Self { path, identity: identity.clone() };
-        workplace.set_mode(&workplace.path, 0o700)?;
+        let made = Directory::scratch(&parent, &format!("weir-{purpose}"));
+        let made = made.map_err(LabError::system(format!("making a directory in {}", parent.display())))?;
+        let workplace = Self { path: made.path().to_path_buf(), identity: identity.clone() };
         workplace.identity.own(&workplace.path)?;
         Ok(workplace)
     }
@@ -66,8 +65,10 @@ impl Workplace {
     /// As the file system.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.join(name);
-        fs::write(&path, text).map_err(LabError::system(format!("writing {}", path.display())))?;
-        self.set_mode(&path, 0o600)?;
+        // Programs of that user may write here too, and root must not follow a link of theirs.
+        let file = securefs::create(&path, 0o600);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(LabError::system(format!("writing {}", path.display())))?;
         self.identity.own(&path)?;
         Ok(path)
     }

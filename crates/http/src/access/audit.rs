@@ -1,7 +1,6 @@
 //! Who did what: a line for every login and for every request that could change something.
 //! Owns the lines and their file (`http_audit_file`, else the log). Never writes a body, a password or a token.
 
-use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
@@ -9,6 +8,9 @@ use telemetry::{Level, printable};
 
 use crate::shared::Shared;
 use crate::time::now_rfc3339;
+
+/// Of a file that is not there yet.
+const MODE: u32 = 0o640;
 
 /// A path is longer than this only on purpose.
 const LONGEST_PATH: usize = 200;
@@ -24,8 +26,7 @@ pub(crate) fn note(shared: &Shared, who: &str, from: SocketAddr, method: &str, p
     }
     // Opened anew for each line: there are few, and a file that was moved away is let go of.
     let line = format!("{} {text}\n", now_rfc3339());
-    let opened = OpenOptions::new().append(true).create(true).open(file);
-    if let Err(why) = opened.and_then(|mut opened| opened.write_all(line.as_bytes())) {
+    if let Err(why) = securefs::append(file, MODE).and_then(|mut opened| opened.write_all(line.as_bytes())) {
         shared.log(Level::Warning, format!("panel: {text} (cannot write to \"{file}\": {why})"));
     }
 }

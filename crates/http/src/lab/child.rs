@@ -27,12 +27,11 @@ const LAST_WORDS: u64 = 4 * 1024;
 /// How much less than others it gets of the processors.
 const NICENESS: i32 = 10;
 
-/// Starts the process and the thread that listens to it. `place` is where the directories of all runs are.
-pub(super) fn start(run: &Arc<Run>, task: &Task, place: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(place)?;
+/// Starts the process, in `scratch_dir`, and the thread that listens to it.
+pub(super) fn start(run: &Arc<Run>, task: &Task, scratch_dir: &Path) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(&task.words).args(["--progress", "json", "--out"]).arg(&run.directory);
-    command.current_dir(place).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(&task.words).args(["--progress", "json", "--out"]).arg(run.directory.path());
+    command.current_dir(scratch_dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(password) = &task.password {
         command.env("PGPASSWORD", password);
     }

@@ -7,9 +7,10 @@ mod child;
 mod wish;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use securefs::Directory;
 use serde::Serialize;
 use tokio::sync::watch;
 use utoipa::ToSchema;
@@ -30,6 +31,8 @@ const LINES: usize = 5_000;
 pub(crate) struct Lab {
     /// By name.
     pub(crate) workloads: &'static [&'static str],
+    /// The directories of all runs are in here; made for the first.
+    scratch_dir: Mutex<Option<Arc<Directory>>>,
     runs: Mutex<VecDeque<Arc<Run>>>,
 }
 
@@ -39,7 +42,8 @@ pub(crate) struct Run {
     pub(crate) kind: &'static str,
     pub(crate) wish: Wish,
     pub(crate) started: String,
-    pub(crate) directory: PathBuf,
+    /// Read by its handle: other users may write where its parent is.
+    directory: Directory,
     told: Mutex<Told>,
     /// Counts the lines, and changes once more at the end.
     news: watch::Sender<u64>,
@@ -104,7 +108,7 @@ pub(crate) struct RunView {
 impl Lab {
     /// Nothing has run yet.
     pub(crate) fn new(workloads: &'static [&'static str]) -> Lab {
-        Lab { workloads, runs: Mutex::default() }
+        Lab { workloads, scratch_dir: Mutex::default(), runs: Mutex::default() }
     }
 
     /// Every run, the newest first.
@@ -127,9 +131,10 @@ impl Lab {
             return Err(Failure::conflict("another run is under way: two would measure each other"));
         }
         let id = crate::access::hex(&entropy::<8>());
-        let place = std::env::temp_dir().join(format!("weir-lab-{}", std::process::id()));
+        let not_started = |why| Failure::unavailable(format!("the lab does not start: {why}"));
+        let scratch = self.scratch_dir().map_err(not_started)?;
         let run = Arc::new(Run {
-            directory: place.join(&id),
+            directory: scratch.create_directory(&id).map_err(not_started)?,
             id,
             kind: task.kind,
             wish,
@@ -137,12 +142,11 @@ impl Lab {
             told: Mutex::default(),
             news: watch::channel(0).0,
         });
-        child::start(&run, task, &place)
-            .map_err(|why| Failure::unavailable(format!("the lab does not start: {why}")))?;
+        child::start(&run, task, scratch.path()).map_err(not_started)?;
         runs.push_front(Arc::clone(&run));
         while runs.len() > RUNS {
             if let Some(oldest) = runs.pop_back() {
-                let _ = std::fs::remove_dir_all(&oldest.directory);
+                let _ = std::fs::remove_dir_all(oldest.directory.path());
             }
         }
         Ok(run)
@@ -153,6 +157,16 @@ impl Lab {
         self.runs().iter().for_each(|run| run.interrupt());
     }
 
+    /// A directory that no other user can have prepared; made again where a cleaner of temporary files has removed it.
+    fn scratch_dir(&self) -> io::Result<Arc<Directory>> {
+        let mut known = self.scratch_dir.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = known.as_ref().filter(|directory| !directory.is_gone()) {
+            return Ok(Arc::clone(there));
+        }
+        let made = Arc::new(Directory::scratch(&std::env::temp_dir(), "weir-lab")?);
+        Ok(Arc::clone(known.insert(made)))
+    }
+
     fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<Run>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,6 +175,11 @@ impl Lab {
 impl Run {
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file of its result; None if it is longer than `most` bytes.
+    pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        self.directory.read(name, most)
     }
 
     fn is_running(&self) -> bool {
@@ -194,7 +213,7 @@ impl Run {
             advice: end.as_ref().and_then(|end| end.advice.clone()),
             report: end.as_ref().is_some_and(|end| end.report),
             error: end.and_then(|end| end.error),
-            directory: self.directory.display().to_string(),
+            directory: self.directory.path().display().to_string(),
         }
     }
 

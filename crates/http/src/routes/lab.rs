@@ -130,11 +130,8 @@ async fn report(
     extract::State(shared): State,
     Path(id): Path<String>,
 ) -> Result<([(HeaderName, &'static str); 2], Vec<u8>), Failure> {
-    let path = found(&shared, &id)?.directory.join("index.html");
-    let read = tokio::task::spawn_blocking(move || {
-        let is_page = std::fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= LONGEST_REPORT);
-        if is_page { std::fs::read(&path).ok() } else { None }
-    });
+    let run = found(&shared, &id)?;
+    let read = tokio::task::spawn_blocking(move || run.read("index.html", LONGEST_REPORT).ok().flatten());
     let page = read.await.map_err(|_| Failure::server_error())?.ok_or_else(Failure::not_found)?;
     let head = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
     Ok((head, page))

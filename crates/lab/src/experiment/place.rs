@@ -45,7 +45,9 @@ impl ResultPlace {
                 remedy: "name a new directory with --out".to_owned(),
             });
         }
-        fs::create_dir_all(path.join(RAW)).map_err(LabError::system(format!("making {}", path.display())))?;
+        securefs::create_directory(&path)
+            .and_then(|()| fs::create_dir_all(path.join(RAW)))
+            .map_err(LabError::system(format!("making {}", path.display())))?;
         let path = path.canonicalize().map_err(LabError::system(format!("looking at {}", path.display())))?;
         let place = Self { path };
         if let Err(error) = require_space(&place.path, u64::from(runs) * BYTES_PER_RUN) {
