@@ -239,7 +239,7 @@ fn start(
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = Facts { shards, io_driver };
-    let panel = panel::start(&config, born, doorway, sender.clone(), writer(logger), logger.journal());
+    let panel = panel::start(&config, born, doorway, sender.clone(), logger);
     let threads = Workers { engine, inputs: sender };
     let mut life = Life::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -253,7 +253,7 @@ fn start(
     Ok(life)
 }
 
-fn writer(logger: &Arc<Logger>) -> driver::Log {
+pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
     let logger = Arc::clone(logger);
     Arc::new(move |record| logger.write(&record))
 }

@@ -2,7 +2,7 @@
 //! Owns the file and how much is said. Never decides what is said, and never stops the process over a full disk.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,6 +102,11 @@ impl Logger {
     /// The last lines, for the control panel.
     pub(crate) fn journal(&self) -> Arc<http::Journal> {
         Arc::clone(&self.sinks().journal)
+    }
+
+    /// An operator sees what is written to standard error.
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        self.sinks().to_stderr && io::stderr().is_terminal()
     }
 
     /// Standard error is somebody else's from now on.

@@ -1,15 +1,17 @@
 //! The control panel as the process has it: opened with the other sockets, and tied to the control thread.
 //! Never answers a request; crate `http` does.
 
+use std::env;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
 use control::Input;
-use http::{Doorway, NoDoorway, Panel, Plan};
+use http::{Doorway, NoDoorway, Panel, Plan, TokenPlace};
 use settings::Config;
 
 use crate::boot::NoBoot;
+use crate::logging::Logger;
 
 /// The panel's socket. A process that takes over gets the port later, when the one before has left it.
 ///
@@ -28,8 +30,7 @@ pub(crate) fn start(
     born: SystemTime,
     doorway: Option<Doorway>,
     inputs: Sender<Input>,
-    log: http::Log,
-    journal: Arc<http::Journal>,
+    logger: &Arc<Logger>,
 ) -> Panel {
     let ways = inputs.clone();
     let ask = Arc::new(move |question| drop(ways.send(Input::Ask(question))));
@@ -40,9 +41,23 @@ pub(crate) fn start(
         doorway,
         ask,
         tell,
-        log,
-        journal,
+        log: crate::boot::writer(logger),
+        token_place: token_place(logger),
+        journal: logger.journal(),
         version: control::VERSION,
         workloads: lab::workload::NAMES,
     })
+}
+
+/// The start token is shown to who started the process at a terminal. Else it goes where systemd, or a login session, keeps what
+/// lives as long as the process.
+fn token_place(logger: &Logger) -> TokenPlace {
+    if logger.is_on_terminal() {
+        return TokenPlace::Terminal;
+    }
+    let named = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
+    // systemd names several with colons between them.
+    TokenPlace::File(
+        named.filter_map(|value| env::split_paths(&value).next()).filter(|path| path.is_absolute()).collect(),
+    )
 }

@@ -3,12 +3,13 @@
 import http.client
 import json
 import re
+from pathlib import Path
 
 import host
 
 
 class Panel:
-    """Requests to the panel of a running pooler; bearer tokens by default the one that its log tells."""
+    """Requests to the panel of a running pooler; bearer tokens by default the start token."""
 
     def __init__(self, pooler, port, token=None, tls=None):
         self.pooler, self.port, self.tls = pooler, port, tls
@@ -16,9 +17,13 @@ class Panel:
 
     @property
     def token(self):
-        """The token that the log has told."""
-        self.first = self.first or self.pooler.wait_log(r"panel token: (\S+)", timeout=20)[-1]
+        """The start token, from the file that the log names."""
+        self.first = self.first or self.token_path().read_text().strip()
         return self.first
+
+    def token_path(self, count=1):
+        """The file of the start token of the process that was started last."""
+        return Path(self.pooler.wait_log(r'panel: start token in "([^"]+)"', count=count, timeout=20)[-1])
 
     def ask(self, method, path, body=None, headers=None, token="first", timeout=20):
         """(status, JSON or text, headers) of one request on a connection of its own."""

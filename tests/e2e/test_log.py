@@ -9,12 +9,29 @@ import psycopg
 import pytest
 
 import host
+import panel
 import weir as pooler_module
 import wire
 
 SIDE = r"[CS]-(0x[0-9a-f]+|\d+)"
 PEER = r"(\(nodb\)|[\w-]+)/(\(nouser\)|[\w-]+)@(127\.0\.0\.1|\[::1\]|unix(\(\d+\))?):\d+"
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ \[\d+\] (LOG|ERROR|WARNING|FATAL|DEBUG|NOISE) .+")
+
+
+@pytest.mark.weir_only
+def test_no_umask_opens_a_file_to_others(weir):
+    pooler = weir.prepared(http_port=host.free_port(), unix_socket_mode="0770")
+    audit = pooler.directory / "audit.log"
+    pooler.write_ini(http_audit_file=audit)
+    command = ["sh", "-c", 'umask 0; exec "$@"', "sh", pooler.program, pooler.ini]
+    with open(pooler.output_path, "ab") as output:
+        pooler.process = host.start(command, cwd=pooler.directory, stdout=output, stderr=output)
+    host.eventually(pooler.is_up)
+    web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+    web.ask("POST", "/api/v1/login", {"token": "wrong"}, token=None)
+    host.eventually(audit.exists)
+    modes = {path: path.stat().st_mode & 0o777 for path in (pooler.log_path, audit, web.token_path(), pooler.pidfile, pooler.socket_path)}
+    assert list(modes.values()) == [0o640, 0o640, 0o600, 0o644, 0o770], modes
 
 
 @pytest.mark.weir_only

@@ -96,13 +96,14 @@ def test_the_process_that_takes_over_has_the_panel_too(weir):
     pooler, web = panel.start(weir)
     client = pooler.connect()
     client.execute("select 1")
-    old, token = pooler.process, web.token
+    old, token, before = pooler.process, web.token, web.token_path()
     pooler.launch("--reboot")
     assert old.wait(30) == 0
     again = panel.Panel(pooler, web.port).wait_up()
-    tokens = pooler.wait_log(r"panel token: (\S+)", count=2)
-    assert token != tokens[-1]
-    assert [row["user"] for row in again.get("/api/v1/clients?database=app", token=tokens[-1])["clients"]] == ["alice"]
+    assert not before.exists()
+    new = again.token_path(count=2).read_text().strip()
+    assert token != new
+    assert [row["user"] for row in again.get("/api/v1/clients?database=app", token=new)["clients"]] == ["alice"]
     assert client.execute("select 2").fetchone() == (2,)
 
 

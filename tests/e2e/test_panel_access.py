@@ -1,9 +1,15 @@
 """Who may use the panel: passwords, tokens, scopes, cookies, and what a page elsewhere cannot make a browser do."""
 
+import collections
+import contextlib
 import http.client
 import json
+import os
+import pty
+import re
 import ssl
 import subprocess
+import threading
 
 import pytest
 
@@ -63,7 +69,70 @@ def test_without_a_key_nothing_is_told(weir):
             assert "WWW-Authenticate" not in answer[2]
     assert web.ask("GET", "/api/v1/session", headers={"Authorization": f"Basic {web.token}"}, token=None)[0] == 401
     assert web.get("/api/v1/session")["scopes"] == ["read", "operate", "admin", "view_credentials"]
-    assert pooler.log_text().count(web.token) == 1
+
+
+def test_the_start_token_is_in_a_file_of_its_own_that_goes_with_the_process(weir):
+    pooler, web = panel.start(weir)
+    path = web.token_path()
+    found = path.stat()
+    assert found.st_mode & 0o777 == 0o600 and path.owner() == host.USER_NAME and path.read_text() == f"{web.token}\n"
+    assert web.get("/api/v1/session")["user"] == "token"
+    assert web.token not in pooler.log_text() + pooler.output()
+    pooler.stop()
+    assert not path.exists()
+
+
+def test_the_start_token_is_in_the_runtime_directory_where_there_is_one(weir):
+    pooler = weir.prepared(http_port=host.free_port())
+    runtime = host.new_directory(pooler.directory, "run")
+    pooler.environment["RUNTIME_DIRECTORY"] = f"{runtime}:/elsewhere"
+    pooler.start()
+    assert panel.Panel(pooler, 0).token_path().parent == runtime
+
+
+def test_the_start_token_is_shown_on_a_terminal_and_nowhere_else(weir):
+    pooler = weir.prepared(http_port=host.free_port())
+    mine, theirs = pty.openpty()
+    pooler.process = host.start([pooler.program, pooler.ini], cwd=pooler.directory, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = ""
+    with contextlib.suppress(OSError), open(mine, errors="replace", newline="", closefd=True) as terminal:
+        while not (shown := re.search(r"panel token: (\S+)\r?\n", said)):
+            said += terminal.read(1)
+        web = panel.Panel(pooler, int(pooler.settings["http_port"]), shown[1]).wait_up()
+        assert web.get("/api/v1/session")["user"] == "token"
+        assert web.token not in pooler.log_text() and "start token" not in pooler.log_text()
+        pooler.stop()
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+@pytest.mark.parametrize("after", ["emptied", "unset"])
+def test_without_users_the_panel_stays_closed_once_a_file_named_some(weir, after):
+    pooler, web = panel.start(weir)
+    first, path = web.token, web.token_path()
+    keys = pooler.directory / "panel.auth"
+    keys.write_text(key(pooler, "token", "reader", "read")[0])
+    host.hand_over(keys)
+    pooler.reload(http_auth_file=keys)
+    host.eventually(lambda: web.ask("GET", "/api/v1/session", token=first)[0] == 401)
+    assert not path.exists()
+    keys.write_text("")
+    pooler.reload(**{"http_auth_file": None} if after == "unset" else {})
+    pooler.wait_log("WARNING panel: no http_auth_file names a user or a token: logins fail")
+    assert web.ask("GET", "/api/v1/session", token=first)[0] == 401
+    assert web.ask("POST", "/api/v1/login", {"token": first}, token=None)[0] == 401
+    assert len(re.findall("start token", pooler.log_text())) == 1
+
+
+def test_an_empty_file_of_users_makes_no_token(weir):
+    pooler = weir.prepared()
+    keys = pooler.directory / "panel.auth"
+    keys.write_text("# nobody yet\n")
+    host.hand_over(keys)
+    pooler.write_ini(http_port=host.free_port(), http_auth_file=keys)
+    pooler.start()
+    pooler.wait_log("WARNING panel: no http_auth_file names a user or a token: logins fail")
+    assert "start token" not in pooler.log_text()
 
 
 def test_every_route_of_the_api_needs_a_key(weir):
@@ -79,7 +148,7 @@ def test_every_route_of_the_api_needs_a_key(weir):
 
 def test_a_password_and_its_cookie(weir):
     pooler, web = guarded(weir, ("ann", "read,operate"))
-    assert "panel token" not in pooler.log_text()
+    assert "start token" not in pooler.log_text()
     browser = Browser(web)
     assert browser.session["user"] == "ann" and browser.session["scopes"] == ["read", "operate"]
     assert browser.set_cookie.startswith("weir=") and browser.set_cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")
@@ -161,14 +230,52 @@ def test_a_broken_auth_file_lets_in_who_could_come_in_before(weir):
     assert other.wait_end() == 1 and "FATAL http_auth_file" in other.output()
 
 
-def test_guessing_is_slow(weir):
+def attempt(web, source="127.0.0.1", **body):
+    """A login from an address of this machine: its status, what it is told, its headers."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30, source_address=(source, 0))
+    try:
+        connection.request("POST", "/api/v1/login", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()), answer.headers
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_guessing_is_slow_and_keeps_out_no_one_who_knows_the_password(weir):
     pooler, web = guarded(weir, ("ann", "read"))
-    guess = lambda user, password: web.ask("POST", "/api/v1/login", {"user": user, "password": password}, token=None)  # noqa: E731
-    for number in range(5):
-        panel.is_refused(guess("ann" if number % 2 else f"user{number}", "wrong"), 401, "unauthorized")
-    answer = guess("ann", PASSWORD)
-    panel.is_refused(answer, 429, "too_many_requests", "Too many attempts")
-    assert 1 <= int(answer[2]["Retry-After"]) <= 61
+    for _ in range(5):
+        panel.is_refused(attempt(web, user="ann", password="wrong"), 401, "unauthorized")
+    assert attempt(web, source="127.0.0.2", user="ann", password=PASSWORD)[0] == 200
+    assert attempt(web, user="ann", password=PASSWORD)[0] == 200  # when its turn has come
+    answers = []
+    guesses = [threading.Thread(target=lambda: answers.append(attempt(web, user="ann", password="wrong"))) for _ in range(30)]
+    for guess in guesses:
+        guess.start()
+    for guess in guesses:
+        guess.join()
+    counts = collections.Counter(status for status, _, _ in answers)
+    assert counts[401] + counts[429] == 30 and counts[429] >= 10, counts
+    for answer in answers:
+        if answer[0] == 429:
+            panel.is_refused(answer, 429, "too_many_requests", "Too many attempts")
+            assert 1 <= int(answer[2]["Retry-After"]) <= 61
+    assert attempt(web, source="127.0.0.2", user="ann", password=PASSWORD)[0] == 200
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_the_right_token_always_opens(weir):
+    pooler, web = panel.start(weir)
+    line, token = key(pooler, "token", "reader", "read")
+    for right in (web.token, token):
+        statuses = [attempt(web, token=f"weir_{number}")[0] for number in range(8)]
+        assert set(statuses) <= {401, 429} and 429 in statuses
+        assert attempt(web, token=right)[0] == 200 and web.get("/api/v1/session", token=right)
+        path = pooler.directory / "panel.auth"
+        path.write_text(line)
+        host.hand_over(path)
+        pooler.reload(http_auth_file=path)
+        host.eventually(lambda: web.ask("GET", "/api/v1/session", token=token)[0] == 200)
 
 
 def test_what_is_done_is_noted(weir):

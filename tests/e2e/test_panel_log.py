@@ -1,7 +1,11 @@
 """The panel's pages and the log as the panel tells it."""
 
+import contextlib
 import http.client
 import json
+import re
+
+import psycopg
 
 import host
 import panel
@@ -15,9 +19,22 @@ def test_the_last_lines_are_told_without_the_token_that_lets_in(weir):
     pooler, web = panel.start(weir)
     pooler.connect().close()
     host.eventually(lambda: any("login attempt" in line for line in lines_of(web)))
-    assert not any(web.token in line or "panel token" in line for line in lines_of(web))
+    assert not any(web.token in line for line in lines_of(web))
     assert len(web.get("/api/v1/log?lines=1")["lines"]) == 1
     assert web.ask("GET", "/api/v1/log", token=None)[0] == 401
+
+
+def test_no_text_of_a_client_hides_or_forges_a_line(weir):
+    pooler, web = panel.start(weir)
+    names = ["panel token: hidden", "start token in", "a\nFATAL forged", "b\u2028forged", "c\u202edegrof", "d\u009bforged", "e\\x0aforged"]
+    shown = ["panel token: hidden", "start token in", r"a\x0aFATAL forged", r"b\u{2028}forged", r"c\u{202e}degrof", r"d\x9bforged", r"e\\x0aforged"]
+    for name in names:
+        with contextlib.suppress(psycopg.OperationalError):
+            pooler.connect(user=name).close()
+    for text in shown:
+        host.eventually(lambda text=text: any(text in line for line in lines_of(web)))
+        assert text in pooler.log_text(), text
+    assert not re.search("^(FATAL )?forged|[\u2028\u202e\u009b]", pooler.log_text(), re.M)
 
 
 def test_each_further_line_comes_as_an_event_escaped(weir):

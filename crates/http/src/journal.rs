@@ -1,4 +1,4 @@
-//! The last lines of the log, kept for the panel: so many, so long, and never a secret. Whoever logs pays for a short copy; readers come
+//! The last lines of the log, kept for the panel: so many, so long. Whoever logs pays for a short copy; readers come
 //! with the number of the next line and wait for nobody. Never decides what is logged.
 
 use std::collections::VecDeque;
@@ -9,9 +9,6 @@ const MOST_LINES: usize = 1_000;
 
 /// What is longer is cut.
 const MOST_BYTES: usize = 2_000;
-
-/// A line that has this lets people in: it is for the log alone.
-const SECRET: &str = "panel token: ";
 
 /// The last lines, for one who writes them and many who read them.
 #[derive(Debug, Default)]
@@ -29,9 +26,6 @@ struct Kept {
 impl Journal {
     /// Keeps a line, with or without its end.
     pub fn push(&self, line: &str) {
-        if line.contains(SECRET) {
-            return;
-        }
         let line = line.trim_end_matches('\n');
         let line: Arc<str> = line[..line.floor_char_boundary(MOST_BYTES)].into();
         let mut kept = self.kept();
@@ -88,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut_between_letters_and_a_secret_is_not_kept() {
+    fn what_is_long_is_cut_between_letters_and_no_line_is_hidden() {
         let journal = Journal::default();
         journal.push(&"ü".repeat(MOST_BYTES));
-        journal.push(&format!("LOG {SECRET}abc"));
+        journal.push("LOG user \"panel token: \"");
         let lines = journal.last(9);
-        assert_eq!((lines.len(), lines[0].len()), (1, MOST_BYTES));
+        assert_eq!((lines.len(), lines[0].len()), (2, MOST_BYTES));
     }
 }

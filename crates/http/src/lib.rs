@@ -33,7 +33,7 @@ mod table;
 mod threads;
 mod time;
 
-pub use access::{BadKeys, NoKey, password_line, token_line};
+pub use access::{BadKeys, NoKey, TokenPlace, password_line, token_line};
 pub use bridge::{Ask, Log};
 pub use doorway::{Doorway, NoDoorway};
 pub use journal::Journal;

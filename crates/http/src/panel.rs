@@ -16,7 +16,7 @@ use telemetry::{Level, Record};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::access::Access;
+use crate::access::{Access, TokenPlace};
 use crate::bridge::{Ask, Bridge, Log, Waiting};
 use crate::doorway::Doorway;
 use crate::entrance::Entrance;
@@ -54,6 +54,8 @@ pub struct Plan {
     pub tell: Tell,
     /// The log of the process.
     pub log: Log,
+    /// Where the start token may be shown.
+    pub token_place: TokenPlace,
     /// Its last lines.
     pub journal: Arc<Journal>,
     /// As SHOW VERSION has it.
@@ -68,6 +70,7 @@ pub struct Panel {
     waiting: Arc<Waiting>,
     pools_waiting: Arc<PoolsWaiting>,
     lab: Arc<Lab>,
+    access: Arc<Access>,
     /// The last metrics are sent, or nobody wants them.
     exported: Arc<AtomicBool>,
     /// Taken by the thread when there is first something to listen on.
@@ -80,6 +83,7 @@ impl Panel {
     pub fn start(plan: Plan) -> Panel {
         let waiting = Arc::new(Waiting::default());
         let pools_waiting = Arc::new(PoolsWaiting::default());
+        let access = Arc::new(Access::new(plan.token_place));
         let (lab, exported) = (Arc::new(Lab::new(plan.workloads)), Arc::new(AtomicBool::new(false)));
         let (situation, receiver) = watch::channel(Situation {
             config: plan.config,
@@ -90,7 +94,7 @@ impl Panel {
         let shared = Shared {
             bridge: Bridge::new(plan.ask, Arc::clone(&waiting)),
             pools: PoolsDesk::new(Arc::clone(&plan.tell), Arc::clone(&pools_waiting)),
-            access: Access::new(),
+            access: Arc::clone(&access),
             situation: receiver,
             log: plan.log,
             journal: plan.journal,
@@ -102,7 +106,7 @@ impl Panel {
             version: plan.version,
         };
         let unborn = Some((Arc::new(shared), plan.doorway));
-        let mut panel = Panel { situation, waiting, pools_waiting, lab, exported, unborn };
+        let mut panel = Panel { situation, waiting, pools_waiting, lab, access, exported, unborn };
         panel.be_born();
         panel
     }
@@ -172,6 +176,7 @@ impl Drop for Panel {
     /// The process ends: what it has started ends with it.
     fn drop(&mut self) {
         self.lab.interrupt_all();
+        self.access.close();
     }
 }
 

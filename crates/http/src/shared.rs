@@ -20,7 +20,7 @@ use crate::pools_desk::{PoolsDesk, Tell};
 pub(crate) struct Shared {
     pub(crate) bridge: Bridge,
     pub(crate) pools: PoolsDesk,
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) situation: watch::Receiver<Situation>,
     pub(crate) log: Log,
     /// The end of it.

@@ -134,7 +134,7 @@ live {
     http_audit_file: Option<String>, Text, "", Reload,
         "Weir's own. File that logins to the control panel and what is changed by it are noted in; unless given, the log has it.";
     http_auth_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of who may use the control panel, as `weir panel password` and `weir panel token` print its lines. Without it a token is made at start and logged.";
+        "Weir's own. File of who may use the control panel, as `weir panel password` and `weir panel token` print its lines. Without it a token is made at start and shown on the terminal, or written to a file that the log names.";
     http_lab: bool, Boolean, "1", Reload,
         "Weir's own. Lets the control panel start runs of the lab (`weir bench`), by callers of scope admin.";
     http_metrics_open: bool, Boolean, "0", Reload,

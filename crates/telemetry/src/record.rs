@@ -65,7 +65,7 @@ pub struct Lines {
 impl Lines {
     /// The whole line, with a newline; `wall_us` is microseconds since 1970 (UTC).
     ///
-    /// Control characters in the text are escaped, so that nothing a peer sent can forge a line.
+    /// The text is escaped as by [`printable`], so that nothing a peer sent can forge a line.
     pub fn line(&mut self, record: &Record, wall_us: u64, process_id: u32) -> &str {
         let second = wall_us / 1_000_000;
         if self.date_time.is_empty() || second != self.second {
@@ -81,7 +81,8 @@ impl Lines {
     }
 }
 
-/// A record's text alone, with control characters escaped as in [`Lines::line`].
+/// A record's text alone. Control characters, those that are not seen or change the order of others, and the backslash are escaped:
+/// `\x0a`, `\u{2028}`, `\\`.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -90,16 +91,26 @@ pub fn printable(text: &str) -> String {
 }
 
 fn push_printable(line: &mut String, text: &str) {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\') {
         return line.push_str(text);
     }
     for character in text.chars() {
-        if character.is_control() {
-            let _ = write!(line, "\\x{:02x}", u32::from(character));
-        } else {
-            line.push(character);
+        let code = u32::from(character);
+        match character {
+            '\\' => line.push_str("\\\\"),
+            _ if character.is_control() => _ = write!(line, "\\x{code:02x}"),
+            _ if is_invisible(character) => _ = write!(line, "\\u{{{code:x}}}"),
+            _ => line.push(character),
         }
     }
+}
+
+/// Separators of lines and paragraphs, and what formats others (Unicode's Zl, Zp and Cf): a viewer could take them at their word.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// `YYYY-MM-DD hh:mm:ss.mmm` of microseconds since 1970.
@@ -153,6 +164,17 @@ mod tests {
     fn nothing_a_peer_sends_forges_a_line() {
         let record = Record::new(Level::Warning, "user \"a\nFATAL x\"");
         assert_eq!(Lines::default().line(&record, 0, 1).matches('\n').count(), 1);
+        for (sent, shown) in [
+            ("a\nb\u{85}\u{1b}[1m", r"a\x0ab\x85\x1b[1m"),
+            ("a\u{2028}b\u{202e}c\u{feff}", r"a\u{2028}b\u{202e}c\u{feff}"),
+            (r"a\x0ab", r"a\\x0ab"),
+            ("größer \"क्षि\"", "größer \"क्षि\""),
+        ] {
+            assert_eq!(printable(sent), shown);
+            assert!(
+                Lines::default().line(&Record::new(Level::Log, sent), 0, 1).ends_with(&format!(" {shown}\n"))
+            );
+        }
     }
 
     #[test]

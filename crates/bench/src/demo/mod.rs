@@ -18,6 +18,7 @@ use lab::laboratory::{Lab, Setup};
 use lab::record;
 use lab::screen::Screen;
 use stand::Stand;
+pub(crate) use stand::token;
 
 /// The pool's name, as in the tutorial.
 const POOL: &str = "test-pool";

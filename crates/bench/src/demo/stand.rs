@@ -68,8 +68,8 @@ impl Stand {
     }
 }
 
-/// A line for the file of keys, and the token that it lets in; Weir makes them.
-fn token(lab: &Lab, program: &Path) -> Result<(String, String)> {
+/// A line for `http_auth_file`, and the token of all scopes that it lets in; Weir makes them.
+pub(crate) fn token(lab: &Lab, program: &Path) -> Result<(String, String)> {
     let mut command = Command::new(program);
     command.args(["panel", "token", HOLDER, "--scopes", "read,operate,admin,view_credentials"]);
     let finished = process::run(command, lab.place().identity(), lab.interrupt(), &mut |_| {})?;

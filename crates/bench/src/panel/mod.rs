@@ -9,6 +9,7 @@ mod requests;
 use clap::Args;
 
 use crate::compare::{Contender, Subject};
+use crate::demo;
 use crate::series::Common;
 use lab::error::{LabError, Result};
 use lab::figures::{or_dash, short, whole};
@@ -107,12 +108,10 @@ impl<'a> Scene<'a> {
     fn set(lab: &'a Lab, options: &Options, screen: &mut Screen) -> Result<Self> {
         let panel_port = free_port()?;
         let subject = Subject::weir(lab, &options.common, &options.subject)?;
-        let contender = Contender::start(lab, subject, &format!("http_port = {panel_port}\n"), screen)?;
-        let log = lab.place().join(&format!("{}.log", options.subject));
-        let said =
-            std::fs::read_to_string(&log).map_err(LabError::system(format!("reading {}", log.display())))?;
-        let token = said.lines().find_map(|line| Some(line.split_once("panel token: ")?.1.to_owned()));
-        let token = token.ok_or_else(|| LabError::program("weir", "its log tells no token of the panel"))?;
+        let (keys, token) = demo::token(lab, &options.common.weir(lab)?)?;
+        let keys = lab.place().write("panel.keys", &keys)?;
+        let further = format!("http_port = {panel_port}\nhttp_auth_file = {}\n", keys.display());
+        let contender = Contender::start(lab, subject, &further, screen)?;
         Ok(Self { lab, contender, panel_port, token })
     }
 

@@ -18,14 +18,14 @@ const LONGEST_PATH: usize = 200;
 /// Notes that somebody has asked for something, and what came of it.
 pub(crate) fn note(shared: &Shared, who: &str, from: SocketAddr, method: &str, path: &str, status: u16) {
     let path: String = path.chars().take(LONGEST_PATH).collect();
-    let text = printable(&format!("{who}@{from} {method} {path} {status}"));
+    let text = format!("{who}@{from} {method} {path} {status}");
     let config = shared.config();
     let file = config.global.http_audit_file.as_deref().unwrap_or_default();
     if file.is_empty() {
         return shared.log(Level::Log, format!("panel: {text}"));
     }
     // Opened anew for each line: there are few, and a file that was moved away is let go of.
-    let line = format!("{} {text}\n", now_rfc3339());
+    let line = format!("{} {}\n", now_rfc3339(), printable(&text));
     if let Err(why) = securefs::append(file, MODE).and_then(|mut opened| opened.write_all(line.as_bytes())) {
         shared.log(Level::Warning, format!("panel: {text} (cannot write to \"{file}\": {why})"));
     }

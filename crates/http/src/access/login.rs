@@ -20,6 +20,9 @@ const TURN: Duration = Duration::from_secs(5);
 /// A longer password is nobody's.
 const LONGEST_PASSWORD: usize = 1_024;
 
+/// The name that attempts with a token go by.
+const TOKEN: &str = "token";
+
 /// What somebody logs in by.
 pub(crate) enum Attempt {
     /// A user of the file.
@@ -39,7 +42,7 @@ impl Attempt {
     pub(crate) fn name(&self) -> &str {
         match self {
             Attempt::Password { user, .. } => user,
-            Attempt::Token(_) => "token",
+            Attempt::Token(_) => TOKEN,
         }
     }
 }
@@ -63,15 +66,20 @@ pub(crate) async fn log_in(
         return Err(Failure::forbidden("the request does not come from the panel's own page"));
     }
     let access = &shared.access;
-    let address = place_of(peer.address.ip());
-    held(&access.throttle).attempt(address, attempt.name(), Instant::now()).map_err(Failure::too_many)?;
+    let address = network(peer.address.ip());
     let proof = match &attempt {
-        Attempt::Token(token) => access.proof(token.trim()),
-        Attempt::Password { user, password } => of_password(access, user, password).await?,
+        Attempt::Token(token) => of_token(access, address, token.trim())?,
+        Attempt::Password { user, password } => {
+            let wait = held(&access.throttle).attempt(address, user, Instant::now());
+            tokio::time::sleep(wait.map_err(Failure::too_many)?).await;
+            of_password(access, user, password).await?
+        }
     };
     let caller = proof.and_then(|proof| access.caller_by(&proof).map(|caller| (proof, caller)));
     let (proof, caller) = caller.ok_or_else(Failure::unauthorized)?;
-    held(&access.throttle).succeeded(address, attempt.name());
+    if let Attempt::Password { user, .. } = &attempt {
+        held(&access.throttle).succeeded(address, user);
+    }
     let (word, Session { csrf, .. }) = held(&access.sessions).begin(proof, Instant::now());
     let caller = Caller { csrf: Some(csrf), ..caller };
     Ok(LoggedIn { cookie: set_cookie(peer, &word, None), caller })
@@ -83,6 +91,19 @@ pub(crate) fn log_out(shared: &Shared, peer: Peer, headers: &HeaderMap) -> Strin
         held(&shared.access.sessions).end(&cookie);
     }
     set_cookie(peer, "", Some(0))
+}
+
+/// The right token is never made to wait: 256 bits are not found by guessing, and looking at them costs nothing.
+fn of_token(access: &Access, address: IpAddr, token: &str) -> Result<Option<Proof>, Failure> {
+    let proof = access.proof(token);
+    if proof.is_some() {
+        return Ok(proof);
+    }
+    match held(&access.throttle).attempt(address, TOKEN, Instant::now()) {
+        Ok(Duration::ZERO) => Ok(None),
+        Ok(wait) => Err(Failure::too_many(wait.as_secs().max(1))),
+        Err(seconds) => Err(Failure::too_many(seconds)),
+    }
 }
 
 /// Looks at a password on a thread of its own; who there is not takes as long as who is.
@@ -105,8 +126,8 @@ async fn of_password(access: &Access, user: &str, password: &str) -> Result<Opti
     looked.await.map_err(|_| Failure::server_error())
 }
 
-/// Whoever has a network of IPv6 has countless addresses: they count as one.
-fn place_of(address: IpAddr) -> IpAddr {
+/// What counts as one address: a network of IPv6 has countless ones.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::from((v6.to_bits() >> 64 << 64).to_be_bytes()),
         v4 => v4,
@@ -133,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn one_network_is_one_place() {
-        let place = |text: &str| place_of(text.parse().expect("an address"));
-        assert_eq!(place("2001:db8::1"), place("2001:db8::ffff:1"));
-        assert_ne!(place("192.0.2.1"), place("192.0.2.2"));
-        assert_eq!(place("::ffff:192.0.2.1"), place("192.0.2.1"));
+    fn one_network_is_one_address() {
+        let network = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
     }
 }

@@ -8,6 +8,7 @@ mod keys;
 pub(crate) mod login;
 mod scope;
 mod sessions;
+mod start_token;
 mod throttle;
 mod token;
 
@@ -26,6 +27,7 @@ use tokio::sync::Semaphore;
 
 pub use keys::{BadKeys, NoKey, password_line, token_line};
 pub(crate) use scope::{Admin, Operate, Read, Scope, Scopes, ViewCredentials};
+pub use start_token::TokenPlace;
 
 use crate::bridge::Log;
 use crate::connection::Peer;
@@ -34,8 +36,8 @@ use crate::guard::host;
 use crate::shared::{Shared, State};
 use keys::Keys;
 use sessions::{Proof, Session, Sessions};
+use start_token::StartToken;
 use throttle::Throttle;
-use token::Token;
 pub(crate) use token::{entropy, hex};
 
 /// The header that a page repeats its session's word in.
@@ -46,13 +48,11 @@ const PASSWORDS_AT_ONCE: usize = 2;
 
 /// Who may come in.
 pub(crate) struct Access {
-    /// Made when the process starts, for whoever reads its log; good while no file names anybody.
-    first: Token,
+    start_token: StartToken,
     keys: Mutex<Keys>,
     sessions: Mutex<Sessions>,
     throttle: Mutex<Throttle>,
     passwords: Semaphore,
-    is_announced: Mutex<bool>,
 }
 
 /// Whose request it is.
@@ -69,14 +69,13 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Access {
-    pub(crate) fn new() -> Access {
+    pub(crate) fn new(place: TokenPlace) -> Access {
         Access {
-            first: Token::random(),
+            start_token: StartToken::new(place),
             keys: Mutex::default(),
             sessions: Mutex::default(),
             throttle: Mutex::default(),
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
-            is_announced: Mutex::new(false),
         }
     }
 
@@ -85,19 +84,31 @@ impl Access {
         !held(&self.keys).is_empty()
     }
 
-    /// Reads `http_auth_file` again; one that is wrong leaves the keys before. The token of the start is told when it is
-    /// first good for something.
+    /// Reads `http_auth_file` again; one that is wrong leaves the keys before. Where none is named the start token is made; once
+    /// one was in force, that token is revoked for good.
     pub(crate) fn follow(&self, global: &Global, log: &Log) {
         match keys_of(global) {
             Ok(keys) => *held(&self.keys) = keys,
             Err(why) => {
-                let text = format!("panel: http_auth_file {why}; who could come in before still can");
-                log(Record::new(Level::Error, text));
+                let text = format!("panel: http_auth_file {why}; logins work as before");
+                return log(Record::new(Level::Error, text));
             }
         }
-        if !self.has_keys() && !std::mem::replace(&mut *held(&self.is_announced), true) {
-            log(Record::new(Level::Log, format!("panel token: {}", self.first.reveal())));
+        let is_named = global.http_auth_file.as_ref().is_some_and(|path| !path.is_empty());
+        if is_named {
+            self.start_token.revoke();
+        } else {
+            self.start_token.make(log);
         }
+        if !self.has_keys() && self.start_token.is_revoked() {
+            let text = "panel: no http_auth_file names a user or a token: logins fail";
+            log(Record::new(Level::Warning, text));
+        }
+    }
+
+    /// The process ends.
+    pub(crate) fn close(&self) {
+        self.start_token.revoke();
     }
 
     /// For a route that only its settings keep closed: whose request it is, if they have scope `S`.
@@ -129,18 +140,17 @@ impl Access {
 
     /// Whose token this is.
     fn proof(&self, token: &str) -> Option<Proof> {
-        let keys = held(&self.keys);
-        if keys.is_empty() {
-            return self.first.is(token).then_some(Proof::First);
+        if self.start_token.is(token) {
+            return Some(Proof::Start);
         }
-        keys.token(token).cloned().map(Proof::Token)
+        held(&self.keys).token(token).cloned().map(Proof::Token)
     }
 
     /// What a proof is worth now: a file that has changed counts at once.
     fn caller_by(&self, proof: &Proof) -> Option<Caller> {
         let keys = held(&self.keys);
         let (name, scopes) = match proof {
-            Proof::First => keys.is_empty().then(|| ("token".to_owned(), Scopes::ALL)),
+            Proof::Start => self.start_token.is_valid().then(|| ("token".to_owned(), Scopes::ALL)),
             Proof::Token(key) => keys.has_token(key).then(|| (key.name.clone(), key.scopes)),
             Proof::Password(user) => {
                 let is_same = keys.user(&user.name) == Some(user);

@@ -22,8 +22,8 @@ pub(crate) enum Proof {
     Password(crate::access::keys::User),
     /// A token of the file.
     Token(TokenKey),
-    /// The token that was made at the start.
-    First,
+    /// The start token.
+    Start,
 }
 
 /// One login.
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_session_is_its_cookies_and_ends() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
-        let (cookie, session) = sessions.begin(Proof::First, now);
+        let (cookie, session) = sessions.begin(Proof::Start, now);
         assert!(sessions.find(&cookie, now).is_some_and(|found| found.has_csrf(&session.csrf)));
         assert!(!session.has_csrf("") && sessions.find("", now).is_none());
         assert!(sessions.find(&cookie, now + LIFETIME).is_none());
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn there_are_never_more_than_so_many() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
-        let (oldest, _) = sessions.begin(Proof::First, now);
+        let (oldest, _) = sessions.begin(Proof::Start, now);
         for _ in 0..MOST {
-            sessions.begin(Proof::First, now + Duration::from_secs(1));
+            sessions.begin(Proof::Start, now + Duration::from_secs(1));
         }
         assert_eq!(sessions.0.len(), MOST);
         assert!(sessions.find(&oldest, now).is_none());

@@ -1,70 +1,99 @@
-//! Guessing is slow: so many failed logins a minute of one address, and for one name.
-//! Owns the counts. An attempt counts as failed until it has succeeded, so that many at once are no way around.
+//! Guessing is slow: after so many failed logins of an address for one name, its next ones wait for their turn.
+//!
+//! Owns the counts, all of them by address, so that nobody can keep a user out from elsewhere; a right password comes through when its
+//! turn has come. An attempt counts as failed until it has succeeded, so that many at once are no way around.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// So many failures within [`WINDOW`]; then one waits until it is over.
-const FAILURES: u32 = 5;
+/// So many failures of an address for one name within [`WINDOW`] cost nothing, and so many for all names.
+const FREE_FOR_NAME: u32 = 5;
+const FREE_FOR_ADDRESS: u32 = 20;
 
 /// How long failures count.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// At most so many addresses and names are remembered; the oldest are forgotten.
+/// After that attempts are this far apart.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Who would have to wait for longer is refused.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// At most so many are remembered; the oldest are forgotten.
 const MOST: usize = 10_000;
+
+/// Longer names are the same as what they begin with.
+const NAME_CHARS: usize = 64;
+
+/// An address, and a name or all together.
+type Key = (IpAddr, Option<String>);
 
 /// Failures of late.
 #[derive(Default)]
-pub(crate) struct Throttle {
-    addresses: HashMap<IpAddr, Count>,
-    names: HashMap<String, Count>,
-}
+pub(crate) struct Throttle(HashMap<Key, Count>);
 
 struct Count {
     since: Instant,
     failures: u32,
+    /// When the next attempt may be made.
+    next: Instant,
 }
 
 impl Throttle {
-    /// Counts an attempt, unless there were too many: then the seconds until the next is heard.
-    pub(crate) fn attempt(&mut self, address: IpAddr, name: &str, now: Instant) -> Result<(), u64> {
-        let name = name.chars().take(64).collect::<String>();
-        let waits = [wait(&self.addresses, &address, now), wait(&self.names, &name, now)];
-        if let Some(wait) = waits.into_iter().flatten().max() {
-            return Err(wait.as_secs() + 1);
+    /// Counts an attempt and says how long it has to wait; if that is too long, the seconds until the next is heard.
+    pub(crate) fn attempt(&mut self, address: IpAddr, name: &str, now: Instant) -> Result<Duration, u64> {
+        let keys = [(key(address, name), FREE_FOR_NAME), ((address, None), FREE_FOR_ADDRESS)];
+        let waits = keys.each_ref().map(|(key, free)| self.wait(key, *free, now));
+        let wait = waits.into_iter().max().unwrap_or_default();
+        if wait > LONGEST_WAIT {
+            return Err((wait - LONGEST_WAIT).as_secs() + 1);
         }
-        count(&mut self.addresses, address, now);
-        count(&mut self.names, name, now);
-        Ok(())
+        for (key, _) in keys {
+            self.count(key, now, now + wait + PACE);
+        }
+        Ok(wait)
     }
 
-    /// The attempt was good: nothing is held against this address and this name.
+    /// The attempt was good: it is held against nobody.
     pub(crate) fn succeeded(&mut self, address: IpAddr, name: &str) {
-        self.addresses.remove(&address);
-        self.names.remove(&name.chars().take(64).collect::<String>());
-    }
-}
-
-fn wait<K: Hash + Eq>(counts: &HashMap<K, Count>, key: &K, now: Instant) -> Option<Duration> {
-    let count = counts.get(key).filter(|count| count.failures >= FAILURES)?;
-    WINDOW.checked_sub(now.duration_since(count.since)).filter(|wait| !wait.is_zero())
-}
-
-fn count<K: Hash + Eq + Clone>(counts: &mut HashMap<K, Count>, key: K, now: Instant) {
-    if counts.len() >= MOST {
-        counts.retain(|_, count| now.duration_since(count.since) < WINDOW);
-        let oldest = counts.iter().min_by_key(|(_, count)| count.since).map(|(key, _)| key.clone());
-        if let Some(oldest) = oldest.filter(|_| counts.len() >= MOST) {
-            counts.remove(&oldest);
+        self.0.remove(&key(address, name));
+        if let Some(count) = self.0.get_mut(&(address, None)) {
+            count.failures = count.failures.saturating_sub(1);
         }
     }
-    let count = counts.entry(key).or_insert(Count { since: now, failures: 0 });
-    if now.duration_since(count.since) >= WINDOW {
-        *count = Count { since: now, failures: 0 };
+
+    fn wait(&self, key: &Key, free: u32, now: Instant) -> Duration {
+        let count = self.0.get(key).filter(|count| count.failures >= free && !count.is_over(now));
+        count.map(|count| count.next.saturating_duration_since(now)).unwrap_or_default()
     }
-    count.failures += 1;
+
+    fn count(&mut self, key: Key, now: Instant, next: Instant) {
+        if self.0.len() >= MOST && !self.0.contains_key(&key) {
+            self.0.retain(|_, count| !count.is_over(now));
+            let oldest = self.0.iter().min_by_key(|(_, count)| count.since).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest.filter(|_| self.0.len() >= MOST) {
+                self.0.remove(&oldest);
+            }
+        }
+        let count = self.0.entry(key).or_insert(Count { since: now, failures: 0, next });
+        if count.is_over(now) {
+            *count = Count { since: now, failures: 0, next };
+        }
+        count.failures += 1;
+        count.next = count.next.max(next);
+    }
+}
+
+impl Count {
+    /// Nothing of it counts any more, and nobody waits.
+    fn is_over(&self, now: Instant) -> bool {
+        now.duration_since(self.since) >= WINDOW && self.next <= now
+    }
+}
+
+fn key(address: IpAddr, name: &str) -> Key {
+    (address, Some(name.chars().take(NAME_CHARS).collect()))
 }
 
 #[cfg(test)]
@@ -73,24 +102,39 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_sixth_guess_in_a_minute_waits_by_address_and_by_name() {
+    fn the_sixth_guess_in_a_minute_waits_for_its_turn_and_nobody_else_does() {
         let (mut throttle, now) = (Throttle::default(), Instant::now());
         for _ in 0..5 {
-            assert_eq!(throttle.attempt(HERE, "ann", now), Ok(()));
+            assert_eq!(throttle.attempt(HERE, "ann", now), Ok(Duration::ZERO));
         }
-        assert_eq!(throttle.attempt(HERE, "bob", now + Duration::from_secs(20)), Err(41));
-        assert_eq!(throttle.attempt(THERE, "ann", now), Err(61));
-        assert_eq!(throttle.attempt(THERE, "bob", now), Ok(()));
-        assert_eq!(throttle.attempt(HERE, "ann", now + WINDOW), Ok(()));
+        for turn in 1..=5 {
+            assert_eq!(throttle.attempt(HERE, "ann", now), Ok(turn * SECOND));
+        }
+        assert_eq!(throttle.attempt(HERE, "ann", now), Err(2));
+        assert_eq!(throttle.attempt(THERE, "ann", now), Ok(Duration::ZERO));
+        assert_eq!(throttle.attempt(HERE, "bob", now), Ok(Duration::ZERO));
+        assert_eq!(throttle.attempt(HERE, "ann", now + 4 * SECOND), Ok(2 * SECOND));
+        assert_eq!(throttle.attempt(HERE, "ann", now + WINDOW), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn many_names_of_one_address_wait_too() {
+        let (mut throttle, now) = (Throttle::default(), Instant::now());
+        let waits = (0..22).map(|number| throttle.attempt(HERE, &number.to_string(), now));
+        let waits: Vec<_> = waits.collect();
+        assert!(waits[..20].iter().all(|wait| *wait == Ok(Duration::ZERO)));
+        assert_eq!(waits[20..], [Ok(SECOND), Ok(2 * SECOND)]);
+        assert_eq!(throttle.attempt(THERE, "1", now), Ok(Duration::ZERO));
     }
 
     #[test]
     fn a_success_forgives() {
         let (mut throttle, now) = (Throttle::default(), Instant::now());
-        for _ in 0..20 {
-            assert_eq!(throttle.attempt(HERE, "ann", now), Ok(()));
+        for _ in 0..100 {
+            assert_eq!(throttle.attempt(HERE, "ann", now), Ok(Duration::ZERO));
             throttle.succeeded(HERE, "ann");
         }
     }
@@ -102,6 +146,6 @@ mod tests {
             let address = IpAddr::from(u32::try_from(number).expect("small").to_be_bytes());
             let _ = throttle.attempt(address, &number.to_string(), now);
         }
-        assert_eq!((throttle.addresses.len(), throttle.names.len()), (MOST, MOST));
+        assert_eq!(throttle.0.len(), MOST);
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: 256 bits that nobody guesses. Kept as their SHA-256 wherever they are kept at all.
+//! Tokens: 256 random bits. Kept as their SHA-256 wherever they are kept at all.
 //! Never written to a file by this.
 
 use std::fmt::Write as _;

@@ -81,7 +81,10 @@ async fn login(
     let name = attempt.name().to_owned();
     let outcome = log_in(&shared, peer, &headers, attempt).await;
     let status = outcome.as_ref().map_or_else(Failure::code, |_| StatusCode::OK.as_u16());
-    audit::note(&shared, &name, peer.address, "POST", "/api/v1/login", status);
+    // What was not even looked at would fill the log.
+    if status != StatusCode::TOO_MANY_REQUESTS.as_u16() {
+        audit::note(&shared, &name, peer.address, "POST", "/api/v1/login", status);
+    }
     let LoggedIn { cookie, caller } = outcome?;
     Ok(([(header::SET_COOKIE, cookie)], Json(Session::of(caller, shared.version))))
 }
