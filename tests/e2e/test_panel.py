@@ -215,6 +215,30 @@ def test_more_streams_than_allowed_are_told_so(weir):
     host.eventually(lambda: samples(web, 1))
 
 
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_no_operation_leaves_out_of_account_what_it_does_not_know(weir):
+    """Each operation of the API, with a parameter and a field that it does not have."""
+    _, web = panel.start(weir)
+    paths = web.get("/api/v1/openapi.json")["paths"]
+    for path, methods in paths.items():
+        if not path.startswith(("/api/v1/", "/v2/")):
+            continue
+        for method, operation in methods.items():
+            address = path.replace("{verb}", "pause").replace("{id}", "1").replace("{name}", "app")
+            refused = lambda *asked: panel.is_refused(web.ask(method.upper(), *asked), 422, "unprocessable_entity")["field"]  # noqa: B023, E731
+            assert refused(f"{address}?no%20such=1") == "no such", (method, path)
+            if "requestBody" in operation:
+                assert operation["requestBody"]["content"]["application/json"]["schema"], path
+            assert refused(address, {"no such": 1}) == "no such", (method, path)
+    for name in ("host", "cluster"):
+        wish = {"name": "new-pool", "db": "app", "user": None, "mode": "transaction", "size": 2, name: "elsewhere"}
+        for method, path in (("POST", "/api/v1/pools"), ("PUT", "/api/v1/pools/app"), ("POST", "/api/v1/pools?preview=true")):
+            assert panel.is_refused(web.ask(method, path, wish), 422, "unprocessable_entity", name)["field"] == name
+    assert web.ask("POST", "/api/v1/databases/app/reconnect", {})[0] == 204
+    panel.is_refused(web.ask("POST", "/api/v1/databases/app/reconnect", "now"), 422, "unprocessable_entity", "takes no body")
+    assert web.ask("GET", "/healthz?probe=1", token=None)[0] == 200
+
+
 def test_parameters_that_make_no_sense_are_refused(weir):
     _, web = panel.start(weir)
     for address in ("clients?shard=x", "servers?limit=-1", "pools?limit=many", "queries?limit=x"):

@@ -283,9 +283,11 @@ def test_what_is_done_is_noted(weir):
     browser = Browser(web)
     web.ask("POST", "/api/v1/login", {"user": "x\ny", "password": "secret of somebody"}, token=None)
     browser.ask("POST", "/api/v1/databases/app/pause?x=1")
+    browser.ask("POST", "/api/v1/databases/app/pause")
     browser.ask("GET", "/api/v1/clients")
     assert len(pooler.wait_log(r"LOG panel: ann@127.0.0.1:\d+ POST /api/v1/login 200")) == 1
     pooler.wait_log(r"LOG panel: x\\x0ay@127.0.0.1:\d+ POST /api/v1/login 401")
+    pooler.wait_log(r"LOG panel: ann@127.0.0.1:\d+ POST /api/v1/databases/app/pause 422")
     pooler.wait_log(r"LOG panel: ann@127.0.0.1:\d+ POST /api/v1/databases/app/pause 204")
     file = pooler.directory / "audit.log"
     pooler.reload(http_audit_file=file)

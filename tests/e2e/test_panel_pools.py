@@ -175,6 +175,8 @@ def test_bad_input_names_its_field_and_changes_nothing(weir, pg):
     for change, field in REFUSED:
         told = panel.is_refused(web.ask("POST", "/api/v1/pools", {**WISH, **change}), 422, "unprocessable_entity")
         assert told["field"] == field, (change, told)
+    told = panel.is_refused(web.ask("PUT", "/api/v1/pools/app", {**WISH, "name": "other"}), 422, "unprocessable_entity", "keeps its name")
+    assert told["field"] == "name"
     for body in ({**WISH, "size": "5"}, {**WISH, "size": 1.5}, {"name": "x"}, []):
         panel.is_refused(web.ask("POST", "/api/v1/pools", body), 422, "unprocessable_entity")
     panel.is_refused(web.ask("POST", "/api/v1/pools", "{", {"Content-Type": "application/json"}), 400, "bad_request")
@@ -189,7 +191,7 @@ def test_names_that_are_taken_and_pools_that_are_not_ours(weir, pg):
     told = panel.is_refused(web.ask("POST", "/api/v1/pools", WISH), 409, "conflict", r"pools.ini:3")
     assert told["field"] == "name"
     panel.is_refused(web.ask("POST", "/api/v1/pools", {**WISH, "name": "app"}), 409, "conflict", r"weir.ini:2")
-    for method, body in (("PUT", WISH), ("DELETE", None)):
+    for method, body in (("PUT", {**WISH, "name": "app"}), ("DELETE", None)):
         panel.is_refused(web.ask(method, "/api/v1/pools/app", body), 403, "forbidden", r"weir.ini:2, which Weir does not write")
     assert pooler.ini.read_text() == ini
 
@@ -289,8 +291,16 @@ def test_digitaloceans_shapes(weir, pg):
     assert web.get(f"{base}/pools/backend-pool")["pool"] == pool
     assert [one["name"] for one in web.get(f"{base}/pools")["pools"]] == ["app", "backend-pool", "other"]
     assert all(one["connection"]["uri"] for one in web.get(f"{base}/pools")["pools"])
-    status, body, _ = web.ask("PUT", f"{base}/pools/backend-pool", {"mode": "session", "size": 4, "db": "app"})
-    assert (status, body) == (204, "")
+    for path, key in (("/v2/databases", "databases"), (f"{base}/pools", "pools")):
+        assert web.get(f"{path}?page=1&per_page=200") == web.get(path) and web.get(f"{path}?page=2") == {key: []}
+        assert panel.is_refused(web.ask("GET", f"{path}?tag_name=x"), 422, "unprocessable_entity")["field"] == "tag_name"
+    whole = {**pool, "private_connection": pool["connection"], "standby_connection": None, "mode": "session", "size": 4}
+    for change in ({"mode": "session", "size": 4, "db": "app"}, whole):
+        status, body, _ = web.ask("PUT", f"{base}/pools/backend-pool", change)
+        assert (status, body) == (204, "")
+    for change, field in (({"name": "other-pool"}, "name"), ({"host": "elsewhere"}, "host"), ({"version": "16"}, "version")):
+        told = panel.is_refused(web.ask("PUT", f"{base}/pools/backend-pool", {**whole, **change}), 422, "unprocessable_entity")
+        assert told["field"] == field
     assert web.get(f"{base}/pools/backend-pool")["pool"]["mode"] == "session"
     assert web.ask("DELETE", f"{base}/pools/backend-pool")[:2] == (204, "")
     for path in (f"{base}/pools/backend-pool", f"/v2/databases/{uuid.uuid4()}", f"/v2/databases/{uuid.uuid4()}/pools"):

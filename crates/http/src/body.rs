@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
@@ -29,11 +30,35 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let read = tokio::time::timeout(PATIENCE, Json::<T>::from_request(request, state)).await;
         match read {
             Ok(Ok(Json(value))) => Ok(Body(value)),
-            Ok(Err(JsonRejection::JsonDataError(why))) => Err(Failure::unprocessable(why.body_text())),
+            Ok(Err(JsonRejection::JsonDataError(why))) => Err(refused(why.body_text())),
             Ok(Err(other)) if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Failure::too_large()),
             Ok(Err(other)) => Err(Failure::bad_request(other.body_text())),
-            Err(_) => Err(Failure::bad_request("the body did not come in time")),
+            Err(_) => Err(late()),
         }
+    }
+}
+
+/// A body that no more is known of than its bytes.
+///
+/// # Errors
+/// 413 and 400.
+pub(crate) async fn read(body: axum::body::Body) -> Result<Bytes, Failure> {
+    match tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, MOST_BYTES)).await {
+        Ok(read) => read.map_err(|_| Failure::too_large()),
+        Err(_) => Err(late()),
+    }
+}
+
+fn late() -> Failure {
+    Failure::bad_request("the body did not come in time")
+}
+
+/// serde names a field that is not known in its message only.
+fn refused(text: String) -> Failure {
+    let unknown = text.split_once("unknown field `").and_then(|(_, rest)| rest.rsplit_once("`, "));
+    match unknown.map(|(name, _)| name.split("`, expected").next().unwrap_or(name)) {
+        Some(name) => Failure::unknown_field(name.to_owned()),
+        None => Failure::unprocessable(text),
     }
 }
 
@@ -43,5 +68,30 @@ pub(crate) async fn refuse_long(request: Request, next: Next) -> Response {
     match length.and_then(|length| length.parse::<usize>().ok()) {
         Some(length) if length > MOST_BYTES => Failure::too_large().into_response(),
         _ => next.run(request).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        _name: Option<String>,
+        _size: Option<u32>,
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_named() {
+        for (sent, field) in
+            [(r#"{"host": "x"}"#, "host"), (r#"{"_size": 1, "a`b": 2}"#, "a`b"), (r#"{"": 0}"#, "")]
+        {
+            let why = serde_json::from_str::<Example>(sent).expect_err("an unknown field").to_string();
+            let failure = refused(format!("Failed to deserialize the JSON body into the target type: {why}"));
+            assert_eq!((failure.code(), failure.field()), (422, Some(field)), "{why}");
+        }
+        let why = serde_json::from_str::<Example>(r#"{"_size": "x"}"#).expect_err("no number").to_string();
+        assert_eq!(refused(why).field(), None);
     }
 }

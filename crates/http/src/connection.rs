@@ -1,8 +1,10 @@
 //! One connection of a browser or a program: bytes to requests, within limits.
 //! Owns how long and how large the head of a request may be, and how a connection ends. Never knows a route.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
+use crate::connection_limits::TrackedConnection;
 use crate::failure::Failure;
 
 /// The head of a request must come within this; so long a connection may do nothing, too.
@@ -51,31 +54,58 @@ pub(crate) fn prepare(stream: &TcpStream) {
 pub(crate) type Farewell = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Answers requests until the connection ends. What went wrong with it is nobody's business but the peer's.
-pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router) -> Option<Farewell>
+pub(crate) async fn serve<S>(
+    stream: S,
+    peer: Peer,
+    tracked: &Arc<TrackedConnection>,
+    router: Router,
+) -> Option<Farewell>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let own = Arc::clone(tracked);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.clone().oneshot(request.map(Body::new))
+        request.extensions_mut().insert(Arc::clone(&own));
+        let (answer, own) = (router.clone().oneshot(request.map(Body::new)), Arc::clone(&own));
+        Box::pin(async move { answer.await.inspect(|_| own.answer()) })
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(BUFFER_BYTES);
-    let ended = builder.serve_connection(TokioIo::new(stream), service).without_shutdown().await.ok()?;
-    Some(Box::pin(part(ended.io.into_inner())))
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+    loop {
+        tokio::select! {
+            biased; // A request that has come whole is answered first: it may authenticate.
+            ended = poll_fn(|context| connection.poll_without_shutdown(context)) => break ended.ok()?,
+            () = tracked.evicted() => {}
+        }
+        if !tracked.is_authenticated() {
+            // Behind a part of an answer nothing else may stand.
+            let text = "too many connections without a login are open: this one was open longest";
+            let may_say = !tracked.has_answered();
+            return may_say.then(|| refuse(connection.into_parts().io.into_inner(), text));
+        }
+    }
+    Some(Box::pin(part(connection.into_parts().io.into_inner())))
 }
 
 /// Tells a connection that there is no room for it.
 pub(crate) fn turn_away(stream: TcpStream) -> Farewell {
-    let body = Failure::unavailable("as many connections are open as may be").text();
+    refuse(stream, "as many connections are open as may be")
+}
+
+fn refuse<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(mut stream: S, why: &str) -> Farewell {
+    let body = Failure::unavailable(why).text();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    // It is shorter than what the system keeps for a connection; where it is not, there is no room indeed.
-    let _ = stream.try_write(answer.as_bytes());
-    Box::pin(part(stream))
+    Box::pin(async move {
+        if matches!(timeout(FAREWELL, stream.write_all(answer.as_bytes())).await, Ok(Ok(()))) {
+            part(stream).await;
+        }
+    })
 }
 
 /// Ends a connection so that the peer gets to read what it was told.

@@ -1,6 +1,8 @@
 //! What a program is told when something is not done: DigitalOcean's shape, with the field that is to blame.
 //! Owns the words of HTTP's own failures. Never says more about the inside than its reader could know.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +18,7 @@ pub(crate) struct Failure {
     status: StatusCode,
     id: &'static str,
     message: String,
-    field: Option<&'static str>,
+    field: Option<Cow<'static, str>>,
     retry_after_s: Option<u64>,
 }
 
@@ -32,7 +34,7 @@ pub(crate) struct FailureBody {
     request_id: String,
     /// The field of the request that is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<&'static str>,
+    field: Option<Cow<'static, str>>,
 }
 
 impl Failure {
@@ -48,6 +50,12 @@ impl Failure {
     /// Its status.
     pub(crate) fn code(&self) -> u16 {
         self.status.as_u16()
+    }
+
+    /// The field that is to blame.
+    #[cfg(test)]
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
     }
 
     /// 429: again after so many seconds.
@@ -115,9 +123,14 @@ impl Failure {
     }
 
     /// Names the field of the request that is to blame.
-    pub(crate) fn of(mut self, field: &'static str) -> Failure {
-        self.field = Some(field);
+    pub(crate) fn of(mut self, field: impl Into<Cow<'static, str>>) -> Failure {
+        self.field = Some(field.into());
         self
+    }
+
+    /// 422: a field that the request does not have. Left out of account, it could mean another change than is made.
+    pub(crate) fn unknown_field(name: String) -> Failure {
+        Failure::unprocessable(format!("unknown field `{name}`")).of(name)
     }
 }
 

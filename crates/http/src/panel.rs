@@ -236,7 +236,11 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
             () = sampling.ended() => {}
             changed = situation.changed() => if changed.is_err() { return Ok(()) },
             guest = entrance.guest() => match guest {
-                Ok((stream, address)) => guests.welcome(stream, address, seal.as_ref()),
+                Ok((stream, address)) => {
+                    guests.welcome(stream, address, seal.as_ref());
+                    // Those before it are read first: who has sent its request need not make room.
+                    tokio::task::yield_now().await;
+                }
                 // No descriptor is free, mostly: the next try would fail at once.
                 Err(_) => tokio::time::sleep(RETRY).await,
             },

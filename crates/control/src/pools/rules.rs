@@ -35,6 +35,9 @@ pub(super) fn judge(config: &Config, request: &PoolRequest) -> Result<(Cluster, 
         PoolChange::Update(spec) => {
             let present = own(config, &spec.name)?;
             let cluster = of(all, present)?;
+            if spec.cluster.as_ref().is_some_and(|id| *id != cluster.id) {
+                return Err(PoolRefusal::field("cluster_id", "a pool stays in its cluster"));
+            }
             fields(spec, &cluster, request.server.as_ref())?;
             Ok((cluster, taken_by(config, present)))
         }

@@ -118,6 +118,8 @@ fn an_update_keeps_what_it_does_not_decide() {
     bench.ask(PoolChange::Update(PoolSpec { size: 5, ..boss })).unwrap();
     assert!(bench.text().contains("user=boss password='x y'"), "{}", bench.text());
     bench.ask(PoolChange::Update(PoolSpec { user: Some("ann".to_owned()), ..spec("test-pool") })).unwrap();
+    let moved = PoolSpec { cluster: Some("elsewhere".to_owned()), ..spec("test-pool") };
+    assert_eq!(bench.refused(PoolChange::Update(moved)).0, Some("cluster_id"));
     assert!(bench.text().contains("user=ann\n") && !bench.text().contains("password"), "{}", bench.text());
 }
 

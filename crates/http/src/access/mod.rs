@@ -31,6 +31,7 @@ pub use start_token::TokenPlace;
 
 use crate::bridge::Log;
 use crate::connection::Peer;
+use crate::connection_limits::TrackedConnection;
 use crate::failure::Failure;
 use crate::guard::host;
 use crate::shared::{Shared, State};
@@ -119,7 +120,16 @@ impl Access {
         self.caller(request).and_then(with_scope::<S>)
     }
 
+    /// Whose request it is; its connection counts as authenticated from now on.
     fn caller(&self, request: &Request) -> Result<Caller, Failure> {
+        let caller = self.known(request)?;
+        if let Some(tracked) = request.extensions().get::<Arc<TrackedConnection>>() {
+            tracked.authenticate();
+        }
+        Ok(caller)
+    }
+
+    fn known(&self, request: &Request) -> Result<Caller, Failure> {
         let headers = request.headers();
         if let Some(value) = headers.get(header::AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|value| value.split_once(' '));

@@ -25,6 +25,7 @@ pub(crate) fn routes() -> Routes {
 
 /// That it is meant.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Confirmation {
     /// The database's name, typed again.
     confirm: Option<String>,

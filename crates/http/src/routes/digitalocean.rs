@@ -15,9 +15,10 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::Json;
 use control::{Cluster, PoolChange, PoolSpec, cluster_id, clusters};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use settings::{Config, Database};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -27,7 +28,8 @@ use crate::details::Details;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, cluster, databases, entries, facts};
 use crate::routes::Routes;
-use crate::routes::pools::{asker, server_of};
+use crate::parameters::Parameters;
+use crate::routes::pools::{asker, same_name, server_of};
 use crate::shared::{Shared, State};
 
 /// Requests of a caller in [`WINDOW`], as DigitalOcean allows.
@@ -102,8 +104,9 @@ struct OnePool {
     pool: ConnectionPool,
 }
 
-/// What a pool is to be.
+/// What a pool is to be. DigitalOcean's API gives a pool with its connections: a client that sends them back changes nothing by that.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct PoolWish {
     #[serde(default)]
     name: String,
@@ -111,13 +114,44 @@ struct PoolWish {
     size: i64,
     db: String,
     user: Option<String>,
+    #[serde(default, rename = "connection")]
+    #[schema(value_type = Option<Object>, read_only)]
+    _connection: Option<IgnoredAny>,
+    #[serde(default, rename = "private_connection")]
+    #[schema(value_type = Option<Object>, read_only)]
+    _private_connection: Option<IgnoredAny>,
+    #[serde(default, rename = "standby_connection")]
+    #[schema(value_type = Option<Object>, read_only)]
+    _standby_connection: Option<IgnoredAny>,
+    #[serde(default, rename = "standby_private_connection")]
+    #[schema(value_type = Option<Object>, read_only)]
+    _standby_private_connection: Option<IgnoredAny>,
+}
+
+/// Which page, as godo asks: all is on the first.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    page: Option<u32>,
+    /// However many are wanted, all come.
+    #[serde(rename = "per_page")]
+    #[param(rename = "per_page")]
+    _per_page: Option<u32>,
+}
+
+impl Page {
+    /// A client that asks page by page until there is no more comes to its end.
+    fn of<T>(&self, all: Vec<T>) -> Vec<T> {
+        if self.page.is_some_and(|page| page > 1) { Vec::new() } else { all }
+    }
 }
 
 /// Every cluster.
-#[utoipa::path(get, path = "/v2/databases", operation_id = "do_clusters", responses((status = 200, body = DatabaseClusters)))]
+#[utoipa::path(get, path = "/v2/databases", operation_id = "do_clusters", params(Page), responses((status = 200, body = DatabaseClusters)))]
 async fn list_clusters(
     May(caller, ..): May<Read>,
     extract::State(shared): State,
+    Parameters(page): Parameters<Page>,
     headers: HeaderMap,
 ) -> Result<Json<DatabaseClusters>, Failure> {
     let inventory = Inventory::take(&shared).await?;
@@ -125,7 +159,7 @@ async fn list_clusters(
     for cluster in clusters(&shared.config()) {
         all.push(described(&shared, &inventory, cluster, &caller, &headers).await);
     }
-    Ok(Json(DatabaseClusters { databases: all }))
+    Ok(Json(DatabaseClusters { databases: page.of(all) }))
 }
 
 /// A cluster.
@@ -142,17 +176,19 @@ async fn get_cluster(
 }
 
 /// The pools of a cluster.
-#[utoipa::path(get, path = "/v2/databases/{id}/pools", operation_id = "do_pools", responses((status = 200, body = ConnectionPools)))]
+#[utoipa::path(get, path = "/v2/databases/{id}/pools", operation_id = "do_pools", params(Page), responses((status = 200, body = ConnectionPools)))]
 async fn list(
     May(caller, ..): May<Read>,
     extract::State(shared): State,
     extract::Path(id): extract::Path<String>,
+    Parameters(page): Parameters<Page>,
     headers: HeaderMap,
 ) -> Result<Json<ConnectionPools>, Failure> {
     known(&shared, &id)?;
     let config = shared.config();
     let all = entries(&config, Some(&id)).into_values();
-    Ok(Json(ConnectionPools { pools: all.map(|pool| shown(&config, pool, &caller, &headers)).collect() }))
+    let pools = all.map(|pool| shown(&config, pool, &caller, &headers)).collect();
+    Ok(Json(ConnectionPools { pools: page.of(pools) }))
 }
 
 /// Makes a pool.
@@ -197,6 +233,7 @@ async fn update(
     Body(wish): Body<PoolWish>,
 ) -> Result<StatusCode, Failure> {
     of_cluster(&shared.config(), &id, &name)?;
+    same_name(&name, &wish.name)?;
     let change = PoolChange::Update(wish.spec(name, None));
     let inventory = Inventory::take(&shared).await?;
     let server = server_of(&shared, &inventory, &change).await;

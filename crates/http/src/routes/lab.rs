@@ -139,6 +139,7 @@ async fn report(
 
 /// The pool that is meant.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Meant {
     pool: String,
 }

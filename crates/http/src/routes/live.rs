@@ -27,23 +27,31 @@ pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(live)).routes(routes!(history))
 }
 
+/// Whose samples.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Watched {
+    /// One database; else all.
+    database: Option<String>,
+}
+
 /// Of what.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Of {
-    /// One database; else all, and of the past the process.
+    /// One database; else the process.
     database: Option<String>,
     /// How much of the past, up to 600.
     seconds: Option<usize>,
 }
 
 /// Server-sent events: a `sample` every second.
-#[utoipa::path(get, path = "/api/v1/live", params(Of), responses(
+#[utoipa::path(get, path = "/api/v1/live", params(Watched), responses(
     (status = 200, body = Sample, content_type = "text/event-stream"), (status = 503, body = FailureBody)))]
 async fn live(
     _: May<Read>,
     extract::State(shared): State,
-    Parameters(of): Parameters<Of>,
+    Parameters(of): Parameters<Watched>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
     let place = Arc::clone(&shared.live.streams).try_acquire_owned();
     let place = place.map_err(|_| Failure::unavailable("as many are looking as can: 200"))?;

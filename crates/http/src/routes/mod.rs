@@ -15,6 +15,7 @@ use crate::access::identify;
 use crate::assets;
 use crate::body::{MOST_BYTES, refuse_long};
 use crate::failure::Failure;
+use crate::fields::{Operations, refuse_unknown};
 use crate::guard::guard;
 use crate::shared::Shared;
 
@@ -43,14 +44,19 @@ struct Document;
 /// Every route, behind what stands before it.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let (known, mut document) = Routes::with_openapi(Document::openapi()).merge(known()).split_for_parts();
-    let (open, open_document) = open().merge(session::open_routes()).split_for_parts();
+    let (open, open_document) = open().split_for_parts();
+    let (login, login_document) = session::open_routes().split_for_parts();
     document.merge(open_document);
+    document.merge(login_document);
     let document: Arc<str> = document.to_json().unwrap_or_default().into();
     let json = [(header::CONTENT_TYPE, "application/json")];
+    let operations = Arc::new(Operations::of(&serde_json::from_str(&document).unwrap_or_default()));
+    let refuse = move |request, next| refuse_unknown(Arc::clone(&operations), request, next);
     let openapi = axum::routing::get(async move || (json, document.to_string()));
-    let known = known.route("/api/v1/openapi.json", openapi);
+    let known = known.route("/api/v1/openapi.json", openapi).layer(middleware::from_fn(refuse.clone()));
     let known = known.layer(middleware::from_fn_with_state(Arc::clone(shared), identify));
     known
+        .merge(login.layer(middleware::from_fn(refuse)))
         .merge(open)
         .fallback(assets::serve)
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })

@@ -52,8 +52,9 @@ struct Only {
 
 /// What a pool is to be.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Wish {
-    /// 3 to 63 letters, digits, `_` and `-`; of a change it stands in the address.
+    /// 3 to 63 letters, digits, `_` and `-`. A pool keeps its name: in a change it may be left out.
     #[serde(default)]
     name: String,
     /// A database of the cluster.
@@ -64,7 +65,7 @@ struct Wish {
     mode: String,
     /// Server connections.
     size: i64,
-    /// Needed where there are several clusters.
+    /// Needed where there are several clusters. A pool stays in its cluster: in a change it may be left out.
     cluster_id: Option<String>,
 }
 
@@ -191,6 +192,7 @@ async fn change(
     Parameters(only): Parameters<Only>,
     Body(wish): Body<Wish>,
 ) -> Result<Response, Failure> {
+    same_name(&name, &wish.name)?;
     let change = PoolChange::Update(PoolSpec { name, ..wish.spec() });
     put(&shared, change, only, StatusCode::OK).await
 }
@@ -231,6 +233,14 @@ impl Wish {
             size: self.size,
         }
     }
+}
+
+/// The name in the address and, if it is given, the one in the body are one.
+pub(super) fn same_name(name: &str, given: &str) -> Result<(), Failure> {
+    if given.is_empty() || given == name {
+        return Ok(());
+    }
+    Err(Failure::unprocessable("a pool keeps its name: make another one, and delete this").of("name"))
 }
 
 /// Asks the server for its limits, then the control thread for the change.

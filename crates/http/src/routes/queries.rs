@@ -34,6 +34,14 @@ struct Wanted {
     limit: Option<usize>,
 }
 
+/// Of which database.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Of {
+    /// Of this database.
+    database: Option<String>,
+}
+
 /// A kind of query.
 #[derive(Serialize, ToSchema)]
 struct Query {
@@ -97,12 +105,12 @@ async fn queries(
 }
 
 /// Errors that clients were told of since the start.
-#[utoipa::path(get, path = "/api/v1/errors", params(Wanted), responses(
+#[utoipa::path(get, path = "/api/v1/errors", params(Of), responses(
     (status = 200, body = Errors), (status = 401, body = crate::failure::FailureBody)))]
 async fn errors(
     _: May<Read>,
     extract::State(shared): State,
-    Parameters(wanted): Parameters<Wanted>,
+    Parameters(wanted): Parameters<Of>,
 ) -> Result<Json<Errors>, Failure> {
     let table = shared.bridge.show("ERRORS").await?;
     let told = |row: Row<'_>| Told {

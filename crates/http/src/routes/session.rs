@@ -50,6 +50,7 @@ impl Session {
 
 /// What somebody logs in by: user and password, or a token.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Login {
     user: Option<String>,
     password: Option<String>,
@@ -73,7 +74,10 @@ async fn login(
     Body(login): Body<Login>,
 ) -> Result<([(HeaderName, String); 1], Json<Session>), Failure> {
     let attempt = match login {
-        Login { token: Some(token), .. } => Attempt::Token(token),
+        Login { token: Some(token), user: None, password: None } => Attempt::Token(token),
+        Login { token: Some(_), .. } => {
+            return Err(Failure::unprocessable("either a token or user and password").of("token"));
+        }
         Login { user: Some(user), password: Some(password), .. } => Attempt::Password { user, password },
         Login { user: None, .. } => return Err(Failure::unprocessable("user or token is needed").of("user")),
         Login { .. } => return Err(Failure::unprocessable("a password is needed").of("password")),
