@@ -226,40 +226,6 @@ def test_search_path_after_discard_all(weir):
             assert show(raw, "search_path") == '"$user", public'
 
 
-@pytest.mark.weir_only
-@pytest.mark.every_version
-@pytest.mark.parametrize("query", ["DEALLOCATE ALL", "SELECT pg_advisory_unlock_all()"])
-def test_search_path_after_another_reset_query(weir, query):
-    """It is not taken for DISCARD ALL."""
-    pooler = weir(default_pool_size=1, pool_mode="session", server_reset_query=query)
-    for _ in range(2):
-        with wire.Raw(pooler.port).login(search_path="pg_catalog") as raw:
-            assert show(raw, "search_path") == "pg_catalog"
-        with wire.Raw(pooler.port).login() as raw:
-            assert show(raw, "search_path") == '"$user", public'
-
-
-@pytest.mark.weir_only
-@pytest.mark.every_version
-@pytest.mark.parametrize("mode", ["transaction", "session"])
-@pytest.mark.parametrize("statement", ["reset all", "discard all"])
-def test_reset_goes_back_to_what_the_startup_packet_said(weir, mode, statement):
-    """As PostgreSQL does it; a server that clients share goes back to its own defaults."""
-    own = {"TimeZone": "Asia/Tokyo", "application_name": "mine", "search_path": "pg_catalog"}
-    pooler = weir(default_pool_size=1, pool_mode=mode)
-    with wire.Raw(pooler.port).login(**own) as raw:
-        raw.simple("set TimeZone to 'Europe/Paris'; set application_name to 'another'")
-        raw.simple(statement)
-        assert {name: show(raw, name) for name in own} == own
-        if statement == "reset all":
-            raw.simple("begin")
-            raw.simple("set TimeZone to 'Europe/Paris'")
-            raw.simple(statement)
-            assert {name: show(raw, name) for name in own} == own
-            raw.simple("commit")
-    assert pooler.connect().execute("show search_path").fetchone() == ('"$user", public',)
-
-
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("server_version", ["18"], scope="session")
 def test_search_path_that_is_set_later(weir):

@@ -32,7 +32,7 @@ pub use own_answer::{OwnAnswer, Row};
 pub use parameters::{Parameters, Tracked};
 pub use prepared::{Registry, StatementId};
 pub use replication::Replication;
-pub use reply::{Complaint, Context, Replied, StartupParameters};
+pub use reply::{Complaint, Context, Replied};
 pub use request::{Heard, Request, Rules, Wants, wants};
 pub use server_login::{Hello, Means, Progress, ServerLogin};
 

@@ -104,7 +104,6 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
             audience: true,
             borrows: false,
             refuses_blocks: false,
-            startup: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
@@ -146,7 +145,6 @@ fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
             audience: false,
             borrows: false,
             refuses_blocks: false,
-            startup: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {

@@ -7,16 +7,13 @@
 mod failed;
 mod statements;
 
-use std::sync::Arc;
-
 use wire::backend::{self, Status};
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use crate::{
-    Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Registry, ServerFault, Tracked,
-    own_answer,
+    Boundary, ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -44,11 +41,6 @@ pub struct Replied {
     pub unblocked: bool,
     /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.
     pub discarded: bool,
-    /// RESET was run, of one parameter or all: some may be as on a fresh server.
-    pub reset: bool,
-    /// Parameters that were reset to the server's defaults, of which the client was told its own values instead, as
-    /// bits by position.
-    pub restated: u64,
     /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
     pub block_refused: bool,
     /// The server broke the protocol; nothing after that was passed on.
@@ -64,15 +56,6 @@ pub struct Complaint {
     pub behind: u32,
 }
 
-/// What a client said of its parameters in its startup packet, and what a server has that was told nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct StartupParameters<'a> {
-    /// The client's.
-    pub said: &'a Parameters,
-    /// The server's defaults.
-    pub fresh: &'a Parameters,
-}
-
 /// What a step needs besides the two sides.
 pub struct Context<'a> {
     /// All statements of the shard.
@@ -85,8 +68,6 @@ pub struct Context<'a> {
     pub own_error: &'a mut Option<Vec<u8>>,
     /// Errors that the client is told of are put here.
     pub complaints: &'a mut Vec<Complaint>,
-    /// The client's own values, which RESET goes back to; None where nothing but the server decides on that.
-    pub startup: Option<StartupParameters<'a>>,
     /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub audience: bool,
     /// The client borrows: between its transactions a server's farewell is not its business.
@@ -163,7 +144,7 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// An error or a parameter that the client gets in other words: this frame.
+    /// An error that the client gets in other words: this frame.
     Reworded(Vec<u8>),
     /// An error that the client is spared: its request is sent again.
     Replay(Boundary),
@@ -364,11 +345,11 @@ impl Step<'_, '_> {
     }
 
     fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        // Those that are looked for begin with a D, a P or an R, and so does DELETE; the rest need not be whole.
+        // Those that are looked for begin with a D or a P, and so does DELETE; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return Verdict::Hold;
         }
-        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
+        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P')) && header.frame_bytes <= TAG_BYTES {
             let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).and_then(backend::command_tag);
             match command {
                 Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
@@ -377,7 +358,6 @@ impl Step<'_, '_> {
                 }
                 // Under which name is not said.
                 Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
-                Some(b"RESET") => self.replied.reset = true,
                 _ => {}
             }
         }
@@ -437,25 +417,9 @@ impl Step<'_, '_> {
         {
             self.server.parameters.set(position, value);
             self.replied.parameters_changed = true;
-            if let Some(own) = self.reset_value(position, value).filter(|_| !self.is_private()) {
-                let mut frame = Vec::new();
-                encode::parameter_status(&mut frame, name, own.as_bytes());
-                self.replied.restated |= 1 << position;
-                return Verdict::Reworded(frame);
-            }
         }
         // While the server is made like its client, the client is told nothing: it has these values.
         if self.is_private() { Verdict::Swallow } else { Verdict::Pass }
-    }
-
-    /// What the client has to be told of a parameter that a RESET has just made the server's default, if its startup packet
-    /// said otherwise.
-    fn reset_value(&self, position: usize, value: &str) -> Option<Arc<str>> {
-        let StartupParameters { said, fresh } = self.context.startup?;
-        let is_reset = self.replied.reset || self.replied.discarded;
-        let is_default = fresh.value(position).is_some_and(|fresh| **fresh == *value);
-        let own = said.value(position).filter(|said| ***said != *value)?;
-        (is_reset && is_default && position < u64::BITS as usize).then(|| Arc::clone(own))
     }
 
     /// Says what stands at the head of the queue and is Weir's to say.
@@ -490,6 +454,7 @@ impl Step<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Parameters;
 
     /// How much was copied on its way to the client, and all of it.
     #[derive(Default)]
@@ -533,7 +498,6 @@ mod tests {
                     names: None,
                     own_error: &mut own_error,
                     complaints: &mut Vec::new(),
-                    startup: None,
                     audience: true,
                     borrows: true,
                     refuses_blocks: false,

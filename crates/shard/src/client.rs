@@ -14,7 +14,6 @@ use tls::Agreed;
 use crate::console::dialogue::Session;
 use crate::inquiry::asker::Asks;
 use crate::inquiry::lookup::Found;
-use crate::link::startup_values::StartupValues;
 use crate::login::counting::Counted;
 use crate::login::failure::HeldAnswer;
 use crate::login::method::Demand;
@@ -97,7 +96,6 @@ pub(crate) struct Client {
     /// Bytes still to come of a message that is ignored; no server is taken for it.
     pub(crate) ignored_bytes: u32,
     pub(crate) parameters: Parameters,
-    pub(crate) startup: StartupValues,
     /// Its pool on this shard; meaningless before login.
     pub(crate) pool: usize,
     /// What it sends to have its query cancelled.
@@ -140,7 +138,6 @@ impl Client {
             request: Request::default(),
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
-            startup: StartupValues::new(Parameters::unknown(tracked)),
             pool: usize::MAX,
             cancel_key: [0; 8],
             keeps_key: false,

@@ -84,25 +84,17 @@ impl State {
             }
             return Some(server_conn);
         };
-        self.prepare(client_conn, server_conn, &sets);
-        None
-    }
-
-    /// Makes a server like its client, which waits for that.
-    pub(crate) fn prepare(&mut self, client_conn: ConnId, server_conn: ConnId, sets: &str) {
-        let now_us = self.now.mono_us;
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
         client.phase = client::Phase::Preparing(server_conn);
         server.phase = server::Phase::Errand(Errand::Apply(client_conn));
-        server.query_us = now_us;
         let (talk, wanted) = (&mut server.talk, client.parameters.clone());
         if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, sets));
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sets));
         }
         // The client may be gone when the answer comes, and the answer may be no.
         self.doubt_unreported(server_conn, Some(&wanted));
         self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
         self.pause_client(client_conn);
+        None
     }
 
     /// The server has its client's parameters now.
@@ -399,10 +391,8 @@ impl State {
             }
             // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.
             client::Phase::Preparing(server) => {
-                if let Some(server) = self.server(server).filter(|server| !server.talk.in_block()) {
+                if let Some(server) = self.server(server) {
                     server.phase = server::Phase::Errand(Errand::Check);
-                } else {
-                    self.close_server(server, "client disconnect while server was not ready");
                 }
             }
             client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) => {

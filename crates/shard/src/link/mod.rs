@@ -5,4 +5,3 @@ pub(crate) mod backpressure;
 pub(crate) mod first_message;
 pub(crate) mod lend;
 pub(crate) mod relay;
-pub(crate) mod startup_values;

@@ -3,7 +3,7 @@
 //! Owns the two directions and what each step found. Who gets a server, and when it is given back, is `lend`'s; who is
 //! not read for a while, `backpressure`'s.
 
-use session::{ClientFault, Context, Heard, Replied, Rules, StartupParameters};
+use session::{ClientFault, Context, Heard, Replied, Rules};
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -164,9 +164,6 @@ impl State {
         if replied.parameters_changed {
             self.learn_facts(server_conn);
         }
-        if replied.reset {
-            self.doubt_unreported(server_conn, None);
-        }
         if replied.discarded {
             self.forget_unreported(server_conn);
         }
@@ -217,17 +214,12 @@ impl State {
         let mode = server.mode(&self.parts);
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let body_max = body_max(&self.config.global);
-        // One that is for this client alone was told what its startup packet said.
-        let fresh =
-            self.parts.get(server.pool).filter(|_| server.dedicated.is_none()).map(|part| &part.fresh);
-        let startup = fresh.map(|fresh| StartupParameters { said: client.startup.said(), fresh });
         let mut context = Context {
             registry: &mut self.registry,
             tracked: &self.tracked,
             names: client.request.statements.as_deref_mut(),
             own_error: &mut server.own_error,
             complaints: &mut self.complaints,
-            startup,
             audience: true,
             borrows: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
@@ -244,14 +236,7 @@ impl State {
         let replied = server.talk.step(&mut context, bytes, &mut sides);
         let forwarded = sides.forwarded;
         if replied.parameters_changed {
-            let now = &server.talk.parameters;
-            if let Some(part) = self.parts.get(server.pool) {
-                client.startup.note_changes(&client.parameters, now, &part.fresh);
-            }
-            client.parameters = now.clone();
-        }
-        if replied.reset || replied.discarded {
-            client.startup.note_reset(replied.discarded, replied.restated);
+            client.parameters = server.talk.parameters.clone();
         }
         if replied.fatal {
             server.close_when_free = Some("server sent FATAL");
@@ -277,7 +262,6 @@ impl State {
             names: None,
             own_error: &mut server.own_error,
             complaints: &mut self.complaints,
-            startup: None,
             audience: false,
             borrows: false,
             refuses_blocks: false,
@@ -313,9 +297,7 @@ impl State {
         if replied.unblocked {
             self.ask_what_was_kept(server_conn, client_conn);
         }
-        self.after_reset(server_conn, client_conn);
         self.give_back(server_conn);
-        self.prepare_again(server_conn, client_conn);
         if self.handing_on.is_some() {
             self.hands_on(client_conn);
         }

@@ -10,7 +10,6 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::client::{Login, Phase};
-use crate::link::startup_values::StartupValues;
 use crate::login::welcome::{About, Greeting};
 use crate::records::Secure;
 use crate::servers::dedicated::Wish;
@@ -140,7 +139,6 @@ impl State {
             let name = format!("{named} - {}", crate::words::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
-        client.startup = StartupValues::new(client.parameters.clone());
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {
                 part.pool.queue.leave(ticket);

@@ -14,7 +14,6 @@ use wire::{encode, sqlstate};
 use crate::cancel::key::whole;
 use crate::client::{self, Client};
 use crate::console::dialogue::Session;
-use crate::link::startup_values::StartupValues;
 use crate::login::welcome::Met;
 use crate::server::{self, Lent, Server};
 use crate::state::{Conn, State};
@@ -200,8 +199,7 @@ impl State {
         let peer = read_peer(fields.text(field::PEER)?)?;
         let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
         let mut client = Client::new(fields.number(field::ID)?, peer, &self.tracked, login_user, self.now);
-        client.parameters = self.read_parameters(fields, field::PARAMETER);
-        client.startup = StartupValues::new(self.read_parameters(fields, field::STARTUP));
+        client.parameters = self.read_parameters(fields);
         client.cancel_key = fields.bytes(field::CANCEL_KEY)?.try_into().ok()?;
         client.since_us = fields.number(field::SINCE).unwrap_or(self.now.mono_us);
         client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(self.now.wall_us);
@@ -239,7 +237,7 @@ impl State {
     fn server_of(&mut self, part_index: usize, fields: &Fields<'_>) -> Option<Server> {
         let status = Server::status_of(fields.number(field::STATUS)?);
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
-        let parameters = self.read_parameters(fields, field::PARAMETER);
+        let parameters = self.read_parameters(fields);
         let mut talk = Conversation::resumed(parameters, status, doubtful);
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
@@ -286,9 +284,9 @@ impl State {
         })
     }
 
-    fn read_parameters(&self, fields: &Fields<'_>, number: u16) -> Parameters {
+    fn read_parameters(&self, fields: &Fields<'_>) -> Parameters {
         let mut parameters = Parameters::unknown(&self.tracked);
-        for (name, value) in fields.all(number).filter_map(pair) {
+        for (name, value) in fields.all(field::PARAMETER).filter_map(pair) {
             if let (Some(position), Ok(value)) = (self.tracked.position(name), std::str::from_utf8(value)) {
                 parameters.set(position, value);
             }

@@ -148,7 +148,6 @@ pub(crate) mod field {
     pub(crate) const CANCEL_KEY: u16 = 30;
     pub(crate) const FOUND: u16 = 31;
     pub(crate) const SESSION_MODE: u16 = 32;
-    pub(crate) const STARTUP: u16 = 33;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
