@@ -46,6 +46,10 @@ pub struct Conversation {
     pub(crate) portal_changes_statements: bool,
     /// What the client sends now waits for replies to what was sent before.
     pub(crate) awaits_replies: bool,
+    /// The number of the oldest reply owed when that began.
+    pub(crate) awaits_since: u64,
+    /// The error that the client gets instead of the server's.
+    pub(crate) reworded: Vec<u8>,
     /// The request that may have to be said again.
     pub(crate) watch: Watch,
     /// The answer to a question of Weir's own, while one is asked.
@@ -76,6 +80,8 @@ impl Conversation {
             untouched: true,
             portal_changes_statements: false,
             awaits_replies: false,
+            awaits_since: 0,
+            reworded: Vec::new(),
             watch: Watch::default(),
             own_answer: None,
             statements: ServerStatements::default(),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::StatementId;
+use crate::{Registry, StatementId};
 
 /// One server's set, with the order of use.
 #[derive(Debug, Default)]
@@ -40,17 +40,29 @@ struct Kept {
     stale: bool,
     /// The number of the result that it was prepared for.
     shape: u32,
+    changes_statements: bool,
 }
 
 /// Whether a statement can be used at a place of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The server will have it in good order by then.
-    Usable,
-    /// The server lacks it, or what it has is stale or of an older result.
-    Unusable,
+    Usable(Traits),
+    /// The server lacks it.
+    Lacking,
+    /// What the server has is stale, or of an older result.
+    Stale,
     /// A Parse or Close of an earlier segment is unanswered.
     InDoubt,
+}
+
+/// What matters of a statement that can be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// It was parsed or bound since the server was last at rest.
+    pub(crate) verified: bool,
+    /// Executing it may change which statements are prepared.
+    pub(crate) changes_statements: bool,
 }
 
 /// Whether one statement more may be prepared.
@@ -87,9 +99,11 @@ impl ServerStatements {
             Some(kept) if kept.unanswered > 0 && kept.segment != segment => Standing::InDoubt,
             Some(kept) if kept.expected && !kept.stale && kept.shape >= shape => {
                 kept.used = self.clock;
-                Standing::Usable
+                let verified = kept.verified == self.rests;
+                Standing::Usable(Traits { verified, changes_statements: kept.changes_statements })
             }
-            _ => Standing::Unusable,
+            Some(kept) if kept.expected => Standing::Stale,
+            _ => Standing::Lacking,
         }
     }
 
@@ -99,12 +113,12 @@ impl ServerStatements {
     }
 
     /// Its Parse is being sent, for this result.
-    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, segment: u64) {
+    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, changes_statements: bool, segment: u64) {
         self.clock += 1;
         let (used, verified) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_default();
         (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
-        (kept.expected, kept.segment) = (true, segment);
+        (kept.expected, kept.segment, kept.changes_statements) = (true, segment, changes_statements);
         kept.unanswered += 1;
     }
 
@@ -154,8 +168,8 @@ impl ServerStatements {
 
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
-    pub fn adopt(&mut self, id: StatementId) {
-        self.parse_sent(id, 0, 0);
+    pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
+        self.parse_sent(id, 0, registry.changes_statements(id), 0);
         self.answered(id, true);
         self.mark_rest();
     }
@@ -196,11 +210,6 @@ impl ServerStatements {
         if let Some(kept) = self.kept.get_mut(&id) {
             kept.verified = self.rests;
         }
-    }
-
-    /// It was parsed or bound since the server was last at rest.
-    pub(crate) fn is_verified(&self, id: StatementId) -> bool {
-        self.kept.get(&id).is_some_and(|kept| kept.verified == self.rests)
     }
 
     /// A Close and a Parse of it are sent before messages that were sent already and are sent again: what those do to it
@@ -268,18 +277,14 @@ impl Unnamed {
     #[inline]
     pub(crate) fn standing(&self, client: u64, segment: u64) -> Standing {
         if self.expected.client != client {
-            Standing::Unusable
-        } else if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
-            Standing::InDoubt
-        } else {
-            Standing::Usable
+            return Standing::Lacking;
         }
-    }
-
-    /// Executing it may change which statements are prepared.
-    #[inline]
-    pub(crate) fn changes_statements(&self) -> bool {
-        self.expected.changes_statements || self.unanswered > 0 && self.answered.changes_statements
+        if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
+            return Standing::InDoubt;
+        }
+        let changes_statements =
+            self.expected.changes_statements || self.unanswered > 0 && self.answered.changes_statements;
+        Standing::Usable(Traits { verified: true, changes_statements })
     }
 }
 
@@ -287,10 +292,13 @@ impl Unnamed {
 mod tests {
     use super::*;
 
+    /// Bound or parsed just now, and harmless.
+    const USABLE: Standing = Standing::Usable(Traits { verified: true, changes_statements: false });
+
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();
         for id in ids {
-            server.parse_sent(*id, 0, 0);
+            server.parse_sent(*id, 0, false, 0);
             server.answered(*id, true);
         }
         server
@@ -299,11 +307,11 @@ mod tests {
     #[test]
     fn the_least_recently_used_makes_room() {
         let mut server = with(&[1, 2]);
-        assert_eq!(server.touch(1, 0, 1), Standing::Usable);
+        assert_eq!(server.touch(1, 0, 1), USABLE);
         assert_eq!(server.room(3, 1), Room::Enough);
         assert_eq!(server.room(2, 1), Room::Evict(2));
         server.close_sent(2, 1);
-        assert_eq!(server.touch(2, 0, 1), Standing::Unusable);
+        assert_eq!(server.touch(2, 0, 1), Standing::Lacking);
         assert_eq!(server.room(2, 1), Room::Enough);
     }
 
@@ -317,27 +325,27 @@ mod tests {
     #[test]
     fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 0, 5);
-        assert_eq!(server.touch(1, 0, 5), Standing::Usable);
+        server.parse_sent(1, 0, false, 5);
+        assert_eq!(server.touch(1, 0, 5), USABLE);
         assert_eq!(server.touch(1, 0, 6), Standing::InDoubt);
         assert_eq!(server.room(1, 6), Room::InDoubt);
         server.answered(1, true);
-        assert_eq!(server.touch(1, 0, 6), Standing::Usable);
+        assert_eq!(server.touch(1, 0, 6), USABLE);
     }
 
     #[test]
     fn an_error_brings_back_what_was_answered_last() {
         let mut server = with(&[1]);
         server.close_sent(1, 5);
-        server.parse_sent(1, 0, 5);
+        server.parse_sent(1, 0, false, 5);
         server.close_sent(1, 5);
-        assert_eq!(server.touch(1, 0, 5), Standing::Unusable);
+        assert_eq!(server.touch(1, 0, 5), Standing::Lacking);
         server.answered(1, false);
         server.skipped(1);
         server.skipped(1);
         assert_eq!(
             (server.touch(1, 0, 6), server.count()),
-            (Standing::Unusable, 0),
+            (Standing::Lacking, 0),
             "the first Close was executed"
         );
 
@@ -345,25 +353,25 @@ mod tests {
         server.close_sent(1, 5);
         server.skipped(1);
         assert!(server.is_expected(1), "it is closed again before it is prepared again");
-        assert_eq!(server.touch(1, 0, 6), Standing::Unusable);
+        assert_eq!(server.touch(1, 0, 6), Standing::Stale);
     }
 
     #[test]
     fn a_stale_statement_counts_and_is_not_used() {
         let mut server = with(&[1]);
         server.mark_stale(1);
-        assert_eq!(server.touch(1, 0, 0), Standing::Unusable);
+        assert_eq!(server.touch(1, 0, 0), Standing::Stale);
         assert!(server.is_expected(1) && server.count() == 1, "the server has it");
     }
 
     #[test]
     fn one_prepared_for_an_older_result_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 2, 0);
+        server.parse_sent(1, 2, false, 0);
         server.answered(1, true);
-        assert_eq!((server.touch(1, 2, 0), server.touch(1, 3, 0)), (Standing::Usable, Standing::Unusable));
+        assert_eq!((server.touch(1, 2, 0), server.touch(1, 3, 0)), (USABLE, Standing::Stale));
         server.prepared_anew(1, 3, 0);
-        assert_eq!(server.touch(1, 3, 0), Standing::Usable);
+        assert_eq!(server.touch(1, 3, 0), USABLE);
     }
 
     #[test]
@@ -375,34 +383,38 @@ mod tests {
         for there in [false, true, false] {
             server.answered(1, there);
         }
-        assert_eq!((server.touch(1, 0, 6), server.count()), (Standing::Unusable, 0));
+        assert_eq!((server.touch(1, 0, 6), server.count()), (Standing::Lacking, 0));
     }
 
     #[test]
     fn a_statement_is_verified_until_the_server_rests() {
         let mut server = with(&[1]);
-        assert!(server.is_verified(1));
+        let verified = |server: &mut ServerStatements| match server.touch(1, 0, 0) {
+            Standing::Usable(traits) => traits.verified,
+            _ => false,
+        };
+        assert!(verified(&mut server));
         server.mark_rest();
-        assert!(!server.is_verified(1));
+        assert!(!verified(&mut server));
         server.verify(1);
-        assert!(server.is_verified(1));
+        assert!(verified(&mut server));
     }
 
     #[test]
     fn the_unnamed_statement_is_for_the_client_that_parsed_it() {
         let mut unnamed = Unnamed::default();
-        assert_eq!(unnamed.standing(1, 0), Standing::Unusable, "nobody has parsed one");
+        assert_eq!(unnamed.standing(1, 0), Standing::Lacking, "nobody has parsed one");
         unnamed.parse_sent(1, false, 0);
-        assert_eq!(unnamed.standing(1, 0), Standing::Usable);
+        assert_eq!(unnamed.standing(1, 0), USABLE);
         assert_eq!(
             unnamed.standing(1, 1),
             Standing::InDoubt,
             "the Parse may be skipped, and what was there is not ours"
         );
         unnamed.answered();
-        assert_eq!((unnamed.standing(1, 1), unnamed.standing(2, 1)), (Standing::Usable, Standing::Unusable));
+        assert_eq!((unnamed.standing(1, 1), unnamed.standing(2, 1)), (USABLE, Standing::Lacking));
         unnamed.parse_sent(2, false, 2);
         unnamed.skipped();
-        assert_eq!(unnamed.standing(1, 3), Standing::Usable, "it is still the first client's");
+        assert_eq!(unnamed.standing(1, 3), USABLE, "it is still the first client's");
     }
 }

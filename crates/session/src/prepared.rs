@@ -165,6 +165,11 @@ impl Registry {
 /// where a comment stands before the command. None if more of the text is needed.
 #[inline]
 pub(crate) fn may_change_statements(text: &[u8]) -> Option<bool> {
+    match text.first()? | 0x20 {
+        b'd' | b'p' => {}
+        b'a'..=b'z' => return Some(false),
+        _ => {}
+    }
     let command = text.trim_ascii_start();
     match command.first()?.to_ascii_lowercase() {
         b'd' | b'p' => {}

@@ -74,6 +74,12 @@ impl Watch {
         }
     }
 
+    /// A request is watched.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.state != State::Off
+    }
+
     /// All of the segment has been sent.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {

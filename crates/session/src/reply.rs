@@ -108,12 +108,11 @@ impl Conversation {
 
     /// Deals with `input` from `at` on.
     fn run(&mut self, context: &mut Context<'_>, input: &[u8], at: usize, out: &mut impl Output) -> Replied {
-        let answered = self.owes.answered();
         let mut step = Step { server: self, context, input, start: at, at, replied: Replied::default() };
         step.frames(out);
         step.flush(out);
         let (at, mut replied) = (step.at, step.replied);
-        if self.awaits_replies && self.owes.answered() != answered {
+        if self.awaits_replies && self.owes.answered() != self.awaits_since {
             self.awaits_replies = false;
             replied.unblocked = true;
         }
@@ -144,8 +143,8 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// An error that the client gets in other words: this frame.
-    Reworded(Vec<u8>),
+    /// An error that the client gets in other words, which the conversation has.
+    Reworded,
     /// An error that the client is spared: its request is sent again.
     Replay(Boundary),
     /// This and what follows is not for the client.
@@ -180,10 +179,11 @@ impl Step<'_, '_> {
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
                 }
-                Verdict::Reworded(frame) => {
+                Verdict::Reworded => {
                     self.flush(out);
                     self.at += header.frame_bytes as usize;
                     self.start = self.at;
+                    let frame = std::mem::take(&mut self.server.reworded);
                     out.to_client(|bytes| bytes.extend_from_slice(&frame));
                 }
                 Verdict::Replay(at) => {
@@ -332,6 +332,7 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline]
     fn executed(&mut self, header: Header) -> Verdict {
         match self.server.owes.front() {
             Some(Owed::Execute) => {
@@ -344,24 +345,32 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline]
     fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
         // Those that are looked for begin with a D or a P, and so does DELETE; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return Verdict::Hold;
         }
         if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P')) && header.frame_bytes <= TAG_BYTES {
-            let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).and_then(backend::command_tag);
-            match command {
-                Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
-                    self.replied.discarded |= command == Some(b"DISCARD ALL");
-                    self.forget_statements();
-                }
-                // Under which name is not said.
-                Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
-                _ => {}
-            }
+            self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
         }
         self.executed(header)
+    }
+
+    /// Commands that change which statements are prepared.
+    #[cold]
+    #[inline(never)]
+    fn note_command(&mut self, body: Option<&[u8]>) {
+        let command = body.and_then(backend::command_tag);
+        match command {
+            Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
+                self.replied.discarded |= command == Some(b"DISCARD ALL");
+                self.forget_statements();
+            }
+            // Under which name is not said.
+            Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
+            _ => {}
+        }
     }
 
     fn copy_in(&mut self, header: Header) -> Verdict {

@@ -187,15 +187,18 @@ impl Step<'_, '_> {
                 Ok(None) => return Heard::All,
                 Err(fault) => return Heard::Fault(fault),
             };
-            if self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
+            let watched = self.server.watch.is_on();
+            if watched && self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
                 return Heard::All;
             }
-            let behind = self.server.watch.is_whole();
+            let behind = watched && self.server.watch.is_whole();
             match self.frame(header, rest, boundary, out) {
                 Verdict::Pass => {
-                    self.server.watch.follow(behind);
+                    if watched {
+                        self.server.watch.follow(behind);
+                        self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
+                    }
                     self.server.unsent_body = header.frame_bytes;
-                    self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                     self.skip_body();
                 }
                 Verdict::Dropped(bytes) => {
@@ -228,9 +231,12 @@ impl Step<'_, '_> {
 
     /// This and what comes behind it is kept until replies have come. The server is made to send those that it would keep
     /// until a Sync.
+    #[cold]
+    #[inline(never)]
     fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
         self.flush(out);
         self.server.awaits_replies = true;
+        self.server.awaits_since = self.server.owes.answered();
         if !self.server.owes.ends_with_ready() {
             self.server.watch.follow(true);
             send(&mut self.server.watch, at, out, encode::flush);
@@ -256,7 +262,7 @@ impl Step<'_, '_> {
         self.server.unsent_body -= u32::try_from(here).unwrap_or(self.server.unsent_body);
     }
 
-    #[inline]
+    #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         if self.server.owes.is_full() && !self.server.copying_in && !self.server.skipping {
             return Verdict::AwaitReplies;
@@ -284,7 +290,7 @@ impl Step<'_, '_> {
     }
 
     /// Notes that a reply is owed, unless the server ignores what it is asked.
-    #[inline]
+    #[inline(always)]
     fn ask(&mut self, owed: Owed) {
         self.server.status = None;
         if self.server.copying_in {
@@ -296,7 +302,7 @@ impl Step<'_, '_> {
     }
 
     /// A simple query may change which statements are prepared, all but the BEGIN that drivers send before others.
-    #[inline]
+    #[inline(always)]
     fn query(&mut self, header: Header, rest: &[u8]) -> Verdict {
         if self.rules.refuses_simple {
             return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
@@ -340,7 +346,7 @@ impl Step<'_, '_> {
     }
 
     /// Parse, Bind, Describe, Close: passed on if the statement has no name, renamed if it has.
-    #[inline]
+    #[inline(always)]
     fn extended(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         if self.rules.statements_max == 0 || self.server.copying_in {
             self.ask(plain(header.tag));
@@ -355,6 +361,7 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn pass(&mut self, owed: Owed) -> Verdict {
         self.ask(owed);
         Verdict::Pass
@@ -370,7 +377,7 @@ impl Step<'_, '_> {
 }
 
 /// Whether this Query is a BEGIN and nothing else; None if that cannot be said before more of it is here.
-#[inline]
+#[inline(always)]
 fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
     const BYTES: u32 = 64;
     if header.frame_bytes > BYTES {
@@ -381,7 +388,8 @@ fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
     }
     let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
     let text = text.strip_suffix(b"\0").unwrap_or(text);
-    Some(!text.strip_suffix(b";").unwrap_or(text).contains(&b';'))
+    // A short word: a search that is made for long ones costs more.
+    Some(!text.strip_suffix(b";").unwrap_or(text).iter().any(|byte| *byte == b';'))
 }
 
 /// Sends a message of Weir's own, and keeps it where its request is kept.

@@ -12,6 +12,8 @@ use crate::prepared::SERVER_NAME_HEAD;
 use crate::{Owed, StatementId, replay};
 
 impl Step<'_, '_> {
+    #[cold]
+    #[inline(never)]
     pub(super) fn error(&mut self, header: Header, rest: &[u8]) -> Verdict {
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
         if self.server.owes.front() == Some(Owed::Own) {
@@ -66,7 +68,9 @@ impl Step<'_, '_> {
             }
         }
         self.settle_watch();
-        reworded.map_or(Verdict::Pass, Verdict::Reworded)
+        let Some(frame) = reworded else { return Verdict::Pass };
+        self.server.reworded = frame;
+        Verdict::Reworded
     }
 
     /// The error in the words that the client knows its request by.

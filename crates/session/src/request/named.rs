@@ -12,7 +12,7 @@ use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
 use super::{Heard, Step, Verdict, plain, send};
-use crate::kept::{Room, Standing};
+use crate::kept::{Room, Standing, Traits};
 use crate::prepared::{may_change_statements, server_name};
 use crate::replay::{self, parse_message};
 use crate::{Boundary, ClientFault, Lookup, Output, Owed, StatementId};
@@ -32,11 +32,12 @@ enum Reads {
 
 /// What has to come before a message that uses a statement.
 enum Before {
-    Nothing,
+    Nothing(Traits),
     Parse,
 }
 
 impl Step<'_, '_> {
+    #[inline(always)]
     pub(super) fn named(
         &mut self,
         header: Header,
@@ -74,7 +75,7 @@ impl Step<'_, '_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_unnamed(&mut self, text: &[u8], complete: bool) -> Verdict {
         if !self.server.skipping {
             let changes_statements = match may_change_statements(text) {
@@ -88,7 +89,7 @@ impl Step<'_, '_> {
     }
 
     /// Bind of the statement without a name, which may have been another client's.
-    #[inline]
+    #[inline(always)]
     fn bind_unnamed(
         &mut self,
         header: Header,
@@ -101,16 +102,17 @@ impl Step<'_, '_> {
         let unnamed = &self.server.statements.unnamed;
         match unnamed.standing(self.rules.client, self.server.owes.segment()) {
             _ if self.server.skipping => Verdict::Pass,
-            Standing::InDoubt => Verdict::AwaitReplies,
-            Standing::Unusable => self.refuse_bind(header, portal, b"", rest, at, out),
-            Standing::Usable => {
-                self.server.portal_changes_statements |= unnamed.changes_statements();
+            Standing::Usable(traits) => {
+                self.server.portal_changes_statements |= traits.changes_statements;
                 self.pass(Owed::Bind(None))
             }
+            Standing::InDoubt => Verdict::AwaitReplies,
+            Standing::Lacking | Standing::Stale => self.refuse_bind(header, portal, b"", rest, at, out),
         }
     }
 
     /// Parse of a named statement: sent under the shared name, or answered here if the server has it.
+    #[inline(never)]
     fn parse(
         &mut self,
         header: Header,
@@ -140,7 +142,7 @@ impl Step<'_, '_> {
         self.server.status = None;
         self.flush(out);
         match before {
-            Before::Nothing if self.may_answer_parse() => {
+            Before::Nothing(_) if self.may_answer_parse() => {
                 self.say(Owed::SayParseComplete, encode::parse_complete, out);
             }
             _ => self.prepare(statement, Owed::Parse(Some(statement)), at, out),
@@ -155,20 +157,20 @@ impl Step<'_, '_> {
     }
 
     /// What has to come before a message that uses this statement; None if that depends on replies.
+    #[inline(always)]
     fn before_use(&mut self, statement: Option<StatementId>) -> Option<Before> {
         if self.server.owes.has_change() {
             return None;
         }
         let segment = self.server.owes.segment();
-        let standing = statement.map_or(Standing::Unusable, |id| {
+        let standing = statement.map_or(Standing::Lacking, |id| {
             self.server.statements.touch(id, self.rules.registry.shape(id), segment)
         });
-        let replaces = statement.is_some_and(|id| self.server.statements.is_expected(id));
         match standing {
+            Standing::Usable(traits) => Some(Before::Nothing(traits)),
             Standing::InDoubt => None,
-            Standing::Usable => Some(Before::Nothing),
-            Standing::Unusable if replaces => Some(Before::Parse),
-            Standing::Unusable => match self.server.statements.room(self.rules.statements_max, segment) {
+            Standing::Stale => Some(Before::Parse),
+            Standing::Lacking => match self.server.statements.room(self.rules.statements_max, segment) {
                 Room::InDoubt => None,
                 Room::Enough | Room::Evict(_) => Some(Before::Parse),
             },
@@ -176,6 +178,7 @@ impl Step<'_, '_> {
     }
 
     /// Sends a Parse under the shared name, making room first.
+    #[inline(never)]
     fn prepare(&mut self, statement: StatementId, owed: Owed, at: Boundary, out: &mut impl Output) {
         let segment = self.server.owes.segment();
         if self.server.statements.is_expected(statement) {
@@ -189,7 +192,9 @@ impl Step<'_, '_> {
             send(watch, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
-        self.server.statements.parse_sent(statement, self.rules.registry.shape(statement), segment);
+        let registry = &self.rules.registry;
+        let (shape, changes) = (registry.shape(statement), registry.changes_statements(statement));
+        self.server.statements.parse_sent(statement, shape, changes, segment);
         self.server.owes.push(owed);
     }
 
@@ -200,6 +205,7 @@ impl Step<'_, '_> {
         self.server.owes.push(Owed::OwnClose(statement));
     }
 
+    #[inline(always)]
     fn bind(
         &mut self,
         header: Header,
@@ -225,13 +231,17 @@ impl Step<'_, '_> {
         }
         let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
         self.rules.bound += 1;
+        let changes_statements = match &before {
+            Before::Nothing(traits) => traits.changes_statements,
+            Before::Parse => self.rules.registry.changes_statements(statement),
+        };
         self.flush(out);
         let owed = match self.ensure_prepared(statement, before, at, out) {
             true => Owed::WatchedBind(statement),
             false => Owed::Bind(Some(statement)),
         };
         self.server.untouched = false;
-        self.server.portal_changes_statements |= self.rules.registry.changes_statements(statement);
+        self.server.portal_changes_statements |= changes_statements;
         let server = server_name(statement);
         send(&mut self.server.watch, at, out, |bytes| {
             rename::bind(bytes, header, portal, name.len(), &server);
@@ -242,6 +252,7 @@ impl Step<'_, '_> {
 
     /// By which description the client will read the rows of a Bind. PostgreSQL would refuse to bind for a client whose
     /// description is old; the statement has been prepared anew for others, so it has to be done for PostgreSQL.
+    #[inline(always)]
     fn reads_by(&mut self, name: &[u8], statement: StatementId, header: Header) -> Reads {
         let shape = self.rules.registry.shape(statement);
         let Some(names) = &mut self.request.statements else { return Reads::ByThis };
@@ -259,6 +270,7 @@ impl Step<'_, '_> {
     }
 
     /// Describe or Close of a named statement.
+    #[inline(never)]
     fn target(&mut self, header: Header, name: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         let dropped = Verdict::Dropped(header.frame_bytes as usize);
         if self.server.skipping {
@@ -292,6 +304,8 @@ impl Step<'_, '_> {
     }
 
     /// Closing what does not exist is no error; the server says so best.
+    #[cold]
+    #[inline(never)]
     fn close_nothing(&mut self, at: Boundary, out: &mut impl Output) {
         self.flush(out);
         self.server.status = None;
@@ -335,9 +349,9 @@ impl Step<'_, '_> {
         let unnamed = &self.server.statements.unnamed;
         match unnamed.standing(self.rules.client, self.server.owes.segment()) {
             _ if self.server.skipping => Verdict::Pass,
+            Standing::Usable(_) => self.pass(Owed::Describe(None)),
             Standing::InDoubt => Verdict::AwaitReplies,
-            Standing::Unusable => self.refuse_describe(header, b"", at, out),
-            Standing::Usable => self.pass(Owed::Describe(None)),
+            Standing::Lacking | Standing::Stale => self.refuse_describe(header, b"", at, out),
         }
     }
 
@@ -348,6 +362,7 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn find(&self, name: &[u8]) -> Lookup {
         let segment = self.server.owes.segment();
         self.request.statements.as_ref().map_or(Lookup::Unknown, |names| names.find(name, segment))
@@ -355,6 +370,7 @@ impl Step<'_, '_> {
 
     /// True if the server has had it for longer, and this is the message of the segment by which it will be seen
     /// whether its plan still holds: from here on the segment is kept.
+    #[inline(always)]
     fn ensure_prepared(
         &mut self,
         statement: StatementId,
@@ -362,17 +378,17 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> bool {
-        if matches!(before, Before::Parse) {
+        let Before::Nothing(traits) = before else {
             self.prepare(statement, Owed::OwnParse(statement), at, out);
             return false;
-        }
+        };
         let server = &mut *self.server;
         let in_block = server.in_block() && server.owes.is_empty();
         if !server.untouched || server.watch.records() || in_block || server.skipping {
             return false;
         }
         let number = server.owes.next_number();
-        server.watch.begin(statement, number, server.statements.is_verified(statement));
+        server.watch.begin(statement, number, traits.verified);
         true
     }
 
@@ -394,6 +410,8 @@ impl Step<'_, '_> {
 impl Step<'_, '_> {
     /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
     /// text first, the name last.
+    #[cold]
+    #[inline(never)]
     fn refuse_parse(
         &mut self,
         header: Header,
@@ -415,6 +433,8 @@ impl Step<'_, '_> {
     }
 
     /// Bind of a name that stands for nothing.
+    #[cold]
+    #[inline(never)]
     fn refuse_bind(
         &mut self,
         header: Header,
@@ -430,6 +450,8 @@ impl Step<'_, '_> {
     }
 
     /// Bind of a client that would read the rows by an old description; the words of the error are Weir's.
+    #[cold]
+    #[inline(never)]
     fn refuse_old_description(
         &mut self,
         header: Header,
@@ -463,6 +485,8 @@ impl Step<'_, '_> {
     }
 
     /// Describe of a name that stands for nothing.
+    #[cold]
+    #[inline(never)]
     fn refuse_describe(
         &mut self,
         header: Header,

@@ -114,7 +114,7 @@ impl State {
             let passed = input.get(..input.len() - kept).unwrap_or_default();
             tracking.heard(client, &self.registry, passed, fresh);
         }
-        let kept = server.talk.holds_back() && !client.request.held.is_empty();
+        let kept = !client.request.held.is_empty() && server.talk.holds_back();
         let asked_nothing = server.talk.is_quiet();
         match heard {
             Heard::All if kept => self.pause_client(client_conn),

@@ -242,7 +242,7 @@ impl State {
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
             self.registry.adopt(id, rest);
-            talk.statements.adopt(id);
+            talk.statements.adopt(id, &self.registry);
         }
         let part = self.parts.get(part_index)?;
         let is_same = fields.text(field::TARGET) == Some(&*target_text(&part.database));
