@@ -229,6 +229,20 @@ def test_suspend_stands_still_and_resume_goes_on(weir):
         assert ("suspended", "no") in console.execute("SHOW STATE").fetchall()
 
 
+def test_who_asked_while_suspended_is_served_at_resume(weir):
+    """The only server was idle all the time."""
+    pooler = weir(default_pool_size=1)
+    console = pooler.connect("pgbouncer", "admin")
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as two:
+        one.simple("select 1")
+        console.execute("SUSPEND")
+        one.send(wire.query("select 2"))
+        assert one.is_silent(0.5)
+        console.execute("RESUME")
+        assert wire.kinds(one.read_until("Z")) == "TDCZ"
+        assert two.simple("select 3") == [["3"]]
+
+
 def test_suspend_is_refused_while_a_database_is_paused(weir):
     pooler = weir()
     pooler.console("PAUSE app")

@@ -82,6 +82,15 @@ def test_an_idle_database_from_the_fallback_is_dropped(weir):
     pooler.wait_log("registered new auto-database", count=2)
 
 
+@pytest.mark.weir_only
+def test_a_name_that_no_server_knows_is_forgotten_at_once(weir):
+    pooler = weir(databases={"*": ""})
+    with pytest.raises(psycopg.OperationalError, match='database "made_up" does not exist'):
+        pooler.connect("made_up")
+    pooler.wait_log("dropping database 'made_up'")
+    assert names(pooler, "DATABASES", "name") == set() and names(pooler, "POOLS") == set()
+
+
 # --- RELOAD -------------------------------------------------------------------------------------------------------
 def test_a_removed_database_takes_its_pools_with_it(weir):
     pooler = weir()

@@ -226,6 +226,19 @@ def test_search_path_after_discard_all(weir):
             assert show(raw, "search_path") == '"$user", public'
 
 
+@pytest.mark.weir_only
+@pytest.mark.every_version
+@pytest.mark.parametrize("query", ["DEALLOCATE ALL", "SELECT pg_advisory_unlock_all()"])
+def test_search_path_after_another_reset_query(weir, query):
+    """It is not taken for DISCARD ALL."""
+    pooler = weir(default_pool_size=1, pool_mode="session", server_reset_query=query)
+    for _ in range(2):
+        with wire.Raw(pooler.port).login(search_path="pg_catalog") as raw:
+            assert show(raw, "search_path") == "pg_catalog"
+        with wire.Raw(pooler.port).login() as raw:
+            assert show(raw, "search_path") == '"$user", public'
+
+
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("server_version", ["18"], scope="session")
 def test_search_path_that_is_set_later(weir):

@@ -134,6 +134,21 @@ def test_a_session_ends_with_the_reset_query(weir, pg):
     assert pg.log_since(mark).count("DISCARD ALL") == 1
 
 
+@pytest.mark.weir_only
+def test_what_a_session_left_is_gone_when_a_reload_ends_session_pooling(weir):
+    pooler = weir(pool_mode="session", default_pool_size=1)
+    one = pooler.connect()
+    one.execute("set search_path to pg_catalog")
+    one.execute("create temp table mine (number int)")
+    pooler.reload(pool_mode="transaction")
+    pooler.wait_log("closing because: pool mode changed")
+    two = pooler.connect()
+    assert two.execute("show search_path").fetchone() == ('"$user", public',)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        two.execute("select * from mine")
+    assert one.execute("select 1").fetchone() == (1,)
+
+
 def test_listen_and_notify_in_session_mode(weir):
     pooler = weir(pool_mode="session")
     listener, speaker = pooler.connect(), pooler.connect()

@@ -65,10 +65,14 @@ impl Queue {
     }
 
     /// The one that has waited longest.
+    #[inline]
     #[must_use]
     pub fn front(&self) -> Option<Waiter> {
-        let fronts = [self.shared.front(), self.dedicated.front()];
-        fronts.into_iter().flatten().min_by_key(|waiter| waiter.order)
+        match (self.shared.front(), self.dedicated.front()) {
+            (Some(shared), Some(dedicated)) if dedicated.order < shared.order => Some(dedicated),
+            (None, dedicated) => dedicated,
+            (shared, _) => shared,
+        }
     }
 
     /// The one that has waited longest for any server.
@@ -139,6 +143,7 @@ impl Lane {
         left
     }
 
+    #[inline]
     fn front(&self) -> Option<Waiter> {
         self.places.front().copied().flatten()
     }

@@ -388,8 +388,7 @@ fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
     }
     let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
     let text = text.strip_suffix(b"\0").unwrap_or(text);
-    // A short word: a search that is made for long ones costs more.
-    Some(!text.strip_suffix(b";").unwrap_or(text).iter().any(|byte| *byte == b';'))
+    Some(!text.strip_suffix(b";").unwrap_or(text).contains(&b';'))
 }
 
 /// Sends a message of Weir's own, and keeps it where its request is kept.

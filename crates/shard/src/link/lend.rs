@@ -195,6 +195,7 @@ impl State {
     }
 
     /// A free server: reset it, close it, lend it to the next waiter, or park it.
+    #[inline]
     fn deal_with(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         if !matches!(server.phase, server::Phase::Unsettled) {
@@ -253,6 +254,7 @@ impl State {
         self.paused_progress();
     }
 
+    #[inline]
     fn park(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
@@ -279,6 +281,7 @@ impl State {
     }
 
     /// Gives a server to whoever has waited longest; to nobody, and it becomes idle, if nobody waits.
+    #[inline]
     fn serve_oldest(&mut self, part_index: usize, server_conn: ConnId) {
         while let Some(part) = self.parts.get_mut(part_index)
             && let Some(waiter) = part.pool.queue.serve()
