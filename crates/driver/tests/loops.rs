@@ -284,7 +284,7 @@ fn unix_sockets_work_both_ways(io: IoDriver) {
     setup.config.global.listen_port = 6432;
     setup.config.global.unix_socket_dir = Some(directory.display().to_string());
     let name = directory.join(".s.PGSQL.6432");
-    fs::write(&name, "stale").unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&name).unwrap()); // What a process that has died leaves behind.
     let stage = setup.start();
     let mut client = UnixStream::connect(&name).unwrap();
     let sent = vec![7; 5_000_000];
