@@ -29,7 +29,7 @@ pub(crate) trait Crew {
     /// Hands over to the process that waits at this line; what comes of it is an input.
     fn hand_over(&self, line: &str, note: String, patience: Duration) -> std::io::Result<()>;
     /// Asks the process before this one to cancel what nobody here runs.
-    fn cancel_at_predecessor(&self, key: [u8; 8]);
+    fn cancel_at_predecessor(&self, key: &[u8]);
 }
 
 /// A running process.
@@ -188,7 +188,7 @@ impl<C: Crew> Life<C> {
                 self.crew.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
-            Output::StrayCancel { key } => self.crew.cancel_at_predecessor(key),
+            Output::StrayCancel { key } => self.crew.cancel_at_predecessor(&key),
             Output::Exit => {}
         }
         None
@@ -244,7 +244,7 @@ mod tests {
         fn hand_over(&self, _: &str, _: String, _: Duration) -> std::io::Result<()> {
             Err(std::io::ErrorKind::Unsupported.into())
         }
-        fn cancel_at_predecessor(&self, _: [u8; 8]) {}
+        fn cancel_at_predecessor(&self, _: &[u8]) {}
     }
 
     fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {

@@ -40,7 +40,7 @@ impl Crew for Workers {
         self.engine.hand_over(line, note, patience, news)
     }
 
-    fn cancel_at_predecessor(&self, key: [u8; 8]) {
+    fn cancel_at_predecessor(&self, key: &[u8]) {
         self.engine.cancel_at_predecessor(key);
     }
 }

@@ -107,7 +107,7 @@ def test_other_major_versions(weir, version):
 
 
 @pytest.mark.since("1.20")
-@pytest.mark.parametrize("version", [wire.V3_2, (3 << 16) | 9999])
+@pytest.mark.parametrize("version", [(3 << 16) | 3, (3 << 16) | 9999])
 def test_a_newer_minor_version_is_negotiated(weir, version):
     pooler = weir()
     with wire.Raw(pooler.port).login(version=version) as raw:

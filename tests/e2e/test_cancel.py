@@ -103,6 +103,53 @@ def test_keys_differ_and_are_not_the_servers(weir, pg):
     assert len({client.secret for client in clients}) == 50
 
 
+@pytest.mark.weir_only
+def test_process_ids_are_positive_and_none_is_given_again(weir):
+    pooler = weir()
+    pids = []
+    for _ in range(50):
+        with wire.Raw(pooler.port).login() as raw:
+            pids.append(raw.pid)
+        with wire.Raw(pooler.port).login(user="admin", database="pgbouncer") as raw:
+            pids.append(raw.pid)
+    assert len(set(pids)) == len(pids)
+    assert all(0 < pid < 2**31 for pid in pids)
+    steps = [abs(two - one) for one, two in zip(pids, pids[1:], strict=False)]
+    assert min(steps) > 1000, "one can be told from the one before"
+
+
+@pytest.mark.weir_only
+def test_who_speaks_protocol_3_2_gets_a_long_secret(weir, pg):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login(version=wire.V3_2) as raw, Latch(pg) as latch:
+        assert raw.negotiated is None and len(raw.secret) == 32
+        raw.send(wire.query(latch.QUERY))
+        latch.wait_for()
+        for wrong in (raw.secret[:4], raw.secret[:-1] + bytes([raw.secret[-1] ^ 1]), raw.secret + b"x"):
+            with wire.Raw(pooler.port) as request:
+                request.send(wire.cancel(raw.pid, wrong))
+                assert request.read_to_end() == []
+        latch.open()
+        assert wire.kinds(raw.read_until("Z")) == "TDCZ"
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        cancel(pooler, raw)
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+
+
+@pytest.mark.weir_only
+def test_cancels_reach_clients_of_every_thread(weir, pg):
+    pooler = weir(threads=4, spread_busy_percent=1, spread_min_servers=1)
+    clients = [wire.Raw(pooler.port).login(version=version) for version in (wire.V3_0, wire.V3_2) * 6]
+    for raw in clients:
+        raw.send(wire.query(SLEEP))
+    wait_until_runs(pg, len(clients))
+    for raw in clients:
+        cancel(pooler, raw)
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+        raw.socket.close()
+
+
 @pytest.mark.since("1.19")
 def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
     """One half cancels itself all the time, close to the end of its queries; the other half must never notice."""

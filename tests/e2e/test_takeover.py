@@ -168,6 +168,19 @@ def test_cancel_keys_given_before_still_work(weir, pg, when):
         assert old.wait(30) == 0
 
 
+def test_long_cancel_keys_too(weir, pg):
+    pooler = weir()
+    with wire.Raw(pooler.port).login(version=wire.V3_2) as raw:
+        raw.simple("select 1")
+        reboot(pooler)
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        with wire.Raw(pooler.port) as request:
+            request.send(wire.cancel(raw.pid, raw.secret))
+            request.read_to_end()
+        assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
+
+
 def test_the_next_process_may_have_other_threads_and_the_other_driver(weir, pg):
     pooler = weir(threads=4, default_pool_size=4)
     clients = [pooler.connect(database, prepare_threshold=0) for database in ("app", "other") for _ in range(10)]

@@ -57,6 +57,13 @@ impl MockKey {
         self.derive("md5", user)
     }
 
+    /// Another key, for something that has nothing to do with mocks; the same for all shards of a process.
+    #[must_use]
+    pub fn subkey(&self, purpose: &str) -> [u8; 16] {
+        let [subkey @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = self.derive(purpose, "");
+        subkey
+    }
+
     fn derive(&self, purpose: &str, user: &str) -> [u8; 32] {
         scram::hmac(&*self.key, &[purpose.as_bytes(), b"\0", user.as_bytes()])
     }

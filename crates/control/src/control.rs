@@ -148,7 +148,7 @@ pub enum Output {
     /// Nobody here has this cancel key: a process that still hands over to this one may.
     StrayCancel {
         /// As the asker sent it.
-        key: [u8; 8],
+        key: Box<[u8]>,
     },
     /// End the process with success, as it is.
     Exit,

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mail::ShardId;
-use pool::{Both, CancelKey, Directory, Process, Shared};
+use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
 
 /// The directory of one process.
 pub struct OneProcess {
     names: Mutex<Names>,
+    /// Where the clients are, by their cancel keys.
+    cancel_keys: Mutex<HashMap<CancelKeyPrefix, (u16, u32)>>,
     process: Arc<Process>,
     busy_percent: Vec<AtomicU32>,
 }
@@ -23,8 +25,6 @@ struct Names {
     users: HashMap<String, Arc<Both>>,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
-    /// Where the clients are that keep a predecessor process's cancel key.
-    cancel_keys: HashMap<CancelKey, (u16, u32)>,
 }
 
 impl OneProcess {
@@ -34,7 +34,12 @@ impl OneProcess {
         let count = usize::from(shards);
         let names = Names { pools_begun: vec![0; count], ..Names::default() };
         let busy_percent = (0..count).map(|_| AtomicU32::new(0)).collect();
-        OneProcess { names: Mutex::new(names), process: Arc::default(), busy_percent }
+        OneProcess {
+            names: Mutex::new(names),
+            cancel_keys: Mutex::default(),
+            process: Arc::default(),
+            busy_percent,
+        }
     }
 
     /// The shard for a part of a pool that a predecessor process had: the first goes where the pool begins, each further
@@ -54,6 +59,10 @@ impl OneProcess {
 
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel_keys(&self) -> MutexGuard<'_, HashMap<CancelKeyPrefix, (u16, u32)>> {
+        self.cancel_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shard with the fewest pools; of several the least busy, then the first.
@@ -117,16 +126,16 @@ impl Directory for OneProcess {
         u16::try_from(self.busy_percent.len()).unwrap_or(u16::MAX)
     }
 
-    fn keep_cancel_key(&self, key: CancelKey, shard: u16, place: u32) {
-        self.names().cancel_keys.insert(key, (shard, place));
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
+        self.cancel_keys().insert(key, (shard, place));
     }
 
-    fn forget_cancel_key(&self, key: &CancelKey) {
-        self.names().cancel_keys.remove(key);
+    fn forget_cancel_key(&self, key: CancelKeyPrefix) {
+        self.cancel_keys().remove(&key);
     }
 
-    fn find_cancel_key(&self, key: &CancelKey) -> Option<(u16, u32)> {
-        self.names().cancel_keys.get(key).copied()
+    fn find_cancel_key(&self, key: CancelKeyPrefix) -> Option<(u16, u32)> {
+        self.cancel_keys().get(&key).copied()
     }
 
     fn busy_percent(&self, shard: u16) -> u32 {

@@ -247,7 +247,7 @@ impl Engine {
     }
 
     /// Asks the process that this one still takes over from, if there is one, to cancel what nobody here runs.
-    pub fn cancel_at_predecessor(&self, key: [u8; 8]) {
+    pub fn cancel_at_predecessor(&self, key: &[u8]) {
         self.succession.cancel_there(key);
     }
 

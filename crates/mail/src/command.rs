@@ -85,8 +85,8 @@ pub enum Command {
     Keep,
     /// A cancel request that reached the process that takes over, for a client that may still be here.
     Cancel {
-        /// As the asker sent it.
-        key: [u8; 8],
+        /// As the asker sent it: process id and secret.
+        key: Box<[u8]>,
     },
     /// The answer to a console client's statement.
     Reply(AdminReply),
@@ -137,7 +137,7 @@ pub enum Neighbour {
         /// The asker's `id`.
         id: u64,
         /// The key that the asker sent: process id and secret.
-        key: [u8; 8],
+        key: Box<[u8]>,
     },
     /// That cancel request has ended, whatever came of it: the asker may be let go.
     Cancelled {

@@ -27,8 +27,8 @@ pub enum Report {
     },
     /// A cancel request for no client of this process; a predecessor that still hands over may have it.
     StrayCancel {
-        /// As the asker sent it.
-        key: [u8; 8],
+        /// As the asker sent it: process id and secret.
+        key: Box<[u8]>,
     },
     /// A cancel request for a console client.
     ConsoleCancelled {

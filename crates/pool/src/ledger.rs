@@ -84,11 +84,17 @@ pub struct Process {
     /// Client connections that have not logged in yet (max_login_conn).
     pub logins: Tally,
     next_id: AtomicU64,
+    next_cancel_number: AtomicU32,
 }
 
 impl Default for Process {
     fn default() -> Process {
-        Process { clients: Tally::default(), logins: Tally::default(), next_id: AtomicU64::new(1) }
+        Process {
+            clients: Tally::default(),
+            logins: Tally::default(),
+            next_id: AtomicU64::new(1),
+            next_cancel_number: AtomicU32::new(0),
+        }
     }
 }
 
@@ -96,6 +102,11 @@ impl Process {
     /// The next number of the one counter over clients and servers.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next number of which a cancel key's process id is made; after the last comes the first.
+    pub fn next_cancel_number(&self) -> u32 {
+        self.next_cancel_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The number that [`Process::next_id`] would give next.
@@ -109,8 +120,8 @@ impl Process {
     }
 }
 
-/// What a client sends to have its query cancelled.
-pub type CancelKey = [u8; 8];
+/// The process id of a client's cancel key and the first four bytes of its secret, not yet forwarded.
+pub type CancelKeyPrefix = [u8; 8];
 
 /// A database or a user: what it may have of each side.
 #[derive(Debug, Default)]
@@ -161,15 +172,12 @@ pub trait Directory: Send + Sync {
     fn busy_percent(&self, shard: u16) -> u32;
     /// Says how busy a shard is.
     fn set_busy_percent(&self, shard: u16, percent: u32);
-    /// A client that came from a predecessor process keeps the cancel key that it was given there, and is on this shard,
-    /// at this place.
-    fn keep_cancel_key(&self, _key: CancelKey, _shard: u16, _place: u32) {}
+    /// The client with this cancel key is on this shard, at this place.
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32);
     /// That client has left.
-    fn forget_cancel_key(&self, _key: &CancelKey) {}
-    /// Shard and place of the client with this key, if a predecessor process gave it.
-    fn find_cancel_key(&self, _key: &CancelKey) -> Option<(u16, u32)> {
-        None
-    }
+    fn forget_cancel_key(&self, key: CancelKeyPrefix);
+    /// Shard and place of the client with this key.
+    fn find_cancel_key(&self, key: CancelKeyPrefix) -> Option<(u16, u32)>;
 }
 
 #[cfg(test)]

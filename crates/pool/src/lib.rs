@@ -9,6 +9,6 @@ pub mod pool;
 pub mod queue;
 
 pub use dedicated::OpenFor;
-pub use ledger::{Both, CancelKey, Directory, Process, Shared, Tally};
+pub use ledger::{Both, CancelKeyPrefix, Directory, Process, Shared, Tally};
 pub use pool::{Idle, Limits, Permit, Pool};
 pub use queue::{Queue, Ticket, Waiter};

@@ -4,11 +4,14 @@
 //! a user or a database.
 
 use settings::cut_name;
-use wire::startup::Startup;
+use wire::startup::{Startup, Version};
 
 use crate::options;
 use crate::replication::Kind;
 use crate::{ClientFault, Replication, Tracked};
+
+/// The newest protocol that is spoken. What came with 3.2 are long secrets in cancel keys.
+pub const NEWEST: Version = Version::V3_2;
 
 /// A startup packet, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct Greeting {
     pub database: String,
     /// Tracked parameters by position in [`Tracked`]; a later one wins.
     pub parameters: Vec<(usize, String)>,
+    /// The minor version of the protocol that is spoken.
+    pub minor: u16,
     /// What NegotiateProtocolVersion must name: Some if it is owed at all.
     pub negotiate: Option<Vec<String>>,
     /// The client wants to replicate, on a server of its own.
@@ -46,7 +51,8 @@ impl Greeting {
             reader.parameter(name, value)?;
         }
         let mut greeting = reader.greeting;
-        if startup.version.minor > 0 {
+        greeting.minor = startup.version.minor.min(NEWEST.minor);
+        if startup.version.minor > NEWEST.minor {
             greeting.negotiate.get_or_insert_default();
         }
         if greeting.user.is_empty() {
@@ -63,6 +69,7 @@ impl Greeting {
             user: String::new(),
             database: String::new(),
             parameters: Vec::new(),
+            minor: 0,
             negotiate: None,
             replication: None,
         }
@@ -208,7 +215,13 @@ mod tests {
 
     #[test]
     fn newer_minors_and_extensions_are_negotiated() {
-        assert_eq!(read(Version::V3_2, &[("user", "u")], &[]).unwrap().negotiate, Some(vec![]));
+        let spoken = |minor| {
+            let greeting = read(Version { major: 3, minor }, &[("user", "u")], &[]).unwrap();
+            (greeting.minor, greeting.negotiate)
+        };
+        assert_eq!([spoken(0), spoken(1), spoken(2)], [(0, None), (1, None), (2, None)]);
+        assert_eq!(spoken(3), (2, Some(vec![])));
+        assert_eq!(spoken(9999), (2, Some(vec![])));
         let extended = read(Version::V3_0, &[("user", "u"), ("_pq_.x", "1")], &[]).unwrap();
         assert_eq!(extended.negotiate, Some(vec!["_pq_.x".to_owned()]));
     }

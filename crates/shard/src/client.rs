@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use auth::ClientLogin;
 use mail::Right;
-use pool::Ticket;
+use pool::{CancelKeyPrefix, Ticket};
 use session::{Greeting, Parameters, Request, Tracked};
 use settings::ident::IdentMap;
 use tls::Agreed;
 
+use crate::cancel::key::Key;
 use crate::console::dialogue::Session;
 use crate::inquiry::asker::Asks;
 use crate::inquiry::lookup::Found;
@@ -99,9 +100,9 @@ pub(crate) struct Client {
     /// Its pool on this shard; meaningless before login.
     pub(crate) pool: usize,
     /// What it sends to have its query cancelled.
-    pub(crate) cancel_key: [u8; 8],
-    /// A predecessor process gave it that key; the client knows no other.
-    pub(crate) keeps_key: bool,
+    pub(crate) cancel_key: Key,
+    /// By what it is found with that key, while it can be.
+    pub(crate) cancel_key_prefix: Option<CancelKeyPrefix>,
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
     /// It wants a server of its own.
@@ -139,8 +140,8 @@ impl Client {
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
             pool: usize::MAX,
-            cancel_key: [0; 8],
-            keeps_key: false,
+            cancel_key: Key::default(),
+            cancel_key_prefix: None,
             server_used_last: None,
             wish: None,
             counted: Counted::default(),

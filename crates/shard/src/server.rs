@@ -89,7 +89,7 @@ pub(crate) struct Server {
     /// More than the driver wants to queue is on its way to it.
     pub(crate) clogged: bool,
     /// Cancel requests on their way to its backend.
-    pub(crate) cancels: u16,
+    pub(crate) cancels: u32,
     pub(crate) lent: Lent,
     /// Close it as soon as it is free.
     pub(crate) close_when_free: Option<&'static str>,

@@ -15,6 +15,7 @@ use telemetry::{Counters, Histograms, Level, Record};
 use tls::Terms;
 
 use crate::cancel::canceller::Canceller;
+use crate::cancel::key::KeyMaker;
 use crate::cancel::peers::{Forwarder, PeerPool};
 use crate::client::Client;
 use crate::inquiry::asker::Asker;
@@ -114,6 +115,7 @@ pub(crate) struct State {
     pub(crate) process: Arc<Process>,
     pub(crate) entropy: Box<dyn Entropy>,
     pub(crate) mock: MockKey,
+    pub(crate) cancel_keys: KeyMaker,
     pub(crate) unix_user_id: Option<u32>,
     pub(crate) conns: Slab<Conn>,
     pub(crate) parts: Slab<Part>,
@@ -187,6 +189,7 @@ impl State {
             process: directory.process(),
             directory,
             entropy,
+            cancel_keys: KeyMaker::new(&mock),
             mock: mock_of(&mock, &config),
             unix_user_id: None,
             conns: Slab::new(),

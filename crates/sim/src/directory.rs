@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pool::{Both, Directory, Process, Shared};
+use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
 
 /// Names and what is counted under them.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ struct Inner {
     users: BTreeMap<String, Arc<Both>>,
     pools_on: Vec<u32>,
     busy_percent: Vec<u32>,
+    cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
 }
 
 impl Names {
@@ -71,6 +72,18 @@ impl Directory for Names {
 
     fn shards(&self) -> u16 {
         self.shards
+    }
+
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
+        self.with(|inner| inner.cancel_keys.insert(key, (shard, place)));
+    }
+
+    fn forget_cancel_key(&self, key: CancelKeyPrefix) {
+        self.with(|inner| inner.cancel_keys.remove(&key));
+    }
+
+    fn find_cancel_key(&self, key: CancelKeyPrefix) -> Option<(u16, u32)> {
+        self.with(|inner| inner.cancel_keys.get(&key).copied())
     }
 
     fn busy_percent(&self, shard: u16) -> u32 {

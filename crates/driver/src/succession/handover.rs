@@ -149,9 +149,9 @@ impl Giver {
         }
     }
 
-    fn cancel(&self, payload: &[u8]) {
-        if let (Ok(key), Some(first)) = (payload.try_into(), self.mailboxes.first()) {
-            first.post(Letter::Command(Command::Cancel { key }));
+    fn cancel(&self, key: Vec<u8>) {
+        if let Some(first) = self.mailboxes.first() {
+            first.post(Letter::Command(Command::Cancel { key: key.into() }));
         }
     }
 }
@@ -263,7 +263,7 @@ impl<'a> Giving<'a> {
                 self.gone += 1;
                 self.send(shard, leaver)?;
             }
-            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.giver.cancel(&payload),
+            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.giver.cancel(payload),
             Item::PredecessorOver => {
                 self.gone_when_empty = None;
                 self.next_round();

@@ -137,9 +137,9 @@ impl Succession {
     }
 
     /// Asks the predecessor to cancel what nobody here runs.
-    pub(crate) fn cancel_there(&self, key: [u8; 8]) {
+    pub(crate) fn cancel_there(&self, key: &[u8]) {
         let Some(line) = lock(&self.predecessor).clone() else { return };
-        let _ = frame::put(&line, from_new::CANCEL, &key, &[]);
+        let _ = frame::put(&line, from_new::CANCEL, key, &[]);
     }
 }
 

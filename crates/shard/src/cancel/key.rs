@@ -1,103 +1,197 @@
-//! The eight bytes that a client sends back to cancel its query: how they are made and what they tell.
+//! What a client sends back to cancel its query: a process id and a secret, how they are made and compared.
 //!
-//! Owns their layout. Alone, the process id says on which shard the client is and where. In a group (`peer_id`) the
-//! layout is PgBouncer's, so that either may forward to the other: bytes 1 and 2 are the peer, the last two bits count
-//! how often the request may still be forwarded. Never decides what a request leads to.
+//! Owns their layout. The process id is a counter of the whole process, permuted by a secret key: it cannot be
+//! predicted, and none is given again until all have been. The secret has 4 bytes, or 32 where the client speaks protocol 3.2. In a
+//! group (`peer_id`) the layout is PgBouncer's, so that either may forward to the other: bytes 1 and 2 are the peer, the
+//! last two bits count how often the request may still be forwarded, and there are 4 bytes of secret always. Never
+//! decides what a request leads to.
 
+use auth::{KeyedPermutation, MockKey};
+use pool::CancelKeyPrefix;
 use subtle::ConstantTimeEq;
-
-use crate::ConnId;
-
-/// As a client has it: process id, then secret.
-pub(crate) type Key = [u8; 8];
 
 /// The bits of the last byte that count down with every forwarding.
 const HOPS: u8 = 0x03;
+/// Of a process id alone: its sign bit stays clear, for clients that take it for a signed number.
+const BITS: u32 = 31;
+/// Of one in a group: the first and the last byte, without the sign bit.
+const BITS_IN_GROUP: u32 = 15;
+/// The shortest secret and, in a group, the only one.
+const SHORT: usize = 4;
+/// The longest secret that PostgreSQL gives (`MAX_CANCEL_KEY_LENGTH`).
+pub(crate) const LONG: usize = 32;
 
-/// The shards that the first byte can name; its sign bit stays clear, for clients that take the first half for a number.
-const SHARDS: u8 = 0x3f;
+/// As a client has it: process id, then secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Key(Box<[u8]>);
 
-/// What a client of this shard gets. `random` must be unguessable; of a peer's key 38 bits of it are left.
-pub(crate) fn make(peer_id: u32, shard: u16, conn: ConnId, random: Key) -> Key {
-    let shard = u8::try_from(shard).unwrap_or(0) & SHARDS;
-    let mut key = random;
-    key[0] = shard;
-    if peer_id == 0 {
-        key[1..4].copy_from_slice(&conn.0.wrapping_add(1).to_be_bytes()[1..]);
-    } else {
-        let [low, high, ..] = peer_id.to_le_bytes();
-        (key[1], key[2]) = (low, high);
-        key[7] |= HOPS;
+impl Key {
+    pub(crate) fn new(process_id: u32, secret: &[u8]) -> Key {
+        Key([&process_id.to_be_bytes(), secret].concat().into())
     }
-    key
-}
 
-/// The shard that made it.
-pub(crate) fn shard(key: &Key) -> u16 {
-    u16::from(key[0] & SHARDS)
-}
-
-/// The place of its client on that shard; only in a key that no peer made.
-pub(crate) fn place(key: &Key) -> ConnId {
-    ConnId(u32::from_be_bytes([0, key[1], key[2], key[3]]).wrapping_sub(1))
-}
-
-/// The process that made it, if that is in a group.
-pub(crate) fn peer(key: &Key) -> u32 {
-    u32::from(u16::from_le_bytes([key[1], key[2]]))
-}
-
-/// The key to forward; None if it has been forwarded too often.
-pub(crate) fn forwarded(key: &Key) -> Option<Key> {
-    let mut key = *key;
-    if key[7] & HOPS == 0 {
-        return None;
+    /// From a process id and a secret in a row.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Key> {
+        bytes
+            .split_first_chunk()
+            .map(|(process_id, secret)| Key::new(u32::from_be_bytes(*process_id), secret))
     }
-    key[7] -= 1;
-    Some(key)
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.0.first_chunk().map_or(0, |process_id| u32::from_be_bytes(*process_id))
+    }
+
+    pub(crate) fn secret(&self) -> &[u8] {
+        self.0.get(4..).unwrap_or_default()
+    }
+
+    /// Process id and the first bytes of the secret: all of a short key.
+    pub(crate) fn short(&self) -> [u8; 8] {
+        self.0.first_chunk().copied().unwrap_or_default()
+    }
+
+    /// The process of the group that made it; None if none can have.
+    pub(crate) fn peer(&self) -> Option<u32> {
+        let [_, low, high, ..] = self.short();
+        (self.secret().len() == SHORT).then(|| u16::from_le_bytes([low, high]).into())
+    }
+
+    /// The key to forward; None if it has been forwarded too often.
+    pub(crate) fn forwarded(&self) -> Option<Key> {
+        let mut key = self.clone();
+        let last = key.0.last_mut().filter(|last| **last & HOPS > 0)?;
+        *last -= 1;
+        Some(key)
+    }
+
+    /// The key before it was forwarded for the first time.
+    fn whole(mut self, peer_id: u32) -> Key {
+        if let Some(last) = self.0.last_mut().filter(|_| peer_id > 0) {
+            *last |= HOPS;
+        }
+        self
+    }
+
+    /// By what the client with this key is found; the rest of a long secret is compared by [`Key::is`].
+    pub(crate) fn prefix(&self, peer_id: u32) -> CancelKeyPrefix {
+        let mut prefix = self.short();
+        if peer_id > 0 {
+            prefix[7] |= HOPS;
+        }
+        prefix
+    }
+
+    /// Whether they are the same key, however often it was forwarded; takes as long if they are not.
+    pub(crate) fn is(&self, other: &Key, peer_id: u32) -> bool {
+        self.clone().whole(peer_id).0.ct_eq(&other.clone().whole(peer_id).0).into()
+    }
 }
 
-/// The key before it was forwarded for the first time.
-pub(crate) fn whole(key: &Key, peer_id: u32) -> Key {
-    let mut key = *key;
-    key[7] |= if peer_id == 0 { 0 } else { HOPS };
-    key
+/// How many bytes the secret has of a client that can or cannot take a long one.
+pub(crate) fn secret_length(peer_id: u32, is_long: bool) -> usize {
+    if is_long && peer_id == 0 { LONG } else { SHORT }
 }
 
-/// Whether they are the same key, however often it was forwarded; takes as long if they are not.
-pub(crate) fn same(one: &Key, other: &Key, peer_id: u32) -> bool {
-    whole(one, peer_id).ct_eq(&whole(other, peer_id)).into()
+/// Makes cancel keys; all shards of a process share its counter and permutations.
+pub(crate) struct KeyMaker {
+    alone: KeyedPermutation,
+    in_group: KeyedPermutation,
+}
+
+impl KeyMaker {
+    /// With permutations derived from the process's secret.
+    pub(crate) fn new(secret: &MockKey) -> KeyMaker {
+        KeyMaker {
+            alone: KeyedPermutation::new(&secret.subkey("cancel process id"), BITS),
+            in_group: KeyedPermutation::new(&secret.subkey("cancel process id in a group"), BITS_IN_GROUP),
+        }
+    }
+
+    /// The process id that a number of the counter stands for; None of the one that stands for 0.
+    fn process_id(&self, peer_id: u32, number: u32) -> Option<u32> {
+        let process_id = if peer_id == 0 {
+            self.alone.apply(number)
+        } else {
+            let [low, high, ..] = peer_id.to_le_bytes();
+            let [.., first, last] = self.in_group.apply(number).to_be_bytes();
+            u32::from_be_bytes([first, low, high, last])
+        };
+        (process_id > 0).then_some(process_id)
+    }
+
+    /// A key by the next number of the counter. `secret` must be unguessable and as long as [`secret_length`] says.
+    pub(crate) fn make(&self, peer_id: u32, secret: &[u8], mut count: impl FnMut() -> u32) -> Key {
+        let process_id = loop {
+            if let Some(process_id) = self.process_id(peer_id, count()) {
+                break process_id;
+            }
+        };
+        Key::new(process_id, secret).whole(peer_id)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    const RANDOM: Key = [0xff, 1, 2, 3, 4, 5, 6, 0xa4];
+    fn keys(peer_id: u32, is_long: bool, count: u32) -> Vec<Key> {
+        let maker = KeyMaker::new(&MockKey::new([7; 32]));
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            number
+        };
+        let secret = vec![0xa4; secret_length(peer_id, is_long)];
+        (0..count).map(|_| maker.make(peer_id, &secret, &mut next)).collect()
+    }
 
     #[test]
-    fn alone_a_key_names_shard_and_place() {
-        let key = make(0, 5, ConnId(0x01_02_03), RANDOM);
-        assert_eq!((shard(&key), place(&key)), (5, ConnId(0x01_02_03)));
-        assert_eq!(key[4..], RANDOM[4..]);
-        assert!(same(&key, &key, 0));
-        for byte in 0..8 {
-            let mut other = key;
-            other[byte] ^= 1;
-            assert!(!same(&key, &other, 0), "byte {byte}");
+    fn process_ids_are_positive_and_differ() {
+        for (peer_id, count) in [(0, 5_000), (16_383, 32_768)] {
+            let ids: BTreeSet<u32> = keys(peer_id, false, count).iter().map(Key::process_id).collect();
+            assert_eq!(ids.len(), count as usize);
+            assert!(ids.iter().all(|id| (1..=i32::MAX.unsigned_abs()).contains(id)));
         }
     }
 
     #[test]
+    fn secrets_are_as_long_as_the_client_can_take() {
+        let lengths = |peer_id, is_long| keys(peer_id, is_long, 1)[0].secret().len();
+        assert_eq!((lengths(0, false), lengths(0, true), lengths(3, true)), (4, 32, 4));
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let key = &keys(0, true, 1)[0];
+        assert!(key.is(key, 0));
+        for byte in 0..key.bytes().len() {
+            let mut other = key.bytes().to_vec();
+            other[byte] ^= 1;
+            assert!(!key.is(&Key::of(&other).unwrap(), 0), "byte {byte}");
+        }
+        assert!(!key.is(&Key::of(&key.short()).unwrap(), 0), "a part of it is not it");
+        assert!(!Key::default().is(&Key::of(&[0; 8]).unwrap(), 0));
+        assert_eq!(Key::of(&[1, 2, 3]), None);
+    }
+
+    #[test]
     fn in_a_group_a_key_names_the_peer_and_is_forwarded_three_times() {
-        let made = make(16_383, 1, ConnId(7), RANDOM);
-        assert_eq!((peer(&made), shard(&made)), (16_383, 1));
-        let (mut key, mut hops) = (made, 0);
-        while let Some(next) = forwarded(&key) {
+        let made = keys(16_383, false, 1).remove(0);
+        assert_eq!(made.peer(), Some(16_383));
+        let (mut key, mut hops) = (made.clone(), 0);
+        while let Some(next) = key.forwarded() {
             (key, hops) = (next, hops + 1);
-            assert!(same(&made, &key, 16_383) && peer(&key) == 16_383);
+            assert!(made.is(&key, 16_383) && key.peer() == Some(16_383));
+            assert_eq!(made.prefix(16_383), key.prefix(16_383));
         }
         assert_eq!(hops, 3);
-        assert_eq!(forwarded(&[0; 8]), None);
+        assert_eq!(keys(0, true, 1)[0].peer(), None, "no process of a group makes long ones");
     }
 }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use mail::{Neighbour, Report, ShardId};
 use telemetry::Level;
 use wire::encode;
+use wire::startup::Version;
 
 use crate::cancel::canceller::{AskedBy, CancelTls, Canceller};
-use crate::cancel::key::Key;
+use crate::cancel::key::{Key, LONG, secret_length};
 use crate::client;
 use crate::server::Server;
 use crate::state::{Conn, State};
@@ -23,73 +24,88 @@ use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
 impl State {
-    /// A cancel key for a client that is about to be greeted.
-    pub(crate) fn new_cancel_key(&mut self, conn: ConnId) -> Key {
-        let mut random = [0; 8];
-        self.entropy.fill(&mut random);
-        key::make(self.config.global.peer_id, self.id.0, conn, random)
+    /// Gives a client that is about to be greeted its cancel key; since protocol 3.2 it may be long.
+    pub(crate) fn give_cancel_key(&mut self, conn: ConnId, minor: u16) {
+        let peer_id = self.config.global.peer_id;
+        let mut secret = [0; LONG];
+        let secret = &mut secret[..secret_length(peer_id, minor >= Version::V3_2.minor)];
+        self.entropy.fill(secret);
+        let key = self.cancel_keys.make(peer_id, secret, || self.process.next_cancel_number());
+        self.keep_cancel_key(conn, key);
+    }
+
+    /// From now on the client is found by this key.
+    pub(crate) fn keep_cancel_key(&mut self, conn: ConnId, key: Key) {
+        let prefix = key.prefix(self.config.global.peer_id);
+        let Some(client) = self.client(conn) else { return };
+        client.cancel_key = key;
+        client.cancel_key_prefix = Some(prefix);
+        self.directory.keep_cancel_key(prefix, self.id.0, conn.0);
     }
 
     /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
     pub(crate) fn cancel_request(&mut self, conn: ConnId, process_id: u32, secret: &[u8]) {
-        let Ok(secret) = <[u8; 4]>::try_from(secret) else {
-            return self.client_leaves(conn, "cancel request");
-        };
-        let mut key = [0; 8];
-        key[..4].copy_from_slice(&process_id.to_be_bytes());
-        key[4..].copy_from_slice(&secret);
+        let key = Key::new(process_id, secret);
         let Some(client) = self.client(conn) else { return };
         client.phase = client::Phase::Canceller;
         let id = client.id;
         self.uncount_unproven(conn);
         let peer_id = self.config.global.peer_id;
-        if peer_id > 0 && key::peer(&key) != peer_id {
-            return self.forward_cancel(conn, &key);
+        if peer_id > 0
+            && let Some(other) = key.peer().filter(|other| *other != peer_id)
+        {
+            return self.forward_cancel(conn, other, &key);
         }
-        let shard = self.shard_of_key(&key);
-        if shard == self.id {
-            return self.cancel(AskedBy::Here(conn), &key);
+        match self.shard_of_key(&key) {
+            Some(shard) if shard != self.id => {
+                let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
+                self.act(Action::Tell { to: shard, letter });
+            }
+            _ => self.cancel(AskedBy::Here(conn), &key),
         }
-        if shard.0 >= self.directory.shards() {
-            return self.client_leaves(conn, "cancel request with a wrong key");
-        }
-        let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key };
-        self.act(Action::Tell { to: shard, letter });
     }
 
-    /// Where the client with this key is: where the key says, unless a predecessor process made it.
-    fn shard_of_key(&self, key: &Key) -> ShardId {
-        let kept = self.directory.find_cancel_key(&key::whole(key, self.config.global.peer_id));
-        ShardId(kept.map_or_else(|| key::shard(key), |(shard, _)| shard))
+    /// Where the client with this key is.
+    fn shard_of_key(&self, key: &Key) -> Option<ShardId> {
+        let prefix = key.prefix(self.config.global.peer_id);
+        self.directory.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
     }
 
     /// A cancel request reached the successor process, and the client is still in this one.
-    pub(crate) fn cancel_for_successor(&mut self, key: &Key) {
+    pub(crate) fn cancel_for_successor(&mut self, key: &[u8]) {
+        let Some(key) = Key::of(key) else { return };
         // Nobody here waits for the end of it: a number that no connection has.
         let (from, conn, id) = (self.id, u32::MAX, 0);
-        let shard = self.shard_of_key(key);
-        if shard == self.id {
-            self.cancel(AskedBy::Neighbour(from, conn, id), key);
-        } else if shard.0 < self.directory.shards() {
-            self.act(Action::Tell { to: shard, letter: Neighbour::Cancel { from, conn, id, key: *key } });
+        match self.shard_of_key(&key) {
+            Some(shard) if shard != self.id => {
+                let letter = Neighbour::Cancel { from, conn, id, key: key.bytes().into() };
+                self.act(Action::Tell { to: shard, letter });
+            }
+            _ => self.cancel(AskedBy::Neighbour(from, conn, id), &key),
         }
     }
 
-    /// Who has this key. In a group the key has no room for the place, and all are looked at.
+    /// Another shard was asked to cancel for a client of this one.
+    pub(crate) fn cancel_for_neighbour(&mut self, asked_by: AskedBy, key: &[u8]) {
+        match Key::of(key) {
+            Some(key) => self.cancel(asked_by, &key),
+            None => self.cancel_over(asked_by),
+        }
+    }
+
+    /// Who has this key.
     fn client_of_key(&self, key: &Key) -> Option<(usize, &client::Client)> {
         let peer_id = self.config.global.peer_id;
-        let fits = |(_, client): &(usize, &client::Client)| key::same(&client.cancel_key, key, peer_id);
-        if peer_id == 0 {
-            let kept = self.directory.find_cancel_key(key).filter(|(shard, _)| *shard == self.id.0);
-            let place = kept.map_or_else(|| key::place(key), |(_, place)| ConnId(place));
-            let place = place.0 as usize;
-            return self.conns.get(place).and_then(|conn| client_in((place, conn))).filter(fits);
+        let found = self.directory.find_cancel_key(key.prefix(peer_id));
+        let (_, place) = found.filter(|(shard, _)| *shard == self.id.0)?;
+        match self.conns.get(place as usize)? {
+            Conn::Client(client) if client.cancel_key.is(key, peer_id) => Some((place as usize, client)),
+            _ => None,
         }
-        self.conns.iter().filter_map(client_in).find(fits)
     }
 
-    /// The key says that the client is here.
-    pub(crate) fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
+    /// The client with this key is here, if it is anywhere.
+    fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
         let server_conn =
             match self.client_of_key(key).map(|(place, client)| (place, client.id, &client.phase)) {
                 Some((.., &client::Phase::Linked(server))) => server,
@@ -101,7 +117,7 @@ impl State {
                 Some(_) => return self.cancel_over(asked_by),
                 None => {
                     // A predecessor process may still have the client.
-                    self.act(Action::Report(Report::StrayCancel { key: *key }));
+                    self.act(Action::Report(Report::StrayCancel { key: key.bytes().into() }));
                     return self.cancel_over(asked_by);
                 }
             };
@@ -259,8 +275,4 @@ impl State {
         }
         self.drop_waiting(conn);
     }
-}
-
-fn client_in((place, conn): (usize, &Conn)) -> Option<(usize, &client::Client)> {
-    if let Conn::Client(client) = conn { Some((place, client)) } else { None }
 }

@@ -11,7 +11,7 @@ use telemetry::Level;
 use wire::encode;
 
 use crate::cancel::canceller::AskedBy;
-use crate::cancel::key::{self, Key};
+use crate::cancel::key::Key;
 use crate::state::{Conn, State};
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
@@ -35,9 +35,8 @@ pub(crate) struct PeerPool {
 
 impl State {
     /// Forwards a cancel request whose key another process of the group has made.
-    pub(crate) fn forward_cancel(&mut self, asker: ConnId, key: &Key) {
-        let peer_id = key::peer(key);
-        let Some(key) = key::forwarded(key) else {
+    pub(crate) fn forward_cancel(&mut self, asker: ConnId, peer_id: u32, key: &Key) {
+        let Some(key) = key.forwarded() else {
             let text = "failed to forward cancel request because its TTL was exhausted";
             return self.client_leaves(asker, text);
         };
@@ -82,8 +81,8 @@ impl State {
     pub(crate) fn forwarder_connected(&mut self, conn: ConnId) {
         let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { return };
         forwarder.turn = Some(true);
-        let [a, b, c, d, secret @ ..] = forwarder.key;
-        self.outbox.write(conn, |out| encode::cancel_request(out, u32::from_be_bytes([a, b, c, d]), &secret));
+        let key = &forwarder.key;
+        self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
     }
 
     /// Its socket is gone: who asked may go, and the next has its turn.

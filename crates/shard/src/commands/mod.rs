@@ -44,7 +44,7 @@ impl State {
     pub(crate) fn neighbour(&mut self, letter: Neighbour) {
         match letter {
             Neighbour::Cancel { from, conn, id, key } => {
-                self.cancel(canceller::AskedBy::Neighbour(from, conn, id), &key);
+                self.cancel_for_neighbour(canceller::AskedBy::Neighbour(from, conn, id), &key);
             }
             Neighbour::Cancelled { conn, id } => {
                 let conn = ConnId(conn);

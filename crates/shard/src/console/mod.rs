@@ -15,7 +15,7 @@ use wire::{encode, frame, frontend, sqlstate};
 use crate::client::Phase;
 use crate::console::answer::Formats;
 use crate::console::dialogue::{Asked, Refused, Session};
-use crate::state::State;
+use crate::state::{Conn, State};
 use crate::{Action, ConnId};
 
 /// A statement (or whatever a console client sends as one) may be this long.
@@ -35,20 +35,21 @@ const PARAMETERS: [(&str, &str); 8] = [
 
 impl State {
     /// The client may use the console: greet it.
-    pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right) {
+    pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right, minor: u16) {
         if !self.count_in_console(conn, right) {
             return;
         }
-        let key = self.new_cancel_key(conn);
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Console(Box::new(Session::new(right)));
-        client.cancel_key = key;
+        self.give_cancel_key(conn, minor);
+        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let key = &client.cancel_key;
         self.outbox.write(conn, |out| {
             encode::authentication_ok(out);
             for (name, value) in PARAMETERS {
                 encode::parameter_status(out, name.as_bytes(), value.as_bytes());
             }
-            encode::cancel_key(out, &key);
+            encode::key_data(out, key.process_id(), key.secret());
             encode::ready(out, Status::Idle);
         });
         self.console.client_login_count += 1;

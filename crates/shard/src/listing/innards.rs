@@ -38,7 +38,7 @@ impl State {
             database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
             address,
             port,
-            cancel: u64::from_be_bytes(client.cancel_key),
+            cancel: u64::from_be_bytes(client.cancel_key.short()),
             parameters: shown(&client.parameters),
             ..DescriptorRow::default()
         }

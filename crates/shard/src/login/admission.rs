@@ -35,7 +35,7 @@ impl State {
         let Login { greeting, right, found, .. } = *login;
         if let Some(right) = right {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
-            return self.console_opened(conn, right);
+            return self.console_opened(conn, right, greeting.minor);
         }
         let Some(database) = self.config.database(&greeting.database) else {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
@@ -107,7 +107,6 @@ impl State {
         }
         let part_index = self.part(&greeting.database, &pool_user, &database);
         let greets = accepted.send;
-        let key = self.new_cancel_key(conn);
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
         if self.client_must_go(conn) || !self.count_in_pool(conn, part_index) {
@@ -128,7 +127,6 @@ impl State {
         let met = part.met.is_some() && greeting.replication.is_none();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         client.pool = part_index;
-        client.cancel_key = key;
         client.phase = Phase::Greeting(ticket);
         client.wish = greeting.replication.map(|replication| Box::new(Wish::new(replication)));
         client.request_us = now_us;
@@ -139,6 +137,7 @@ impl State {
             let name = format!("{named} - {}", crate::words::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
+        self.give_cancel_key(conn, greeting.minor);
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {
                 part.pool.queue.leave(ticket);
@@ -172,8 +171,8 @@ impl State {
             let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
             let greeting = met.greeting(&client.parameters, &part.fresh, &self.tracked, &pooler);
             client.parameters = greeting.parameters.clone();
-            let key = client.cancel_key;
-            self.outbox.write(conn, |out| greeting.say(out, &key, &pooler));
+            let key = &client.cancel_key;
+            self.outbox.write(conn, |out| greeting.say(out, key, &pooler));
             self.act(Action::Settle { conn });
         }
         if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
@@ -187,8 +186,8 @@ impl State {
         let Some(part) = self.parts.get(client.pool) else { return };
         let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
         let greeting = Greeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
-        let key = client.cancel_key;
-        self.outbox.write(conn, |out| greeting.say(out, &key, &pooler));
+        let key = &client.cancel_key;
+        self.outbox.write(conn, |out| greeting.say(out, key, &pooler));
         self.act(Action::Settle { conn });
     }
 
@@ -205,9 +204,8 @@ impl State {
         if let Some(mut statements) = client.request.statements.take() {
             statements.forget_all(&mut self.registry);
         }
-        if std::mem::take(&mut client.keeps_key) {
-            let key = crate::cancel::key::whole(&client.cancel_key, self.config.global.peer_id);
-            self.directory.forget_cancel_key(&key);
+        if let Some(prefix) = client.cancel_key_prefix.take() {
+            self.directory.forget_cancel_key(prefix);
         }
         if was_console {
             self.act(Action::Report(mail::Report::ConsoleLeft));

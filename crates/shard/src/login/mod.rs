@@ -83,7 +83,7 @@ impl State {
             Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
                 self.count_in_process(conn, true);
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
-                self.console_opened(conn, right);
+                self.console_opened(conn, right, greeting.minor);
             }
             right => self.prove(conn, greeting, right.flatten()),
         }
@@ -137,7 +137,7 @@ impl State {
         }
         if let Some(names) = &greeting.negotiate {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-            self.outbox.write(conn, |out| encode::negotiate(out, 0, &names));
+            self.outbox.write(conn, |out| encode::negotiate(out, greeting.minor, &names));
         }
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Login(Box::new(Login::new(greeting, right)));

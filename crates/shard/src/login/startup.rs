@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use session::Greeting;
+use session::greeting::NEWEST;
 use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
@@ -80,7 +81,10 @@ impl State {
 
     fn unsupported_version(&mut self, conn: ConnId, version: Version) {
         let Version { major, minor } = version;
-        let text = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0");
+        let text = format!(
+            "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.{}",
+            NEWEST.minor
+        );
         self.fail_client(conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
     }
 

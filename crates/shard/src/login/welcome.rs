@@ -9,6 +9,8 @@ use settings::{Global, PoolMode};
 use wire::backend::Status;
 use wire::encode;
 
+use crate::cancel::key::Key;
+
 /// The version that `pgbouncer.version` tells: that of the PgBouncer whose place Weir takes.
 const PGBOUNCER_VERSION: &str = "1.25.2";
 
@@ -84,9 +86,9 @@ impl Greeting {
     }
 
     /// AuthenticationOk, the parameters, the cancel key, the administrator's message, ReadyForQuery.
-    pub(crate) fn say(&self, out: &mut Vec<u8>, key: &[u8; 8], pooler: &About<'_>) {
+    pub(crate) fn say(&self, out: &mut Vec<u8>, key: &Key, pooler: &About<'_>) {
         out.extend_from_slice(&self.text);
-        encode::cancel_key(out, key);
+        encode::key_data(out, key.process_id(), key.secret());
         pooler.notify(out);
         encode::ready(out, Status::Idle);
     }

@@ -211,7 +211,11 @@ impl State {
     }
 
     fn send_off(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
-        self.conns.try_remove(conn.0 as usize);
+        if let Some(Conn::Client(client)) = self.conns.try_remove(conn.0 as usize)
+            && let Some(prefix) = client.cancel_key_prefix
+        {
+            self.directory.forget_cancel_key(prefix);
+        }
         if let Some(handing_on) = &mut self.handing_on {
             handing_on.sockets += 1;
         }
@@ -231,7 +235,8 @@ impl State {
         out.text(field::PEER, &peer_text(client.peer));
         self.put_parameters(&mut out, &client.parameters);
         self.put_names(&mut out, client);
-        out.bytes(field::CANCEL_KEY, &client.cancel_key);
+        out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
+        out.bytes(field::LONG_CANCEL_KEY, client.cancel_key.bytes());
         out.number(field::SINCE, client.since_us);
         out.number(field::SINCE_WALL, client.since_wall_us);
         out.number(field::REQUEST, client.request_us);

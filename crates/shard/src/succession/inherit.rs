@@ -11,7 +11,7 @@ use session::{Conversation, Hello, Parameters};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
-use crate::cancel::key::whole;
+use crate::cancel::key::Key;
 use crate::client::{self, Client};
 use crate::console::dialogue::Session;
 use crate::login::welcome::Met;
@@ -178,12 +178,11 @@ impl State {
             _ => client::Phase::Idle,
         };
         let is_console = matches!(client.phase, client::Phase::Console { .. });
-        let key = whole(&client.cancel_key, self.config.global.peer_id);
-        self.directory.keep_cancel_key(key, self.id.0, conn.0);
-        client.keeps_key = true;
+        let key = client.cancel_key.clone();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(Box::new(client));
         }
+        self.keep_cancel_key(conn, key);
         match part {
             Some(part) => self.count_inherited(conn, part),
             None if !is_console => {
@@ -200,7 +199,8 @@ impl State {
         let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
         let mut client = Client::new(fields.number(field::ID)?, peer, &self.tracked, login_user, self.now);
         client.parameters = self.read_parameters(fields);
-        client.cancel_key = fields.bytes(field::CANCEL_KEY)?.try_into().ok()?;
+        let key = fields.bytes(field::LONG_CANCEL_KEY).or(fields.bytes(field::CANCEL_KEY));
+        client.cancel_key = Key::of(key?)?;
         client.since_us = fields.number(field::SINCE).unwrap_or(self.now.mono_us);
         client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(self.now.wall_us);
         client.request_us = fields.number(field::REQUEST).unwrap_or(self.now.mono_us);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use auth::{Entropy, MockKey};
 use mail::{Neighbour, Report, ShardId};
-use pool::{Both, Directory, Process, Shared};
+use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
 use settings::{Config, Files};
 use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
 use wire::backend::Status;
@@ -38,6 +38,7 @@ struct Counts {
     databases: BTreeMap<String, Arc<Both>>,
     users: BTreeMap<String, Arc<Both>>,
     process: Arc<Process>,
+    cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
 }
 
 /// All pools are on the shard of the test, but those of the database `far`: they are on another.
@@ -77,6 +78,15 @@ impl Directory for OneShard {
     }
     fn shards(&self) -> u16 {
         1 + self.others
+    }
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
+        self.counts.lock().unwrap().cancel_keys.insert(key, (shard, place));
+    }
+    fn forget_cancel_key(&self, key: CancelKeyPrefix) {
+        self.counts.lock().unwrap().cancel_keys.remove(&key);
+    }
+    fn find_cancel_key(&self, key: CancelKeyPrefix) -> Option<(u16, u32)> {
+        self.counts.lock().unwrap().cancel_keys.get(&key).copied()
     }
     fn busy_percent(&self, _: u16) -> u32 {
         0

@@ -65,11 +65,6 @@ pub fn key_data(out: &mut Vec<u8>, process_id: u32, secret: &[u8]) {
     Message::tagged(out, tag::KEY_DATA).number(process_id).bytes(secret).end();
 }
 
-/// BackendKeyData of protocol 3.0 from the eight bytes that a cancel request repeats.
-pub fn cancel_key(out: &mut Vec<u8>, key: &[u8; 8]) {
-    Message::tagged(out, tag::KEY_DATA).bytes(key).end();
-}
-
 /// ReadyForQuery.
 #[inline]
 pub fn ready(out: &mut Vec<u8>, status: Status) {
