@@ -210,6 +210,34 @@ def test_a_sync_among_copy_data(weir, how, line, answer):
         assert raw.simple("select count(*) from among") == [["1" if taken else "0"]]
 
 
+@pytest.mark.weir_only
+@pytest.mark.parametrize("waits", [True, False], ids=["after-CopyInResponse", "in-one-write"])
+@pytest.mark.parametrize("sync_first", [True, False], ids=["ignored", "answered"])
+@pytest.mark.parametrize("how", ["simple", "extended"])
+def test_every_answer_behind_a_copy_that_failed_beside_a_sync_is_its_clients(weir, pg, how, sync_first, waits):
+    """Whether PostgreSQL answers a Sync among copy data depends on when it has refused the data."""
+    copy = wire.query("copy beside from stdin")
+    if how == "extended":
+        copy = wire.parse("", "copy beside from stdin") + wire.bind() + wire.execute() + wire.message(b"H")
+    data = wire.message(b"d", b"bad\n")
+    data = wire.SYNC + data if sync_first else data + wire.SYNC
+    behind = data + wire.message(b"c") + wire.SYNC + wire.query("select pg_sleep(0.2), 'mine'")
+    answers = []
+    for port in (pg.port, weir(default_pool_size=1).port):
+        with wire.Raw(port).login() as raw, wire.Raw(port).login() as other:
+            raw.simple("drop table if exists beside; create table beside (number int)")
+            raw.send(copy, b"" if waits else behind)
+            began = raw.read_until("G")
+            raw.send(behind if waits else b"")
+            time.sleep(0.1)
+            other.send(wire.query("select 'yours'"))
+            replies = began + raw.read_until("D") + raw.read_until("Z")
+            assert [reply.body[6:] for reply in other.read_until("Z") if reply.kind == "D"] == [b"yours"]
+            answers.append((wire.kinds(replies), [reply.body for reply in replies if reply.kind == "D"]))
+            assert raw.simple("select 1") == [["1"]] and other.simple("select 2") == [["2"]]
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("name", ["", "named"])
 def test_an_extended_copy_that_fails_frees_its_server(weir, name):

@@ -6,7 +6,7 @@
 use wire::backend::Status;
 
 use crate::replay::Watch;
-use crate::{Owed, Owes, OwnAnswer, Parameters, ServerStatements};
+use crate::{Output, Owed, Owes, OwnAnswer, Parameters, ServerStatements};
 
 /// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
 /// be written between two halves of a client's.
@@ -34,9 +34,10 @@ pub struct Conversation {
     pub(crate) copying_both: bool,
     /// Syncs sent while the server reads COPY data: it ignores them, unless the copy has failed before them.
     pub(crate) copy_syncs: u32,
-    /// Such Syncs of a copy that has failed: as many times ReadyForQuery may come, or fewer.
+    /// Such Syncs of a copy that has failed: as many times ReadyForQuery may come, or fewer. Zero again at the first other
+    /// reply, because replies come in order.
     pub(crate) unsure_readies: u32,
-    /// Something was sent whose outcome is not modelled: never hand this server to anybody else.
+    /// Something was sent whose outcome is not modelled: this server is closed when it is released.
     pub(crate) doubtful: bool,
     /// What the last ReadyForQuery said, whatever was asked since.
     pub(crate) last_status: Status,
@@ -132,7 +133,6 @@ impl Conversation {
             && self.partial.is_empty()
             && !self.copying_in
             && self.unsure_readies == 0
-            && !self.doubtful
     }
 
     /// Some if the stream to the server is between two messages.
@@ -204,14 +204,27 @@ impl Conversation {
     /// ReadyForQuery arrived: what it answers, if anything was asked that it can answer.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<Owed> {
-        if let Some(owed) = self.owes.ready() {
-            self.copy_syncs = 0;
-            return Some(owed);
+        if self.unsure_readies > 0 && self.owes.front() != Some(Owed::Sync) {
+            // No other request is answered with it alone: the server read a Sync behind the data that it refused.
+            self.unsure_readies -= 1;
+            self.skipping = false;
+            return Some(Owed::Sync);
         }
-        // Nothing else is owed, so that it answers a Sync that the server read behind the data it refused.
-        self.unsure_readies = self.unsure_readies.checked_sub(1).filter(|_| self.owes.is_empty())?;
-        self.skipping = false;
-        Some(Owed::Sync)
+        let answered = self.owes.ready()?;
+        self.unsure_readies += std::mem::take(&mut self.copy_syncs);
+        Some(answered)
+    }
+
+    /// Where only such a ReadyForQuery may still come, an empty query behind it tells how many do.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn mark_end(&mut self, out: &mut impl Output) {
+        let Some(at) = self.boundary().filter(|_| self.owes.is_empty() && self.status.is_some()) else {
+            return;
+        };
+        out.to_server(at, |bytes| wire::encode::query(bytes, b""));
+        self.owes.push(Owed::Marker);
+        self.status = None;
     }
 
     /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.

@@ -47,6 +47,9 @@ pub enum Owed {
     CopyEnd,
     /// A query of Weir's own: swallow everything up to its ReadyForQuery.
     Own,
+    /// An empty query of Weir's own behind Syncs that the server may have ignored: what comes before its
+    /// EmptyQueryResponse answers those.
+    Marker,
     /// The Sync of a segment that is said again: swallow its ReadyForQuery.
     OwnSync,
 }
@@ -54,7 +57,7 @@ pub enum Owed {
 impl Owed {
     /// Entries that a ReadyForQuery answers.
     fn ends_with_ready(self) -> bool {
-        matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync)
+        matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync | Owed::Marker)
     }
 }
 
@@ -169,6 +172,11 @@ impl Owes {
         self.queue.front().copied()
     }
 
+    /// An error that answers the oldest entry has the server skip the one behind it.
+    pub(crate) fn second_is_skipped(&self) -> bool {
+        self.queue.get(1).is_some_and(|owed| *owed != Owed::Sync)
+    }
+
     /// Asked of the server.
     #[inline]
     pub fn push(&mut self, owed: Owed) {
@@ -200,9 +208,8 @@ impl Owes {
     /// is given to `dropped`, and the answer is true if that Sync has not been sent yet.
     pub fn fail(&mut self, mut dropped: impl FnMut(Owed)) -> bool {
         match self.queue.front() {
-            None | Some(Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync) => {
-                return false;
-            }
+            None => return false,
+            Some(owed) if owed.ends_with_ready() => return false,
             Some(_) => {}
         }
         while let Some(owed) = self.front() {
@@ -236,22 +243,38 @@ impl Owes {
         }
     }
 
-    /// CopyInResponse arrived for the oldest entry: PostgreSQL ignores Sync while it copies, so those already sent are
-    /// not owed. True if the end of the copy was sent already; `odd` is set if something was sent that a copy refuses.
-    pub fn copy_in(&mut self, odd: &mut bool) -> bool {
+    /// CopyInResponse arrived for the oldest entry: takes what was sent already and that the server reads as a part of the
+    /// copy. PostgreSQL ignores Sync while it copies (55.2.6), so that none is owed unless the copy fails before it.
+    pub fn copy_in(&mut self) -> CopyBegun {
+        let mut begun = CopyBegun::default();
         while let Some(owed) = self.queue.get(1).copied() {
             match owed {
-                Owed::CopyEnd | Owed::Sync => {}
-                _ => *odd = true,
+                Owed::Sync => begun.syncs += 1,
+                Owed::CopyEnd => begun.ended = true,
+                _ => {
+                    begun.refuses = true;
+                    return begun;
+                }
             }
             self.queue.remove(1);
             self.answered += 1;
-            if owed == Owed::CopyEnd {
-                return true;
+            if begun.ended {
+                return begun;
             }
         }
-        false
+        begun
     }
+}
+
+/// What was sent behind a request before it was known to be a COPY from the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyBegun {
+    /// Its end, CopyDone or CopyFail.
+    pub ended: bool,
+    /// Syncs before that.
+    pub syncs: u32,
+    /// A message before that which the server refuses while it copies: it is answered only if the copy has failed.
+    pub refuses: bool,
 }
 
 #[cfg(test)]
@@ -295,15 +318,14 @@ mod tests {
 
     #[test]
     fn a_copy_swallows_the_syncs_before_its_end() {
-        let mut odd = false;
         let mut queue = owes(&[Owed::Execute, Owed::Sync, Owed::CopyEnd, Owed::Sync]);
-        assert!(queue.copy_in(&mut odd));
+        assert_eq!(queue.copy_in(), CopyBegun { ended: true, syncs: 1, refuses: false });
         assert_eq!(queue.len(), 2);
-        assert!(!odd);
         let mut queue = owes(&[Owed::Execute, Owed::Sync]);
-        assert!(!queue.copy_in(&mut odd));
+        assert_eq!(queue.copy_in(), CopyBegun { ended: false, syncs: 1, refuses: false });
         assert_eq!(queue.len(), 1);
-        assert!(!owes(&[Owed::Query, Owed::Query]).copy_in(&mut odd));
-        assert!(odd);
+        let mut queue = owes(&[Owed::Query, Owed::Query]);
+        assert_eq!(queue.copy_in(), CopyBegun { ended: false, syncs: 0, refuses: true });
+        assert_eq!(queue.len(), 2, "it is answered if the copy has failed before it");
     }
 }

@@ -112,6 +112,9 @@ impl Conversation {
         step.frames(out);
         step.flush(out);
         let (at, mut replied) = (step.at, step.replied);
+        if self.unsure_readies > 0 {
+            self.mark_end(out);
+        }
         if self.awaits_replies && self.owes.answered() != self.awaits_since {
             self.awaits_replies = false;
             replied.unblocked = true;
@@ -256,7 +259,10 @@ impl Step<'_, '_> {
             tag::COPY_IN | tag::COPY_BOTH => self.copy_in(header),
             tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
             tag::PARAMETER_DESCRIPTION => self.parameters_described(header, rest),
-            tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => self.data(),
+            tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => {
+                self.server.unsure_readies = 0;
+                self.data()
+            }
             other => Verdict::Fault(ServerFault::UnexpectedTag(other)),
         }
     }
@@ -334,13 +340,15 @@ impl Step<'_, '_> {
 
     #[inline]
     fn executed(&mut self, header: Header) -> Verdict {
+        self.server.unsure_readies = 0;
+        self.server.copy_syncs = 0; // The copy they were sent in, if this ends one, has ignored them.
         match self.server.owes.front() {
             Some(Owed::Execute) => {
                 self.server.owes.pop();
                 Verdict::Pass
             }
             Some(Owed::Query) => Verdict::Pass,
-            Some(Owed::Own) => self.swallow_body(),
+            Some(Owed::Own | Owed::Marker) => self.swallow_body(),
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
@@ -376,9 +384,11 @@ impl Step<'_, '_> {
     fn copy_in(&mut self, header: Header) -> Verdict {
         match self.server.owes.front() {
             Some(Owed::Query | Owed::Execute) => {
-                let ended = self.server.owes.copy_in(&mut self.server.doubtful);
-                self.server.copying_in = !ended;
-                self.server.copy_syncs = 0;
+                let begun = self.server.owes.copy_in();
+                self.server.doubtful |= begun.refuses;
+                self.server.copying_in = !begun.ended;
+                self.server.copy_syncs = begun.syncs;
+                self.server.unsure_readies = 0;
                 self.server.copying_both = header.tag == tag::COPY_BOTH;
                 self.settle_watch();
                 Verdict::Pass
@@ -406,7 +416,7 @@ impl Step<'_, '_> {
             self.replied.own_ready = Some(self.context.own_error.is_none());
             return Verdict::Swallow;
         }
-        if answered == Owed::OwnSync {
+        if matches!(answered, Owed::OwnSync | Owed::Marker) {
             return Verdict::Swallow;
         }
         if self.context.refuses_blocks && status != Status::Idle {

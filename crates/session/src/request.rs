@@ -133,6 +133,9 @@ impl Request {
         if start < at {
             out.forward(input, start, at);
         }
+        if server.unsure_readies > 0 {
+            server.mark_end(out);
+        }
         if heard == Heard::All && at < input.len() {
             self.held.extend_from_slice(&input[at..]);
             let first = self.held.first().copied();
@@ -293,10 +296,12 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn ask(&mut self, owed: Owed) {
         self.server.status = None;
-        if self.server.copying_in {
-            // Not copy data: the server ends the copy with an error, and reads no request here.
-            self.server.doubtful = true;
-        } else if !self.server.skipping {
+        if self.server.skipping {
+            // Skipped, unless the server has read a Sync among the data of the copy that has failed.
+            self.server.doubtful |= self.server.unsure_readies > 0;
+        } else {
+            // While it copies the server refuses this and leaves, unless the copy has failed already.
+            self.server.doubtful |= self.server.copying_in;
             self.server.owes.push(owed);
         }
     }

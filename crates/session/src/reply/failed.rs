@@ -9,7 +9,7 @@ use wire::frame::{HEADER_BYTES, Header};
 
 use super::{Complaint, HELD_BYTES, Step, Verdict};
 use crate::prepared::SERVER_NAME_HEAD;
-use crate::{Owed, StatementId, replay};
+use crate::{Owed, ServerFault, StatementId, replay};
 
 impl Step<'_, '_> {
     #[cold]
@@ -46,10 +46,16 @@ impl Step<'_, '_> {
                 self.note_spoilt(body);
             }
         }
+        if self.skips_unclear() && !self.replied.fatal {
+            return Verdict::Fault(ServerFault::OutOfStep(header.tag));
+        }
         self.complain(&rest[HEADER_BYTES..]);
         let reworded = whole.filter(|_| !self.replied.fatal).and_then(|body| self.reword(body));
         self.server.copying_in = false;
-        self.server.unsure_readies += std::mem::take(&mut self.server.copy_syncs);
+        self.server.unsure_readies = match self.server.owes.front() {
+            Some(Owed::Query) => 0, // Its own ReadyForQuery comes first.
+            _ => std::mem::take(&mut self.server.copy_syncs),
+        };
         let statements = &mut self.server.statements;
         let mut names = 0;
         self.server.skipping |= self.server.owes.fail(|owed| match owed {
@@ -71,6 +77,16 @@ impl Step<'_, '_> {
         let Some(frame) = reworded else { return Verdict::Pass };
         self.server.reworded = frame;
         Verdict::Reworded
+    }
+
+    /// Whether the requests behind a copy that fails by the extended protocol are skipped depends on a Sync among its data,
+    /// which the server may have read before or behind the data it refuses. Nor does an empty query fail.
+    fn skips_unclear(&self) -> bool {
+        match self.server.owes.front() {
+            Some(Owed::Marker) => true,
+            Some(Owed::Execute) => self.server.copy_syncs > 0 && self.server.owes.second_is_skipped(),
+            _ => false,
+        }
     }
 
     /// The error in the words that the client knows its request by.

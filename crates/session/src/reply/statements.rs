@@ -9,6 +9,7 @@ use crate::{Owed, ServerFault, StatementId};
 
 impl Step<'_, '_> {
     pub(super) fn bind_complete(&mut self, header: Header) -> Verdict {
+        self.server.unsure_readies = 0;
         match self.server.owes.front() {
             Some(Owed::Bind(_)) => {
                 self.server.owes.pop();
@@ -39,6 +40,7 @@ impl Step<'_, '_> {
     /// PostgreSQL describes the parameters before it finds that the result has changed. The client gets both parts of
     /// the answer or, of what has to be said again, neither.
     pub(super) fn parameters_described(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        self.server.unsure_readies = 0;
         let Some(Owed::WatchedDescribe(_)) = self.server.owes.front() else { return self.data() };
         match rest.get(header.frame_bytes as usize) {
             Some(&tag::ROW_DESCRIPTION | &tag::NO_DATA) => Verdict::Pass,
@@ -52,6 +54,7 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn described(&mut self, header: Header) -> Verdict {
+        self.server.unsure_readies = 0;
         match self.server.owes.front() {
             Some(Owed::Describe(_)) => {
                 self.server.owes.pop();
@@ -78,6 +81,7 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn parse_complete(&mut self, header: Header) -> Verdict {
+        self.server.unsure_readies = 0;
         match self.server.owes.front() {
             Some(Owed::Parse(None)) => {
                 self.server.owes.pop();
@@ -100,6 +104,7 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn close_complete(&mut self, header: Header) -> Verdict {
+        self.server.unsure_readies = 0;
         match self.server.owes.pop() {
             Some(Owed::Close) => Verdict::Pass,
             Some(Owed::OwnClose(statement)) => {

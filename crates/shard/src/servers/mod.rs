@@ -400,6 +400,9 @@ impl State {
         if server.close_when_free.is_some() {
             return server.close_when_free;
         }
+        if server.talk.is_doubtful() {
+            return Some("unexpected message during COPY");
+        }
         let lifetime_us = micros(self.config.server_lifetime(&part.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
         // One that nobody has had yet serves whoever waits for it, however short its life.
