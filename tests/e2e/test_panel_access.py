@@ -10,6 +10,7 @@ import re
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -216,6 +217,70 @@ def test_scopes(weir):
     path.write_text(lines[1])
     pooler.reload()
     host.eventually(lambda: browser.ask("GET", "/api/v1/session")[0] == 401)
+
+
+def follow(web, path, **headers):
+    """An open stream of events: its connection, and its answer to be read on."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers.get_content_type()) == (200, "text/event-stream"), answer.read()
+    return connection, answer
+
+
+def rest(stream, seconds=20):
+    """What an open stream still says until it ends, which must be soon."""
+    connection, answer = stream
+    said, until = [], time.monotonic() + seconds
+    while line := answer.readline():
+        assert time.monotonic() < until, "the stream goes on"
+        said.append(line.decode())
+    connection.close()
+    return "".join(said)
+
+
+STREAMS = ["/api/v1/log/live", "/api/v1/live"]
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+@pytest.mark.parametrize("path", STREAMS)
+def test_an_open_stream_ends_with_the_session(weir, path):
+    _, web = guarded(weir, ("ann", "read"), ("bob", "read"))
+    ann, bob = Browser(web), Browser(web, "bob")
+    streams = [follow(web, path, Cookie=browser.cookie) for browser in (ann, bob)]
+    assert ann.ask("POST", "/api/v1/logout")[0] == 204
+    assert "/logout" not in rest(streams[0]), "a line that came later"
+    bob.ask("POST", "/api/v1/databases/app/pause")
+    while "/pause 403" not in (line := streams[1][1].readline().decode()) and path != "/api/v1/live":
+        assert line, "the stream of another session ended"
+    streams[1][0].close()
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("after", ["removed", "narrowed", "off"])
+def test_an_open_stream_ends_when_a_reload_takes_the_right_away(weir, path, after):
+    pooler, web = guarded(weir, ("ann", "read"))
+    (line, token), (kept, other) = key(pooler, "token", "reader", "read"), key(pooler, "token", "other", "read")
+    keys = pooler.directory / "panel.auth"
+    keys.write_text(line + kept)
+    pooler.reload()
+    host.eventually(lambda: web.ask("GET", "/api/v1/session", token=token)[0] == 200)
+    bearer, stays = ({"Authorization": f"Bearer {one}"} for one in (token, other))
+    streams = [follow(web, path, **bearer), follow(web, path, Cookie=Browser(web, token=token).cookie), follow(web, path, **stays)]
+    if after == "off":
+        pooler.reload(http_port=0)
+        for connection, answer in streams:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                rest((connection, answer))
+        return
+    keys.write_text(kept if after == "removed" else line.replace(" read ", " operate ") + kept)
+    pooler.reload()
+    for stream in streams[:2]:
+        rest(stream)
+    pooler.connect().close()
+    assert streams[2][1].readline(), "another token's stream goes on"
+    streams[2][0].close()
 
 
 def test_a_broken_auth_file_lets_in_who_could_come_in_before(weir):

@@ -10,7 +10,7 @@ import pytest
 
 import host
 import panel
-from test_panel_access import key
+from test_panel_access import follow, key, rest
 
 pytestmark = pytest.mark.weir_only
 
@@ -111,6 +111,26 @@ def test_a_run_is_interrupted(weir, pg):
     assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
     assert host.eventually(lambda: ended(web, run), timeout=60)["state"] == "interrupted"
     assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
+
+
+def test_the_events_of_a_run_end_with_the_right_to_read_them(weir, pg):
+    pooler, web = with_lab(weir, pg)
+    (admin, run_by), (line, token) = key(pooler, "token", "admin", "read,admin"), key(pooler, "token", "reader", "read")
+    keys = pooler.directory / "panel.auth"
+    keys.write_text(admin + line)
+    host.hand_over(keys)
+    pooler.reload(http_auth_file=keys)
+    host.eventually(lambda: web.ask("GET", "/api/v1/session", token=token)[0] == 200)
+    status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**WISH, "seconds": 60, "quick": False}, token=run_by)
+    assert status == 201, body
+    run = f"/api/v1/lab/runs/{body['run']['id']}"
+    stream = follow(web, f"{run}/events", Authorization=f"Bearer {token}")
+    assert stream[1].readline(), "nothing is said"
+    keys.write_text(admin)
+    pooler.reload()
+    rest(stream)
+    assert web.get(run, token=run_by)["run"]["state"] == "running"
+    assert web.ask("DELETE", run, token=run_by)[0] == 204
 
 
 def test_the_lab_ends_with_the_process(weir, pg):

@@ -15,6 +15,7 @@ mod details;
 mod doorway;
 mod entrance;
 mod errand;
+mod events;
 mod failure;
 mod fields;
 mod guard;

@@ -213,7 +213,8 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
     let mut seal = None;
     loop {
         let now = situation.borrow_and_update().clone();
-        if now.has_left {
+        // Where the panel is off nobody reads who may come in: what was allowed before would stay allowed.
+        if now.has_left || now.config.global.http_port == 0 {
             guests.send_away();
         }
         if !read.as_ref().is_some_and(|read| Arc::ptr_eq(read, &now.config)) {

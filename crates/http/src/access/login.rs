@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 
 use crate::access::keys::{User, is_nobody};
-use crate::access::sessions::{Proof, Session};
+use crate::access::sessions::{Proof, Session, SessionId};
 use crate::access::{Access, Caller, cookie, cookie_name, held, is_own};
 use crate::connection::Peer;
 use crate::failure::Failure;
@@ -88,7 +88,7 @@ pub(crate) async fn log_in(
 /// Ends the session of this request; gives the header that takes the cookie away.
 pub(crate) fn log_out(shared: &Shared, peer: Peer, headers: &HeaderMap) -> String {
     if let Some(cookie) = cookie(headers, peer) {
-        held(&shared.access.sessions).end(&cookie);
+        held(&shared.access.sessions).end(SessionId::of(&cookie));
     }
     set_cookie(peer, "", Some(0))
 }

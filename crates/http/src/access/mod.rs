@@ -36,7 +36,7 @@ use crate::failure::Failure;
 use crate::guard::host;
 use crate::shared::{Shared, State};
 use keys::Keys;
-use sessions::{Proof, Session, Sessions};
+use sessions::{Proof, Session, SessionId, Sessions};
 use start_token::StartToken;
 use throttle::Throttle;
 pub(crate) use token::{entropy, hex};
@@ -63,6 +63,16 @@ pub(crate) struct Caller {
     pub(crate) scopes: Scopes,
     /// What the header of CSRF must say, if the caller has logged in.
     pub(crate) csrf: Option<String>,
+    credential: Credential,
+}
+
+/// What a request was sent with; whether it still counts can be asked again.
+#[derive(Clone, Debug)]
+enum Credential {
+    /// A token in the request itself.
+    Proof(Proof),
+    /// The cookie of a session.
+    Session(SessionId),
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,13 +149,27 @@ impl Access {
         }
         let peer = request.extensions().get::<Peer>().copied().ok_or_else(Failure::unauthorized)?;
         let cookie = cookie(headers, peer).ok_or_else(Failure::unauthorized)?;
-        let session = held(&self.sessions).find(&cookie, Instant::now()).cloned();
-        let session = session.ok_or_else(Failure::unauthorized)?;
+        let id = SessionId::of(&cookie);
+        let session = self.session(id).ok_or_else(Failure::unauthorized)?;
         let caller = self.caller_by(&session.proof).ok_or_else(Failure::unauthorized)?;
         if !is_safe(request.method()) {
             check_page(headers, peer, &session)?;
         }
-        Ok(Caller { csrf: Some(session.csrf), ..caller })
+        Ok(Caller { csrf: Some(session.csrf), credential: Credential::Session(id), ..caller })
+    }
+
+    /// The caller's token or session is valid now, and has these scopes: not after logout, expiry, or a RELOAD that took its line
+    /// out or changed it.
+    pub(crate) fn still_allows(&self, caller: &Caller, needed: Scopes) -> bool {
+        let caller = match &caller.credential {
+            Credential::Proof(proof) => self.caller_by(proof),
+            Credential::Session(id) => self.session(*id).and_then(|session| self.caller_by(&session.proof)),
+        };
+        caller.is_some_and(|caller| caller.scopes.have(needed))
+    }
+
+    fn session(&self, id: SessionId) -> Option<Session> {
+        held(&self.sessions).find(id, Instant::now()).cloned()
     }
 
     /// Whose token this is.
@@ -167,7 +191,7 @@ impl Access {
                 is_same.then(|| (user.name.clone(), user.scopes))
             }
         }?;
-        Some(Caller { name, scopes, csrf: None })
+        Some(Caller { name, scopes, csrf: None, credential: Credential::Proof(proof.clone()) })
     }
 }
 

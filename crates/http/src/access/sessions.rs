@@ -26,6 +26,16 @@ pub(crate) enum Proof {
     Start,
 }
 
+/// Names a session without being its cookie: the SHA-256 of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionId([u8; 32]);
+
+impl SessionId {
+    pub(crate) fn of(cookie: &str) -> SessionId {
+        SessionId(hash(cookie))
+    }
+}
+
 /// One login.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -42,9 +52,9 @@ impl Session {
     }
 }
 
-/// All of them, by the SHA-256 of their cookies.
+/// All of them.
 #[derive(Default)]
-pub(crate) struct Sessions(HashMap<[u8; 32], Session>);
+pub(crate) struct Sessions(HashMap<SessionId, Session>);
 
 impl Sessions {
     /// Begins a session; gives its cookie and what it is.
@@ -56,18 +66,18 @@ impl Sessions {
         }
         let cookie = hex(&entropy::<32>());
         let session = Session { proof, csrf: hex(&entropy::<16>()), since: now };
-        self.0.insert(hash(&cookie), session.clone());
+        self.0.insert(SessionId::of(&cookie), session.clone());
         (cookie, session)
     }
 
-    /// The session of a cookie.
-    pub(crate) fn find(&self, cookie: &str, now: Instant) -> Option<&Session> {
-        self.0.get(&hash(cookie)).filter(|session| now.duration_since(session.since) < LIFETIME)
+    /// The session of this id, unless it has ended.
+    pub(crate) fn find(&self, id: SessionId, now: Instant) -> Option<&Session> {
+        self.0.get(&id).filter(|session| now.duration_since(session.since) < LIFETIME)
     }
 
     /// Ends a session.
-    pub(crate) fn end(&mut self, cookie: &str) {
-        self.0.remove(&hash(cookie));
+    pub(crate) fn end(&mut self, id: SessionId) {
+        self.0.remove(&id);
     }
 }
 
@@ -79,11 +89,12 @@ mod tests {
     fn a_session_is_its_cookies_and_ends() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
         let (cookie, session) = sessions.begin(Proof::Start, now);
-        assert!(sessions.find(&cookie, now).is_some_and(|found| found.has_csrf(&session.csrf)));
-        assert!(!session.has_csrf("") && sessions.find("", now).is_none());
-        assert!(sessions.find(&cookie, now + LIFETIME).is_none());
-        sessions.end(&cookie);
-        assert!(sessions.find(&cookie, now).is_none());
+        let id = SessionId::of(&cookie);
+        assert!(sessions.find(id, now).is_some_and(|found| found.has_csrf(&session.csrf)));
+        assert!(!session.has_csrf("") && sessions.find(SessionId::of(""), now).is_none());
+        assert!(sessions.find(id, now + LIFETIME).is_none());
+        sessions.end(id);
+        assert!(sessions.find(id, now).is_none());
     }
 
     #[test]
@@ -94,6 +105,6 @@ mod tests {
             sessions.begin(Proof::Start, now + Duration::from_secs(1));
         }
         assert_eq!(sessions.0.len(), MOST);
-        assert!(sessions.find(&oldest, now).is_none());
+        assert!(sessions.find(SessionId::of(&oldest), now).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use axum::extract::{self, Path};
 use axum::http::{HeaderName, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use axum::Json;
 use control::{PoolChange, PoolSpec};
 use futures_util::stream::{Stream, unfold};
@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Admin, May, Read};
 use crate::body::Body;
+use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
 use crate::inventory::Inventory;
 use crate::lab::{Run, RunView, Wish};
@@ -98,10 +99,10 @@ async fn interrupt(
 #[utoipa::path(get, path = "/api/v1/lab/runs/{id}/events", operation_id = "lab_run_events", params(("id" = String, Path)), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 404, body = FailureBody)))]
 async fn events(
-    _: May<Read>,
+    caller: May<Read>,
     extract::State(shared): State,
     Path(id): Path<String>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
+) -> Result<Events<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
     let run = found(&shared, &id)?;
     let place = Arc::clone(&shared.live.streams).try_acquire_owned();
     let place = place.map_err(|_| Failure::unavailable("as many are looking as can: 200"))?;
@@ -119,7 +120,7 @@ async fn events(
             }
         }
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+    Ok(stream(&shared, caller, events))
 }
 
 /// The page that a run has written.

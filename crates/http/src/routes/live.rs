@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use axum::Json;
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
@@ -14,13 +14,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{May, Read};
+use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
 use crate::live::{Past, Sample};
 use crate::parameters::Parameters;
 use crate::routes::Routes;
 use crate::shared::State;
 
-/// A stream ends after so many samples; browsers come again by themselves, and whoever may not any more is found out.
+/// A stream ends after so many samples; browsers connect again by themselves.
 const SAMPLES: u32 = 900;
 
 pub(crate) fn routes() -> Routes {
@@ -49,10 +50,10 @@ struct Of {
 #[utoipa::path(get, path = "/api/v1/live", params(Watched), responses(
     (status = 200, body = Sample, content_type = "text/event-stream"), (status = 503, body = FailureBody)))]
 async fn live(
-    _: May<Read>,
+    caller: May<Read>,
     extract::State(shared): State,
     Parameters(of): Parameters<Watched>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
+) -> Result<Events<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
     let place = Arc::clone(&shared.live.streams).try_acquire_owned();
     let place = place.map_err(|_| Failure::unavailable("as many are looking as can: 200"))?;
     let state = (shared.live.watch(), of.database, place, 0);
@@ -68,7 +69,7 @@ async fn live(
         };
         Some((Ok(event.unwrap_or_default()), (samples, database, place, sent + 1)))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+    Ok(stream(&shared, caller, events))
 }
 
 /// A number a second of what is sampled, for a chart.

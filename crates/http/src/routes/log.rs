@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
+use axum::response::sse::Event;
 use axum::{Json, extract};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{May, Read};
+use crate::events::{Events, stream};
 use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::parameters::Parameters;
@@ -63,14 +64,14 @@ async fn log(
 /// Each further line, as a server-sent event `line` whose data is the line as JSON.
 #[utoipa::path(get, path = "/api/v1/log/live", responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 503, body = crate::failure::FailureBody)))]
-async fn live(_: May<Read>, extract::State(shared): State) -> Result<Sse<KeepAliveStream<Follow>>, Failure> {
+async fn live(caller: May<Read>, extract::State(shared): State) -> Result<Events<Follow>, Failure> {
     let Ok(place) = Arc::clone(&shared.log_readers).try_acquire_owned() else {
         return Err(Failure::unavailable("too many follow the log already"));
     };
     let journal = Arc::clone(&shared.journal);
     let from = journal.next();
     let follow = Follow { journal, from, untold: VecDeque::new(), pace: interval(PACE), _place: place };
-    Ok(Sse::new(follow).keep_alive(KeepAlive::default()))
+    Ok(stream(&shared, caller, follow))
 }
 
 /// Tells one reader what is new.
