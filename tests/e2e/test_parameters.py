@@ -239,6 +239,86 @@ def test_search_path_after_another_reset_query(weir, query):
             assert show(raw, "search_path") == '"$user", public'
 
 
+# Values of a startup packet; `options` carries the last one, as drivers send it.
+OWN = {"TimeZone": "Asia/Tokyo", "application_name": "mine", "options": "-c search_path=pg_catalog"}
+SHOW_OWN = "select current_setting('TimeZone'), current_setting('application_name'), current_setting('search_path')"
+OTHERS = "set timezone to 'Europe/Paris'; set application_name to 'another'; set search_path to public"
+
+RESETS = {
+    "nothing else": ["reset timezone"],
+    "reset": [OTHERS, "reset TimeZone", "reset application_name", "reset search_path"],
+    "time zone": [OTHERS, "reset time zone"],
+    "reset all": [OTHERS, "RESET ALL;"],
+    "discard all": [OTHERS, "discard all"],
+    "to default": [OTHERS, "set timezone to default", "SET SESSION application_name = DEFAULT", "set search_path to default"],
+    "set to the server's default": ["set timezone to 'Etc/UTC'; set application_name to ''", "reset all"],
+    "another parameter": ["set application_name to ''", "reset datestyle"],
+    "commit": [OTHERS, "begin", "reset timezone", SHOW_OWN, "reset all", SHOW_OWN, "commit"],
+    "rollback": [OTHERS, "begin", "reset all", SHOW_OWN, "rollback"],
+    "rollback of own values": ["begin", "reset all", OTHERS, "rollback"],
+    "failed block": ["set timezone to 'Europe/Paris'", "begin", "reset timezone", "select 1/0", "rollback"],
+    "savepoint": ["set timezone to 'Europe/Paris'", "begin", "savepoint a", "reset timezone", SHOW_OWN, "rollback to a", SHOW_OWN, "end"],
+    "local": ["set timezone to 'Europe/Paris'", "begin", "set local timezone to default", SHOW_OWN, "commit"],
+    "local outside of a block": ["set timezone to 'Europe/Paris'", "set local timezone to default"],
+    "a query string": [OTHERS, "select 1; reset timezone; select 2"],
+    "a failed query string": ["set timezone to 'Europe/Paris'", "reset timezone; select 1/0"],
+}
+
+
+def answers(raw, requests, extended, pipelined):
+    """The rows and errors of all requests; the parameters that the client was told are kept in `raw.parameters`."""
+
+    def message(text):
+        if extended and ";" not in text.rstrip(";"):
+            return wire.parse("", text) + wire.bind() + wire.execute() + wire.SYNC
+        return wire.query(text)
+
+    replies = []
+    if pipelined:
+        raw.send(*map(message, requests))
+    for text in requests:
+        replies += raw.read_until("Z") if pipelined else raw.ask(message(text))
+    told = [reply.body[:-1].decode().split("\0") for reply in replies if reply.kind == "S"]
+    raw.parameters.update(told)
+    return wire.rows(replies), wire.errors(replies)
+
+
+@pytest.mark.weir_only
+@pytest.mark.every_version
+@pytest.mark.parametrize("pipelined", [False, True], ids=["one by one", "pipelined"])
+@pytest.mark.parametrize("extended", [False, True], ids=["simple", "extended"])
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_a_reset_goes_back_to_the_startup_packet_as_in_postgresql(weir, pg, mode, extended, pipelined):
+    """PgBouncer's clients get what a server has that was told nothing."""
+    pooler = weir(default_pool_size=1, pool_mode=mode)
+    for case, requests in RESETS.items():
+        # What follows in a pipeline on a query string with a RESET in it may be sent before that is known.
+        asked = [*requests, SHOW_OWN]
+        together = pipelined and case not in ("a query string",)
+        with wire.Raw(pg.port).login(**OWN) as ours, wire.Raw(pooler.port).login(**OWN) as theirs:
+            expected = answers(ours, asked, extended, together)
+            assert answers(theirs, asked, extended, together) == expected, case
+            assert {name: theirs.parameters[name] for name in ("TimeZone", "application_name")} == {
+                name: ours.parameters[name] for name in ("TimeZone", "application_name")
+            }, case
+        with wire.Raw(pooler.port).login() as raw:
+            assert raw.simple(SHOW_OWN) == [["Etc/UTC", "", '"$user", public']], case
+
+
+@pytest.mark.weir_only
+def test_prepared_statements_that_reset(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login(**OWN) as raw, wire.Raw(pooler.port).login() as other:
+        raw.ask(wire.parse("r", "reset all"), wire.SYNC)
+        for _ in range(2):
+            raw.simple(OTHERS)
+            run = wire.bind("r") + wire.execute() + wire.SYNC
+            show_own = wire.query(SHOW_OWN)
+            raw.send(run, show_own)
+            assert wire.rows(raw.read_until_ready(2)) == [["Asia/Tokyo", "mine", "pg_catalog"]]
+            assert other.simple(SHOW_OWN) == [["Etc/UTC", "", '"$user", public']]
+
+
 @pytest.mark.since("1.26")
 @pytest.mark.parametrize("server_version", ["18"], scope="session")
 def test_search_path_that_is_set_later(weir):

@@ -6,7 +6,8 @@
 use wire::backend::Status;
 
 use crate::replay::Watch;
-use crate::{Output, Owed, Owes, OwnAnswer, Parameters, ServerStatements};
+use crate::resets::Resets;
+use crate::{Output, Owed, Owes, OwnAnswer, Parameters, Reset, ServerStatements};
 
 /// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
 /// be written between two halves of a client's.
@@ -43,8 +44,11 @@ pub struct Conversation {
     pub(crate) last_status: Status,
     /// Nothing but Parse, Describe and Close was asked since the last Sync.
     pub(crate) untouched: bool,
-    /// A portal was bound whose execution may change which statements are prepared.
+    /// A portal was bound whose execution may change which statements are prepared, or resets `portal_resets`.
     pub(crate) portal_changes_statements: bool,
+    pub(crate) portal_resets: Reset,
+    /// What the statement without a name resets, if that may change anything.
+    pub(crate) unnamed_resets: Reset,
     /// What the client sends now waits for replies to what was sent before.
     pub(crate) awaits_replies: bool,
     /// The number of the oldest reply owed when that began.
@@ -55,6 +59,10 @@ pub struct Conversation {
     pub(crate) watch: Watch,
     /// The answer to a question of Weir's own, while one is asked.
     pub(crate) own_answer: Option<Box<OwnAnswer>>,
+    /// What is known of resets since nothing was owed.
+    pub(crate) resets: Resets,
+    /// What is the client's again by its startup packet, and not on this server.
+    pub(crate) lost: Reset,
     /// Statements prepared here.
     pub statements: ServerStatements,
     /// Tracked parameters as the server reported them.
@@ -80,11 +88,15 @@ impl Conversation {
             last_status: Status::Idle,
             untouched: true,
             portal_changes_statements: false,
+            portal_resets: Reset::default(),
+            unnamed_resets: Reset::default(),
             awaits_replies: false,
             awaits_since: 0,
             reworded: Vec::new(),
             watch: Watch::default(),
             own_answer: None,
+            resets: Resets::default(),
+            lost: Reset::default(),
             statements: ServerStatements::default(),
             parameters,
         }
@@ -150,7 +162,9 @@ impl Conversation {
     #[inline]
     pub fn rest(&mut self) {
         self.statements.mark_rest();
-        self.portal_changes_statements = false;
+        if self.portal_changes_statements {
+            (self.portal_changes_statements, self.portal_resets) = (false, Reset::default());
+        }
     }
 
     /// The last ReadyForQuery, unless something was asked since.

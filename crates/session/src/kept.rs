@@ -40,7 +40,7 @@ struct Kept {
     stale: bool,
     /// The number of the result that it was prepared for.
     shape: u32,
-    changes_statements: bool,
+    alters_session: bool,
 }
 
 /// Whether a statement can be used at a place of the stream.
@@ -61,8 +61,8 @@ pub(crate) enum Standing {
 pub(crate) struct Traits {
     /// It was parsed or bound since the server was last at rest.
     pub(crate) verified: bool,
-    /// Executing it may change which statements are prepared.
-    pub(crate) changes_statements: bool,
+    /// Executing it may change which statements are prepared, or reset parameters.
+    pub(crate) alters_session: bool,
 }
 
 /// Whether one statement more may be prepared.
@@ -100,7 +100,7 @@ impl ServerStatements {
             Some(kept) if kept.expected && !kept.stale && kept.shape >= shape => {
                 kept.used = self.clock;
                 let verified = kept.verified == self.rests;
-                Standing::Usable(Traits { verified, changes_statements: kept.changes_statements })
+                Standing::Usable(Traits { verified, alters_session: kept.alters_session })
             }
             Some(kept) if kept.expected => Standing::Stale,
             _ => Standing::Lacking,
@@ -113,12 +113,12 @@ impl ServerStatements {
     }
 
     /// Its Parse is being sent, for this result.
-    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, changes_statements: bool, segment: u64) {
+    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, alters_session: bool, segment: u64) {
         self.clock += 1;
         let (used, verified) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_default();
         (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
-        (kept.expected, kept.segment, kept.changes_statements) = (true, segment, changes_statements);
+        (kept.expected, kept.segment, kept.alters_session) = (true, segment, alters_session);
         kept.unanswered += 1;
     }
 
@@ -169,7 +169,7 @@ impl ServerStatements {
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
     pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
-        self.parse_sent(id, 0, registry.changes_statements(id), 0);
+        self.parse_sent(id, 0, registry.alters_session(id), 0);
         self.answered(id, true);
         self.mark_rest();
     }
@@ -242,19 +242,19 @@ pub(crate) struct Unnamed {
     segment: u64,
 }
 
-/// Who parsed it, and whether it may change prepared statements when it is executed.
+/// Who parsed it, and whether executing it may change prepared statements or reset parameters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owner {
     /// The client's number, counted from 1.
     client: u64,
-    changes_statements: bool,
+    alters_session: bool,
 }
 
 impl Unnamed {
     /// A Parse of it is being sent.
     #[inline]
-    pub(crate) fn parse_sent(&mut self, client: u64, changes_statements: bool, segment: u64) {
-        (self.expected, self.segment) = (Owner { client, changes_statements }, segment);
+    pub(crate) fn parse_sent(&mut self, client: u64, alters_session: bool, segment: u64) {
+        (self.expected, self.segment) = (Owner { client, alters_session }, segment);
         self.unanswered += 1;
     }
 
@@ -273,6 +273,11 @@ impl Unnamed {
         }
     }
 
+    /// Executing the one that was sent last may change prepared statements or reset parameters.
+    pub(crate) fn alters_session(&self) -> bool {
+        self.expected.alters_session
+    }
+
     /// Whether this client can use it in this segment.
     #[inline]
     pub(crate) fn standing(&self, client: u64, segment: u64) -> Standing {
@@ -282,9 +287,9 @@ impl Unnamed {
         if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
             return Standing::InDoubt;
         }
-        let changes_statements =
-            self.expected.changes_statements || self.unanswered > 0 && self.answered.changes_statements;
-        Standing::Usable(Traits { verified: true, changes_statements })
+        let alters_session =
+            self.expected.alters_session || self.unanswered > 0 && self.answered.alters_session;
+        Standing::Usable(Traits { verified: true, alters_session })
     }
 }
 
@@ -293,7 +298,7 @@ mod tests {
     use super::*;
 
     /// Bound or parsed just now, and harmless.
-    const USABLE: Standing = Standing::Usable(Traits { verified: true, changes_statements: false });
+    const USABLE: Standing = Standing::Usable(Traits { verified: true, alters_session: false });
 
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();

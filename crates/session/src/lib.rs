@@ -20,6 +20,7 @@ mod replay;
 pub mod replication;
 pub mod reply;
 pub mod request;
+pub mod resets;
 pub mod server_login;
 
 pub use client_statements::{ClientStatements, Lookup};
@@ -34,6 +35,7 @@ pub use prepared::{Registry, StatementId};
 pub use replication::Replication;
 pub use reply::{Complaint, Context, Replied};
 pub use request::{Heard, Request, Rules, Wants, wants};
+pub use resets::Reset;
 pub use server_login::{Hello, Means, Progress, ServerLogin};
 
 /// Where a step's bytes go. The caller knows the sockets; a step only says which side.

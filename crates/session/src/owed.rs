@@ -71,6 +71,8 @@ pub struct Owes {
     segment: u64,
     /// The number behind the last entry whose execution may change which statements are prepared.
     changes_before: u64,
+    /// So many entries and no more are sent before some are answered.
+    most: usize,
     /// The names that entries are refused for, with their numbers.
     refused: VecDeque<(u64, Box<[u8]>)>,
 }
@@ -84,7 +86,8 @@ const UNANSWERED_MAX: usize = 8192;
 impl Default for Owes {
     fn default() -> Owes {
         let queue = VecDeque::new();
-        Owes { queue, answered: FIRST_NUMBER, segment: 0, changes_before: 0, refused: VecDeque::new() }
+        let (most, refused) = (UNANSWERED_MAX, VecDeque::new());
+        Owes { queue, answered: FIRST_NUMBER, segment: 0, changes_before: 0, most, refused }
     }
 }
 
@@ -99,7 +102,22 @@ impl Owes {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.queue.len() >= UNANSWERED_MAX
+        self.queue.len() >= self.most
+    }
+
+    /// No further request is sent until [`Owes::release`].
+    pub(crate) fn hold(&mut self) {
+        self.most = 0;
+    }
+
+    /// Requests are sent again.
+    pub(crate) fn release(&mut self) {
+        self.most = UNANSWERED_MAX;
+    }
+
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.most == 0
     }
 
     /// The number of the segment that is being sent.

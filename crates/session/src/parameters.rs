@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::resets::bit;
+
 /// The parameters that are always tracked, as PostgreSQL spells them: all that it reports and a client may set.
 /// Older servers do not report the last ones; see [`Parameters::sets_from`].
 const ALWAYS: [&str; 10] = [
@@ -140,6 +142,22 @@ impl Parameters {
         if *list == *self.values { self.clone() } else { Parameters { values: list } }
     }
 
+    /// Takes over `canonical`'s spelling of what is the same here as in `own`.
+    pub fn spell_as(&mut self, own: &Parameters, canonical: &Parameters) {
+        for position in own.differing(canonical) {
+            if self.value(position).is_some() && self.value(position) == own.value(position) {
+                self.take_over(position, canonical);
+            }
+        }
+    }
+
+    /// Takes over from `other` what stands at this position, a value or none.
+    pub fn take_over(&mut self, position: usize, other: &Parameters) {
+        if self.value(position) != other.value(position) {
+            self.replace(position, other.value(position).cloned());
+        }
+    }
+
     fn replace(&mut self, position: usize, value: Option<Arc<str>>) {
         let mut values = self.values.to_vec();
         if let Some(slot) = values.get_mut(position) {
@@ -152,8 +170,8 @@ impl Parameters {
     /// nothing but our own word says that the server has it.
     pub fn note_unreported(&mut self, reported: &Parameters, other: &Parameters) {
         for position in 0..self.values.len() {
-            if reported.value(position).is_none() && self.value(position) != other.value(position) {
-                self.replace(position, other.value(position).cloned());
+            if reported.value(position).is_none() {
+                self.take_over(position, other);
             }
         }
     }
@@ -176,11 +194,19 @@ impl Parameters {
     /// it, and of which this side never heard, is reset.
     #[must_use]
     pub fn sets_from(&self, now: &Parameters, tracked: &Tracked) -> Option<String> {
+        self.sets_within(now, tracked, 0)
+    }
+
+    /// The same, where some values (bits by position) are only for the transaction that runs.
+    #[must_use]
+    pub fn sets_within(&self, now: &Parameters, tracked: &Tracked, local: u64) -> Option<String> {
         let mut sets = String::new();
         for (position, name) in tracked.names.iter().enumerate() {
             match (self.value(position), now.value(position)) {
                 _ if tracked.is_fact(position) => {}
-                (Some(value), other) if other != Some(value) => push_set(&mut sets, name, value),
+                (Some(value), other) if other != Some(value) => {
+                    push_set(&mut sets, name, value, local & bit(position) != 0);
+                }
                 (None, Some(_)) => sets.extend(["RESET ", name, ";"]),
                 _ => {}
             }
@@ -198,13 +224,13 @@ impl Parameters {
 
 /// Appends one SET. All SETs that Weir makes are escaped here and nowhere else; E'' reads the same whatever
 /// standard_conforming_strings says.
-fn push_set(sets: &mut String, name: &str, value: &str) {
+fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
     if LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
         sets.extend(["SELECT pg_catalog.set_config('", name, "',"]);
         push_quoted(sets, value);
-        sets.push_str(",false);");
+        sets.push_str(if local { ",true);" } else { ",false);" });
     } else {
-        sets.extend(["SET ", name, "="]);
+        sets.extend([if local { "SET LOCAL " } else { "SET " }, name, "="]);
         push_quoted(sets, value);
         sets.push(';');
     }

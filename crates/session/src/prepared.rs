@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::resets::may_reset;
+
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
 
@@ -20,8 +22,8 @@ struct Statement {
     /// Parse's body after the name: text, NUL, parameter types.
     rest: Arc<[u8]>,
     clients: u32,
-    /// Executing it may change which statements are prepared.
-    changes_statements: bool,
+    /// Executing it may change which statements are prepared, or reset parameters; its text says more.
+    alters_session: bool,
 }
 
 /// All statements of a shard: the same text and types are one statement.
@@ -82,10 +84,10 @@ impl Registry {
     }
 
     fn insert_as(&mut self, id: StatementId, rest: Arc<[u8]>) {
-        let changes_statements = may_change_statements(&rest).unwrap_or(true);
+        let alters_session = may_change_statements(&rest).unwrap_or(true) || may_reset(&rest, 0);
         self.spare.add(&rest);
         self.by_rest.insert(Arc::clone(&rest), id);
-        self.by_id.insert(id, Statement { rest, clients: 0, changes_statements });
+        self.by_id.insert(id, Statement { rest, clients: 0, alters_session });
     }
 
     /// The statement with this rest of a Parse body, if there is one.
@@ -93,9 +95,9 @@ impl Registry {
         self.by_rest.get(rest).copied()
     }
 
-    /// Executing it may change which statements are prepared.
-    pub(crate) fn changes_statements(&self, id: StatementId) -> bool {
-        self.by_id.get(&id).is_none_or(|statement| statement.changes_statements)
+    /// Executing it may change which statements are prepared, or reset parameters.
+    pub(crate) fn alters_session(&self, id: StatementId) -> bool {
+        self.by_id.get(&id).is_none_or(|statement| statement.alters_session)
     }
 
     /// One client less uses it.

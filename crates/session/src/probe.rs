@@ -50,6 +50,7 @@ fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
             registry: &mut registry,
             statements_max: 2,
             frame_bytes_max: 1 << 20,
+            resets: Some(&tracked),
             refuses_simple: false,
             client: 1,
             parsed: 0,
@@ -86,6 +87,7 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
         registry: &mut registry,
         statements_max: 2,
         frame_bytes_max: 1 << 20,
+        resets: None,
         refuses_simple: false,
         client: 1,
         parsed: 0,
@@ -104,6 +106,8 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
             audience: true,
             borrows: false,
             refuses_blocks: false,
+            startup: None,
+            fresh: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
@@ -145,6 +149,8 @@ fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
             audience: false,
             borrows: false,
             refuses_blocks: false,
+            startup: None,
+            fresh: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {

@@ -5,6 +5,7 @@
 //! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
 
 mod failed;
+mod resets;
 mod statements;
 
 use wire::backend::{self, Status};
@@ -13,7 +14,8 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use crate::{
-    Boundary, ClientStatements, Conversation, Output, Owed, Registry, ServerFault, Tracked, own_answer,
+    Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Registry, ServerFault, Tracked,
+    own_answer,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -41,6 +43,8 @@ pub struct Replied {
     pub unblocked: bool,
     /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.
     pub discarded: bool,
+    /// The client's startup values are its own again and the server has others: [`Conversation::take_lost`] says which.
+    pub lost: bool,
     /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
     pub block_refused: bool,
     /// The server broke the protocol; nothing after that was passed on.
@@ -68,6 +72,10 @@ pub struct Context<'a> {
     pub own_error: &'a mut Option<Vec<u8>>,
     /// Errors that the client is told of are put here.
     pub complaints: &'a mut Vec<Complaint>,
+    /// What RESET goes back to for the linked client; None where the server knows that itself.
+    pub startup: Option<&'a Parameters>,
+    /// What a server has that was told nothing.
+    pub fresh: Option<&'a Parameters>,
     /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub audience: bool,
     /// The client borrows: between its transactions a server's farewell is not its business.
@@ -146,7 +154,7 @@ enum Verdict {
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// An error that the client gets in other words, which the conversation has.
+    /// An error or ReadyForQuery that the client gets in other words, or behind others, which the conversation has.
     Reworded,
     /// An error that the client is spared: its request is sent again.
     Replay(Boundary),
@@ -355,28 +363,33 @@ impl Step<'_, '_> {
 
     #[inline]
     fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        // Those that are looked for begin with a D or a P, and so does DELETE; the rest need not be whole.
+        // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return Verdict::Hold;
         }
-        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P')) && header.frame_bytes <= TAG_BYTES {
+        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
             self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
         }
         self.executed(header)
     }
 
-    /// Commands that change which statements are prepared.
+    /// Commands that change which statements are prepared, or reset parameters.
     #[cold]
     #[inline(never)]
     fn note_command(&mut self, body: Option<&[u8]>) {
         let command = body.and_then(backend::command_tag);
         match command {
             Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
-                self.replied.discarded |= command == Some(b"DISCARD ALL");
+                let discarded = command == Some(b"DISCARD ALL");
+                self.replied.discarded |= discarded;
                 self.forget_statements();
+                if discarded {
+                    self.note_reset();
+                }
             }
             // Under which name is not said.
             Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
+            Some(b"RESET") => self.note_reset(),
             _ => {}
         }
     }
@@ -389,6 +402,7 @@ impl Step<'_, '_> {
                 self.server.copying_in = !begun.ended;
                 self.server.copy_syncs = begun.syncs;
                 self.server.unsure_readies = 0;
+                self.server.owes.release(); // The Sync that comes behind the data ends this request.
                 self.server.copying_both = header.tag == tag::COPY_BOTH;
                 self.settle_watch();
                 Verdict::Pass
@@ -425,6 +439,9 @@ impl Step<'_, '_> {
         }
         self.replied.ready += 1;
         self.replied.idle += u32::from(status == Status::Idle);
+        if self.server.resets.noted {
+            return self.ready_behind_reset(status);
+        }
         Verdict::Pass
     }
 
@@ -436,6 +453,9 @@ impl Step<'_, '_> {
         {
             self.server.parameters.set(position, value);
             self.replied.parameters_changed = true;
+            if self.keeps_to_itself(position) {
+                return Verdict::Swallow;
+            }
         }
         // While the server is made like its client, the client is told nothing: it has these values.
         if self.is_private() { Verdict::Swallow } else { Verdict::Pass }
@@ -473,7 +493,6 @@ impl Step<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Parameters;
 
     /// How much was copied on its way to the client, and all of it.
     #[derive(Default)]
@@ -517,6 +536,8 @@ mod tests {
                     names: None,
                     own_error: &mut own_error,
                     complaints: &mut Vec::new(),
+                    startup: None,
+                    fresh: None,
                     audience: true,
                     borrows: true,
                     refuses_blocks: false,

@@ -4,13 +4,15 @@
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
 mod named;
+mod resets;
 
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
 use crate::replay::{self, Watch};
-use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry};
+use crate::resets::may_reset;
+use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry, Tracked};
 
 /// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
 const HELD_BYTES: usize = 16 * 1024 * 1024;
@@ -45,6 +47,9 @@ pub struct Rules<'a> {
     pub statements_max: usize,
     /// `max_packet_size`.
     pub frame_bytes_max: u32,
+    /// Some for a client whose startup packet gave parameters: what it resets is the server's to reset and Weir's to set
+    /// again.
+    pub resets: Option<&'a Tracked>,
     /// `disable_pqexec`: no simple query is passed on.
     pub refuses_simple: bool,
     /// The client's number on its shard, counted from 1.
@@ -277,7 +282,7 @@ impl Step<'_, '_> {
                 self.server.untouched = false;
                 self.ask(Owed::Execute);
                 if self.server.portal_changes_statements {
-                    self.server.owes.note_change();
+                    self.executes_alteration();
                 }
             }
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
@@ -313,6 +318,9 @@ impl Step<'_, '_> {
             return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
         }
         let Some(begins) = begins_block(header, rest) else { return Verdict::Hold };
+        if self.rules.resets.is_some() && may_reset(rest, HEADER_BYTES) {
+            return if self.resetting_query() { Verdict::Pass } else { Verdict::Hold };
+        }
         self.ask(Owed::Query);
         if !begins {
             self.server.owes.note_change();
@@ -331,6 +339,9 @@ impl Step<'_, '_> {
         self.server.skipping = false;
         self.server.untouched = true;
         self.server.owes.push(Owed::Sync);
+        if !self.server.resets.asked.is_empty() {
+            self.server.hold_requests();
+        }
         if let Some(described) = self.server.watch.sync() {
             if let Some(names) = &mut self.request.statements {
                 names.habit.describes_each = described;
@@ -354,8 +365,7 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn extended(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         if self.rules.statements_max == 0 || self.server.copying_in {
-            self.ask(plain(header.tag));
-            return Verdict::Pass;
+            return if self.extended_as_is(header.tag) { Verdict::Pass } else { Verdict::Hold };
         }
         let whole = rest.len().min(header.frame_bytes as usize);
         let body = &rest[HEADER_BYTES..whole];

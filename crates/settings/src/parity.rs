@@ -120,7 +120,11 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (
         Global,
         "track_extra_parameters",
-        Better("all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26"),
+        Better(
+            "all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26; RESET, DISCARD ALL and \
+             SET TO DEFAULT go back to the startup packet, as in PostgreSQL, but for what stands behind them in the same \
+             query string or pipeline segment",
+        ),
     ),
     (Database, "max_db_client_connections", Better("exact over all threads")),
     (Database, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),

@@ -97,6 +97,8 @@ pub(crate) struct Client {
     /// Bytes still to come of a message that is ignored; no server is taken for it.
     pub(crate) ignored_bytes: u32,
     pub(crate) parameters: Parameters,
+    /// What its startup packet gave of them, which RESET goes back to; None if nothing, or if its server knows that.
+    pub(crate) startup: Option<Parameters>,
     /// Its pool on this shard; meaningless before login.
     pub(crate) pool: usize,
     /// What it sends to have its query cancelled.
@@ -139,6 +141,7 @@ impl Client {
             request: Request::default(),
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
+            startup: None,
             pool: usize::MAX,
             cancel_key: Key::default(),
             cancel_key_prefix: None,

@@ -49,6 +49,8 @@ pub(crate) enum Errand {
     Reset,
     /// It is given this client's parameters.
     Apply(ConnId),
+    /// It is given what this client, which keeps it, has again after a RESET.
+    Restore(ConnId),
     /// What its clients left is taken off it, before this question is put.
     Freshen(ConnId),
     /// `connect_query` runs again after that.
@@ -113,7 +115,9 @@ impl Server {
     /// The client it is linked to, ready or not.
     pub(crate) fn client(&self) -> Option<ConnId> {
         match self.phase {
-            Phase::Linked(client) | Phase::Errand(Errand::Apply(client)) => Some(client),
+            Phase::Linked(client) | Phase::Errand(Errand::Apply(client) | Errand::Restore(client)) => {
+                Some(client)
+            }
             _ => None,
         }
     }
@@ -131,9 +135,15 @@ impl Server {
     /// How its pool lends it; one that is for one client alone is that client's for good.
     #[inline]
     pub(crate) fn mode(&self, parts: &Slab<Part>) -> Option<PoolMode> {
+        self.mode_in(parts.get(self.pool))
+    }
+
+    /// The same where its part is at hand.
+    #[inline]
+    pub(crate) fn mode_in(&self, part: Option<&Part>) -> Option<PoolMode> {
         match self.dedicated {
             Some(_) => Some(PoolMode::Session),
-            None => parts.get(self.pool).map(|part| part.pool.limits.mode),
+            None => part.map(|part| part.pool.limits.mode),
         }
     }
 
@@ -166,7 +176,11 @@ impl Server {
             Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_) => "login",
             Phase::Linked(_) => "active",
             Phase::Errand(
-                Errand::Apply(_) | Errand::Freshen(_) | Errand::ConnectQuery(_) | Errand::Ask(_),
+                Errand::Apply(_)
+                | Errand::Restore(_)
+                | Errand::Freshen(_)
+                | Errand::ConnectQuery(_)
+                | Errand::Ask(_),
             ) => "active",
             Phase::Errand(_) => "tested",
             Phase::Idle if is_used => "used",

@@ -78,6 +78,28 @@ fn who_rests_leaves_at_once_and_is_served_as_before() {
 }
 
 #[test]
+fn what_a_startup_packet_said_moves_with_its_client() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[("application_name", "mine")]);
+    let server = old.server();
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (client, server) = (places[&client], places[&server]);
+    new.query(client, "reset application_name");
+    for (tag, name) in [("SET", "mine"), ("RESET", "")] {
+        new.sent.clear();
+        let bytes = message(|out| {
+            encode::command_complete(out, tag);
+            encode::parameter_status(out, b"application_name", name.as_bytes());
+            encode::ready(out, Status::Idle);
+        });
+        new.receive(server, &bytes);
+    }
+    assert!(new.text(client).contains("application_name\0mine\0Z"));
+}
+
+#[test]
 fn what_is_in_mid_query_is_answered_first() {
     let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
     let (busy, waiting) = (old.client(&[]), old.client(&[]));

@@ -50,6 +50,7 @@ impl Step<'_, '_> {
             return Verdict::Fault(ServerFault::OutOfStep(header.tag));
         }
         self.complain(&rest[HEADER_BYTES..]);
+        self.server.resets.failed |= self.server.resets.noted;
         let reworded = whole.filter(|_| !self.replied.fatal).and_then(|body| self.reword(body));
         self.server.copying_in = false;
         self.server.unsure_readies = match self.server.owes.front() {

@@ -15,6 +15,7 @@ use super::{Heard, Step, Verdict, plain, send};
 use crate::kept::{Room, Standing, Traits};
 use crate::prepared::{may_change_statements, server_name};
 use crate::replay::{self, parse_message};
+use crate::resets::may_reset;
 use crate::{Boundary, ClientFault, Lookup, Output, Owed, StatementId};
 
 /// No server has a statement of this number.
@@ -78,12 +79,18 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn parse_unnamed(&mut self, text: &[u8], complete: bool) -> Verdict {
         if !self.server.skipping {
-            let changes_statements = match may_change_statements(text) {
+            let mut alters_session = match may_change_statements(text) {
                 None if !complete => return Verdict::Hold,
                 changes => changes.unwrap_or(false),
             };
+            if self.rules.resets.is_some() && (alters_session || may_reset(text, 0)) {
+                match self.unnamed_resets() {
+                    Some(resets) => alters_session |= resets,
+                    None => return Verdict::Hold,
+                }
+            }
             let segment = self.server.owes.segment();
-            self.server.statements.unnamed.parse_sent(self.rules.client, changes_statements, segment);
+            self.server.statements.unnamed.parse_sent(self.rules.client, alters_session, segment);
         }
         self.pass(Owed::Parse(None))
     }
@@ -103,7 +110,9 @@ impl Step<'_, '_> {
         match unnamed.standing(self.rules.client, self.server.owes.segment()) {
             _ if self.server.skipping => Verdict::Pass,
             Standing::Usable(traits) => {
-                self.server.portal_changes_statements |= traits.changes_statements;
+                if traits.alters_session {
+                    self.alters_by_portal(None);
+                }
                 self.pass(Owed::Bind(None))
             }
             Standing::InDoubt => Verdict::AwaitReplies,
@@ -193,8 +202,8 @@ impl Step<'_, '_> {
         }
         self.rules.parsed_on_server += 1;
         let registry = &self.rules.registry;
-        let (shape, changes) = (registry.shape(statement), registry.changes_statements(statement));
-        self.server.statements.parse_sent(statement, shape, changes, segment);
+        let (shape, alters) = (registry.shape(statement), registry.alters_session(statement));
+        self.server.statements.parse_sent(statement, shape, alters, segment);
         self.server.owes.push(owed);
     }
 
@@ -231,9 +240,9 @@ impl Step<'_, '_> {
         }
         let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
         self.rules.bound += 1;
-        let changes_statements = match &before {
-            Before::Nothing(traits) => traits.changes_statements,
-            Before::Parse => self.rules.registry.changes_statements(statement),
+        let alters_session = match &before {
+            Before::Nothing(traits) => traits.alters_session,
+            Before::Parse => self.rules.registry.alters_session(statement),
         };
         self.flush(out);
         let owed = match self.ensure_prepared(statement, before, at, out) {
@@ -241,7 +250,9 @@ impl Step<'_, '_> {
             false => Owed::Bind(Some(statement)),
         };
         self.server.untouched = false;
-        self.server.portal_changes_statements |= changes_statements;
+        if alters_session {
+            self.alters_by_portal(Some(statement));
+        }
         let server = server_name(statement);
         send(&mut self.server.watch, at, out, |bytes| {
             rename::bind(bytes, header, portal, name.len(), &server);

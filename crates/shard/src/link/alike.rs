@@ -26,6 +26,9 @@ impl State {
             server.talk.parameters = part.usual.clone();
         }
         client.parameters = server.talk.parameters.clone();
+        if let Some(startup) = &mut client.startup {
+            startup.spell_as(&own, &canonical);
+        }
         for position in own.differing(&canonical) {
             let (Some(old), Some(new)) = (own.value(position), canonical.value(position)) else { continue };
             let name = self.tracked.name(position).to_owned();

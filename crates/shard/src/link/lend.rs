@@ -84,17 +84,25 @@ impl State {
             }
             return Some(server_conn);
         };
+        self.prepare(client_conn, server_conn, Errand::Apply(client_conn), &sets);
+        None
+    }
+
+    /// Makes a server like its client, which waits for that.
+    pub(crate) fn prepare(&mut self, client_conn: ConnId, server_conn: ConnId, errand: Errand, sets: &str) {
+        let now_us = self.now.mono_us;
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
         client.phase = client::Phase::Preparing(server_conn);
-        server.phase = server::Phase::Errand(Errand::Apply(client_conn));
+        server.phase = server::Phase::Errand(errand);
+        server.query_us = now_us;
         let (talk, wanted) = (&mut server.talk, client.parameters.clone());
         if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sets));
+            self.outbox.write(server_conn, |out| talk.ask_own(at, out, sets));
         }
         // The client may be gone when the answer comes, and the answer may be no.
         self.doubt_unreported(server_conn, Some(&wanted));
         self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
         self.pause_client(client_conn);
-        None
     }
 
     /// The server has its client's parameters now.
@@ -334,7 +342,11 @@ impl State {
         let sql = match errand {
             Errand::Check => global.server_check_query.clone(),
             Errand::Reset => global.server_reset_query.clone(),
-            Errand::Apply(_) | Errand::Freshen(_) | Errand::ConnectQuery(_) | Errand::Ask(_) => None,
+            Errand::Apply(_)
+            | Errand::Restore(_)
+            | Errand::Freshen(_)
+            | Errand::ConnectQuery(_)
+            | Errand::Ask(_) => None,
         };
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
@@ -394,7 +406,12 @@ impl State {
             }
             // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.
             client::Phase::Preparing(server) => {
-                if let Some(server) = self.server(server) {
+                let restores = |server: &mut server::Server| {
+                    matches!(server.phase, server::Phase::Errand(Errand::Restore(_)))
+                };
+                if self.server(server).is_some_and(restores) {
+                    self.close_server(server, "client disconnect while server was not ready");
+                } else if let Some(server) = self.server(server) {
                     server.phase = server::Phase::Errand(Errand::Check);
                 }
             }

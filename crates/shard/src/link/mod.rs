@@ -5,3 +5,4 @@ pub(crate) mod backpressure;
 pub(crate) mod first_message;
 pub(crate) mod lend;
 pub(crate) mod relay;
+pub(crate) mod startup_values;

@@ -83,6 +83,7 @@ impl State {
             registry: &mut self.registry,
             statements_max: if renames { global.max_prepared_statements as usize } else { 0 },
             frame_bytes_max: global.max_packet_size,
+            resets: client.startup.is_some().then_some(&self.tracked),
             refuses_simple: global.disable_pqexec,
             client: client.id,
             parsed: 0,
@@ -185,7 +186,11 @@ impl State {
     /// A message that nobody asked for was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
     #[inline]
     fn unasked_ends(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        if !self.server(server_conn).is_some_and(|server| server.talk.is_quiet()) {
+        let Some(server) = self.server(server_conn) else { return };
+        if server.talk.holds_requests() {
+            return self.restore_late(server_conn, client_conn);
+        }
+        if !server.talk.is_quiet() {
             return;
         }
         self.give_back(server_conn);
@@ -211,7 +216,8 @@ impl State {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return Replied::default();
         };
-        let mode = server.mode(&self.parts);
+        let part = self.parts.get(server.pool);
+        let mode = server.mode_in(part);
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let body_max = body_max(&self.config.global);
         let mut context = Context {
@@ -220,6 +226,8 @@ impl State {
             names: client.request.statements.as_deref_mut(),
             own_error: &mut server.own_error,
             complaints: &mut self.complaints,
+            startup: client.startup.as_ref(),
+            fresh: part.map(|part| &part.fresh),
             audience: true,
             borrows: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
@@ -237,6 +245,10 @@ impl State {
         let forwarded = sides.forwarded;
         if replied.parameters_changed {
             client.parameters = server.talk.parameters.clone();
+        }
+        // What the server reports before it has them does not change that the client has them.
+        if replied.lost || replied.parameters_changed && server.talk.holds_requests() {
+            client.take_back_startup_values(&server.talk);
         }
         if replied.fatal {
             server.close_when_free = Some("server sent FATAL");
@@ -262,6 +274,8 @@ impl State {
             names: None,
             own_error: &mut server.own_error,
             complaints: &mut self.complaints,
+            startup: None,
+            fresh: None,
             audience: false,
             borrows: false,
             refuses_blocks: false,
@@ -294,10 +308,13 @@ impl State {
                 part.transacted(replied.idle, now_us.saturating_sub(transaction_us));
             }
         }
-        if replied.unblocked {
+        if replied.unblocked && !replied.lost {
             self.ask_what_was_kept(server_conn, client_conn);
         }
         self.give_back(server_conn);
+        if replied.lost {
+            self.restore_startup_values(server_conn, client_conn);
+        }
         if self.handing_on.is_some() {
             self.hands_on(client_conn);
         }
@@ -343,8 +360,10 @@ impl State {
         let failed = server.own_error.take();
         server.unasked_bytes = 0;
         match (errand, failed) {
-            (Errand::Apply(client), None) => self.prepared(conn, client),
-            (Errand::Apply(client), Some(error)) => self.refused_parameters(conn, client, &error),
+            (Errand::Apply(client) | Errand::Restore(client), None) => self.prepared(conn, client),
+            (Errand::Apply(client) | Errand::Restore(client), Some(error)) => {
+                self.refused_parameters(conn, client, &error);
+            }
             (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
             (Errand::ConnectQuery(asker), failed) => self.connect_query_over(asker, conn, failed.as_deref()),
             (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),

@@ -324,7 +324,11 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         | server::Phase::Login(_) => &mut row.server_login,
         server::Phase::Linked(_)
         | server::Phase::Errand(
-            Errand::Apply(_) | Errand::Freshen(_) | Errand::ConnectQuery(_) | Errand::Ask(_),
+            Errand::Apply(_)
+            | Errand::Restore(_)
+            | Errand::Freshen(_)
+            | Errand::ConnectQuery(_)
+            | Errand::Ask(_),
         ) => &mut row.server_active,
         server::Phase::Errand(_) => &mut row.server_tested,
         server::Phase::Idle if used => &mut row.server_used,

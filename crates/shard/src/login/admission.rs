@@ -130,6 +130,7 @@ impl State {
         client.phase = Phase::Greeting(ticket);
         client.wish = greeting.replication.map(|replication| Box::new(Wish::new(replication)));
         client.request_us = now_us;
+        let (unsaid, replicates) = (client.parameters.clone(), client.wish.is_some());
         let asked = greeting.parameters.iter().map(|(position, value)| (*position, value.as_str()));
         client.parameters.set_each(asked);
         if self.config.global.application_name_add_host {
@@ -137,6 +138,9 @@ impl State {
             let name = format!("{named} - {}", crate::words::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
+        // The server of one that replicates is told at its own startup.
+        let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
+        client.startup = (!said_nothing).then(|| client.parameters.clone());
         self.give_cancel_key(conn, greeting.minor);
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {

@@ -233,7 +233,10 @@ impl State {
         out.text(field::LOGIN_USER, &client.login_user);
         out.text(field::PHASE, phase);
         out.text(field::PEER, &peer_text(client.peer));
-        self.put_parameters(&mut out, &client.parameters);
+        self.put_parameters(&mut out, field::PARAMETER, &client.parameters);
+        if let Some(startup) = &client.startup {
+            self.put_parameters(&mut out, field::STARTUP, startup);
+        }
         self.put_names(&mut out, client);
         out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
         out.bytes(field::LONG_CANCEL_KEY, client.cancel_key.bytes());
@@ -244,11 +247,11 @@ impl State {
         Some(out.into_bytes())
     }
 
-    fn put_parameters(&self, out: &mut FieldsOut, parameters: &session::Parameters) {
+    fn put_parameters(&self, out: &mut FieldsOut, number: u16, parameters: &session::Parameters) {
         for position in 0..self.tracked.count() {
             if let Some(value) = parameters.value(position) {
                 let name = self.tracked.name(position).as_bytes();
-                out.bytes(field::PARAMETER, &paired(name, value.as_bytes()));
+                out.bytes(number, &paired(name, value.as_bytes()));
             }
         }
     }
@@ -272,7 +275,7 @@ impl State {
             out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
         }
         out.number(field::ID, server.id);
-        self.put_parameters(&mut out, &server.talk.parameters);
+        self.put_parameters(&mut out, field::PARAMETER, &server.talk.parameters);
         for id in server.talk.statements.by_age() {
             let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
             out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));

@@ -198,7 +198,9 @@ impl State {
         let peer = read_peer(fields.text(field::PEER)?)?;
         let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
         let mut client = Client::new(fields.number(field::ID)?, peer, &self.tracked, login_user, self.now);
-        client.parameters = self.read_parameters(fields);
+        client.parameters = self.read_parameters(fields, field::PARAMETER);
+        let startup = self.read_parameters(fields, field::STARTUP);
+        client.startup = fields.bytes(field::STARTUP).is_some().then_some(startup);
         let key = fields.bytes(field::LONG_CANCEL_KEY).or(fields.bytes(field::CANCEL_KEY));
         client.cancel_key = Key::of(key?)?;
         client.since_us = fields.number(field::SINCE).unwrap_or(self.now.mono_us);
@@ -237,7 +239,7 @@ impl State {
     fn server_of(&mut self, part_index: usize, fields: &Fields<'_>) -> Option<Server> {
         let status = Server::status_of(fields.number(field::STATUS)?);
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
-        let parameters = self.read_parameters(fields);
+        let parameters = self.read_parameters(fields, field::PARAMETER);
         let mut talk = Conversation::resumed(parameters, status, doubtful);
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
@@ -284,9 +286,9 @@ impl State {
         })
     }
 
-    fn read_parameters(&self, fields: &Fields<'_>) -> Parameters {
+    fn read_parameters(&self, fields: &Fields<'_>, number: u16) -> Parameters {
         let mut parameters = Parameters::unknown(&self.tracked);
-        for (name, value) in fields.all(field::PARAMETER).filter_map(pair) {
+        for (name, value) in fields.all(number).filter_map(pair) {
             if let (Some(position), Ok(value)) = (self.tracked.position(name), std::str::from_utf8(value)) {
                 parameters.set(position, value);
             }

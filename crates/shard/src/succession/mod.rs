@@ -150,6 +150,7 @@ pub(crate) mod field {
     pub(crate) const SESSION_MODE: u16 = 32;
     /// Of a cancel key that is longer: all of it. An older process takes the short one, and keeps the client.
     pub(crate) const LONG_CANCEL_KEY: u16 = 33;
+    pub(crate) const STARTUP: u16 = 34;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

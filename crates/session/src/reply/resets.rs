@@ -1,0 +1,114 @@
+//! What comes of a reset that a client asked for: which of its startup values it has again, and what it is told.
+//!
+//! Owns what is put in front of ReadyForQuery, and what is kept from the client until then: a value that it never has,
+//! because its own is set again before its next request. Setting it is the shard's.
+
+use wire::backend::Status;
+use wire::encode;
+
+use super::{Step, Verdict};
+use crate::resets::{Resets, bit};
+use crate::{Parameters, Reset};
+
+impl<'c> Step<'_, 'c> {
+    /// What the client's startup packet gave, and the server's defaults.
+    fn startup(&self) -> Option<(&'c Parameters, &'c Parameters)> {
+        self.context.startup.zip(self.context.fresh)
+    }
+
+    /// RESET or DISCARD ALL was done.
+    pub(super) fn note_reset(&mut self) {
+        if self.context.startup.is_some() {
+            (self.server.resets.noted, self.server.resets.seen) = (true, true);
+        }
+    }
+
+    /// The server has reported this parameter; true if the client is not told yet.
+    pub(super) fn keeps_to_itself(&mut self, position: usize) -> bool {
+        let Some((said, fresh)) = self.startup() else { return false };
+        if self.is_private() || said.value(position).is_none() {
+            return false;
+        }
+        let now = self.server.parameters.value(position);
+        let is_reset = now == fresh.value(position) && now != said.value(position);
+        let (owes, resets) = (&self.server.owes, &mut self.server.resets);
+        let asked = resets.asked.all() & bit(position) != 0 && owes.answered() >= resets.from;
+        let is_kept = is_reset && (asked || resets.seen && owes.len() == 1);
+        set(&mut resets.returned, position, is_reset);
+        set(&mut resets.untold, position, is_kept);
+        resets.noted = true;
+        is_kept
+    }
+
+    /// ReadyForQuery came where something is noted of resets: the client is told before it what it has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ready_behind_reset(&mut self, status: Status) -> Verdict {
+        let is_last = self.server.owes.is_empty() && self.server.boundary().is_some();
+        let lost = if is_last { self.lost(status) } else { Reset::default() };
+        let resets = self.server.resets;
+        let mut frames = Vec::new();
+        if let Some((said, fresh)) = self.startup() {
+            for position in 0..self.context.tracked.count() {
+                let is_lost = lost.all() & bit(position) != 0;
+                let told = if is_lost { said } else { &self.server.parameters };
+                let is_told =
+                    is_lost && fresh.value(position).is_some() || resets.untold & bit(position) != 0;
+                if let Some(value) = told.value(position).filter(|_| is_told) {
+                    let name = self.context.tracked.name(position).as_bytes();
+                    encode::parameter_status(&mut frames, name, value.as_bytes());
+                }
+                if is_lost && fresh.value(position).is_none() {
+                    self.server.parameters.take_over(position, fresh);
+                }
+            }
+        }
+        if is_last {
+            (self.server.resets, self.server.portal_resets) = (Resets::default(), Reset::default());
+            self.server.owes.release();
+            self.server.lost = lost;
+            self.replied.lost = !lost.is_empty();
+        } else {
+            // Requests behind this one already run with what the server has.
+            let returned = if resets.seen { resets.returned } else { 0 };
+            self.server.resets = Resets { failed: false, untold: 0, returned, ..resets };
+        }
+        if frames.is_empty() {
+            return Verdict::Pass;
+        }
+        encode::ready(&mut frames, status);
+        self.server.reworded = frames;
+        Verdict::Reworded
+    }
+
+    /// The parameters that the client has again by its startup packet, and the server has not.
+    fn lost(&self, status: Status) -> Reset {
+        let (resets, mut lost) = (self.server.resets, Reset::default());
+        let Some((said, fresh)) = self.startup() else { return lost };
+        // What a failed request has reset is undone with it.
+        if resets.failed || status == Status::Failed {
+            return lost;
+        }
+        for position in (0..self.context.tracked.count()).filter(|at| !self.context.tracked.is_fact(*at)) {
+            let (Some(own), default) = (said.value(position), fresh.value(position)) else { continue };
+            let bit = bit(position);
+            // Without a report nothing but the command itself says that it has been reset.
+            let is_default = default.is_none() || self.server.parameters.value(position) == default;
+            if !is_default || default == Some(own) {
+                continue;
+            }
+            let by_report = resets.seen && resets.asked.is_empty() && resets.returned & bit != 0;
+            if resets.asked.session & bit != 0 || by_report {
+                lost.session |= bit;
+            } else if resets.asked.local & bit != 0 && status == Status::InTransaction {
+                lost.local |= bit;
+            }
+        }
+        lost
+    }
+}
+
+fn set(bits: &mut u64, position: usize, on: bool) {
+    let bit = bit(position);
+    *bits = if on { *bits | bit } else { *bits & !bit };
+}

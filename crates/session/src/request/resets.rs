@@ -1,0 +1,130 @@
+//! Requests that reset parameters, of a client whose startup packet gave some: what they reset is noted, and what the client
+//! sends behind them waits for the answer, because its startup values have to be set again first.
+//!
+//! Owns at which messages it is looked. What a text resets is [`crate::resets`]'s.
+
+use wire::frame::{self, HEADER_BYTES};
+use wire::frontend::{self, Found};
+use wire::tag::frontend as tag;
+
+use super::{Step, plain};
+use crate::prepared::may_change_statements;
+use crate::resets::{may_reset, reset_by};
+use crate::{Owed, Reset, StatementId};
+
+/// No longer request is looked at for what it resets.
+const RESET_BYTES: u32 = 1024;
+
+/// A frame that may be looked at for what it resets.
+enum Short<'a> {
+    /// All of its body.
+    Body(&'a [u8]),
+    /// The rest is not here yet.
+    Partial,
+    /// It is too long to be a reset.
+    No,
+}
+
+impl Step<'_, '_> {
+    /// A Query that may be a RESET. If it is, what the client sends behind it waits for the answer, because the client's
+    /// startup values have to be set again first. False if more of it is needed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resetting_query(&mut self) -> bool {
+        let reset = match self.short_frame() {
+            Short::Body(text) => self.rules.resets.and_then(|tracked| reset_by(text, tracked)),
+            Short::Partial => return false,
+            Short::No => None,
+        };
+        self.ask(Owed::Query);
+        self.server.owes.note_change();
+        if let Some(reset) = reset.filter(|_| self.asks()) {
+            self.server.note_reset(reset);
+            self.server.hold_requests();
+        }
+        true
+    }
+
+    /// The server does what it is asked, as far as is known.
+    fn asks(&self) -> bool {
+        !self.server.copying_in && !self.server.skipping
+    }
+
+    /// An Execute of what may change prepared statements or reset parameters.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn executes_alteration(&mut self) {
+        self.server.owes.note_change();
+        let reset = self.server.portal_resets;
+        if !reset.is_empty() && self.asks() {
+            self.server.note_reset(reset);
+        }
+    }
+
+    /// Parse, Bind, Describe, Close of a client whose names are the server's. Of a Parse it is taken that it will be bound;
+    /// false if more of it is needed.
+    #[inline(never)]
+    pub(super) fn extended_as_is(&mut self, frame_tag: u8) -> bool {
+        if let (Some(tracked), tag::PARSE) = (self.rules.resets, frame_tag) {
+            match self.short_frame() {
+                Short::Body(body) => {
+                    if let Found::Yes((_, at)) = frontend::parse_name(body)
+                        && may_reset(body, at)
+                        && let Some(reset) = reset_by(&body[at..], tracked)
+                    {
+                        self.server.portal_changes_statements = true;
+                        self.server.portal_resets.add(reset);
+                    }
+                }
+                Short::Partial => return false,
+                Short::No => {}
+            }
+        }
+        self.ask(plain(frame_tag));
+        true
+    }
+
+    /// The current frame, as far as it may be looked at for what it resets.
+    fn short_frame(&self) -> Short<'_> {
+        let rest = &self.input[self.at..];
+        match frame::header(rest) {
+            Ok(Some(header)) if header.frame_bytes <= RESET_BYTES => {
+                rest.get(HEADER_BYTES..header.frame_bytes as usize).map_or(Short::Partial, Short::Body)
+            }
+            _ => Short::No,
+        }
+    }
+
+    /// Notes what the statement without a name resets; true if it is anything, None if more of it is needed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unnamed_resets(&mut self) -> Option<bool> {
+        let reset = match (self.short_frame(), self.rules.resets) {
+            (Short::Partial, _) => return None,
+            (Short::Body(body), Some(tracked)) => match frontend::parse_name(body) {
+                Found::Yes((_, at)) => reset_by(&body[at..], tracked),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.server.unnamed_resets = reset.unwrap_or_default();
+        Some(reset.is_some())
+    }
+
+    /// A portal of a statement that may change prepared statements or reset parameters; without a number of the one
+    /// without a name.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alters_by_portal(&mut self, statement: Option<StatementId>) {
+        let text = statement.and_then(|id| self.rules.registry.rest(id));
+        let reset = match (self.rules.resets, text) {
+            (None, _) => Reset::default(),
+            (Some(tracked), Some(text)) => reset_by(text, tracked).unwrap_or_default(),
+            (Some(_), None) if !self.server.statements.unnamed.alters_session() => Reset::default(),
+            (Some(_), None) => self.server.unnamed_resets,
+        };
+        let changes = text.is_none_or(|text| may_change_statements(text).unwrap_or(true));
+        self.server.portal_changes_statements |= changes || !reset.is_empty();
+        self.server.portal_resets.add(reset);
+    }
+}

@@ -1,0 +1,59 @@
+//! RESET, DISCARD ALL and SET … TO DEFAULT of a client that gave parameters at startup: its server has gone back to its own
+//! defaults, and gets the client's values before the client's next request.
+//!
+//! Owns when they are set on a server that the client keeps. A server that is given back gets them when it is lent, like
+//! any other. Which they are, and what the client is told, is `session`'s.
+
+use session::Conversation;
+
+use crate::ConnId;
+use crate::client::{self, Client};
+use crate::server::Errand;
+use crate::state::{State, linked};
+
+impl Client {
+    /// What was reset on its server is as its startup packet said.
+    #[cold]
+    pub(crate) fn take_back_startup_values(&mut self, talk: &Conversation) {
+        let (Some(startup), lost) = (&self.startup, talk.lost()) else { return };
+        self.parameters = talk.parameters.clone();
+        for position in lost.positions() {
+            self.parameters.take_over(position, startup);
+        }
+    }
+}
+
+impl State {
+    /// The client was told that it has its startup values again. If it keeps its server, because of a transaction or
+    /// for its session, they are set now.
+    #[cold]
+    pub(crate) fn restore_startup_values(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
+        let is_linked = matches!(client.phase, client::Phase::Linked(linked) if linked == server_conn);
+        if !is_linked {
+            return;
+        }
+        // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer.
+        if !server.talk.rests() || server.talk.boundary().is_none() {
+            return server.talk.hold_requests();
+        }
+        server.talk.release_requests();
+        let local = server.talk.take_lost().local;
+        match client.parameters.sets_within(&server.talk.parameters, &self.tracked, local) {
+            Some(sets) => self.prepare(client_conn, server_conn, Errand::Restore(client_conn), &sets),
+            None => self.prepared(server_conn, client_conn),
+        }
+    }
+
+    /// A server sends while its client's requests are held: once what it sends is whole, the values can be set.
+    #[cold]
+    pub(crate) fn restore_late(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        let Some(server) = self.server(server_conn) else { return };
+        if !server.talk.rests() {
+            return;
+        }
+        server.talk.release_requests();
+        self.give_back(server_conn);
+        self.restore_startup_values(server_conn, client_conn);
+    }
+}
