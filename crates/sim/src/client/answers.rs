@@ -133,7 +133,9 @@ impl Client {
         if self.view.status == Status::Idle {
             self.claim_rows(Claim::Applied, scene);
         }
-        self.view.unsettled = false;
+        if let Err(text) = self.view.settle() {
+            return self.object("I4", text, scene);
+        }
         self.groups.pop_front();
         self.waiting_since_us = (!self.groups.is_empty()).then_some(scene.now_us);
         if self.groups.is_empty() {

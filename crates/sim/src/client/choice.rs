@@ -56,6 +56,13 @@ impl Client {
 
     fn choose_setting(&mut self, scene: &mut Scene<'_>) -> Statement {
         let prng = &mut *scene.prng;
+        let reset = prng.pick(&["TimeZone", "application_name", "DateStyle"]).to_owned();
+        match prng.below(100) {
+            0..12 => return Statement::Reset(reset),
+            12..24 => return Statement::Set(reset, None),
+            24..32 => return Statement::ResetAll,
+            _ => {}
+        }
         let (name, value) = match prng.below(4) {
             0 => ("TimeZone", prng.pick(TIME_ZONES).to_owned()),
             1 => ("DateStyle", prng.pick(&["ISO, MDY", "SQL, DMY"]).to_owned()),
@@ -97,5 +104,11 @@ pub(super) fn pauses(statement: &Statement) -> bool {
 /// Whether it may stand among others in one query or one pipeline.
 pub(super) fn fits_into_many(statement: &Statement) -> bool {
     use Statement::{Begin, Commit, CopyIn, DeallocateAll, DiscardAll, Empty, Rollback, Unknown};
-    !matches!(statement, Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | Commit | Rollback)
+    // What stands behind a reset in the same request runs with the server's own values.
+    let resets = matches!(statement, Statement::Reset(_) | Statement::ResetAll | Statement::Set(_, None));
+    let alone = matches!(
+        statement,
+        Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | Commit | Rollback
+    );
+    !(resets || alone)
 }

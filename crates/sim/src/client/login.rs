@@ -67,14 +67,14 @@ impl Client {
         if replicates {
             scene.referee.wants_own_server(self.number);
         }
+        let zone_pair = says_zone.then_some(("TimeZone", zone));
+        self.view.asks(std::iter::once(("application_name", name.as_str())).chain(zone_pair));
         self.send(|out| {
             untyped(out, |body| {
                 body.extend_from_slice(&196_608_u32.to_be_bytes());
                 let mut pairs =
                     vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
-                if says_zone {
-                    pairs.push(("TimeZone", zone));
-                }
+                pairs.extend(zone_pair);
                 if replicates {
                     pairs.push(("replication", "database"));
                 }

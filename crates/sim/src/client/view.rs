@@ -1,7 +1,8 @@
-//! What a client knows from what it was told: transaction status and parameters.
+//! What a client knows from what it was told: transaction status and parameters; and what PostgreSQL alone would have told.
 
 use std::collections::BTreeMap;
 
+use crate::model::parameters::Parameters;
 use crate::model::session::Status;
 use crate::sql::{Statement, Tag};
 
@@ -14,12 +15,36 @@ pub(crate) struct View {
     told: BTreeMap<String, String>,
     /// Whether the current group has changed parameters, so that rows may be ahead of what was told.
     pub(crate) unsettled: bool,
+    /// The parameters of a session of its own, once it has logged in.
+    own: Option<Parameters>,
 }
 
 impl View {
     /// Nothing is known yet.
     pub(crate) fn new() -> View {
-        View { status: Status::Idle, told: BTreeMap::new(), unsettled: false }
+        View { status: Status::Idle, told: BTreeMap::new(), unsettled: false, own: None }
+    }
+
+    /// Its startup packet asks for these.
+    pub(crate) fn asks<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.own = Parameters::new(pairs);
+    }
+
+    /// A group was answered: whether the client was told what PostgreSQL would have told it.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        self.unsettled = false;
+        let Some(own) = &mut self.own else { return Ok(()) };
+        if self.status == Status::Idle {
+            own.commit();
+        }
+        for name in ["application_name", "DateStyle", "IntervalStyle", "TimeZone"] {
+            let told = self.told.get(name).map_or("", String::as_str);
+            if own.value(name) != Some(told) {
+                let value = own.value(name).unwrap_or("");
+                return Err(format!("{name} is `{value}` in PostgreSQL, told was `{told}`"));
+            }
+        }
+        Ok(())
     }
 
     /// ParameterStatus came.
@@ -59,11 +84,15 @@ impl View {
         match statement {
             Statement::Begin => self.status = Status::Open,
             Statement::Commit | Statement::Rollback => {
+                if let Some(own) = &mut self.own {
+                    if *statement == Statement::Commit { own.commit() } else { own.roll_back() }
+                }
                 self.status = Status::Idle;
                 self.unsettled = true;
             }
             Statement::Set(..) | Statement::Reset(_) | Statement::ResetAll | Statement::DiscardAll => {
-                self.unsettled = true
+                self.unsettled = true;
+                self.own.iter_mut().for_each(|own| own.run(statement));
             }
             _ => (),
         }
@@ -73,6 +102,7 @@ impl View {
     pub(crate) fn fail(&mut self) {
         // What the failed transaction had set is told with the next ReadyForQuery.
         self.unsettled = true;
+        self.own.iter_mut().for_each(Parameters::roll_back);
         if self.status == Status::Open {
             self.status = Status::Failed;
         }

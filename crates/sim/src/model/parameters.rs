@@ -2,6 +2,8 @@
 //!
 //! PostgreSQL 14 and later reports a changed parameter once, before the next ReadyForQuery.
 
+use crate::sql::Statement;
+
 /// The parameters that the model knows; all but the last are reported (protocol chapter, "Asynchronous Operations").
 pub(crate) const NAMES: [&str; 7] = [
     "application_name",
@@ -77,6 +79,16 @@ impl Parameters {
     pub(crate) fn reset_all(&mut self) {
         self.save();
         self.values.clone_from(&self.initial);
+    }
+
+    /// A statement that sets or resets.
+    pub(crate) fn run(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Set(name, value) => drop(self.set(name, value.as_deref())),
+            Statement::Reset(name) => drop(self.set(name, None)),
+            Statement::ResetAll | Statement::DiscardAll => self.reset_all(),
+            _ => {}
+        }
     }
 
     /// The transaction ended well: what it set stays.
