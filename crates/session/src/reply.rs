@@ -38,7 +38,7 @@ pub struct Replied {
     /// Tracked parameters changed.
     pub parameters_changed: bool,
     /// Requests that were said again, their statement prepared anew, because DDL had spoilt its plan.
-    pub replayed: u32,
+    pub replayed: u16,
     /// What the client sent later, and was kept ([`Conversation::holds_back`]), can be passed on now.
     pub unblocked: bool,
     /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.

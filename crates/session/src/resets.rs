@@ -109,12 +109,12 @@ impl Conversation {
 #[inline(always)]
 pub(crate) fn may_reset(text: &[u8], at: usize) -> bool {
     let Some(&[first, _, third]) = text.get(at..at + 3) else { return true };
-    match first | 0x20 {
-        b's' => third | 0x20 == b't',
-        b'r' | b'd' => third | 0x20 == b's',
-        b'a'..=b'z' => false,
-        _ => true,
+    let (first, third) = (first | 0x20, third | 0x20);
+    // The third letter is the rarer one: SELECT, UPDATE and DELETE end here.
+    if matches!(third, b's' | b't') {
+        return matches!((first, third), (b's', b't') | (b'r' | b'd', b's')) || !first.is_ascii_lowercase();
     }
+    !first.is_ascii_lowercase()
 }
 
 /// What a text resets that is RESET, DISCARD ALL or SET … TO DEFAULT and nothing else; None if it is not.
