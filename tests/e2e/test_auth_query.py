@@ -328,6 +328,23 @@ def test_what_a_client_of_auth_user_set_is_taken_off_before_the_query(weir, pg):
     assert client.execute("show application_name").fetchone()[0] == "mine"
 
 
+@pytest.mark.weir_only
+def test_a_client_of_auth_user_cannot_execute_the_query(weir, pg):
+    """Weir parses the unnamed statement on a server that auth_user's client had, and gets again."""
+    userlist = {**USERLIST, "asker": "pw"}
+    query = "select rolname::text, 'pw'::text from pg_authid where rolname = $1"
+    pooler = pooler_with(weir, auth_type="plain", auth_query=query, userlist=userlist, default_pool_size=1)
+    run = wire.bind("", values=[b"mapped"]) + wire.execute() + wire.SYNC
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(wire.V3_0, user="asker", database="app"))
+        raw.read_until("R")
+        raw.ask(wire.message(b"p", wire.cstring("pw")))
+        raw.ask(wire.parse("", "select $1::text || ' mine'") + wire.SYNC)
+        assert [reply.body[6:] for reply in raw.ask(run) if reply.kind == "D"] == [b"mapped mine"]
+        assert pooler.value("select current_user", user="mapped", password="pw") == "mapped"
+        assert wire.errors(raw.ask(run))[0][0] == "26000"
+
+
 def test_the_server_is_clean_for_the_next_one(weir, pg):
     """One server for questions and clients, in turns; each finds its own."""
     userlist = {**USERLIST, "asker": "pw"}

@@ -382,6 +382,26 @@ def test_disable_pqexec(weir):
     pooler.wait_log("closing because: PQexec disallowed")
 
 
+# --- encodings ------------------------------------------------------------------------------------------------
+@pytest.mark.weir_only
+@pytest.mark.parametrize("encoding", ["LATIN1", "BIG5", "SJIS"])
+def test_values_are_read_the_same_whatever_encoding_the_last_client_had(weir, pg, encoding):
+    """PostgreSQL converts a query from the client_encoding that is in force when it comes."""
+    pg.query('create schema if not exists "schem\u00e4"', "app")
+    pooler = weir(default_pool_size=1)
+    other = pooler.connect(client_encoding=encoding)
+    other.execute("set standard_conforming_strings = off")
+    other.execute("set backslash_quote = on")
+    client = pooler.connect(options="-c search_path=schem\u00e4")
+    for _ in range(2):
+        assert client.execute("select current_setting('search_path')").fetchone()[0] == "schem\u00e4"
+        assert other.execute("show client_encoding").fetchone()[0] == encoding
+    name = "\u4f65\\'; create table public.injected (number int); --"
+    third = pooler.connect(application_name=name)
+    assert "create table" in third.execute("show application_name").fetchone()[0]
+    assert pg.query("select to_regclass('public.injected')::text", "app") == [(None,)]
+
+
 # --- newer protocols ------------------------------------------------------------------------------------------
 @pytest.mark.weir_only
 def test_a_newer_protocol_is_negotiated_once(weir):

@@ -168,6 +168,19 @@ def test_cancel_keys_given_before_still_work(weir, pg, when):
         assert old.wait(30) == 0
 
 
+def test_the_unnamed_statement_of_a_transaction_goes_along(weir):
+    pooler = weir()
+    run = wire.bind("") + wire.execute() + wire.SYNC
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("begin")
+        raw.ask(wire.parse("", "select 'mine'") + wire.SYNC)
+        reboot(pooler)
+        assert [reply.body[6:] for reply in raw.ask(run) if reply.kind == "D"] == [b"mine"]
+        raw.simple("commit")
+        with wire.Raw(pooler.port).login() as other:
+            assert wire.errors(other.ask(run))[0][0] == "26000", "it is not for others"
+
+
 def test_long_cancel_keys_too(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login(version=wire.V3_2) as raw:

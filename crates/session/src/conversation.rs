@@ -5,6 +5,7 @@
 
 use wire::backend::Status;
 
+use crate::kept::Unnamed;
 use crate::replay::Watch;
 use crate::resets::Resets;
 use crate::{Output, Owed, Owes, OwnAnswer, Parameters, Reset, ServerStatements};
@@ -115,6 +116,17 @@ impl Conversation {
     pub fn rests(&self) -> bool {
         let at_boundary = self.remain == 0 && self.partial.is_empty() && self.unsure_readies == 0;
         self.owes.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
+    }
+
+    /// The number of the client whose unnamed statement this server has.
+    #[must_use]
+    pub fn unnamed_owner(&self) -> Option<u64> {
+        self.statements.unnamed.owner()
+    }
+
+    /// A server that came from another process has this client's unnamed statement.
+    pub fn adopt_unnamed(&mut self, owner: u64) {
+        self.statements.unnamed = Unnamed::adopted(owner);
     }
 
     /// Something was sent whose outcome is not modelled.
@@ -269,6 +281,7 @@ impl Conversation {
         wire::encode::describe(out, b'P', b"");
         wire::encode::execute(out, b"", 0);
         wire::encode::sync(out);
+        self.statements.unnamed = Unnamed::default();
         self.owes.push(Owed::Own);
         self.own_answer = Some(Box::default());
         self.status = None;

@@ -258,6 +258,17 @@ impl Unnamed {
         self.unanswered += 1;
     }
 
+    /// The number of the client that has it; None while that is not answered, or if no client has.
+    pub(crate) fn owner(&self) -> Option<u64> {
+        Some(self.answered.client).filter(|client| *client > 0 && self.unanswered == 0)
+    }
+
+    /// That of a server which comes from another process. What it does when it is executed is not known here.
+    pub(crate) fn adopted(client: u64) -> Unnamed {
+        let owner = Owner { client, alters_session: true };
+        Unnamed { answered: owner, expected: owner, ..Unnamed::default() }
+    }
+
     /// ParseComplete arrived.
     #[inline]
     pub(crate) fn answered(&mut self) {

@@ -222,33 +222,45 @@ impl Parameters {
     }
 }
 
-/// Appends one SET. All SETs that Weir makes are escaped here and nowhere else; E'' reads the same whatever
-/// standard_conforming_strings says.
+/// Appends one SET. All SETs that Weir makes are escaped here and nowhere else. What a server takes for text depends on the
+/// client_encoding and standard_conforming_strings that its last client left: only ASCII without a backslash reads the same under
+/// all of them, so that any other value goes as the digits of its UTF-8.
 fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
-    if LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
-        sets.extend(["SELECT pg_catalog.set_config('", name, "',"]);
-        push_quoted(sets, value);
-        sets.push_str(if local { ",true);" } else { ",false);" });
-    } else {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii() && byte != b'\\');
+    if is_plain && !LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
         sets.extend([if local { "SET LOCAL " } else { "SET " }, name, "="]);
         push_quoted(sets, value);
         sets.push(';');
+        return;
     }
+    sets.extend(["SELECT pg_catalog.set_config('", name, "',"]);
+    if is_plain {
+        push_quoted(sets, value);
+    } else {
+        sets.push_str("pg_catalog.convert_from(pg_catalog.decode('");
+        push_hex(sets, value.as_bytes());
+        sets.push_str("','hex'),'UTF8')");
+    }
+    sets.push_str(if local { ",true);" } else { ",false);" });
 }
 
 fn push_quoted(sets: &mut String, value: &str) {
-    if value.contains('\\') {
-        sets.push('E');
-    }
     sets.push('\'');
     for character in value.chars() {
         match character {
             '\'' => sets.push_str("''"),
-            '\\' => sets.push_str("\\\\"),
             other => sets.push(other),
         }
     }
     sets.push('\'');
+}
+
+fn push_hex(sets: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            sets.extend(char::from_digit(digit.into(), 16));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -329,6 +341,22 @@ mod tests {
         let mut client = Parameters::unknown(&tracked);
         client.set(APPLICATION_NAME, r"a'; DROP TABLE x; --\");
         let sets = client.sets_from(&Parameters::unknown(&tracked), &tracked);
-        assert_eq!(sets.as_deref(), Some(r"SET application_name=E'a''; DROP TABLE x; --\\';"));
+        let digits = "61273b2044524f50205441424c4520783b202d2d5c";
+        let decoded = format!("pg_catalog.convert_from(pg_catalog.decode('{digits}','hex'),'UTF8')");
+        let expected = format!("SELECT pg_catalog.set_config('application_name',{decoded},false);");
+        assert_eq!(sets, Some(expected));
+    }
+
+    #[test]
+    fn sets_are_ascii_without_a_backslash_whatever_the_values() {
+        let tracked = Tracked::new([]);
+        for value in ["schem\u{e4}", "\u{4f65}\\'", "a'b", "\\"] {
+            for name in ["application_name", "search_path"] {
+                let mut client = Parameters::unknown(&tracked);
+                client.set(tracked.position(name.as_bytes()).unwrap(), value);
+                let sets = client.sets_from(&Parameters::unknown(&tracked), &tracked).unwrap();
+                assert!(sets.is_ascii() && !sets.contains('\\'), "{sets}");
+            }
+        }
     }
 }

@@ -280,6 +280,9 @@ impl State {
             let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
             out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
         }
+        if let Some(client) = server.talk.unnamed_owner() {
+            out.number(field::UNNAMED, client);
+        }
         if let Some((process_id, secret)) = &server.key {
             out.number(field::BACKEND, (*process_id).into());
             out.bytes(field::BACKEND_SECRET, secret);

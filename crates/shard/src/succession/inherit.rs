@@ -246,6 +246,9 @@ impl State {
             self.registry.adopt(id, rest);
             talk.statements.adopt(id, &self.registry);
         }
+        if let Some(client) = fields.number(field::UNNAMED) {
+            talk.adopt_unnamed(client);
+        }
         let part = self.parts.get(part_index)?;
         let is_same = fields.text(field::TARGET) == Some(&*target_text(&part.database));
         let is_session = part.pool.limits.mode == PoolMode::Session;

@@ -151,6 +151,8 @@ pub(crate) mod field {
     /// Of a cancel key that is longer: all of it. An older process takes the short one, and keeps the client.
     pub(crate) const LONG_CANCEL_KEY: u16 = 33;
     pub(crate) const STARTUP: u16 = 34;
+    /// Of a server: the number of the client whose unnamed statement it has.
+    pub(crate) const UNNAMED: u16 = 35;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
