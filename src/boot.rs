@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
     let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
     let listeners = listen(&config, inherited, passed, logger)?;
-    let doorway = panel::doorway(&config, predecessor.is_some())?;
+    let doorway = panel::doorway(&config, predecessor.as_mut())?;
     if options.daemon {
         logger.leave_stderr();
         process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;

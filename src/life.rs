@@ -2,6 +2,7 @@
 //! Owns the clock and the queue of inputs. Never decides anything.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -26,8 +27,14 @@ pub(crate) trait Crew {
     fn close_tcp(&self);
     /// Rows about what no shard knows.
     fn inspect(&self, subject: Subject) -> Listing;
-    /// Hands over to the process that waits at this line; what comes of it is an input.
-    fn hand_over(&self, line: &str, note: String, patience: Duration) -> std::io::Result<()>;
+    /// Hands over to the process that waits at this line, the panel's listening socket too; what comes of it is an input.
+    fn hand_over(
+        &self,
+        line: &str,
+        note: String,
+        panel: Option<OwnedFd>,
+        patience: Duration,
+    ) -> std::io::Result<()>;
     /// Asks the process before this one to cancel what nobody here runs.
     fn cancel_at_predecessor(&self, key: &[u8]);
 }
@@ -196,7 +203,8 @@ impl<C: Crew> Life<C> {
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {
         let patience = crate::takeover::patience(self.control.config());
-        let fault = self.crew.hand_over(line, note, patience).err()?;
+        let panel = self.panel.as_ref().and_then(Panel::listening_socket);
+        let fault = self.crew.hand_over(line, note, panel, patience).err()?;
         Some(Input::Succession(Succession::Failed(fault.to_string())))
     }
 
@@ -241,7 +249,7 @@ mod tests {
         fn inspect(&self, _: Subject) -> Listing {
             Listing::Hosts(Vec::new())
         }
-        fn hand_over(&self, _: &str, _: String, _: Duration) -> std::io::Result<()> {
+        fn hand_over(&self, _: &str, _: String, _: Option<OwnedFd>, _: Duration) -> std::io::Result<()> {
             Err(std::io::ErrorKind::Unsupported.into())
         }
         fn cancel_at_predecessor(&self, _: &[u8]) {}

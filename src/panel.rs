@@ -7,18 +7,25 @@ use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
 use control::Input;
+use driver::Predecessor;
 use http::{Doorway, NoDoorway, Panel, Plan, TokenPlace};
 use settings::Config;
 
 use crate::boot::NoBoot;
 use crate::logging::Logger;
 
-/// The panel's socket. A process that takes over gets the port later, when the one before has left it.
+/// The panel's socket: the predecessor's, if that has it where the settings want it. Else a process that takes over gets the port
+/// later, when the one before has left it.
 ///
 /// # Errors
 /// [`NoBoot::Panel`]: the settings ask for what cannot be, or somebody else has the port.
-pub(crate) fn doorway(config: &Config, takes_over: bool) -> Result<Option<Doorway>, NoBoot> {
-    match Doorway::open(&config.global) {
+pub(crate) fn doorway(
+    config: &Config,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Option<Doorway>, NoBoot> {
+    let takes_over = predecessor.is_some();
+    let inherited = predecessor.and_then(|old| old.panel.take());
+    match Doorway::open(&config.global, inherited) {
         Err(NoDoorway::Socket(..)) if takes_over => Ok(None),
         other => other.map_err(NoBoot::Panel),
     }

@@ -2,6 +2,7 @@
 //! Never decides anything.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -34,10 +35,16 @@ impl Crew for Workers {
         self.engine.inspect(subject)
     }
 
-    fn hand_over(&self, line: &str, note: String, patience: Duration) -> io::Result<()> {
+    fn hand_over(
+        &self,
+        line: &str,
+        note: String,
+        panel: Option<OwnedFd>,
+        patience: Duration,
+    ) -> io::Result<()> {
         let inputs = self.inputs.clone();
         let news = move |news| drop(inputs.send(Input::Succession(outcome(news))));
-        self.engine.hand_over(line, note, patience, news)
+        self.engine.hand_over(line, note, panel, patience, news)
     }
 
     fn cancel_at_predecessor(&self, key: &[u8]) {

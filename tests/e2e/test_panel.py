@@ -1,8 +1,11 @@
 """The control panel's thread: where it listens, that it is told of everything that it should be, what it shows."""
 
+import contextlib
 import http.client
 import json
 import socket
+import threading
+import time
 from pathlib import Path
 
 import psycopg
@@ -105,6 +108,56 @@ def test_the_process_that_takes_over_has_the_panel_too(weir):
     assert token != new
     assert [row["user"] for row in again.get("/api/v1/clients?database=app", token=new)["clients"]] == ["alice"]
     assert client.execute("select 2").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("http_addr", ["127.0.0.1", "::1"])
+def test_the_port_is_never_free_while_another_process_takes_over(weir, http_addr):
+    family = socket.AF_INET6 if ":" in http_addr else socket.AF_INET
+    pooler = weir(http_port=host.free_port(), http_addr=http_addr)
+    address = (http_addr, int(pooler.settings["http_port"]))
+    pooler.wait_log("panel: http://")
+    stolen, refused, over = [], [], threading.Event()
+
+    def steal():
+        while not over.is_set():
+            with socket.socket(family) as thief, contextlib.suppress(OSError):
+                thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                thief.bind(address)
+                thief.listen()
+                stolen.append(address)
+
+    def visit():
+        while not over.is_set():
+            try:
+                socket.create_connection(address, timeout=5).close()
+            except OSError as why:
+                refused.append(why)
+            time.sleep(0.002)
+
+    threads = [threading.Thread(target=steal), threading.Thread(target=visit)]
+    for thread in threads:
+        thread.start()
+    try:
+        for count in (2, 3):
+            old = pooler.process
+            pooler.launch("--reboot")
+            assert old.wait(30) == 0
+            pooler.wait_log("panel: http://", count=count)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not stolen and not refused
+
+
+def test_a_process_that_takes_over_may_have_its_panel_elsewhere(weir):
+    pooler, web = panel.start(weir)
+    old, port = pooler.process, host.free_port()
+    pooler.write_ini(http_port=port)
+    pooler.launch("--reboot")
+    assert old.wait(30) == 0
+    panel.Panel(pooler, port).wait_up()
+    assert not panel.Panel(pooler, web.port).is_up()
 
 
 def test_settings_are_the_table_and_what_is_in_force(weir):

@@ -2,6 +2,7 @@
 //!
 //! Owns the choice of the driver and the falling back. Never touches a connection and never decides what shards do.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -219,8 +220,8 @@ impl Engine {
     }
 
     /// Opens a line to the process that takes over, and hands everything over to it; `news` hears what comes of it.
-    /// `name` is of the abstract name space, `note` what the control thread says to the other's, and `patience` how long
-    /// the successor may take before it is ready.
+    /// `name` is of the abstract name space, `note` what the control thread says to the other's, `panel` the panel's listening
+    /// socket, and `patience` how long the successor may take before it is ready.
     ///
     /// # Errors
     /// AlreadyExists if that is under way; PermissionDenied if somebody else's process answers; else the system's.
@@ -228,6 +229,7 @@ impl Engine {
         &self,
         name: &str,
         note: String,
+        panel: Option<OwnedFd>,
         patience: Duration,
         news: impl Fn(News) + Send + 'static,
     ) -> io::Result<()> {
@@ -236,6 +238,7 @@ impl Engine {
             succession: Arc::clone(&self.succession),
             mailboxes: Arc::clone(&self.mailboxes),
             listeners: self.listeners.clone(),
+            panel,
             generation: self.generation,
             next_id: self.directory.process().upcoming_id(),
             note,

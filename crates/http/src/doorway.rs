@@ -4,7 +4,9 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
+use rustix::net::sockopt::socket_acceptconn;
 use settings::Global;
 
 use crate::{access, seal};
@@ -81,17 +83,28 @@ impl Doorway {
         Ok(Doorway { address, listener })
     }
 
-    /// Listens where the settings say, before anything else runs. None where the panel is off.
+    /// The listening socket of the process before this one, if it listens there: so the port is never free for others.
+    fn inherited(socket: OwnedFd, address: SocketAddr) -> Option<Doorway> {
+        let listens = socket_acceptconn(&socket) == Ok(true);
+        let listener = TcpListener::from(socket);
+        let is_there = listens && listener.local_addr().is_ok_and(|own| own == address);
+        (is_there && listener.set_nonblocking(true).is_ok()).then_some(Doorway { address, listener })
+    }
+
+    /// Listens where the settings say, before anything else runs: by the socket that the process before has handed over, if it is
+    /// of that address. None where the panel is off.
     ///
     /// # Errors
     /// [`NoDoorway`]: the process should not start.
-    pub fn open(global: &Global) -> Result<Option<Doorway>, NoDoorway> {
+    pub fn open(global: &Global, inherited: Option<OwnedFd>) -> Result<Option<Doorway>, NoDoorway> {
         if global.http_port == 0 {
             return Ok(None);
         }
         let keys = access::keys_of(global).map_err(NoDoorway::Keys)?;
         seal::of(global).map_err(NoDoorway::Tls)?;
-        wanted(global, !keys.is_empty())?.map(Doorway::at).transpose()
+        let Some(address) = wanted(global, !keys.is_empty())? else { return Ok(None) };
+        let inherited = inherited.and_then(|socket| Doorway::inherited(socket, address));
+        inherited.map_or_else(|| Doorway::at(address), Ok).map(Some)
     }
 }
 
@@ -103,6 +116,24 @@ mod tests {
         let mut global = Global::default();
         (global.http_addr, global.http_port) = (address.to_owned(), port);
         global
+    }
+
+    #[test]
+    fn a_socket_of_the_process_before_is_taken_where_it_listens_at_the_same_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let handle = || OwnedFd::from(listener.try_clone().expect("another handle"));
+        let here = global("127.0.0.1", address.port());
+        // Bound anew it would be refused: the port is taken.
+        assert!(matches!(Doorway::open(&here, None), Err(NoDoorway::Socket(..))));
+        assert!(matches!(Doorway::open(&here, Some(handle())), Ok(Some(found)) if found.address == address));
+        assert!(matches!(Doorway::open(&global("127.0.0.1", 0), Some(handle())), Ok(None)));
+        let elsewhere = global("127.0.0.2", address.port());
+        assert!(
+            matches!(Doorway::open(&elsewhere, Some(handle())), Ok(Some(found)) if found.address != address)
+        );
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).expect("it listens no more");
+        assert!(Doorway::inherited(handle(), address).is_none());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use telemetry::Level;
 use tokio::net::{TcpListener, TcpStream};
@@ -10,10 +12,39 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::doorway::{self, Doorway, NoDoorway};
 use crate::shared::{Shared, Situation};
 
+/// Another handle of the socket that listens, for a process that takes over; there only while the panel's thread listens.
+#[derive(Default)]
+pub(crate) struct PanelSocket(Mutex<Option<OwnedFd>>);
+
+impl PanelSocket {
+    /// A handle of its own; None where the panel does not listen.
+    pub(crate) fn handle(&self) -> Option<OwnedFd> {
+        self.held().as_ref()?.try_clone().ok()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The socket, open.
+struct Open {
+    address: SocketAddr,
+    listener: TcpListener,
+    handle: Arc<PanelSocket>,
+}
+
+impl Drop for Open {
+    /// No handle keeps the port where nobody listens any more.
+    fn drop(&mut self) {
+        *self.handle.held() = None;
+    }
+}
+
 /// Where the thread listens, and what keeps it from that.
 #[derive(Default)]
 pub(crate) struct Entrance {
-    open: Option<(SocketAddr, TcpListener)>,
+    open: Option<Open>,
     /// What was last said of why it is closed.
     said: Option<String>,
     /// Somebody else has the port: another try may do.
@@ -24,8 +55,9 @@ pub(crate) struct Entrance {
 
 impl Entrance {
     /// One that begins with a socket that is open already.
-    pub(crate) fn new(first: Option<Doorway>) -> io::Result<Entrance> {
-        Ok(Entrance { open: first.map(with_runtime).transpose()?, ..Entrance::default() })
+    pub(crate) fn new(shared: &Shared, first: Option<Doorway>) -> io::Result<Entrance> {
+        let open = first.map(|doorway| with_runtime(shared, doorway)).transpose()?;
+        Ok(Entrance { open, ..Entrance::default() })
     }
 
     /// Opens, moves or closes the socket.
@@ -41,7 +73,7 @@ impl Entrance {
                 }
             }
         }
-        if let Some((address, _)) = self.open.as_ref().filter(|_| !self.is_known) {
+        if let Some(Open { address, .. }) = self.open.as_ref().filter(|_| !self.is_known) {
             self.is_known = true;
             let has_tls = now.config.global.http_tls_cert_file.as_ref().is_some_and(|path| !path.is_empty());
             let scheme = if has_tls { "https" } else { "http" };
@@ -52,12 +84,12 @@ impl Entrance {
     fn wanted(&mut self, shared: &Shared, now: &Situation) -> Result<(), NoDoorway> {
         let wanted = doorway::wanted(&now.config.global, shared.access.has_keys());
         let wanted = wanted.inspect_err(|_| self.close())?.filter(|_| !now.has_left);
-        if self.open.as_ref().map(|(address, _)| *address) == wanted {
+        if self.open.as_ref().map(|open| open.address) == wanted {
             return Ok(());
         }
         self.close();
         let Some(address) = wanted else { return Ok(()) };
-        let doorway = with_runtime(Doorway::at(address)?);
+        let doorway = with_runtime(shared, Doorway::at(address)?);
         self.open = Some(doorway.map_err(|why| NoDoorway::Socket(address, why))?);
         Ok(())
     }
@@ -74,12 +106,16 @@ impl Entrance {
     /// Who comes next; nobody while it is closed.
     pub(crate) async fn guest(&self) -> io::Result<(TcpStream, SocketAddr)> {
         match &self.open {
-            Some((_, listener)) => listener.accept().await,
+            Some(open) => open.listener.accept().await,
             None => std::future::pending().await,
         }
     }
 }
 
-fn with_runtime(doorway: Doorway) -> io::Result<(SocketAddr, TcpListener)> {
-    Ok((doorway.address, TcpListener::from_std(doorway.listener)?))
+fn with_runtime(shared: &Shared, doorway: Doorway) -> io::Result<Open> {
+    // Without another handle the panel goes on all the same, and a process that takes over binds the port later.
+    let handle = doorway.listener.try_clone().ok().map(OwnedFd::from);
+    let listener = TcpListener::from_std(doorway.listener)?;
+    *shared.socket.held() = handle;
+    Ok(Open { address: doorway.address, listener, handle: Arc::clone(&shared.socket) })
 }

@@ -3,6 +3,7 @@
 //! Owns the thread and its runtime, the listening socket, how many connections there are. Never answers a request itself.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::access::{Access, TokenPlace};
 use crate::bridge::{Ask, Bridge, Log, Waiting};
 use crate::doorway::Doorway;
-use crate::entrance::Entrance;
+use crate::entrance::{Entrance, PanelSocket};
 use crate::errand::{Errand, Rest};
 use crate::guests::Guests;
 use crate::journal::Journal;
@@ -71,6 +72,7 @@ pub struct Panel {
     pools_waiting: Arc<PoolsWaiting>,
     lab: Arc<Lab>,
     access: Arc<Access>,
+    socket: Arc<PanelSocket>,
     /// The last metrics are sent, or nobody wants them.
     exported: Arc<AtomicBool>,
     /// Taken by the thread when there is first something to listen on.
@@ -85,6 +87,7 @@ impl Panel {
         let pools_waiting = Arc::new(PoolsWaiting::default());
         let access = Arc::new(Access::new(plan.token_place));
         let (lab, exported) = (Arc::new(Lab::new(plan.workloads)), Arc::new(AtomicBool::new(false)));
+        let socket = Arc::new(PanelSocket::default());
         let (situation, receiver) = watch::channel(Situation {
             config: plan.config,
             is_ending: false,
@@ -101,12 +104,13 @@ impl Panel {
             log_readers: Arc::new(Semaphore::new(LOG_READERS)),
             live: Live::new(),
             lab: Arc::clone(&lab),
+            socket: Arc::clone(&socket),
             born_us: us(plan.born),
             exported: Exported { flag: Arc::clone(&exported), tell: plan.tell },
             version: plan.version,
         };
         let unborn = Some((Arc::new(shared), plan.doorway));
-        let mut panel = Panel { situation, waiting, pools_waiting, lab, access, exported, unborn };
+        let mut panel = Panel { situation, waiting, pools_waiting, lab, access, socket, exported, unborn };
         panel.be_born();
         panel
     }
@@ -135,6 +139,13 @@ impl Panel {
     /// The process is going to end: whoever spreads load should look elsewhere.
     pub fn is_ending(&self) {
         self.situation.send_modify(|situation| situation.is_ending = true);
+    }
+
+    /// Another handle of the listening socket, for a process that takes over: so the port is never free. To be closed soon, for the
+    /// port stays taken until then. None where the panel does not listen.
+    #[must_use]
+    pub fn listening_socket(&self) -> Option<OwnedFd> {
+        self.socket.handle()
     }
 
     /// Leaves the port to the process that takes over, or comes back because nothing came of it.
@@ -206,7 +217,7 @@ fn run(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
 async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> {
     let router = routes::router(shared);
     let mut situation = shared.situation.clone();
-    let mut entrance = Entrance::new(first)?;
+    let mut entrance = Entrance::new(shared, first)?;
     let mut guests = Guests::new(router);
     let (mut sampling, mut exporting) = (Errand::new(), Errand::new());
     let mut read: Option<Arc<Config>> = None;

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::Access;
 use crate::bridge::{Bridge, Log};
+use crate::entrance::PanelSocket;
 use crate::journal::Journal;
 use crate::lab::Lab;
 use crate::live::Live;
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) log_readers: Arc<Semaphore>,
     pub(crate) live: Live,
     pub(crate) lab: Arc<Lab>,
+    /// What a process that takes over is handed.
+    pub(crate) socket: Arc<PanelSocket>,
     /// When the process began to count, in microseconds since 1970.
     pub(crate) born_us: u64,
     /// Told when the exporter has nothing more to do.

@@ -31,6 +31,8 @@ pub(crate) struct Giver {
     pub(crate) succession: Arc<Succession>,
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) listeners: Listeners,
+    /// The panel's listening socket: another handle of it, closed as soon as it is sent.
+    pub(crate) panel: Option<OwnedFd>,
     /// Goes to the successor: which process of its line this is, the next id, and what the control thread says.
     pub(crate) generation: u64,
     pub(crate) next_id: u64,
@@ -65,7 +67,7 @@ impl Giver {
         thread::Builder::new().name("weir-handover".to_owned()).spawn(move || self.run(&items)).map(drop)
     }
 
-    fn run(self, items: &Receiver<Item>) {
+    fn run(mut self, items: &Receiver<Item>) {
         let mut early = VecDeque::new();
         let prepared = self.get_ready(items, &mut early);
         if let Err(why) = prepared {
@@ -97,7 +99,7 @@ impl Giver {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
     }
 
-    fn get_ready(&self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
+    fn get_ready(&mut self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
         let until = Instant::now() + self.patience;
         // What is said so far is short: whoever has no room for it does not read.
         set_socket_timeout(&self.line, Timeout::Send, Some(self.patience))?;
@@ -106,7 +108,7 @@ impl Giver {
         Ok(set_socket_timeout(&self.line, Timeout::Send, None)?)
     }
 
-    fn introduce(&self) -> io::Result<()> {
+    fn introduce(&mut self) -> io::Result<()> {
         let mut out = FieldsOut::new();
         out.text(field::VERSION, env!("CARGO_PKG_VERSION"));
         out.number(field::GENERATION, self.generation);
@@ -116,6 +118,12 @@ impl Giver {
         for listener in &self.listeners.all {
             let payload = listener_fields(listener);
             frame::put(&self.line, from_old::LISTENER, &payload, &[listener.socket.as_fd()])?;
+        }
+        // Closed here at the end: a process that does not take it must be able to bind the port when the panel has left it.
+        if let Some(panel) = self.panel.take() {
+            let mut out = FieldsOut::new();
+            out.number(field::PANEL, 1);
+            frame::put(&self.line, from_old::LISTENER, &out.into_bytes(), &[panel.as_fd()])?;
         }
         frame::put(&self.line, from_old::LISTENERS_END, &[], &[])
     }

@@ -55,6 +55,8 @@ mod field {
     pub(super) const INODE: u16 = 7;
     pub(super) const SHARD: u16 = 8;
     pub(super) const STATE: u16 = 9;
+    /// The listening socket is the panel's. A process that does not know this field closes it, and binds the port later.
+    pub(super) const PANEL: u16 = 10;
     /// State, unsent output and unread input of a client's socket, and of a server's.
     pub(super) const CLIENT: [u16; 3] = [20, 21, 22];
     pub(super) const SERVER: [u16; 3] = [30, 31, 32];

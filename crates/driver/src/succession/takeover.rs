@@ -94,6 +94,9 @@ pub struct Predecessor {
     pub inheritance: Inheritance,
     /// Its listening sockets; [`crate::Listeners::open`] takes those that are wanted.
     pub listeners: Vec<Inherited>,
+    /// The panel's listening socket, which the old process has open too until this one is ready. None from a version that does
+    /// not send it.
+    pub panel: Option<OwnedFd>,
     /// What its control thread says to this process's.
     pub note: String,
 }
@@ -126,13 +129,14 @@ impl Predecessor {
             next_id: fields.number(field::NEXT_ID).unwrap_or(1),
         };
         let note = fields.text(field::NOTE).unwrap_or_default().to_owned();
-        let mut listeners = Vec::new();
+        let (mut listeners, mut panel) = (Vec::new(), None);
         loop {
             let frame = frame::take_by(&line, until)?;
             match frame.kind {
+                from_old::LISTENER if is_of_panel(&frame) => panel = frame.sockets.into_iter().next(),
                 from_old::LISTENER => listeners.extend(inherited(frame)),
                 from_old::LISTENERS_END => {
-                    return Ok(Predecessor { line, until, inheritance, listeners, note });
+                    return Ok(Predecessor { line, until, inheritance, listeners, panel, note });
                 }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -239,6 +243,10 @@ fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Legac
     Some((state, Legacy::Sockets { client, server }))
 }
 
+fn is_of_panel(frame: &Frame) -> bool {
+    Fields::read(&frame.payload).is_some_and(|fields| fields.number(field::PANEL).is_some())
+}
+
 fn inherited(frame: Frame) -> Option<Inherited> {
     let fields = Fields::read(&frame.payload)?;
     let path = fields.text(field::PATH).map(|path| (path.into(), fields.number(field::INODE).unwrap_or(0)));
@@ -302,5 +310,49 @@ fn accept(door: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
         if peer::check(&stream).is_ok() {
             return Ok(stream.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::TcpListener;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use shard::succession::fields::FieldsOut;
+
+    use super::*;
+
+    /// What a process learns from one that sends these listening sockets, each with whether it is the panel's.
+    fn introduced(sockets: &[(&TcpListener, bool)]) -> Predecessor {
+        let (near, far) = UnixStream::pair().unwrap();
+        let near = OwnedFd::from(near);
+        frame::put(&near, from_old::HELLO, &[], &[]).unwrap();
+        for (socket, is_of_panel) in sockets {
+            let mut out = FieldsOut::new();
+            out.number(field::PORT, 6432);
+            is_of_panel.then(|| out.number(field::PANEL, 1));
+            frame::put(&near, from_old::LISTENER, &out.into_bytes(), &[socket.as_fd()]).unwrap();
+        }
+        frame::put(&near, from_old::LISTENERS_END, &[], &[]).unwrap();
+        Predecessor::introduced(far.into(), Instant::now() + Duration::from_secs(5)).unwrap()
+    }
+
+    #[test]
+    fn the_socket_of_the_panel_is_none_of_those_for_clients() {
+        let [clients, panel] = [0, 0].map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
+        let old = introduced(&[(&clients, false), (&panel, true)]);
+        assert_eq!(old.listeners.len(), 1);
+        assert_eq!(old.listeners[0].address(), clients.local_addr().ok());
+        let inherited = TcpListener::from(old.panel.unwrap());
+        assert_eq!(inherited.local_addr().unwrap(), panel.local_addr().unwrap());
+    }
+
+    #[test]
+    fn an_older_version_sends_no_socket_of_the_panel() {
+        let clients = TcpListener::bind("127.0.0.1:0").unwrap();
+        let old = introduced(&[(&clients, false)]);
+        assert!(old.listeners.len() == 1 && old.panel.is_none());
     }
 }
