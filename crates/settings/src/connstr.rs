@@ -2,66 +2,101 @@
 //! Owns quoting. Never knows which keys exist.
 
 use crate::quote::unquote;
-use std::fmt;
 
-/// Why a text is no list of pairs.
+/// Why a text is no list of pairs, and where. What is said of it never repeats a value, nor what may be a part of one: a password
+/// with a blank and without quotes goes on as if it were the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) struct Broken {
+    why: Why,
+    /// What stands where a key should.
+    key: String,
+    /// The keys before it.
+    before: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
     /// Something that should be a key is not followed by `=`.
-    NoEquals(String),
+    NoEquals,
     /// Nothing stands before `=`.
     NoKey,
     /// A key has no value, or the empty one, which PgBouncer does not allow here.
-    NoValue(String),
+    NoValue,
     /// A value begins with a quote and does not end with one.
-    NoQuote(String),
+    NoQuote,
     /// A quoted value is followed by something else than a blank.
-    AfterQuote(String),
+    AfterQuote,
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Broken::NoEquals(key) => write!(out, "syntax error: expected \"=\" after \"{key}\""),
-            Broken::NoKey => out.write_str("syntax error: expected a name before \"=\""),
-            Broken::NoValue(key) => write!(out, "syntax error: {key} has no value"),
-            Broken::NoQuote(key) => write!(out, "syntax error: the quoted value of {key} does not end"),
-            Broken::AfterQuote(key) => {
-                write!(out, "syntax error: expected a blank after the quoted value of {key}")
+impl Broken {
+    /// For people. `is_known` says which keys exist.
+    pub(crate) fn text(&self, is_known: impl Fn(&str) -> bool) -> String {
+        let is_key = is_known(&self.key);
+        let key = if is_key || may_be_repeated(&self.key, self.before.iter().map(String::as_str)) {
+            self.key.as_str()
+        } else {
+            "an unknown parameter"
+        };
+        match self.why {
+            Why::NoEquals if is_key => format!("syntax error: expected \"=\" after \"{key}\""),
+            Why::NoEquals => {
+                let last = self.before.last().filter(|last| is_known(last));
+                let place = last.map(|last| format!(" after the value of {last}")).unwrap_or_default();
+                format!("syntax error: expected NAME=VALUE{place} (a value with blanks needs quotes)")
             }
+            Why::NoKey => "syntax error: expected a name before \"=\"".to_owned(),
+            Why::NoValue => format!("syntax error: {key} has no value"),
+            Why::NoQuote => format!("syntax error: the quoted value of {key} does not end"),
+            Why::AfterQuote => format!("syntax error: expected a blank after the quoted value of {key}"),
         }
     }
 }
+
+/// Whether an error may repeat an unknown key: it looks like one, and is not behind a password, of which it may be a part.
+pub(crate) fn may_be_repeated<'a>(key: &str, mut before: impl Iterator<Item = &'a str>) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    key.bytes().all(is_name) && !before.any(|key| key == PASSWORD)
+}
+
+/// The key whose value is a secret.
+pub(crate) const PASSWORD: &str = "password";
 
 /// A blank between pairs.
 const BLANK: [char; 2] = [' ', '\t'];
 
 /// The pairs of a text in their order, values without their quotes.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, String)>, Broken> {
-    let mut found = Vec::new();
+    let mut found: Vec<(&str, String)> = Vec::new();
     let mut rest = text.trim_start_matches(BLANK);
     while !rest.is_empty() {
         let (key, after_key) =
             rest.split_at(rest.find(|byte| byte == '=' || BLANK.contains(&byte)).unwrap_or(rest.len()));
-        if key.is_empty() {
-            return Err(Broken::NoKey);
+        match pair(key, after_key) {
+            Ok((value, after_value)) => {
+                found.push((key, value));
+                rest = after_value.trim_start_matches(BLANK);
+            }
+            Err(why) => {
+                let before = found.iter().map(|(key, _)| (*key).to_owned()).collect();
+                return Err(Broken { why, key: key.to_owned(), before });
+            }
         }
-        let after_key = after_key.trim_start_matches(BLANK);
-        let value = after_key.strip_prefix('=').ok_or_else(|| Broken::NoEquals(key.to_owned()))?;
-        let (value, after_value) = value_of(key, value.trim_start_matches(BLANK))?;
-        found.push((key, value));
-        rest = after_value.trim_start_matches(BLANK);
     }
     Ok(found)
 }
 
-/// The value at the beginning of a text, and what follows it.
-fn value_of<'a>(key: &str, text: &'a str) -> Result<(String, &'a str), Broken> {
+/// The value of a key, of which this follows, and what follows the value.
+fn pair<'a>(key: &str, after_key: &'a str) -> Result<(String, &'a str), Why> {
+    if key.is_empty() {
+        return Err(Why::NoKey);
+    }
+    let value = after_key.trim_start_matches(BLANK).strip_prefix('=').ok_or(Why::NoEquals)?;
+    let text = value.trim_start_matches(BLANK);
     let (value, rest) = match text.strip_prefix('\'') {
         Some(quoted) => {
-            let (value, rest) = unquote(quoted, '\'').ok_or_else(|| Broken::NoQuote(key.to_owned()))?;
+            let (value, rest) = unquote(quoted, '\'').ok_or(Why::NoQuote)?;
             if !rest.is_empty() && !rest.starts_with(BLANK) {
-                return Err(Broken::AfterQuote(key.to_owned()));
+                return Err(Why::AfterQuote);
             }
             (value, rest)
         }
@@ -70,7 +105,7 @@ fn value_of<'a>(key: &str, text: &'a str) -> Result<(String, &'a str), Broken> {
             (value.to_owned(), rest)
         }
     };
-    if value.is_empty() { Err(Broken::NoValue(key.to_owned())) } else { Ok((value, rest)) }
+    if value.is_empty() { Err(Why::NoValue) } else { Ok((value, rest)) }
 }
 
 #[cfg(test)]
@@ -102,14 +137,44 @@ mod tests {
         assert_eq!(spelled("password=it's"), [pair("password", "it's")]);
     }
 
+    fn text(of: &str) -> String {
+        pairs(of).unwrap_err().text(|key| ["host", "password"].contains(&key))
+    }
+
     #[test]
     fn every_fault_names_its_key() {
-        assert_eq!(pairs("host"), Err(Broken::NoEquals("host".to_owned())));
-        assert_eq!(pairs("a=b host x=y"), Err(Broken::NoEquals("host".to_owned())));
-        assert_eq!(pairs("=b"), Err(Broken::NoKey));
-        assert_eq!(pairs("a="), Err(Broken::NoValue("a".to_owned())));
-        assert_eq!(pairs("a=''"), Err(Broken::NoValue("a".to_owned())));
-        assert_eq!(pairs("a='b"), Err(Broken::NoQuote("a".to_owned())));
-        assert_eq!(pairs("a='b'c=d"), Err(Broken::AfterQuote("a".to_owned())));
+        let broken = |text: &str| pairs(text).map_err(|broken| (broken.why, broken.key)).unwrap_err();
+        assert_eq!(broken("host"), (Why::NoEquals, "host".to_owned()));
+        assert_eq!(broken("a=b host x=y"), (Why::NoEquals, "host".to_owned()));
+        assert_eq!(broken("=b"), (Why::NoKey, String::new()));
+        assert_eq!(broken("a="), (Why::NoValue, "a".to_owned()));
+        assert_eq!(broken("a=''"), (Why::NoValue, "a".to_owned()));
+        assert_eq!(broken("a='b"), (Why::NoQuote, "a".to_owned()));
+        assert_eq!(broken("a='b'c=d"), (Why::AfterQuote, "a".to_owned()));
+        assert_eq!(text("host"), "syntax error: expected \"=\" after \"host\"");
+        assert_eq!(text("prot="), "syntax error: prot has no value");
+        assert_eq!(text("password='x"), "syntax error: the quoted value of password does not end");
+    }
+
+    #[test]
+    fn what_may_be_a_value_is_not_repeated() {
+        for broken in [
+            "secret",
+            "host=h password=my secret",
+            "host=h password=my secret dbname=t",
+            "password='it' secret",
+            "password='it'secret",
+            "password=my secret=",
+            "password=my secret='",
+            "password=my secret=''",
+            "password=my next=1 secret=",
+            "postgres://u:secret@h/db",
+            "postgres://u:secret@h/db?a=",
+            "secret'=",
+        ] {
+            assert!(!text(broken).contains("secret"), "{broken}: {}", text(broken));
+        }
+        let expected = "syntax error: expected NAME=VALUE after the value of password (a value with blanks needs quotes)";
+        assert_eq!(text("host=h password=my secret"), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! The text of a file of pools, changed one entry at a time: every other line stays as somebody wrote it.
 //! Owns how an entry is written. Never decides what should stand in one, and never does I/O.
 
-use crate::connstr;
+use crate::connstr::{self, PASSWORD};
 use crate::finding::Finding;
 use crate::ini::{Statement, statements};
 use crate::pools::Pools;
@@ -188,21 +188,31 @@ fn entry(name: &str, pairs: &[(String, String)]) -> String {
     line
 }
 
-/// A line without the password that it holds.
+/// A line without the passwords that it holds: a section may stand before the entry.
 fn masked(line: &str) -> String {
-    let parsed = statements(line.as_bytes());
-    let [(_, Ok(Statement::Assign { key, value }))] = &parsed[..] else { return line.to_owned() };
-    let mut pairs: Vec<(String, String)> = connstr::pairs(value)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect();
-    let mut secrets = pairs.iter_mut().filter(|(key, _)| key == "password").peekable();
-    if secrets.peek().is_none() {
-        return line.to_owned();
+    let (mut shown, mut has_secret) = (Vec::new(), false);
+    for (_, statement) in statements(line.as_bytes()) {
+        let (text, is_secret) = match statement {
+            Ok(Statement::Section(name)) => (format!("[{name}]"), false),
+            Ok(Statement::Include(path)) => (format!("%include {path}"), false),
+            Ok(Statement::Assign { key, value }) => masked_entry(&key, value),
+            Err(_) => (MASK.to_owned(), true),
+        };
+        shown.push(text);
+        has_secret |= is_secret;
     }
-    secrets.for_each(|(_, value)| MASK.clone_into(value));
-    entry(key, &pairs)
+    if has_secret { shown.join(" ") } else { line.to_owned() }
+}
+
+/// An entry without its password, and whether it had one. Of what cannot be understood nothing is shown.
+fn masked_entry(name: &str, value: &str) -> (String, bool) {
+    let Ok(pairs) = connstr::pairs(value) else { return (format!("{name} = {MASK}"), true) };
+    let has_secret = pairs.iter().any(|(key, _)| *key == PASSWORD);
+    let mask = |(key, value): (&str, String)| {
+        let value = if key == PASSWORD { MASK.to_owned() } else { value };
+        (key.to_owned(), value)
+    };
+    (entry(name, &pairs.into_iter().map(mask).collect::<Vec<_>>()), has_secret)
 }
 
 #[cfg(test)]
@@ -270,6 +280,19 @@ mod tests {
         gone.remove("a");
         let [change] = &gone.changes_from(&before)[..] else { panic!() };
         assert_eq!((change.line, change.after.as_deref()), (2, None));
+    }
+
+    #[test]
+    fn a_password_behind_the_section_of_its_line_is_masked_too() {
+        let before = text("[databases] a = host=h password=s3cret\n[databases] b = password='s3 cret'\n");
+        let mut after = before.clone();
+        after.put("a", &pairs(&[("host", "h"), ("password", "s3cret"), ("pool_size", "3")]));
+        assert!(after.remove("b"));
+        let changes = after.changes_from(&before);
+        assert!(!format!("{changes:?}").contains("s3"), "{changes:?}");
+        assert_eq!(changes[0].before.as_deref(), Some("[databases] a = host=h password=***"));
+        assert_eq!(masked("[databases] a = password=s3cret b"), "[databases] a = ***");
+        assert_eq!(masked("  [databases]  a =  host=h"), "  [databases]  a =  host=h");
     }
 
     #[test]

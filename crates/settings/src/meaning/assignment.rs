@@ -9,7 +9,7 @@ use crate::finding::{Finding, Origin};
 use crate::name::{NAME_BYTES, cut_name};
 use crate::table::Row;
 use crate::userlist::USER_BYTES;
-use crate::value::Kind;
+use crate::value::{BadValue, Kind};
 use crate::{Database, Peer, User, database, global, peer, user};
 use std::sync::Arc;
 
@@ -30,8 +30,7 @@ impl Meaning {
             return self.findings.push(Finding::error(&said.at, message));
         };
         if let Err(bad) = (row.assign)(&mut self.config.global, &said.value) {
-            // What is no good may be a secret all the same.
-            let value = if row.about.kind == Kind::Secret { "..." } else { &said.value };
+            let value = shown(row.about.kind, &said.value, &bad);
             let message = format!("invalid value \"{value}\" for parameter {}: {bad}", said.key);
             self.findings.push(Finding::error(&said.at, message));
         }
@@ -78,9 +77,8 @@ impl Meaning {
         let at = Origin { file: "command line".into(), line: 0 };
         for (name, value) in flags {
             let outcome = match global::row(name) {
-                Some(row) => {
-                    (row.assign)(&mut self.config.global, value).map_err(|bad| format!("\"{value}\" {bad}"))
-                }
+                Some(row) => (row.assign)(&mut self.config.global, value)
+                    .map_err(|bad| format!("\"{}\" {bad}", shown(row.about.kind, value, &bad))),
                 None => Err("unknown setting".to_owned()),
             };
             if let Err(message) = outcome {
@@ -88,6 +86,13 @@ impl Meaning {
             }
         }
     }
+}
+
+/// A value that is no good, as it may be repeated: it may be a secret all the same, or a URL with one in it.
+fn shown<'a>(kind: Kind, value: &'a str, bad: &BadValue) -> &'a str {
+    let is_secret =
+        kind == Kind::Secret || matches!(bad, BadValue::NotAUrl(_)) && value.contains(['@', '?', '#']);
+    if is_secret { "..." } else { value }
 }
 
 /// Whether the name of an entry has a length that the protocol's users can have.
@@ -107,12 +112,13 @@ fn keys<T>(
 ) -> Result<(), Vec<Finding>> {
     let name = &said.key;
     let pairs = connstr::pairs(&said.value)
+        .map_err(|broken| broken.text(|key| row(key).is_some()))
         .map_err(|broken| vec![Finding::error(&said.at, format!("{what} {name}: {broken}"))])?;
     let mut wrong = Vec::new();
-    for (key, value) in pairs {
+    for (place, (key, value)) in pairs.iter().enumerate() {
         let outcome = match row(key) {
-            Some(row) => (row.assign)(entry, &value).map_err(|bad| format!("{key}: \"{value}\" {bad}")),
-            None => Err(unrecognized(what, key)),
+            Some(row) => (row.assign)(entry, value).map_err(|bad| format!("{key}: \"{value}\" {bad}")),
+            None => Err(unrecognized(what, key, pairs[..place].iter().map(|(key, _)| *key))),
         };
         if let Err(message) = outcome {
             wrong.push(Finding::error(&said.at, format!("{what} {name}: {message}")));
@@ -122,9 +128,14 @@ fn keys<T>(
 }
 
 /// In PgBouncer's words.
-fn unrecognized(what: &str, key: &str) -> String {
+fn unrecognized<'a>(what: &str, key: &str, before: impl Iterator<Item = &'a str>) -> String {
     let what = if what == "database" { "connection" } else { what };
-    format!("unrecognized {what} parameter: {key}")
+    if connstr::may_be_repeated(key, before) {
+        return format!("unrecognized {what} parameter: {key}");
+    }
+    format!(
+        "unrecognized {what} parameter (not repeated here, it may be a part of a value that lacks quotes)"
+    )
 }
 
 #[cfg(test)]
@@ -187,6 +198,28 @@ mod tests {
     fn a_section_that_comes_again_goes_on() {
         let config = config("[pgbouncer]\nverbose = 1\n[users]\n[pgbouncer]\nlisten_port = 7000");
         assert_eq!((config.global.verbose, config.global.listen_port), (1, 7000));
+    }
+
+    #[test]
+    fn no_error_repeats_what_may_be_a_secret() {
+        for text in [
+            "[databases]\na = host=h password=my secret dbname=t",
+            "[databases]\na = password=my secret=x",
+            "[databases]\na = password=my port=1 secret=x",
+            "[databases]\na = postgres://u:secret@h/db",
+            "[databases]\na = postgres://u:secret@h/db?sslmode=require",
+            "[databases]\na = secret",
+            "[peers]\n1 = password=my secret",
+            "[pgbouncer]\notlp_endpoint = http://u:secret@h/",
+            "[pgbouncer]\notlp_endpoint = https://h/v1?token=secret",
+            "[pgbouncer]\notlp_endpoint = u:secret@h",
+            "[pgbouncer]\notlp_headers = secret",
+        ] {
+            let errors = errors(text);
+            assert!(!errors.is_empty() && errors.iter().all(|error| !error.contains("secret")), "{errors:?}");
+        }
+        let unknown = errors("[databases]\na = host=h frob=1 password=x");
+        assert_eq!(unknown, ["w.ini:2: database a: unrecognized connection parameter: frob"]);
     }
 
     #[test]
