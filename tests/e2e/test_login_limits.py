@@ -1,5 +1,9 @@
 """Connections that have not logged in: they keep no client out, and who guesses passwords waits for the answers."""
 
+import contextlib
+import os
+import pwd
+import socket
 import time
 
 import psycopg
@@ -25,6 +29,31 @@ def silent(pooler):
     raw = wire.Raw(pooler.port)
     raw.send(b"\0")
     return raw
+
+
+def silent_from(pooler, address):
+    """The same from another address of this machine."""
+    raw = socket.create_connection(("127.0.0.1", pooler.port), timeout=30, source_address=(address, 0))
+    raw.sendall(b"\0")
+    return raw
+
+
+def failed(pooler):
+    """A login that has failed; its answer may be held back."""
+    raw = begun(pooler)
+    raw.send(wire.message(b"p", wire.cstring("wrong")))
+    return raw
+
+
+@contextlib.contextmanager
+def as_user(name):
+    """What is connected in here belongs to another user of the system."""
+    before = os.geteuid()
+    os.seteuid(pwd.getpwnam(name).pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
 
 def gets_in(pooler):
@@ -67,6 +96,42 @@ def test_of_too_many_the_one_goes_that_has_waited_longest(weir, limit):
     for raw in [*older, *newer, *crowd]:
         raw.socket.close()
     assert gets_in(pooler)
+
+
+@pytest.mark.parametrize("limit", ["max_login_conn", "max_login_conn_per_address"])
+def test_failed_logins_whose_answer_is_held_back_keep_no_client_out(weir, limit):
+    pooler = weir(auth_type="plain", userlist=USERLIST, threads=1, auth_failure_delay=30, **{limit: 5})
+    held = [failed(pooler) for _ in range(60)]
+    assert gets_in(pooler)
+    # Those that made way got the answer that they had waited for, long before its time.
+    assert b"password authentication failed" in held[4].read().body
+    for raw in held:
+        raw.socket.close()
+
+
+def test_an_address_with_many_connections_makes_way_for_one_with_few(weir):
+    pooler = weir(auth_type="plain", userlist=USERLIST, threads=1, max_login_conn=5, max_login_conn_per_address=0)
+    crowd = [silent_from(pooler, "127.0.0.2") for _ in range(60)]
+    assert gets_in(pooler)
+    for raw in crowd:
+        raw.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_user_of_the_machine_is_limited_like_an_address(weir):
+    pooler = weir(auth_type="plain", userlist=USERLIST, threads=1, max_login_conn_per_address=5)
+    path = pooler.directory / f".s.PGSQL.{pooler.port}"
+    with as_user("nobody"):
+        crowd = [wire.Raw(pooler.port, path=path) for _ in range(60)]
+    assert gets_in(pooler)
+    refused = [raw for raw in crowd[20:] if REFUSED in raw.read().body]
+    assert len(refused) == 40
+    # The superuser is never refused.
+    administrators = [wire.Raw(pooler.port, path=path) for _ in range(60)]
+    administrators[-1].send(wire.startup(user="admin", database="pgbouncer"))
+    assert administrators[-1].read().kind == "R"
+    for raw in crowd + administrators:
+        raw.socket.close()
 
 
 def took(pooler, password):

@@ -143,3 +143,23 @@ def test_requests_to_a_silent_peer_take_turns_and_are_given_up(weir):
             assert request.read_to_end() == []
         host.eventually(lambda: row()["cl_active_cancel_req"] == 0)
         pooler.wait_log("closing because: cancel_wait_timeout")
+
+
+@pytest.mark.weir_only
+def test_cancel_requests_for_a_process_that_does_not_answer_keep_no_client_out(weir):
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as deaf:
+        pooler = weir.prepared(peer_id=1, threads=1, default_pool_size=2, max_login_conn=5)
+        peers = [f"1 = host=127.0.0.1 port={pooler.port}", f"2 = host=127.0.0.1 port={deaf.getsockname()[1]}"]
+        pooler.extra = "\n".join(["[peers]", *peers])
+        pooler.write_ini()
+        pooler.start()
+        requests = []
+        for _ in range(100):
+            requests.append(wire.Raw(pooler.port))
+            requests[-1].send(wire.cancel(0x00020009, b"\1\2\3\xff"))
+        assert pooler.value("select 1") == 1
+        # Those that made way are closed; those that are left are few.
+        waiting = [request for request in requests if request.is_silent(0.01)]
+        assert len(waiting) <= 20
+        for request in requests:
+            request.socket.close()

@@ -1,6 +1,7 @@
 //! Accepting, for both loops: who is let in, and when accepting rests.
 //!
-//! Out of descriptors, accepting rests for a while instead of spinning, and the reserve lets an administrator in.
+//! Out of descriptors, accepting rests until one is free instead of spinning: the shard closes a connection that has kept it
+//! waiting, if it has one, and the reserve lets an administrator in.
 //! Never waits: the loops say when somebody may be there.
 
 use std::os::fd::OwnedFd;
@@ -57,6 +58,8 @@ pub(crate) enum Arrival {
     Nobody,
     /// Stop watching: until [`Gate::wake`] names it again, or for good.
     Rest,
+    /// The same for want of a descriptor: the shard may have a connection that it can do without.
+    Exhausted,
 }
 
 impl Gate {
@@ -192,7 +195,7 @@ impl Gate {
             return Arrival::Again;
         }
         self.watched[index].resting = true;
-        Arrival::Rest
+        Arrival::Exhausted
     }
 
     /// A turn of the loop is over. The numbers to be watched again, if rest is over.
@@ -241,7 +244,7 @@ mod tests {
         let (mut gate, _) = gate();
         let listener = gate.watched[0].listener.clone().unwrap();
         let now = Now { mono_us: 5, wall_us: 0 };
-        assert!(matches!(gate.exhausted(0, &listener, Errno::MFILE, now), Arrival::Rest));
+        assert!(matches!(gate.exhausted(0, &listener, Errno::MFILE, now), Arrival::Exhausted));
         assert_eq!(gate.deadline_us(), Some(5 + REST_US));
         assert!(gate.wake(now).is_empty());
         gate.a_file_is_free();

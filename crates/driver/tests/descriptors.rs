@@ -97,6 +97,31 @@ fn run_out_of_files(stage: &Stage, path: &std::path::Path) {
     setrlimit(Resource::Nofile, before).unwrap();
 }
 
+#[test]
+fn without_descriptors_a_client_that_the_shard_can_do_without_makes_way() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for io in [IoDriver::Epoll, IoDriver::IoUring] {
+        let stage = Setup::new(io).start();
+        let mut clients: Vec<TcpStream> = (0..5).map(|_| stage.connect()).collect();
+        wait_for("all to come", || stage.seen.accepted.load(Ordering::SeqCst) == 5);
+        let late = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        let limit = Rlimit { current: Some(open_files() as u64 + 20), ..before };
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        stage.seen.expendable.store(1, Ordering::SeqCst);
+        connect(&late, &stage.address).unwrap();
+        let mut late = TcpStream::from(late);
+        late.set_read_timeout(Some(PATIENCE)).unwrap();
+        late.write_all(b"y").unwrap();
+        assert_eq!(read(&mut late, 3), b"[y]");
+        drop(hoard);
+        setrlimit(Resource::Nofile, before).unwrap();
+        clients[4].write_all(b"x").unwrap();
+        assert_eq!(read(&mut clients[4], 3), b"[x]", "the others stay");
+    }
+}
+
 fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }

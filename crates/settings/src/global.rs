@@ -78,7 +78,7 @@ live {
     auth_ident_file: Option<String>, Text, unset, Reload,
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_failure_delay: Duration, Seconds, "1", Reload,
-        "How long the answer to a failed login is held back, once logins from its address have failed four times with less than ten seconds between them. 0 is not at all.";
+        "How long the answer to a failed login is held back, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It comes earlier where max_login_conn needs the place. 0 is not at all.";
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
@@ -172,9 +172,9 @@ live {
     max_db_connections: u32, Limit, "0", Reload,
         "Server connections allowed per database, whatever the user. 0 is no limit.";
     max_login_conn: u32, Limit, "1000", Reload,
-        "Client connections that have not logged in yet, beside max_client_conn. Beyond it, each that comes closes the one that has waited longest for its client, for a second at least; of four times as many (never more than half of the open files) the next is refused. 0 is no limit.";
+        "Client connections that have not logged in yet, and cancel requests that are not done, beside max_client_conn. Beyond it, each that comes closes one whose login has failed or that has waited longest for its client, for a second at least. Of four times as many (never more than half of the open files) the next closes the oldest of the address that has the most, or is refused if that is its own. 0 is no limit.";
     max_login_conn_per_address: u32, Limit, "250", Reload,
-        "The same for connections from one address, or one /64 of IPv6, on each thread. Unix sockets have no address. 0 is no limit.";
+        "The same for connections from one address, one /64 of IPv6, or one system user on a unix socket, on each thread. The user that Weir runs as and root are never refused there. 0 is no limit.";
     max_packet_size: u32, Bytes, "2147483647", Reload,
         "The longest message that is passed on, in either direction.";
     max_prepared_statements: u32, Number, "200", Reload,

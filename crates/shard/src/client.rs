@@ -42,8 +42,8 @@ pub(crate) enum Phase {
     Linked(ConnId),
     /// It talks to the console.
     Console(Box<Session>),
-    /// It sent a cancel request and waits for its end.
-    Canceller,
+    /// It sent a cancel request and waits for its end, and for the connection that is to carry it from this shard.
+    Canceller(Option<ConnId>),
     /// Its socket is being closed.
     Closing,
 }
@@ -178,7 +178,7 @@ impl Client {
             Phase::Startup { .. }
                 | Phase::Handshake { .. }
                 | Phase::Login(_)
-                | Phase::Canceller
+                | Phase::Canceller(_)
                 | Phase::Closing
         )
     }
@@ -190,7 +190,7 @@ impl Client {
             Phase::Waiting(_) | Phase::Greeting(_) => "waiting",
             Phase::Idle => "idle",
             Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Login(_) => "login",
-            Phase::Canceller => "active_cancel_req",
+            Phase::Canceller(_) => "active_cancel_req",
             Phase::Closing => "closing",
         }
     }

@@ -134,6 +134,8 @@ pub enum Event<'a> {
         /// What was found out.
         answer: Answer,
     },
+    /// The process has no descriptor left for a client that wants to be accepted.
+    FilesRanOut,
     /// The control thread has spoken.
     Command(Command),
     /// Another shard has written.

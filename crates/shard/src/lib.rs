@@ -182,6 +182,7 @@ impl State {
             Event::Connected { conn, remote, local } => self.connected(conn, remote, local),
             Event::ConnectFailed { conn, fault } => self.connect_failed(conn, &fault),
             Event::Answered { conn, answer } => self.answered(conn, answer),
+            Event::FilesRanOut => self.files_ran_out(),
             Event::Command(command) => self.command(command),
             Event::Neighbour(letter) => self.neighbour(letter),
             Event::Busy { percent } => self.busy(percent),

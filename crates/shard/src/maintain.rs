@@ -72,6 +72,7 @@ impl State {
             }
         }
         self.watch_idle_clients();
+        self.trim_unproven();
     }
 
     fn watch_client(&mut self, conn: ConnId) {

@@ -5,16 +5,19 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use shard::ConnId;
+use shard::{ConnId, Event, Peer};
 use wire::startup::Version;
 use wire::{backend, encode, frame::Frames};
 use world::{World, message};
 
+fn startup(version: Version) -> Vec<u8> {
+    message(|out| encode::startup(out, version, &[(b"user", b"u"), (b"database", b"d")]))
+}
+
 /// Logs a client in by this protocol; its process id and secret.
 fn greeted(world: &mut World, version: Version) -> (ConnId, u32, Vec<u8>) {
     let conn = world.accept();
-    let packet = message(|out| encode::startup(out, version, &[(b"user", b"u"), (b"database", b"d")]));
-    world.receive(conn, &packet);
+    world.receive(conn, &startup(version));
     if !world.connecting.is_empty() {
         world.server();
     }
@@ -45,8 +48,8 @@ fn each_key_is_another_and_as_long_as_the_protocol_allows() {
         assert_eq!((short.len(), long.len()), (4, 32));
         ids.extend([first, second]);
         // Their places are free at once, and their keys are not given again.
-        world.event(shard::Event::HungUp { conn: old });
-        world.event(shard::Event::HungUp { conn: new });
+        world.event(Event::HungUp { conn: old });
+        world.event(Event::HungUp { conn: new });
     }
     assert_eq!(ids.len(), 200);
     assert!(ids.iter().all(|id| (1..=i32::MAX.unsigned_abs()).contains(id)));
@@ -72,10 +75,94 @@ fn only_the_whole_key_cancels() {
 fn the_key_of_a_client_that_has_left_is_nobodys() {
     let mut world = World::new("default_pool_size = 1");
     let (client, process_id, secret) = greeted(&mut world, Version::V3_0);
-    world.event(shard::Event::HungUp { conn: client });
+    world.event(Event::HungUp { conn: client });
     let (next, ..) = greeted(&mut world, Version::V3_0);
     assert_eq!(next, client, "the same place");
     world.query(next, "select 1");
     cancel(&mut world, process_id, &secret);
     assert!(world.connecting.is_empty());
+}
+
+const GROUP: &str = "max_login_conn = 3\npeer_id = 1\ndefault_pool_size = 2\nauth_type = plain\n[peers]\n1 = host=127.0.0.1 port=3\n2 = host=127.0.0.1 port=2\n3 = host=127.0.0.1 port=1\n[pgbouncer]";
+
+/// A connection from this address, in a place that was not used before.
+fn accept_from(world: &mut World, address: &str) -> ConnId {
+    let conn =
+        std::iter::repeat_with(|| world.shard.vacant()).find(|conn| !world.closed.contains(conn)).unwrap();
+    let address = address.parse().unwrap();
+    world.event(Event::Accepted { conn, peer: Peer::Inet { remote: address, local: address } });
+    conn
+}
+
+/// A connection from this address with a cancel request for that process of the group.
+fn cancel_at(world: &mut World, address: &str, peer: u8) -> ConnId {
+    let conn = accept_from(world, address);
+    world.receive(
+        conn,
+        &message(|out| encode::cancel_request(out, u32::from_be_bytes([0, peer, 0, 9]), &[1, 2, 3, 255])),
+    );
+    conn
+}
+
+fn open(world: &World, conns: &[ConnId]) -> usize {
+    conns.iter().filter(|conn| !world.closed.contains(conn)).count()
+}
+
+#[test]
+fn cancel_requests_that_wait_count_like_logins_and_keep_nobody_out() {
+    let mut world = World::new(GROUP);
+    let flood: Vec<ConnId> = (0..12).map(|_| cancel_at(&mut world, "10.0.0.2:5", 2)).collect();
+    let beyond = cancel_at(&mut world, "10.0.0.2:5", 2);
+    assert_eq!((open(&world, &flood), open(&world, &[beyond])), (11, 1), "four times the limit");
+    assert_eq!(world.connecting.len(), 4, "twice the pool of the peer");
+    // Another address has its request carried to a peer that answers, and one that waited for its turn makes way.
+    let other = cancel_at(&mut world, "127.0.0.1:5", 3);
+    assert_eq!((open(&world, &[other]), open(&world, &flood), world.connecting.len()), (1, 10, 5));
+    let carrier = world.connecting.pop().unwrap();
+    world.event(Event::Connected { conn: carrier, remote: None, local: None });
+    assert!(world.sent.remove(&carrier).is_some());
+    world.event(Event::HungUp { conn: carrier });
+    assert_eq!(open(&world, &[other]), 0, "done");
+    // A login gets in at once, from their own address too.
+    for address in ["127.0.0.1:5", "10.0.0.2:5"] {
+        cancel_at(&mut world, "10.0.0.2:5", 2);
+        let login = accept_from(&mut world, address);
+        world.receive(login, &startup(Version::V3_0));
+        assert_eq!(world.tags(login), "R", "it is asked for its password");
+    }
+    world.pass(1_500);
+    assert!(open(&world, &flood) <= 3);
+    assert!(flood.iter().all(|conn| !world.sent.contains_key(conn)), "a cancel request is never answered");
+}
+
+#[test]
+fn a_request_whose_connection_was_closed_for_others_is_not_carried() {
+    let mut world = World::new(GROUP);
+    let flood: Vec<ConnId> = (0..12).map(|_| cancel_at(&mut world, "10.0.0.2:5", 2)).collect();
+    world.pass(1_500);
+    assert_eq!(open(&world, &flood), 3);
+    let mut carried = 0;
+    while let Some(conn) = world.connecting.pop() {
+        world.event(Event::HungUp { conn });
+        carried += 1;
+    }
+    assert_eq!(carried, 4 + 3, "those that had their turn, and those that are left");
+    assert_eq!(open(&world, &flood), 0);
+}
+
+#[test]
+fn a_client_need_not_wait_for_the_end_of_its_cancel_request() {
+    let mut world = World::new(GROUP);
+    let flood: Vec<ConnId> = (0..6).map(|_| cancel_at(&mut world, "10.0.0.2:5", 2)).collect();
+    for conn in &flood {
+        world.event(Event::HungUp { conn: *conn });
+    }
+    assert_eq!(open(&world, &flood), 2, "those that wait for their turn still count");
+    let first = world.connecting.remove(0);
+    world.event(Event::HungUp { conn: first });
+    assert_eq!(world.connecting.len(), 4, "the next has its turn");
+    while let Some(conn) = world.connecting.pop() {
+        world.event(Event::HungUp { conn });
+    }
+    assert_eq!(open(&world, &flood), 0);
 }

@@ -9,8 +9,9 @@ use wire::startup::Version;
 use world::{World, message};
 
 fn accept(world: &mut World, peer: Peer) -> ConnId {
-    let conn = world.shard.vacant();
-    world.closed.retain(|closed| *closed != conn);
+    // Places are not used again: what became of each connection can be told to the end.
+    let conn =
+        std::iter::repeat_with(|| world.shard.vacant()).find(|conn| !world.closed.contains(conn)).unwrap();
     world.sent.remove(&conn);
     world.event(Event::Accepted { conn, peer });
     conn
@@ -19,6 +20,16 @@ fn accept(world: &mut World, peer: Peer) -> ConnId {
 fn from(world: &mut World, address: &str) -> ConnId {
     let address = address.parse().unwrap();
     accept(world, Peer::Inet { remote: address, local: address })
+}
+
+fn unix(world: &mut World, user_id: u32) -> ConnId {
+    accept(world, Peer::Unix { process_id: 7, user_id, port: 6432 })
+}
+
+/// A login whose password is wrong.
+fn fails(world: &mut World, conn: ConnId) {
+    world.receive(conn, &startup("u"));
+    world.receive(conn, &message(|out| encode::password(out, b"wrong")));
 }
 
 fn startup(user: &str) -> Vec<u8> {
@@ -77,10 +88,8 @@ fn a_crowd_is_let_in_and_an_avalanche_is_not() {
     let mut world = World::new("max_login_conn = 3");
     let crowd: Vec<ConnId> = (0..12).map(|_| from(&mut world, "127.0.0.1:5")).collect();
     assert!(crowd.iter().all(|conn| !is_closed(&world, *conn)), "none has waited long");
-    let late = from(&mut world, "10.0.0.9:5");
-    assert!(is_closed(&world, late));
-    let unix = accept(&mut world, Peer::Unix { process_id: 7, user_id: 9, port: 6432 });
-    assert!(!is_closed(&world, unix), "an administrator comes that way");
+    let late = from(&mut world, "127.0.0.1:5");
+    assert!(is_closed(&world, late), "one of many more");
     for conn in crowd {
         world.receive(conn, &startup("u"));
     }
@@ -112,10 +121,137 @@ fn an_address_has_a_limit_of_its_own() {
     assert!(is_closed(&world, refused));
     let elsewhere = from(&mut world, "[fd00:1::1]:5");
     assert!(!is_closed(&world, elsewhere));
-    for _ in 0..20 {
-        let unix = accept(&mut world, Peer::Unix { process_id: 7, user_id: 9, port: 6432 });
-        assert!(!is_closed(&world, unix));
+    // On a unix socket a user of the system is what an address is elsewhere.
+    let user: Vec<ConnId> = (0..9).map(|_| unix(&mut world, 9)).collect();
+    assert_eq!(
+        user.iter().map(|conn| is_closed(&world, *conn)).collect::<Vec<_>>(),
+        [[false; 8].as_slice(), &[true]].concat()
+    );
+    let other = unix(&mut world, 10);
+    assert!(!is_closed(&world, other));
+}
+
+#[test]
+fn administrators_on_the_machine_come_in_whoever_else_does() {
+    let mut world = World::new("max_login_conn = 3\nmax_login_conn_per_address = 2");
+    world.shard.trust_unix_user(70);
+    for user in 1_000..1_012 {
+        unix(&mut world, user);
     }
+    for administrator in [0, 70] {
+        let crowd: Vec<ConnId> = (0..30).map(|_| unix(&mut world, administrator)).collect();
+        assert!(!is_closed(&world, crowd[29]));
+        let open = crowd.iter().filter(|conn| !is_closed(&world, **conn)).count();
+        assert!(open <= 8, "not even they may be any number: {open}");
+    }
+}
+
+#[test]
+fn whoever_has_many_connections_makes_way_for_whoever_has_few() {
+    let mut world = World::new("max_login_conn = 3\nmax_login_conn_per_address = 0\nauth_type = plain");
+    let crowd: Vec<ConnId> = (0..12).map(|_| from(&mut world, "10.0.0.2:5")).collect();
+    let client = from(&mut world, "127.0.0.1:5");
+    assert!(is_closed(&world, crowd[0]) && !is_closed(&world, crowd[1]), "the oldest");
+    let second = unix(&mut world, 9);
+    let third = from(&mut world, "10.0.0.3:5");
+    // The number stays the same, and the others have enough.
+    let open = crowd.iter().filter(|conn| !is_closed(&world, **conn)).count();
+    assert_eq!(open, 9);
+    let again = from(&mut world, "10.0.0.2:5");
+    assert!(is_closed(&world, again));
+    for conn in [client, second, third] {
+        assert!(gets_in(&mut world, conn));
+    }
+}
+
+#[test]
+fn a_limit_for_each_address_does_not_lift_that_of_all() {
+    let mut world = World::new("max_login_conn = 3\nmax_login_conn_per_address = 5");
+    let crowd: Vec<ConnId> = (0..20).map(|_| from(&mut world, "10.0.0.2:5")).collect();
+    let open = crowd.iter().filter(|conn| !is_closed(&world, **conn)).count();
+    assert_eq!(open, 12);
+}
+
+#[test]
+fn failed_logins_that_wait_for_their_answer_go_first() {
+    for settings in ["max_login_conn = 3", "max_login_conn_per_address = 3"] {
+        let mut world = World::new(&format!("auth_type = plain\n{settings}"));
+        let silent = from(&mut world, "10.0.0.2:5");
+        let mut held = vec![];
+        for _ in 0..100 {
+            let conn = from(&mut world, "10.0.0.2:5");
+            fails(&mut world, conn);
+            if !is_closed(&world, conn) {
+                held.push(conn);
+            }
+            held.retain(|conn| !is_closed(&world, *conn));
+            assert!(held.len() <= 2, "{settings}");
+        }
+        let oldest = held[0];
+        for address in ["10.0.0.2:6", "127.0.0.1:5"] {
+            let client = from(&mut world, address);
+            assert!(gets_in(&mut world, client), "{settings}");
+        }
+        assert!(world.text(oldest).contains("password authentication failed"), "the answer, if early");
+        assert!(!is_closed(&world, silent));
+    }
+}
+
+#[test]
+fn failures_of_one_user_of_the_machine_delay_no_other() {
+    let mut world = World::new("auth_type = plain");
+    for _ in 0..6 {
+        let conn = unix(&mut world, 9);
+        fails(&mut world, conn);
+    }
+    let other = unix(&mut world, 10);
+    fails(&mut world, other);
+    assert!(is_closed(&world, other));
+}
+
+#[test]
+fn logins_that_wait_for_a_server_keep_no_other_address_out() {
+    let mut world = World::new(
+        "max_login_conn = 2\nauth_user = boss\nauth_query = select name, secret from users where name = $1",
+    );
+    let asked: Vec<ConnId> = (0..8).map(|_| from(&mut world, "10.0.0.2:5")).collect();
+    for conn in &asked {
+        world.receive(*conn, &startup("stranger"));
+    }
+    world.pass(1_500);
+    let next = from(&mut world, "10.0.0.2:5");
+    assert!(is_closed(&world, next), "Weir is at work for all of them");
+    let other = from(&mut world, "127.0.0.1:5");
+    assert!(!is_closed(&world, other) && is_closed(&world, asked[0]) && !is_closed(&world, asked[1]));
+}
+
+#[test]
+fn without_descriptors_one_that_waits_makes_way() {
+    let mut world =
+        World::new("auth_user = boss\nauth_query = select name, secret from users where name = $1");
+    let asked = from(&mut world, "10.0.0.2:5");
+    world.receive(asked, &startup("stranger"));
+    let silent = from(&mut world, "10.0.0.2:5");
+    world.event(Event::FilesRanOut);
+    assert!(!is_closed(&world, silent) && !is_closed(&world, asked), "neither has waited for long");
+    world.pass(1_500);
+    let young = from(&mut world, "127.0.0.1:5");
+    world.event(Event::FilesRanOut);
+    assert!(is_closed(&world, silent) && !is_closed(&world, asked));
+    world.event(Event::FilesRanOut);
+    assert!(is_closed(&world, asked) && !is_closed(&world, young));
+    world.event(Event::FilesRanOut);
+    assert!(!is_closed(&world, young));
+}
+
+#[test]
+fn a_crowd_that_stays_silent_shrinks_to_the_limit_by_itself() {
+    let mut world = World::new("max_login_conn = 3");
+    let crowd: Vec<ConnId> = (0..10).map(|_| from(&mut world, "127.0.0.1:5")).collect();
+    world.pass(400);
+    assert!(crowd.iter().all(|conn| !is_closed(&world, *conn)));
+    world.pass(1_000);
+    assert_eq!(crowd.iter().filter(|conn| !is_closed(&world, **conn)).count(), 3);
 }
 
 #[test]

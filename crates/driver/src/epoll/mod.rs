@@ -205,13 +205,18 @@ impl<C: Core> EpollLoop<C> {
                 Arrival::Client(socket, peer, is_unix) => self.welcome(socket, peer, is_unix),
                 Arrival::Again => {}
                 Arrival::Nobody => return,
-                Arrival::Rest => {
-                    if let Some(socket) = self.net.gate.socket(number) {
-                        self.net.leave_gate(socket);
-                    }
-                    return;
+                Arrival::Rest => return self.rest_at(number),
+                Arrival::Exhausted => {
+                    self.rest_at(number);
+                    return self.deliver(Event::FilesRanOut);
                 }
             }
+        }
+    }
+
+    fn rest_at(&self, number: u32) {
+        if let Some(socket) = self.net.gate.socket(number) {
+            self.net.leave_gate(socket);
         }
     }
 

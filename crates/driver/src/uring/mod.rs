@@ -329,6 +329,7 @@ impl<C: Core> UringLoop<C> {
                 Arrival::Again => {}
                 Arrival::Nobody => break,
                 Arrival::Rest => return,
+                Arrival::Exhausted => return self.deliver(Event::FilesRanOut),
             }
         }
         if self.net.gate.is_watched() {

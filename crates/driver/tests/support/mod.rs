@@ -25,6 +25,8 @@ pub struct Seen {
     pub write_failed: AtomicUsize,
     pub hung_up: AtomicUsize,
     pub closed: AtomicUsize,
+    /// Clients that are closed when descriptors have run out, one at a time.
+    pub expendable: AtomicUsize,
     pub peers: Mutex<Vec<Peer>>,
     pub shards: Mutex<Vec<u16>>,
     pub faults: Mutex<Vec<String>>,
@@ -114,6 +116,15 @@ impl Script {
         }
     }
 
+    fn files_ran_out(&mut self) {
+        let is_left = |count: usize| count.checked_sub(1);
+        let is_expendable =
+            self.seen.expendable.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok();
+        if let Some(conn) = self.clients.first().copied().filter(|_| is_expendable) {
+            self.close_both(conn);
+        }
+    }
+
     fn hung_up(&mut self, conn: ConnId) {
         self.seen.hung_up.fetch_add(1, Ordering::SeqCst);
         self.close_both(conn);
@@ -195,6 +206,7 @@ impl Core for Script {
                     self.close_both(conn);
                 }
             }
+            Event::FilesRanOut => self.files_ran_out(),
             Event::HungUp { conn } => self.hung_up(conn),
             Event::Closed { conn } => self.closed(conn),
             Event::Connected { conn, .. } => self.connected(conn),

@@ -37,6 +37,7 @@ pub(crate) enum CancelTls {
 /// Who waits for the end of a cancel.
 #[derive(Clone, Copy)]
 pub(crate) enum AskedBy {
-    Here(ConnId),
+    /// With the number of the client: by then its place may be another's.
+    Here(ConnId, u64),
     Neighbour(ShardId, u32, u64),
 }

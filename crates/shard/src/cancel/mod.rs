@@ -1,7 +1,8 @@
 //! Cancel requests: from the client's key to the backend that runs its query, and no other.
 //!
 //! Owns the keys that clients get, the forwarding connection, and the rule that a server is not lent again while a
-//! cancel may still reach it. A cancel for a client that runs nothing is dropped.
+//! cancel may still reach it. A cancel for a client that runs nothing is dropped. A request counts among the connections
+//! that have not logged in until it is done, and one that waits for its turn waits no longer than its connection.
 
 pub(crate) mod canceller;
 pub(crate) mod key;
@@ -46,22 +47,24 @@ impl State {
     /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
     pub(crate) fn cancel_request(&mut self, conn: ConnId, process_id: u32, secret: &[u8]) {
         let key = Key::new(process_id, secret);
+        let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
-        client.phase = client::Phase::Canceller;
+        client.phase = client::Phase::Canceller(None);
+        client.request_us = now_us;
         let id = client.id;
-        self.uncount_unproven(conn);
+        self.note_cancel(conn);
         let peer_id = self.config.global.peer_id;
         if peer_id > 0
             && let Some(other) = key.peer().filter(|other| *other != peer_id)
         {
-            return self.forward_cancel(conn, other, &key);
+            return self.forward_cancel((conn, id), other, &key);
         }
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
                 let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
                 self.act(Action::Tell { to: shard, letter });
             }
-            _ => self.cancel(AskedBy::Here(conn), &key),
+            _ => self.cancel(AskedBy::Here(conn, id), &key),
         }
     }
 
@@ -146,10 +149,51 @@ impl State {
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Canceller(Box::new(canceller));
         }
+        if let AskedBy::Here(asker, _) = asked_by {
+            self.carry_cancel(asker, conn);
+        }
         if let Some(part) = self.parts.get_mut(part) {
             part.cancels_waiting.push_back(conn);
         }
         self.send_cancels(part);
+    }
+
+    /// A client's cancel request goes by this connection.
+    pub(crate) fn carry_cancel(&mut self, asker: ConnId, by: ConnId) {
+        if let Some(client::Phase::Canceller(carrier)) = self.client(asker).map(|client| &mut client.phase) {
+            *carrier = Some(by);
+        }
+    }
+
+    /// Whether the cancel request that this connection carries has not had its turn.
+    fn waits_for_turn(&self, carrier: ConnId) -> bool {
+        match self.conns.get(carrier.0 as usize) {
+            Some(Conn::Canceller(canceller)) => !canceller.sent,
+            Some(Conn::Forwarder(forwarder)) => forwarder.turn.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whoever asked for a cancel has closed its side and need not wait, but its request counts while it does. False: it
+    /// does not.
+    pub(crate) fn outlives_its_client(&self, conn: ConnId) -> bool {
+        match self.conns.get(conn.0 as usize) {
+            Some(Conn::Client(client)) => {
+                matches!(client.phase, client::Phase::Canceller(Some(carrier)) if self.waits_for_turn(carrier))
+            }
+            _ => false,
+        }
+    }
+
+    /// The connection with a cancel request is closed: if it has not had its turn, it does not get one.
+    pub(crate) fn withdraw_cancel(&mut self, carrier: ConnId) {
+        if !self.waits_for_turn(carrier) {
+            return;
+        }
+        match self.conns.get(carrier.0 as usize) {
+            Some(Conn::Forwarder(_)) => self.drop_waiting_forwarder(carrier),
+            _ => self.drop_waiting(carrier),
+        }
     }
 
     /// Opens as many cancel connections as there may be: with the servers, twice the size of the pool.
@@ -246,8 +290,11 @@ impl State {
     /// Lets go who asked.
     pub(crate) fn cancel_over(&mut self, asked_by: AskedBy) {
         match asked_by {
-            AskedBy::Here(conn) => {
-                if self.client(conn).is_some_and(|client| matches!(client.phase, client::Phase::Canceller)) {
+            AskedBy::Here(conn, id) => {
+                let is_asker = |client: &mut client::Client| {
+                    client.id == id && matches!(client.phase, client::Phase::Canceller(_))
+                };
+                if self.client(conn).is_some_and(is_asker) {
                     self.log_client(conn, Level::Debug, "cancel request done");
                     self.forget_client(conn);
                     self.act(Action::Close { conn });
@@ -270,7 +317,7 @@ impl State {
             return self.act(Action::Close { conn });
         }
         let asked_by = canceller.asked_by;
-        if let AskedBy::Here(asker) = asked_by {
+        if let AskedBy::Here(asker, _) = asked_by {
             self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
         }
         self.drop_waiting(conn);

@@ -20,11 +20,11 @@ use crate::{Action, ConnId, Target};
 pub(crate) struct Forwarder {
     pub(crate) peer_id: u32,
     key: Key,
-    /// Whom to let go when it is over.
-    asker: ConnId,
+    /// Whom to let go when it is over, with the number of the client: by then its place may be another's.
+    asker: (ConnId, u64),
     since_us: u64,
     /// Its turn has come; true once it is connected.
-    turn: Option<bool>,
+    pub(crate) turn: Option<bool>,
 }
 
 /// What waits for its turn at one peer, and how many connections to it all shards have.
@@ -35,7 +35,7 @@ pub(crate) struct PeerPool {
 
 impl State {
     /// Forwards a cancel request whose key another process of the group has made.
-    pub(crate) fn forward_cancel(&mut self, asker: ConnId, peer_id: u32, key: &Key) {
+    pub(crate) fn forward_cancel(&mut self, (asker, asker_id): (ConnId, u64), peer_id: u32, key: &Key) {
         let Some(key) = key.forwarded() else {
             let text = "failed to forward cancel request because its TTL was exhausted";
             return self.client_leaves(asker, text);
@@ -45,10 +45,12 @@ impl State {
         }
         self.log_client(asker, Level::Debug, &format!("forwarding cancellation request to peer {peer_id}"));
         let conn = self.reserve();
-        let forwarder = Forwarder { peer_id, key, asker, since_us: self.now.mono_us, turn: None };
+        let asked_by = (asker, asker_id);
+        let forwarder = Forwarder { peer_id, key, asker: asked_by, since_us: self.now.mono_us, turn: None };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Forwarder(Box::new(forwarder));
         }
+        self.carry_cancel(asker, conn);
         let directory = &self.directory;
         // No database has such a name: the protocol's strings end at a NUL.
         let counts = || directory.database(&format!("\0peer {peer_id}"));
@@ -92,7 +94,8 @@ impl State {
         {
             pool.taken.servers.give();
         }
-        self.cancel_over(AskedBy::Here(forwarder.asker));
+        let (asker, asker_id) = forwarder.asker;
+        self.cancel_over(AskedBy::Here(asker, asker_id));
         self.open_forwarders(forwarder.peer_id);
     }
 
@@ -109,10 +112,17 @@ impl State {
             return;
         }
         let (asker, has_turn) = (forwarder.asker, forwarder.turn.is_some());
-        self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
+        if self.client(asker.0).is_some_and(|client| client.id == asker.1) {
+            self.log_client(asker.0, Level::Log, "closing because: cancel_wait_timeout");
+        }
         if has_turn {
             return self.act(Action::Close { conn });
         }
+        self.drop_waiting_forwarder(conn);
+    }
+
+    /// A request that never got its turn is over.
+    pub(crate) fn drop_waiting_forwarder(&mut self, conn: ConnId) {
         if let Some(Conn::Forwarder(forwarder)) = self.conns.try_remove(conn.0 as usize) {
             if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id) {
                 pool.waiting.retain(|waiting| *waiting != conn);

@@ -12,8 +12,8 @@ impl State {
     pub(crate) fn asker_row(&self, canceller: &Canceller) -> Option<SocketRow> {
         let part = self.parts.get(canceller.part)?;
         let row = match canceller.asked_by {
-            AskedBy::Here(conn) => match self.conns.get(conn.0 as usize)? {
-                Conn::Client(client) => self.client_row(client),
+            AskedBy::Here(conn, id) => match self.conns.get(conn.0 as usize)? {
+                Conn::Client(client) if client.id == id => self.client_row(client),
                 _ => return None,
             },
             AskedBy::Neighbour(_, _, id) => SocketRow {
@@ -42,8 +42,7 @@ impl State {
         };
         let (address, port) = crate::words::address(remote);
         let link = match canceller.asked_by {
-            AskedBy::Here(asker) => self.id_of(asker).unwrap_or(0),
-            AskedBy::Neighbour(_, _, id) => id,
+            AskedBy::Here(_, id) | AskedBy::Neighbour(_, _, id) => id,
         };
         Some(SocketRow {
             id: canceller.id,

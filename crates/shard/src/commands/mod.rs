@@ -47,10 +47,7 @@ impl State {
                 self.cancel_for_neighbour(canceller::AskedBy::Neighbour(from, conn, id), &key);
             }
             Neighbour::Cancelled { conn, id } => {
-                let conn = ConnId(conn);
-                if self.client(conn).is_some_and(|client| client.id == id) {
-                    self.cancel_over(canceller::AskedBy::Here(conn));
-                }
+                self.cancel_over(canceller::AskedBy::Here(ConnId(conn), id));
             }
             Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
             Neighbour::Ask { from, conn, id, inquiry } => {
@@ -158,7 +155,7 @@ impl State {
     fn has_ordinary_clients(&self) -> bool {
         self.conns.iter().any(|(_, conn)| {
             matches!(conn, Conn::Client(client)
-                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::Canceller))
+                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::Canceller(_)))
         })
     }
 

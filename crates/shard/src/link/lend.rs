@@ -379,7 +379,7 @@ impl State {
         if client.is_settled() {
             return self.client_leaves(conn, "client unexpected eof");
         }
-        if !matches!(client.phase, client::Phase::Closing) {
+        if !matches!(client.phase, client::Phase::Closing) && !self.outlives_its_client(conn) {
             self.log_client(conn, Level::Debug, "client unexpected eof before login");
             self.dismiss_client(conn);
         }

@@ -31,7 +31,7 @@ impl State {
             client::Phase::Login(_) => self.login_message(conn, bytes),
             client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
             client::Phase::Console { .. } => self.console_received(conn, bytes),
-            client::Phase::Handshake { .. } | client::Phase::Canceller | client::Phase::Closing => {}
+            client::Phase::Handshake { .. } | client::Phase::Canceller(_) | client::Phase::Closing => {}
         }
     }
 

@@ -199,10 +199,8 @@ impl State {
     pub(crate) fn forget_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let id = client.id;
-        let (asks, was_console) = match std::mem::replace(&mut client.phase, Phase::Closing) {
-            Phase::Login(login) => (login.asks, false),
-            phase => (None, matches!(phase, Phase::Console(_))),
-        };
+        let phase = std::mem::replace(&mut client.phase, Phase::Closing);
+        let was_console = matches!(phase, Phase::Console(_));
         client.request.held = Vec::new();
         let sent = std::mem::take(&mut client.login_bytes);
         if let Some(mut statements) = client.request.statements.take() {
@@ -216,8 +214,10 @@ impl State {
         }
         self.uncount(conn);
         self.forget_login_bytes(sent);
-        if let Some(asks) = asks {
-            self.withdraw_inquiry(asks, id);
+        match phase {
+            Phase::Login(login) => login.asks.into_iter().for_each(|asks| self.withdraw_inquiry(asks, id)),
+            Phase::Canceller(Some(carrier)) => self.withdraw_cancel(carrier),
+            _ => {}
         }
     }
 

@@ -2,13 +2,13 @@
 //!
 //! Owns `auth_failure_delay`. Only answers that say no are held, and only to an address that has failed several times in a
 //! row: a right password is never slowed down, whoever else fails, and a wrong one in a file is told at once. What waits
-//! is a connection that has not logged in, and counts as one.
+//! is a connection that has not logged in, and counts as one: of too many, it is the first to be answered and closed.
 
 use std::collections::BTreeMap;
 
 use crate::ConnId;
 use crate::client::Phase;
-use crate::login::unproven::Network;
+use crate::login::unproven::Origin;
 use crate::maintain::passed;
 use crate::state::State;
 use crate::time::micros;
@@ -17,8 +17,8 @@ use crate::time::micros;
 const FREE: u32 = 4;
 /// After so long without a failure they are free again.
 const FORGOTTEN_US: u64 = 10_000_000;
-/// Addresses that are remembered at most.
-const NETWORKS: usize = 1024;
+/// Origins that are remembered at most.
+const ORIGINS: usize = 1024;
 
 /// The answer to a login that has failed.
 pub(crate) struct HeldAnswer {
@@ -27,21 +27,21 @@ pub(crate) struct HeldAnswer {
     text: String,
 }
 
-/// Failures by address (unix sockets are one): how many in a row, and when the last one was.
+/// Failures by origin: how many in a row, and when the last one was.
 #[derive(Default)]
-pub(crate) struct Failures(BTreeMap<Option<Network>, (u32, u64)>);
+pub(crate) struct Failures(BTreeMap<Origin, (u32, u64)>);
 
 impl Failures {
     /// Counts one; whether there were too many before it.
-    fn count(&mut self, network: Option<Network>, now_us: u64) -> bool {
+    fn count(&mut self, origin: Origin, now_us: u64) -> bool {
         let is_recent = |last_us: u64| now_us.saturating_sub(last_us) < FORGOTTEN_US;
-        if self.0.len() >= NETWORKS {
+        if self.0.len() >= ORIGINS {
             self.0.retain(|_, (_, last_us)| is_recent(*last_us));
         }
-        if self.0.len() >= NETWORKS {
+        if self.0.len() >= ORIGINS {
             self.0.clear();
         }
-        let (count, last_us) = self.0.entry(network).or_insert((0, now_us));
+        let (count, last_us) = self.0.entry(origin).or_insert((0, now_us));
         if !is_recent(*last_us) {
             *count = 0;
         }
@@ -56,8 +56,8 @@ impl State {
     pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
         let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
-        let network = Network::of(client.peer);
-        let is_repeated = self.failures.count(network, now_us);
+        let origin = Origin::of(client.peer);
+        let is_repeated = self.failures.count(origin, now_us);
         if !is_repeated || self.config.global.auth_failure_delay.is_zero() {
             return self.fail_client(conn, sqlstate, text);
         }
@@ -68,6 +68,17 @@ impl State {
         client.request.held = Vec::new();
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
+        self.decide_unproven(conn);
+    }
+
+    /// Tells a client whose login has failed before its time: its place is needed. False: it waits for no such answer.
+    pub(crate) fn answer_at_once(&mut self, conn: ConnId) -> bool {
+        let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) else {
+            return false;
+        };
+        let Some(answer) = login.held_answer.take() else { return false };
+        self.fail_client(conn, answer.sqlstate, &answer.text);
+        true
     }
 
     /// Tells a client whose login has failed, once it has waited long enough.
@@ -88,23 +99,25 @@ impl State {
 mod tests {
     use super::*;
 
+    const ORIGIN: Origin = Origin::UnixUser(7);
+
     #[test]
     fn the_first_failures_are_free_and_so_are_rare_ones() {
         let mut failures = Failures::default();
-        let counted: Vec<bool> = (0..6).map(|number| failures.count(None, number)).collect();
+        let counted: Vec<bool> = (0..6).map(|number| failures.count(ORIGIN, number)).collect();
         assert_eq!(counted, [false, false, false, false, true, true]);
-        assert!(failures.count(None, FORGOTTEN_US), "since the last one, not the first");
-        assert!(!failures.count(None, 2 * FORGOTTEN_US));
+        assert!(failures.count(ORIGIN, FORGOTTEN_US), "since the last one, not the first");
+        assert!(!failures.count(ORIGIN, 2 * FORGOTTEN_US));
     }
 
     #[test]
     fn memory_has_an_end() {
         let mut failures = Failures::default();
-        for number in 0..3 * u32::try_from(NETWORKS).unwrap_or_default() {
+        for number in 0..3 * u32::try_from(ORIGINS).unwrap_or_default() {
             let address = std::net::SocketAddr::from((std::net::Ipv4Addr::from_bits(number), 5));
-            let network = Network::of(crate::Peer::Inet { remote: address, local: address });
-            failures.count(network, 10);
-            assert!(failures.0.len() <= NETWORKS);
+            let origin = Origin::of(crate::Peer::Inet { remote: address, local: address });
+            failures.count(origin, 10);
+            assert!(failures.0.len() <= ORIGINS);
         }
     }
 }

@@ -1,23 +1,27 @@
-//! Connections that have not logged in: how many there may be, and which one goes when there are more.
+//! Connections that have not logged in: how many there may be, and which one is closed when there are more.
 //!
-//! Owns `max_login_conn` and `max_login_conn_per_address`. They count in no limit of clients, so that whoever can connect
-//! but not log in keeps no client out: of too many, the one goes that has kept Weir waiting longest. One for which Weir
-//! itself is at work (a server or a helper is being asked) never goes, nor one that has just been answered.
+//! Owns `max_login_conn` and `max_login_conn_per_address`. They count in no limit of clients, so that clients that can
+//! connect but not log in keep no other client out. Cancel requests have proven nothing either and count until they are
+//! done. Of too many, those go first whose login has failed already, then those that have kept Weir waiting longest, of
+//! the origin with the most. Only at the end of the limit a connection goes that has not waited for long, or for which
+//! Weir itself is at work: of the origin with the most its oldest cancel request, or its oldest login for one that has
+//! fewer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
+use crate::maintain::passed;
 use crate::state::{Conn, State};
 use crate::{Action, ConnId, Peer};
 
 /// How long a client may think about its next message before its place can go to another.
 const PATIENCE_US: u64 = 1_000_000;
 
-/// So many times the limit are accepted while nobody has waited that long: a crowd after a restart is no attack.
+/// So many times the limit are accepted while none has waited that long: a crowd after a restart is no attack.
 const CROWD: u32 = 4;
 
 /// Every connection that has not logged in may need a descriptor of this many.
@@ -25,103 +29,284 @@ const FILES_FOR_ONE: u64 = 2 * CROWD as u64;
 
 const REFUSED: &str = "too many connections that have not logged in";
 
-/// Where a client comes from, as far as one sender can choose: an IPv4 address, or a /64 of IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Network(IpAddr);
+/// The superuser of the system.
+const ROOT: u32 = 0;
 
-impl Network {
-    /// None on a unix socket.
-    pub(crate) fn of(peer: Peer) -> Option<Network> {
-        let Peer::Inet { remote, .. } = peer else { return None };
-        Some(Network(match remote.ip().to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-            v4 => v4,
-        }))
+/// Where a client comes from, as far as one sender can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// An IPv4 address, or a /64 of IPv6.
+    Network(IpAddr),
+    /// The system user at the other end of a unix socket.
+    UnixUser(u32),
+}
+
+impl Origin {
+    pub(crate) fn of(peer: Peer) -> Origin {
+        match peer {
+            Peer::Unix { user_id, .. } => Origin::UnixUser(user_id),
+            Peer::Inet { remote, .. } => Origin::Network(match remote.ip().to_canonical() {
+                IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+                v4 => v4,
+            }),
+        }
+    }
+
+    /// The user that Weir runs as (`own_id`), or the superuser, on a unix socket.
+    fn is_administrators(self, own_id: Option<u32>) -> bool {
+        matches!(self, Origin::UnixUser(user_id) if user_id == ROOT || Some(user_id) == own_id)
     }
 }
 
-/// The connections of a shard that have not logged in, by the numbers of their clients: the oldest comes first.
+/// Connections by the numbers of their clients: the oldest comes first.
+#[derive(Default)]
+struct Logins {
+    conns: BTreeMap<u64, ConnId>,
+    /// Those of them whose login has failed, but for the answer.
+    decided: BTreeMap<u64, ConnId>,
+    /// Those of them that are cancel requests.
+    cancels: BTreeMap<u64, ConnId>,
+    /// Until then none has kept Weir waiting for too long, as far as the last look told.
+    none_stalled_until_us: u64,
+}
+
+impl Logins {
+    fn oldest(&self) -> Option<ConnId> {
+        self.conns.first_key_value().map(|(_, conn)| *conn)
+    }
+
+    fn oldest_cancel(&self) -> Option<ConnId> {
+        self.cancels.first_key_value().map(|(_, conn)| *conn)
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.conns.remove(&id);
+        self.decided.remove(&id);
+        self.cancels.remove(&id);
+    }
+}
+
+/// The connections of a shard that have not logged in.
 #[derive(Default)]
 pub(crate) struct Unproven {
-    all: BTreeMap<u64, ConnId>,
-    by_network: BTreeMap<Network, BTreeMap<u64, ConnId>>,
+    all: Logins,
+    by_origin: BTreeMap<Origin, Logins>,
+    /// The origins by how many connections each has.
+    by_count: BTreeSet<(usize, Origin)>,
     /// When the log was last told that there are too many, in seconds.
     told_s: Option<u64>,
+}
+
+impl Unproven {
+    fn count_of(&self, origin: Origin) -> usize {
+        self.by_origin.get(&origin).map_or(0, |own| own.conns.len())
+    }
+
+    /// The origin with the most connections, and how many these are.
+    fn most(&self) -> Option<(usize, Origin)> {
+        self.by_count.last().copied()
+    }
+
+    fn insert(&mut self, id: u64, conn: ConnId, origin: Origin) {
+        self.all.conns.insert(id, conn);
+        let own = self.by_origin.entry(origin).or_default();
+        self.by_count.remove(&(own.conns.len(), origin));
+        own.conns.insert(id, conn);
+        self.by_count.insert((own.conns.len(), origin));
+    }
+
+    fn remove(&mut self, id: u64, origin: Origin) {
+        self.all.remove(id);
+        let Some(own) = self.by_origin.get_mut(&origin) else { return };
+        self.by_count.remove(&(own.conns.len(), origin));
+        own.remove(id);
+        if own.conns.is_empty() {
+            self.by_origin.remove(&origin);
+        } else {
+            self.by_count.insert((own.conns.len(), origin));
+        }
+    }
+
+    /// All connections, and those of this origin.
+    fn both(&mut self, origin: Origin) -> impl Iterator<Item = &mut Logins> {
+        [Some(&mut self.all), self.by_origin.get_mut(&origin)].into_iter().flatten()
+    }
 }
 
 impl State {
     /// A connection was accepted: it counts until its client has logged in or left. False: it is closed.
     pub(crate) fn count_unproven(&mut self, conn: ConnId) -> bool {
         let Some(client) = self.client(conn) else { return false };
-        let (id, network) = (client.id, Network::of(client.peer));
-        if !self.has_room_for(network) {
+        let (id, origin) = (client.id, Origin::of(client.peer));
+        if !self.has_room_for(origin) {
             self.end_unproven(conn);
             return false;
         }
         self.process.logins.take(0);
-        self.unproven.all.insert(id, conn);
-        if let Some(network) = network {
-            self.unproven.by_network.entry(network).or_default().insert(id, conn);
-        }
+        self.unproven.insert(id, conn, origin);
         if let Some(client) = self.client(conn) {
             client.counted.unproven = true;
         }
         true
     }
 
-    /// It has logged in, or is no login any more.
+    /// It has logged in, or has left.
     pub(crate) fn uncount_unproven(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         if !std::mem::take(&mut client.counted.unproven) {
             return;
         }
-        let (id, network) = (client.id, Network::of(client.peer));
+        let (id, origin) = (client.id, Origin::of(client.peer));
         self.process.logins.give();
-        self.unproven.all.remove(&id);
-        if let Some(network) = network
-            && let Some(others) = self.unproven.by_network.get_mut(&network)
-        {
-            others.remove(&id);
-            if others.is_empty() {
-                self.unproven.by_network.remove(&network);
-            }
+        self.unproven.remove(id, origin);
+    }
+
+    /// Its login has failed and only the answer is held back: it is the first to go.
+    pub(crate) fn decide_unproven(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unproven);
+        for logins in self.unproven.both(origin).filter(|_| is_counted) {
+            logins.decided.insert(id, conn);
         }
     }
 
-    /// Whether one more may come; one that has waited too long goes for it. An administrator on the machine is never
-    /// refused.
-    fn has_room_for(&mut self, network: Option<Network>) -> bool {
-        let global = &self.config.global;
-        let (limit, own_limit) =
-            (self.unproven_max(global.max_login_conn), global.max_login_conn_per_address);
-        let own = network.and_then(|network| self.unproven.by_network.get(&network));
-        let own_count = own.map_or(0, |own| u32::try_from(own.len()).unwrap_or(u32::MAX));
-        if own_limit > 0 && own_count >= own_limit {
-            let stalled = own.and_then(|own| self.longest_stalled(own));
-            return self.make_way(stalled) || own_count < own_limit.saturating_mul(CROWD);
+    /// It has sent a cancel request: it still counts, but it is no login.
+    pub(crate) fn note_cancel(&mut self, conn: ConnId) {
+        let Some(client) = self.client(conn) else { return };
+        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unproven);
+        for logins in self.unproven.both(origin).filter(|_| is_counted) {
+            logins.cancels.insert(id, conn);
         }
+    }
+
+    /// Makes room for one more, if there is any to be made.
+    fn has_room_for(&mut self, origin: Origin) -> bool {
+        self.has_room_of_origin(origin) && self.has_room_of_all(origin)
+    }
+
+    /// `max_login_conn_per_address`.
+    fn has_room_of_origin(&mut self, origin: Origin) -> bool {
+        let limit = self.config.global.max_login_conn_per_address;
+        let count = u32::try_from(self.unproven.count_of(origin)).unwrap_or(u32::MAX);
+        if limit == 0 || count < limit {
+            return true;
+        }
+        let expendable = self.expendable(Some(origin));
+        self.make_way(expendable)
+            || count < limit.saturating_mul(CROWD)
+            || self.close_oldest_cancel(origin)
+            || origin.is_administrators(self.unix_user_id) && self.close_oldest(origin)
+    }
+
+    /// `max_login_conn`. An administrator on the machine is never refused.
+    fn has_room_of_all(&mut self, origin: Origin) -> bool {
+        let limit = self.unproven_max();
         let count = self.process.logins.taken();
         if limit == 0 || count < limit {
             return true;
         }
-        let stalled = self.longest_stalled(&self.unproven.all);
-        self.make_way(stalled) || count < limit.saturating_mul(CROWD) || network.is_none()
+        let expendable = self.expendable_of_all();
+        if self.make_way(expendable) || count < limit.saturating_mul(CROWD) {
+            return true;
+        }
+        let own_count = self.unproven.count_of(origin);
+        let is_administrators = origin.is_administrators(self.unix_user_id);
+        match self.unproven.most() {
+            Some((_, other)) if self.close_oldest_cancel(other) => true,
+            Some((most, other)) if most > own_count + 1 || is_administrators => self.close_oldest(other),
+            _ => is_administrators,
+        }
+    }
+
+    /// The process has no descriptor for one that wants to be accepted: one that has been here long enough goes.
+    pub(crate) fn files_ran_out(&mut self) {
+        let expendable = self.expendable_of_all();
+        if self.make_way(expendable) {
+            return;
+        }
+        let now_us = self.now.mono_us;
+        let of_most = self.unproven.most().and_then(|(_, origin)| self.unproven.by_origin.get(&origin));
+        let oldest = [of_most.and_then(Logins::oldest), self.unproven.all.oldest()];
+        let is_old = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client)) if passed(now_us, client.since_us, PATIENCE_US));
+        let oldest = oldest.into_iter().flatten().find(is_old);
+        self.make_way(oldest);
+    }
+
+    /// What is beyond the limit goes as soon as it may: another shard may have no room for its clients because of it.
+    pub(crate) fn trim_unproven(&mut self) {
+        let limit = self.unproven_max();
+        while limit > 0 && self.process.logins.taken() > limit {
+            let expendable = self.expendable_of_all();
+            if !self.make_way(expendable) {
+                return;
+            }
+        }
     }
 
     /// `max_login_conn` as far as there are descriptors.
-    fn unproven_max(&self, limit: u32) -> u32 {
+    fn unproven_max(&self) -> u32 {
+        let limit = self.config.global.max_login_conn;
         let by_files = u32::try_from(self.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
         if limit == 0 { limit } else { limit.min(by_files) }
     }
 
-    fn longest_stalled(&self, logins: &BTreeMap<u64, ConnId>) -> Option<ConnId> {
-        let now_us = self.now.mono_us;
-        let stalled = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client)) if client.is_stalled(now_us));
-        logins.values().copied().find(stalled)
+    /// Whom nothing is lost with: whose login has failed, or who has kept Weir waiting; of the origin with the most, if it
+    /// has one.
+    fn expendable_of_all(&mut self) -> Option<ConnId> {
+        let decided = self.unproven.all.decided.first_key_value().map(|(_, conn)| *conn);
+        let most = self.unproven.most().map(|(_, origin)| origin);
+        decided.or_else(|| self.expendable(most)).or_else(|| self.expendable(None))
     }
 
-    fn make_way(&mut self, stalled: Option<ConnId>) -> bool {
-        stalled.map(|conn| self.end_unproven(conn)).is_some()
+    /// The same of one origin, or of all.
+    fn expendable(&mut self, origin: Option<Origin>) -> Option<ConnId> {
+        let now_us = self.now.mono_us;
+        let logins = match origin {
+            Some(origin) => self.unproven.by_origin.get_mut(&origin)?,
+            None => &mut self.unproven.all,
+        };
+        if let Some((_, conn)) = logins.decided.first_key_value() {
+            return Some(*conn);
+        }
+        if now_us < logins.none_stalled_until_us {
+            return None;
+        }
+        let (unix_user_id, is_of_all) = (self.unix_user_id, origin.is_none());
+        // Whoever does not wait now begins to wait later than now.
+        let mut since_us = now_us;
+        for conn in logins.conns.values() {
+            let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
+            // An administrator takes the time to think, whoever else comes.
+            if is_of_all && Origin::of(client.peer).is_administrators(unix_user_id) {
+                continue;
+            }
+            let Some(waits_since_us) = client.keeps_waiting_since_us() else { continue };
+            if passed(now_us, waits_since_us, PATIENCE_US) {
+                return Some(*conn);
+            }
+            since_us = since_us.min(waits_since_us);
+        }
+        logins.none_stalled_until_us = since_us.saturating_add(PATIENCE_US);
+        None
+    }
+
+    fn close_oldest_cancel(&mut self, origin: Origin) -> bool {
+        let oldest = self.unproven.by_origin.get(&origin).and_then(Logins::oldest_cancel);
+        self.make_way(oldest)
+    }
+
+    fn close_oldest(&mut self, origin: Origin) -> bool {
+        let oldest = self.unproven.by_origin.get(&origin).and_then(Logins::oldest);
+        self.make_way(oldest)
+    }
+
+    /// Closes it, with the answer that it waits for if there is one. False: there is none to be closed.
+    fn make_way(&mut self, conn: Option<ConnId>) -> bool {
+        let Some(conn) = conn else { return false };
+        if !self.answer_at_once(conn) {
+            self.end_unproven(conn);
+        }
+        true
     }
 
     /// Closes a connection without a line for each: an attack would fill the log.
@@ -131,21 +316,25 @@ impl State {
             self.log_client(conn, Level::Warning, &format!("closing because: {REFUSED} (max_login_conn)"));
         }
         self.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
-        self.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
+        // A cancel request is never answered.
+        if !matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Canceller(_))) {
+            self.outbox
+                .write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
+        }
         self.forget_client(conn);
         self.act(Action::Close { conn });
     }
 }
 
 impl Client {
-    /// It has let Weir wait for its next message for some time. What it sends meanwhile does not count, only what Weir has
-    /// answered: a message that comes byte by byte has not come.
-    fn is_stalled(&self, now_us: u64) -> bool {
+    /// Since when it has let Weir wait for its next message, or its cancel request has waited. What it sends meanwhile does
+    /// not count, only what Weir has answered: a message that comes byte by byte has not come.
+    fn keeps_waiting_since_us(&self) -> Option<u64> {
         let waits = match &self.phase {
-            Phase::Startup { .. } | Phase::Handshake { .. } => true,
+            Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Canceller(_) => true,
             Phase::Login(login) => login.waits_for_client(),
             _ => false,
         };
-        waits && now_us.saturating_sub(self.request_us) >= PATIENCE_US
+        waits.then_some(self.request_us)
     }
 }
