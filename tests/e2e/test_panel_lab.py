@@ -143,6 +143,46 @@ def test_the_lab_ends_with_the_process(weir, pg):
     assert run["id"]
 
 
+def processes_below(pid):
+    """All descendants of a process."""
+    listings = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
+    children = " ".join(listings).split()
+    return children + [below for child in children for below in processes_below(child)]
+
+
+def test_the_lab_ends_when_the_process_is_killed(weir, pg):
+    pooler, web = with_lab(weir, pg)
+    run = web.ask("POST", "/api/v1/lab/runs", {**WISH, "seconds": 120, "quick": False})[1]["run"]["id"]
+    stream = follow(web, f"/api/v1/lab/runs/{run}/events", Authorization=f"Bearer {web.token}")
+    while '"event":"run"' not in (line := stream[1].readline().decode()):
+        assert line, "the run ended"
+    stream[0].close()
+    below = processes_below(pooler.process.pid)
+    assert below
+    pooler.process.kill()
+    pooler.process.wait()
+    host.eventually(lambda: not any(alive(process) for process in below), timeout=60)
+
+
+def test_the_lab_runs_after_the_program_was_replaced(weir, pg):
+    pooler = weir.prepared()
+    program = pooler.directory / "weir-copy"
+    shutil.copy(pooler.program, program)
+    host.hand_over(program)
+    pooler.program = program
+    pooler.environment["WEIR_PG_BIN"] = str(pg.bindir)
+    pooler.write_ini(http_port=host.free_port())
+    pooler.start()
+    web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+    program.unlink()
+    program.write_text("of another version")
+    status, body, _ = web.ask("POST", "/api/v1/lab/runs", WISH)
+    assert status == 201, body
+    run = body["run"]["id"]
+    found = host.eventually(lambda: ended(web, run), timeout=120)
+    assert found["state"] == "done", found
+
+
 def alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:

@@ -1,11 +1,15 @@
-//! Ctrl-C, SIGTERM and SIGHUP as a flag that every wait of the lab looks at, so that guards clean up on the
+//! Ctrl-C, SIGTERM, SIGHUP and the end of whoever reads the progress as a flag that every wait of the lab looks at, so that guards clean up on the
 //! way out. Never ends the process itself.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{LabError, Result};
@@ -32,6 +36,26 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Sets the flag once nothing reads this output any more. The program that started the lab may be killed by a signal that leaves
+    /// it no time to stop the lab; its end of the pipe closes all the same. A file or a terminal has no such end.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn watch_reader(&self, output: OwnedFd) -> io::Result<()> {
+        let flag = Arc::clone(&self.flag);
+        let watch = move || {
+            loop {
+                // Without any flag: the end of the reader is told in any case.
+                match poll(&mut [PollFd::new(&output, PollFlags::empty())], None) {
+                    Ok(_) => return flag.store(true, Ordering::Relaxed),
+                    Err(Errno::INTR) => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        thread::Builder::new().name("weir-lab-reader".to_owned()).spawn(watch).map(drop)
+    }
+
     /// Whether somebody asked to stop.
     #[must_use]
     pub fn is_set(&self) -> bool {
@@ -52,7 +76,7 @@ impl Interrupt {
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK_EVERY));
+            thread::sleep(left.min(LOOK_EVERY));
         }
     }
 
@@ -83,6 +107,18 @@ mod tests {
     fn a_set_flag_ends_a_sleep_at_once() {
         let interrupt = Interrupt::default();
         interrupt.flag.store(true, Ordering::Relaxed);
+        assert!(matches!(interrupt.sleep(Duration::from_secs(3600)), Err(LabError::Interrupted)));
+    }
+
+    #[test]
+    fn the_end_of_the_reader_is_noticed() {
+        let interrupt = Interrupt::default();
+        let (reader, writer) = io::pipe().expect("a pipe");
+        interrupt.watch_reader(writer.into()).expect("a thread");
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        interrupt.watch_reader(file.into()).expect("a thread");
+        assert!(interrupt.sleep(Duration::from_millis(50)).is_ok());
+        drop(reader);
         assert!(matches!(interrupt.sleep(Duration::from_secs(3600)), Err(LabError::Interrupted)));
     }
 

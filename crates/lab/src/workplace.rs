@@ -78,16 +78,20 @@ impl Workplace {
     /// # Errors
     /// As the file system.
     pub fn reachable_program(&self, program: &Path) -> Result<PathBuf> {
-        let real =
-            program.canonicalize().map_err(LabError::system(format!("looking for {}", program.display())))?;
-        if self.identity.can_reach(&real) {
-            return Ok(real);
-        }
+        let real = match program.canonicalize() {
+            Ok(real) if self.identity.can_reach(&real) => return Ok(real),
+            Ok(real) => real,
+            // `/proc/self/exe` of a program that was replaced can be opened, but has no path.
+            Err(_) if program.is_file() => program.to_owned(),
+            Err(why) => return Err(LabError::system(format!("looking for {}", program.display()))(why)),
+        };
         let programs = self.join("programs");
         fs::create_dir_all(&programs).map_err(LabError::system(format!("making {}", programs.display())))?;
         self.set_mode(&programs, 0o755)?;
         let copy = programs.join(real.file_name().unwrap_or_default());
-        copy_tree(&real, &copy).map_err(LabError::system(format!("copying {}", real.display())))?;
+        let copied = fs::copy(&real, &copy)
+            .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)));
+        copied.map_err(LabError::system(format!("copying {}", real.display())))?;
         Ok(copy)
     }
 

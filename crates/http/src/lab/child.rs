@@ -2,7 +2,7 @@
 //! Owns what its exit status and its last line mean. Never reads a line that is longer than any should be.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,6 +18,9 @@ use crate::lab::{Advice, End, Run};
 use crate::threads;
 use crate::time::now_rfc3339;
 
+/// The file that this process runs, even where its path is gone or another program's (after an upgrade).
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// A line of progress is shorter.
 const LONGEST_LINE: u64 = 64 * 1024;
 
@@ -29,7 +32,8 @@ const NICENESS: i32 = 10;
 
 /// Starts the process, in `scratch_dir`, and the thread that listens to it.
 pub(super) fn start(run: &Arc<Run>, task: &Task, scratch_dir: &Path) -> io::Result<()> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0("weir");
     command.args(&task.words).args(["--progress", "json", "--out"]).arg(run.directory.path());
     command.current_dir(scratch_dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(password) = &task.password {

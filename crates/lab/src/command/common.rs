@@ -180,6 +180,8 @@ impl Common {
         let mut started = Vec::new();
         if !self.no_weir {
             let own = std::env::current_exe().map_err(LabError::system("looking for Weir's own program"))?;
+            // After an upgrade the path is gone, or another program's; the file that runs can be run again all the same.
+            let own = if own.exists() { own } else { PathBuf::from(OWN_PROGRAM) };
             started.push(("weir".to_owned(), own));
         }
         started.extend(self.pooler.iter().map(|named| (named.name.clone(), PathBuf::from(&named.value))));
@@ -221,6 +223,9 @@ impl Common {
         Ok(workloads)
     }
 }
+
+/// The file of the process that opens this.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn address(uri: &str) -> Result<Address> {
     Address::parse(uri).map_err(|error| LabError::Usage(error.to_string()))

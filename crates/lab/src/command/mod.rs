@@ -12,6 +12,7 @@ pub use common::Common;
 pub use numbers::Numbers;
 pub use tools::Tools;
 
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -134,7 +135,13 @@ pub fn run(task: &Task, words: Vec<String>, weir: &str) -> Status {
         |interrupt| match task {
             Task::Report(report) => experiment::report(&report.directory),
             Task::Compare(_) | Task::Sweep(_) | Task::Replay(_) => {
-                experiment::run(&wish(task, words, weir)?, &interrupt)
+                let wish = wish(task, words, weir)?;
+                if wish.progress == ProgressKind::Json {
+                    let output = std::io::stdout().as_fd().try_clone_to_owned();
+                    let watched = output.and_then(|output| interrupt.watch_reader(output));
+                    watched.map_err(LabError::system("watching the reader of the progress"))?;
+                }
+                experiment::run(&wish, &interrupt)
             }
         },
     );
