@@ -72,7 +72,7 @@ pub(crate) async fn log_in(
         Attempt::Password { user, password } => {
             let wait = held(&access.throttle).attempt(address, user, Instant::now());
             tokio::time::sleep(wait.map_err(Failure::too_many)?).await;
-            of_password(access, user, password).await?
+            of_password(access, address, user, password).await?
         }
     };
     let caller = proof.and_then(|proof| access.caller_by(&proof).map(|caller| (proof, caller)));
@@ -80,6 +80,7 @@ pub(crate) async fn log_in(
     if let Attempt::Password { user, .. } = &attempt {
         held(&access.throttle).succeeded(address, user);
     }
+    held(&access.trusted).add(address, Instant::now());
     let (word, Session { csrf, .. }) = held(&access.sessions).begin(proof, Instant::now());
     let caller = Caller { csrf: Some(csrf), ..caller };
     Ok(LoggedIn { cookie: set_cookie(peer, &word, None), caller })
@@ -107,12 +108,19 @@ fn of_token(access: &Access, address: IpAddr, token: &str) -> Result<Option<Proo
 }
 
 /// Looks at a password on a thread of its own; who there is not takes as long as who is.
-async fn of_password(access: &Access, user: &str, password: &str) -> Result<Option<Proof>, Failure> {
+async fn of_password(
+    access: &Access,
+    address: IpAddr,
+    user: &str,
+    password: &str,
+) -> Result<Option<Proof>, Failure> {
     if password.len() > LONGEST_PASSWORD {
         return Ok(None);
     }
     let busy = |_| Failure::too_many(1);
-    let turn = tokio::time::timeout(TURN, access.passwords.acquire()).await;
+    let is_trusted = held(&access.trusted).has(address);
+    let queue = if is_trusted { &access.trusted_passwords } else { &access.passwords };
+    let turn = tokio::time::timeout(TURN, queue.acquire()).await;
     let _turn = turn.map_err(busy)?.map_err(|_| Failure::server_error())?;
     let known: Option<User> = held(&access.keys).user(user).cloned();
     let password = password.to_owned();
@@ -151,6 +159,20 @@ mod tests {
         assert_eq!(tls, "__Host-weir=x; Path=/; HttpOnly; SameSite=Strict; Secure");
         let plain = set_cookie(Peer { address, is_tls: false }, "", Some(0));
         assert_eq!(plain, "weir=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    }
+
+    #[test]
+    fn guesses_from_other_addresses_do_not_delay_one_that_has_logged_in_before() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let access = Access::new(crate::access::TokenPlace::Terminal);
+        let [here, there] = [[127, 0, 0, 1], [192, 0, 2, 1]].map(IpAddr::from);
+        held(&access.trusted).add(here, Instant::now());
+        runtime.block_on(async {
+            let _guesses = access.passwords.acquire().await.expect("a turn");
+            assert!(matches!(of_password(&access, here, "ann", "x").await, Ok(None)));
+            let soon = Duration::from_millis(50);
+            assert!(tokio::time::timeout(soon, of_password(&access, there, "ann", "x")).await.is_err());
+        });
     }
 
     #[test]

@@ -38,14 +38,14 @@ use crate::shared::{Shared, State};
 use keys::Keys;
 use sessions::{Proof, Session, SessionId, Sessions};
 use start_token::StartToken;
-use throttle::Throttle;
+use throttle::{Throttle, TrustedAddresses};
 pub(crate) use token::{entropy, hex};
 
 /// The header that a page repeats its session's word in.
 const CSRF: &str = "x-weir-csrf";
 
-/// Passwords that are looked at at once; each takes 19 MiB.
-const PASSWORDS_AT_ONCE: usize = 2;
+/// Passwords that are checked at once, each on 19 MiB: one from any address, and one more from an address that has logged in before.
+const PASSWORDS_AT_ONCE: usize = 1;
 
 /// Who may come in.
 pub(crate) struct Access {
@@ -54,6 +54,9 @@ pub(crate) struct Access {
     sessions: Mutex<Sessions>,
     throttle: Mutex<Throttle>,
     passwords: Semaphore,
+    /// For addresses that have logged in before: guesses from others never make them wait.
+    trusted_passwords: Semaphore,
+    trusted: Mutex<TrustedAddresses>,
 }
 
 /// Whose request it is.
@@ -87,6 +90,8 @@ impl Access {
             sessions: Mutex::default(),
             throttle: Mutex::default(),
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            trusted_passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            trusted: Mutex::default(),
         }
     }
 

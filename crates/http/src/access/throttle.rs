@@ -29,6 +29,27 @@ const NAME_CHARS: usize = 64;
 /// An address, and a name or all together.
 type Key = (IpAddr, Option<String>);
 
+/// At most so many addresses are trusted; the one that has not logged in for longest is forgotten.
+const MOST_TRUSTED: usize = 1_000;
+
+/// Addresses from which there was a login, each with its last.
+#[derive(Default)]
+pub(crate) struct TrustedAddresses(HashMap<IpAddr, Instant>);
+
+impl TrustedAddresses {
+    pub(crate) fn add(&mut self, address: IpAddr, now: Instant) {
+        if self.0.len() >= MOST_TRUSTED && !self.0.contains_key(&address) {
+            let oldest = self.0.iter().min_by_key(|(_, last)| **last).map(|(address, _)| *address);
+            oldest.map(|oldest| self.0.remove(&oldest));
+        }
+        self.0.insert(address, now);
+    }
+
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.0.contains_key(&address)
+    }
+}
+
 /// Failures of late.
 #[derive(Default)]
 pub(crate) struct Throttle(HashMap<Key, Count>);
@@ -147,5 +168,12 @@ mod tests {
             let _ = throttle.attempt(address, &number.to_string(), now);
         }
         assert_eq!(throttle.0.len(), MOST);
+        let mut trusted = TrustedAddresses::default();
+        for number in 0..MOST_TRUSTED + 10 {
+            let address = IpAddr::from(u32::try_from(number).expect("small").to_be_bytes());
+            trusted.add(address, now + SECOND * u32::try_from(number).expect("small"));
+        }
+        assert_eq!(trusted.0.len(), MOST_TRUSTED);
+        assert!(!trusted.has(IpAddr::from([0, 0, 0, 9])) && trusted.has(IpAddr::from([0, 0, 0, 10])));
     }
 }
