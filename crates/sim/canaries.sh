@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-bugs="${*:-release_at_first_ready stray_reply_after_cancel half_request_left parse_cached_early limit_off_by_one waiter_lost spoilt_plan_told replay_overtakes own_server_lent asked_as_clients_left_it answer_for_another reset_overtaken}"
+bugs="${*:-release_at_first_ready stray_reply_after_cancel half_request_left parse_cached_early limit_off_by_one waiter_lost spoilt_plan_told replay_overtakes key_ignores_settings own_server_lent asked_as_clients_left_it answer_for_another reset_overtaken}"
 seeds=100000
 seconds=60
 targets="${CANARY_TARGET_DIR:-${CARGO_TARGET_DIR:-target}/canaries}"

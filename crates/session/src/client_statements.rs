@@ -4,7 +4,9 @@
 //! the [`Registry`]'s. Never sees a byte of the protocol.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use crate::parse_settings::ParseSettings;
 use crate::replay::Habit;
 use crate::{Registry, StatementId};
 
@@ -89,14 +91,16 @@ impl ClientStatements {
         &mut self,
         name: &[u8],
         rest: &[u8],
+        settings: Option<&ParseSettings>,
         segment: u64,
         registry: &mut Registry,
     ) -> Option<StatementId> {
-        if self.bytes + cost(name, rest) > CLIENT_BYTES {
+        let most = rest.len() + settings.map_or(0, ParseSettings::bytes);
+        if self.bytes + cost(name, most) > CLIENT_BYTES {
             return None;
         }
-        self.bytes += cost(name, rest);
-        let statement = registry.intern(rest);
+        let statement = registry.intern(rest, settings);
+        self.bytes += cost(name, registry.bytes(statement));
         self.change(name, Some(statement), segment);
         self.described(name, registry.shape(statement));
         Some(statement)
@@ -116,6 +120,28 @@ impl ClientStatements {
         (entry.expected, entry.segment) = (to, segment);
         entry.unanswered += 1;
         self.unanswered.push_back(Change { name: name.into(), to });
+    }
+
+    /// The name's statement cannot be prepared where the client uses it next, because other settings are in force there than when it
+    /// was parsed: from here on the name stands for the same text under these. None if there is no such name.
+    pub(crate) fn parse_again(
+        &mut self,
+        name: &[u8],
+        settings: Option<&ParseSettings>,
+        registry: &mut Registry,
+    ) -> Option<StatementId> {
+        let entry = self.names.get_mut(name)?;
+        let old = entry.expected?;
+        let rest = Arc::clone(registry.rest(old)?);
+        let slot = match entry.unanswered {
+            0 => &mut entry.answered,
+            _ => &mut self.unanswered.iter_mut().rfind(|change| *change.name == *name)?.to,
+        };
+        let new = registry.intern(&rest, settings);
+        (*slot, entry.expected, entry.seen) = (Some(new), Some(new), registry.shape(new));
+        self.bytes = (self.bytes + registry.bytes(new)).saturating_sub(registry.bytes(old));
+        registry.release(old);
+        Some(new)
     }
 
     /// The client has, or will have before any row, the description of this result.
@@ -160,8 +186,7 @@ impl ClientStatements {
     /// The name does not stand for `gone` any more, or never came to.
     fn settle(&mut self, name: &[u8], gone: Option<StatementId>, registry: &mut Registry) {
         if let Some(id) = gone {
-            let rest = registry.rest(id).map_or(0, |rest| rest.len());
-            self.bytes = self.bytes.saturating_sub(name.len() + rest + NAME_BYTES);
+            self.bytes = self.bytes.saturating_sub(cost(name, registry.bytes(id)));
             registry.release(id);
         }
         if self.names.get(name).is_some_and(|entry| entry.unanswered == 0 && entry.answered.is_none()) {
@@ -182,9 +207,9 @@ impl ClientStatements {
     }
 }
 
-/// What a name costs of [`CLIENT_BYTES`].
-fn cost(name: &[u8], rest: &[u8]) -> usize {
-    name.len() + rest.len() + NAME_BYTES
+/// What a name of a statement of this size costs of [`CLIENT_BYTES`].
+fn cost(name: &[u8], statement_bytes: usize) -> usize {
+    name.len() + statement_bytes + NAME_BYTES
 }
 
 /// What another process needs to know of a client whose requests are all answered.
@@ -200,12 +225,13 @@ impl ClientStatements {
         self.names.iter().filter_map(|(name, entry)| entry.answered.map(|id| (&**name, id)))
     }
 
-    /// A name that the client has already.
-    pub fn adopt(&mut self, name: &[u8], rest: &[u8], registry: &mut Registry) {
+    /// A name that the client has already, of a statement that the registry has.
+    pub fn adopt(&mut self, name: &[u8], statement: StatementId, registry: &mut Registry) {
         // As far as we know, it reads by a description of before every change that was noticed here.
         self.habit.describes = true;
-        self.bytes += cost(name, rest);
-        let statement = Some(registry.intern(rest));
+        registry.hold(statement);
+        self.bytes += cost(name, registry.bytes(statement));
+        let statement = Some(statement);
         let entry = Name { answered: statement, expected: statement, ..Name::default() };
         if let Some(before) = self.names.insert(name.into(), entry).and_then(|entry| entry.answered) {
             registry.release(before);
@@ -228,11 +254,16 @@ impl ClientStatements {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::{Parameters, Tracked};
+
+    fn settings(registry: &mut Registry) -> ParseSettings {
+        registry.settings(None, &Parameters::unknown(&Tracked::new([])))
+    }
 
     /// A client with this name, its Parse answered.
     fn with(name: &[u8], registry: &mut Registry) -> ClientStatements {
         let mut client = ClientStatements::default();
-        client.parse(name, b"x", 0, registry).unwrap();
+        client.parse(name, b"x", Some(&settings(registry)), 0, registry).unwrap();
         client.confirm(registry);
         client
     }
@@ -240,13 +271,14 @@ mod tests {
     #[test]
     fn a_client_that_comes_after_a_change_has_not_seen_it() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = ClientStatements::default();
-        let id = registry.intern(b"x");
-        client.adopt(b"a", b"x", &mut registry);
+        let id = registry.intern(b"x", Some(&now));
+        client.adopt(b"a", id, &mut registry);
         assert!(client.is_current(b"a", registry.shape(id)), "nothing has changed");
         registry.reshape(id, 0);
         let mut newcomer = ClientStatements::default();
-        newcomer.adopt(b"a", b"x", &mut registry);
+        newcomer.adopt(b"a", id, &mut registry);
         assert!(!newcomer.is_current(b"a", registry.shape(id)));
         assert_eq!(newcomer.names().collect::<Vec<_>>(), [(&b"a"[..], id)]);
         assert!(newcomer.is_settled());
@@ -255,8 +287,9 @@ mod tests {
     #[test]
     fn a_failed_parse_is_forgotten() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = ClientStatements::default();
-        let id = client.parse(b"a", b"x", 0, &mut registry).unwrap();
+        let id = client.parse(b"a", b"x", Some(&now), 0, &mut registry).unwrap();
         assert_eq!(client.find(b"a", 0), Lookup::Is(id), "what follows in its segment is skipped with it");
         assert_eq!(client.find(b"a", 1), Lookup::InDoubt);
         client.undo(&mut registry);
@@ -266,11 +299,12 @@ mod tests {
     #[test]
     fn an_error_takes_back_a_close_and_the_parse_behind_it() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = with(b"a", &mut registry);
         let (old, bytes) = (client.expected(b"a").unwrap(), client.bytes);
         assert!(client.close(b"a", 1));
         assert_eq!(client.find(b"a", 1), Lookup::Unknown);
-        let new = client.parse(b"a", b"y", 1, &mut registry).unwrap();
+        let new = client.parse(b"a", b"y", Some(&now), 1, &mut registry).unwrap();
         assert_eq!((client.find(b"a", 1), client.find(b"a", 2)), (Lookup::Is(new), Lookup::InDoubt));
         client.undo(&mut registry);
         client.undo(&mut registry);
@@ -285,19 +319,46 @@ mod tests {
     #[test]
     fn an_error_between_them_takes_back_the_parse_only() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = with(b"a", &mut registry);
         client.close(b"a", 1);
-        client.parse(b"a", b"y", 1, &mut registry).unwrap();
+        client.parse(b"a", b"y", Some(&now), 1, &mut registry).unwrap();
         client.confirm(&mut registry);
         client.undo(&mut registry);
         assert_eq!((client.find(b"a", 2), client.bytes, client.count()), (Lookup::Unknown, 0, 0));
     }
 
     #[test]
+    fn a_name_comes_to_stand_for_the_same_text_under_other_settings() {
+        let tracked = Tracked::new([]);
+        let mut registry = Registry::default();
+        let mut client = with(b"a", &mut registry);
+        let old = client.expected(b"a").unwrap();
+        let mut parameters = Parameters::unknown(&tracked);
+        parameters.set(tracked.position(b"TimeZone").unwrap(), "Asia/Tokyo");
+        let tokyo = registry.settings(None, &parameters);
+        let new = client.parse_again(b"a", Some(&tokyo), &mut registry).unwrap();
+        assert_ne!(old, new);
+        assert!(registry.is_unused(old) && registry.rest(old) == registry.rest(new));
+        assert_eq!((client.find(b"a", 1), client.names().count()), (Lookup::Is(new), 1));
+        // In the segment of its Parse, too.
+        let text = client.parse(b"b", b"x", Some(&tokyo), 1, &mut registry).unwrap();
+        let own = client.parse_again(b"b", None, &mut registry).unwrap();
+        assert_eq!((text, client.find(b"b", 1)), (new, Lookup::Is(own)));
+        client.undo(&mut registry);
+        assert!(registry.is_unused(own) && client.find(b"b", 2) == Lookup::Unknown);
+        client.clear(&mut registry);
+        assert_eq!(client.bytes, 0);
+        assert!(registry.is_unused(new));
+        assert_eq!(client.parse_again(b"a", None, &mut registry), None);
+    }
+
+    #[test]
     fn clearing_keeps_what_comes_later_in_the_stream() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = with(b"old", &mut registry);
-        client.parse(b"new", b"y", 1, &mut registry).unwrap();
+        client.parse(b"new", b"y", Some(&now), 1, &mut registry).unwrap();
         client.clear(&mut registry);
         assert_eq!((client.count(), client.find(b"old", 1)), (1, Lookup::Unknown));
         client.confirm(&mut registry);
@@ -307,12 +368,13 @@ mod tests {
     #[test]
     fn what_a_client_keeps_has_a_bound_however_small_the_pieces_are() {
         let mut registry = Registry::default();
+        let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let most = CLIENT_BYTES / NAME_BYTES;
         let kept = (0..2 * most)
             .take_while(|number| {
                 let name = number.to_be_bytes();
-                let kept = client.parse(&name, b"", 0, &mut registry).is_some();
+                let kept = client.parse(&name, b"", Some(&now), 0, &mut registry).is_some();
                 client.confirm(&mut registry);
                 kept
             })

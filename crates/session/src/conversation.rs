@@ -8,7 +8,8 @@ use wire::backend::Status;
 use crate::kept::Unnamed;
 use crate::replay::Watch;
 use crate::resets::Resets;
-use crate::{Output, Owed, Owes, OwnAnswer, Parameters, Reset, ServerStatements};
+use crate::statement_text::Effects;
+use crate::{Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
 
 /// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
 /// be written between two halves of a client's.
@@ -43,13 +44,18 @@ pub struct Conversation {
     pub(crate) doubtful: bool,
     /// What the last ReadyForQuery said, whatever was asked since.
     pub(crate) last_status: Status,
-    /// Nothing but Parse, Describe and Close was asked since the last Sync.
-    pub(crate) untouched: bool,
-    /// A portal was bound whose execution may change which statements are prepared, or resets `portal_resets`.
-    pub(crate) portal_changes_statements: bool,
+    /// What may have been done since the last Sync; nothing if nothing but Parse, Describe and Close was asked.
+    pub(crate) segment_effects: Effects,
+    /// What executing the portals that were bound may change.
+    pub(crate) portal_effects: Effects,
+    /// What executing them resets.
     pub(crate) portal_resets: Reset,
     /// What the statement without a name resets, if that may change anything.
     pub(crate) unnamed_resets: Reset,
+    /// The last segment in which settings may have been changed, until it is answered.
+    pub(crate) set_segment: Option<u64>,
+    /// The settings in force, as of these parameters.
+    pub(crate) settings: Option<(Parameters, ParseSettings)>,
     /// What the client sends now waits for replies to what was sent before.
     pub(crate) awaits_replies: bool,
     /// The number of the oldest reply owed when that began.
@@ -87,10 +93,12 @@ impl Conversation {
             unsure_readies: 0,
             doubtful: false,
             last_status: Status::Idle,
-            untouched: true,
-            portal_changes_statements: false,
+            segment_effects: Effects::NONE,
+            portal_effects: Effects::NONE,
             portal_resets: Reset::default(),
             unnamed_resets: Reset::default(),
+            set_segment: None,
+            settings: None,
             awaits_replies: false,
             awaits_since: 0,
             reworded: Vec::new(),
@@ -174,9 +182,10 @@ impl Conversation {
     #[inline]
     pub fn rest(&mut self) {
         self.statements.mark_rest();
-        if self.portal_changes_statements {
-            (self.portal_changes_statements, self.portal_resets) = (false, Reset::default());
+        if self.portal_effects.any(Effects::ALTERING) {
+            self.portal_resets = Reset::default();
         }
+        self.portal_effects = Effects::NONE;
     }
 
     /// The last ReadyForQuery, unless something was asked since.

@@ -39,7 +39,7 @@ mod tests {
     fn what_ends_by_itself_holds_nothing() {
         let mut talk = talk();
         assert_eq!(talk.hold(), None);
-        (talk.status, talk.untouched) = (None, false);
+        talk.status = None;
         talk.owes.push(Owed::Execute);
         talk.owes.push(Owed::Sync);
         assert_eq!(talk.hold(), None);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::statement_text::Effects;
 use crate::{Registry, StatementId};
 
 /// One server's set, with the order of use.
@@ -40,7 +41,10 @@ struct Kept {
     stale: bool,
     /// The number of the result that it was prepared for.
     shape: u32,
-    alters_session: bool,
+    /// What executing it may change.
+    effects: Effects,
+    /// Something that may change settings was unanswered, or unreported, when its Parse was sent.
+    doubted: bool,
 }
 
 /// Whether a statement can be used at a place of the stream.
@@ -61,8 +65,8 @@ pub(crate) enum Standing {
 pub(crate) struct Traits {
     /// It was parsed or bound since the server was last at rest.
     pub(crate) verified: bool,
-    /// Executing it may change which statements are prepared, or reset parameters.
-    pub(crate) alters_session: bool,
+    /// What executing it may change.
+    pub(crate) effects: Effects,
 }
 
 /// Whether one statement more may be prepared.
@@ -100,7 +104,7 @@ impl ServerStatements {
             Some(kept) if kept.expected && !kept.stale && kept.shape >= shape => {
                 kept.used = self.clock;
                 let verified = kept.verified == self.rests;
-                Standing::Usable(Traits { verified, alters_session: kept.alters_session })
+                Standing::Usable(Traits { verified, effects: kept.effects })
             }
             Some(kept) if kept.expected => Standing::Stale,
             _ => Standing::Lacking,
@@ -113,13 +117,27 @@ impl ServerStatements {
     }
 
     /// Its Parse is being sent, for this result.
-    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, alters_session: bool, segment: u64) {
+    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, effects: Effects, segment: u64) {
         self.clock += 1;
         let (used, verified) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_default();
         (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
-        (kept.expected, kept.segment, kept.alters_session) = (true, segment, alters_session);
+        (kept.expected, kept.segment, kept.effects, kept.doubted) = (true, segment, effects, false);
         kept.unanswered += 1;
+    }
+
+    /// Its Parse, which has just been sent, is behind something that may change settings.
+    pub(crate) fn doubt(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.doubted = true;
+        }
+    }
+
+    /// A setting has changed in this segment: what was parsed behind the change is not what others mean by it.
+    pub(crate) fn settings_changed(&mut self, segment: u64, registry: &Registry) {
+        for (id, kept) in &mut self.kept {
+            kept.stale |= kept.doubted && kept.segment >= segment && registry.is_shared(*id);
+        }
     }
 
     /// A Close of it is being sent.
@@ -169,7 +187,7 @@ impl ServerStatements {
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
     pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
-        self.parse_sent(id, 0, registry.alters_session(id), 0);
+        self.parse_sent(id, 0, registry.effects(id), 0);
         self.answered(id, true);
         self.mark_rest();
     }
@@ -242,19 +260,19 @@ pub(crate) struct Unnamed {
     segment: u64,
 }
 
-/// Who parsed it, and whether executing it may change prepared statements or reset parameters.
+/// Who parsed it, and what executing it may change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owner {
     /// The client's number, counted from 1.
     client: u64,
-    alters_session: bool,
+    effects: Effects,
 }
 
 impl Unnamed {
     /// A Parse of it is being sent.
     #[inline]
-    pub(crate) fn parse_sent(&mut self, client: u64, alters_session: bool, segment: u64) {
-        (self.expected, self.segment) = (Owner { client, alters_session }, segment);
+    pub(crate) fn parse_sent(&mut self, client: u64, effects: Effects, segment: u64) {
+        (self.expected, self.segment) = (Owner { client, effects }, segment);
         self.unanswered += 1;
     }
 
@@ -265,7 +283,7 @@ impl Unnamed {
 
     /// That of a server which comes from another process. What it does when it is executed is not known here.
     pub(crate) fn adopted(client: u64) -> Unnamed {
-        let owner = Owner { client, alters_session: true };
+        let owner = Owner { client, effects: Effects::CALLS.and(Effects::ALTERING) };
         Unnamed { answered: owner, expected: owner, ..Unnamed::default() }
     }
 
@@ -284,9 +302,9 @@ impl Unnamed {
         }
     }
 
-    /// Executing the one that was sent last may change prepared statements or reset parameters.
-    pub(crate) fn alters_session(&self) -> bool {
-        self.expected.alters_session
+    /// Executing the one that was sent last may change prepared statements or parameters.
+    pub(crate) fn may_alter(&self) -> bool {
+        self.expected.effects.any(Effects::ALTERING)
     }
 
     /// Whether this client can use it in this segment.
@@ -298,9 +316,11 @@ impl Unnamed {
         if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
             return Standing::InDoubt;
         }
-        let alters_session =
-            self.expected.alters_session || self.unanswered > 0 && self.answered.alters_session;
-        Standing::Usable(Traits { verified: true, alters_session })
+        let mut effects = self.expected.effects;
+        if self.unanswered > 0 {
+            effects.add(self.answered.effects);
+        }
+        Standing::Usable(Traits { verified: true, effects })
     }
 }
 
@@ -309,12 +329,12 @@ mod tests {
     use super::*;
 
     /// Bound or parsed just now, and harmless.
-    const USABLE: Standing = Standing::Usable(Traits { verified: true, alters_session: false });
+    const USABLE: Standing = Standing::Usable(Traits { verified: true, effects: Effects::NONE });
 
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();
         for id in ids {
-            server.parse_sent(*id, 0, false, 0);
+            server.parse_sent(*id, 0, Effects::NONE, 0);
             server.answered(*id, true);
         }
         server
@@ -341,7 +361,7 @@ mod tests {
     #[test]
     fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 0, false, 5);
+        server.parse_sent(1, 0, Effects::NONE, 5);
         assert_eq!(server.touch(1, 0, 5), USABLE);
         assert_eq!(server.touch(1, 0, 6), Standing::InDoubt);
         assert_eq!(server.room(1, 6), Room::InDoubt);
@@ -353,7 +373,7 @@ mod tests {
     fn an_error_brings_back_what_was_answered_last() {
         let mut server = with(&[1]);
         server.close_sent(1, 5);
-        server.parse_sent(1, 0, false, 5);
+        server.parse_sent(1, 0, Effects::NONE, 5);
         server.close_sent(1, 5);
         assert_eq!(server.touch(1, 0, 5), Standing::Lacking);
         server.answered(1, false);
@@ -383,7 +403,7 @@ mod tests {
     #[test]
     fn one_prepared_for_an_older_result_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 2, false, 0);
+        server.parse_sent(1, 2, Effects::NONE, 0);
         server.answered(1, true);
         assert_eq!((server.touch(1, 2, 0), server.touch(1, 3, 0)), (USABLE, Standing::Stale));
         server.prepared_anew(1, 3, 0);
@@ -420,7 +440,7 @@ mod tests {
     fn the_unnamed_statement_is_for_the_client_that_parsed_it() {
         let mut unnamed = Unnamed::default();
         assert_eq!(unnamed.standing(1, 0), Standing::Lacking, "nobody has parsed one");
-        unnamed.parse_sent(1, false, 0);
+        unnamed.parse_sent(1, Effects::NONE, 0);
         assert_eq!(unnamed.standing(1, 0), USABLE);
         assert_eq!(
             unnamed.standing(1, 1),
@@ -429,7 +449,7 @@ mod tests {
         );
         unnamed.answered();
         assert_eq!((unnamed.standing(1, 1), unnamed.standing(2, 1)), (USABLE, Standing::Lacking));
-        unnamed.parse_sent(2, false, 2);
+        unnamed.parse_sent(2, Effects::NONE, 2);
         unnamed.skipped();
         assert_eq!(unnamed.standing(1, 3), USABLE, "it is still the first client's");
     }

@@ -139,6 +139,12 @@ impl Owes {
         self.answered < self.changes_before
     }
 
+    /// The oldest segment whose end is unanswered: what the server says now belongs to it.
+    pub(crate) fn answering_segment(&self) -> u64 {
+        let ends = self.queue.iter().filter(|owed| matches!(owed, Owed::Sync | Owed::OwnSync));
+        self.segment - (ends.count() as u64).min(self.segment)
+    }
+
     /// Asked of the server, to be refused for this name.
     pub(crate) fn push_refused(&mut self, name: &[u8]) {
         self.refused.push_back((self.next_number(), name.into()));
@@ -325,6 +331,19 @@ mod tests {
         assert_eq!(dropped, [Owed::Bind(None), Owed::Execute]);
         assert_eq!(queue.len(), 3);
         assert!(owes(&[Owed::Parse(None)]).fail(drop), "the Sync is still to come");
+    }
+
+    #[test]
+    fn a_segment_is_answered_by_the_reply_to_its_sync() {
+        let mut queue = Owes::default();
+        for owed in [Owed::Execute, Owed::Sync, Owed::Execute, Owed::Sync, Owed::Execute] {
+            queue.push(owed);
+        }
+        let mut answering = vec![queue.answering_segment()];
+        while queue.pop().is_some() {
+            answering.push(queue.answering_segment());
+        }
+        assert_eq!(answering, [0, 0, 1, 1, 2, 2]);
     }
 
     #[test]

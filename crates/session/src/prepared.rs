@@ -1,12 +1,14 @@
 //! The texts of prepared statements, and the names that all servers share for them.
 //!
-//! Owns the registry of texts; each client's names are [`crate::client_statements`]'s, what each server has
-//! [`crate::kept`]'s. Never parses SQL.
+//! Owns the registry of texts, and which Parse may be answered by a statement that was parsed for another client; each client's names
+//! are [`crate::client_statements`]'s, what each server has [`crate::kept`]'s. Never parses SQL.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::resets::may_reset;
+use crate::parse_settings::{ParseSettings, SettingsId, SettingsTable};
+use crate::statement_text::{Effects, effects_of_whole, has_clock_literal};
+use crate::{Parameters, Tracked};
 
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
@@ -17,24 +19,52 @@ const SPARE_STATEMENTS: usize = 4096;
 /// How much text they may be.
 const SPARE_BYTES: usize = 4 * 1024 * 1024;
 
+/// Which clients a statement may serve.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// All whose Parse is sent under these settings.
+    Shared(ParseSettings),
+    /// The one that parsed it: under which settings, or at which time, is part of its meaning and not known.
+    Private,
+    /// Those that have it from another process, which did not say under which settings it was parsed.
+    Unknown,
+}
+
 #[derive(Debug)]
 struct Statement {
     /// Parse's body after the name: text, NUL, parameter types.
     rest: Arc<[u8]>,
+    scope: Scope,
     clients: u32,
-    /// Executing it may change which statements are prepared, or reset parameters; its text says more.
-    alters_session: bool,
+    /// What executing it may change.
+    effects: Effects,
 }
 
-/// All statements of a shard: the same text and types are one statement.
-#[derive(Debug, Default)]
+impl Statement {
+    /// How much memory its text and settings take.
+    fn bytes(&self) -> usize {
+        let settings = if let Scope::Shared(settings) = &self.scope { settings.bytes() } else { 0 };
+        self.rest.len() + settings
+    }
+}
+
+/// All statements of a shard: the same text and types, parsed under the same settings, are one statement.
+#[derive(Debug)]
 pub struct Registry {
-    by_rest: BTreeMap<Arc<[u8]>, StatementId>,
+    /// The shared statements of each text, in the order of their settings.
+    by_rest: BTreeMap<Arc<[u8]>, Vec<(SettingsId, StatementId)>>,
     by_id: BTreeMap<StatementId, Statement>,
     /// How often the result of a statement was seen to change; only of those that did.
     shapes: BTreeMap<StatementId, u32>,
+    settings: SettingsTable,
     last_id: StatementId,
     spare: Spare,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new(&Tracked::new([]))
+    }
 }
 
 /// What no client uses.
@@ -45,14 +75,14 @@ struct Spare {
 }
 
 impl Spare {
-    fn add(&mut self, rest: &[u8]) {
+    fn add(&mut self, bytes: usize) {
         self.statements += 1;
-        self.bytes += rest.len();
+        self.bytes += bytes;
     }
 
-    fn take(&mut self, rest: &[u8]) {
+    fn take(&mut self, bytes: usize) {
         self.statements -= 1;
-        self.bytes -= rest.len();
+        self.bytes -= bytes;
     }
 
     fn is_too_much(&self) -> bool {
@@ -61,65 +91,156 @@ impl Spare {
 }
 
 impl Registry {
-    /// The statement with this rest of a Parse body, used by one client more.
-    pub fn intern(&mut self, rest: &[u8]) -> StatementId {
-        let id = match self.by_rest.get(rest) {
-            Some(id) => *id,
-            None => self.insert(rest),
-        };
-        if let Some(statement) = self.by_id.get_mut(&id) {
-            if statement.clients == 0 {
-                self.spare.take(rest);
-            }
-            statement.clients += 1;
+    /// No statements yet, of clients and servers whose parameters are these.
+    #[must_use]
+    pub fn new(tracked: &Tracked) -> Registry {
+        Registry {
+            by_rest: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            shapes: BTreeMap::new(),
+            settings: SettingsTable::new(tracked),
+            last_id: 0,
+            spare: Spare::default(),
         }
+    }
+
+    /// The statement with this rest of a Parse body, used by one client more. It is the client's own unless it is known under which
+    /// settings it is parsed, and nothing else of that moment counts.
+    pub fn intern(&mut self, rest: &[u8], settings: Option<&ParseSettings>) -> StatementId {
+        let id = match settings {
+            Some(settings) => self.find(rest, settings).unwrap_or_else(|| {
+                let scope =
+                    if has_clock_literal(rest) { Scope::Private } else { Scope::Shared(settings.clone()) };
+                self.insert(rest, scope)
+            }),
+            None => self.insert(rest, Scope::Private),
+        };
+        self.hold(id);
         id
     }
 
-    fn insert(&mut self, rest: &[u8]) -> StatementId {
+    /// One client more uses it.
+    pub(crate) fn hold(&mut self, id: StatementId) {
+        if let Some(statement) = self.by_id.get_mut(&id) {
+            if statement.clients == 0 {
+                self.spare.take(statement.bytes());
+            }
+            statement.clients += 1;
+        }
+    }
+
+    fn insert(&mut self, rest: &[u8], scope: Scope) -> StatementId {
         self.last_id += 1;
-        let rest: Arc<[u8]> = rest.into();
-        self.insert_as(self.last_id, rest);
+        self.insert_as(self.last_id, rest, scope);
         self.last_id
     }
 
-    fn insert_as(&mut self, id: StatementId, rest: Arc<[u8]>) {
-        let alters_session = may_change_statements(&rest).unwrap_or(true) || may_reset(&rest, 0);
-        self.spare.add(&rest);
-        self.by_rest.insert(Arc::clone(&rest), id);
-        self.by_id.insert(id, Statement { rest, clients: 0, alters_session });
+    fn insert_as(&mut self, id: StatementId, rest: &[u8], scope: Scope) {
+        let effects = effects_of_whole(rest);
+        let rest: Arc<[u8]> = match self.by_rest.get_key_value(rest) {
+            Some((rest, _)) => Arc::clone(rest),
+            None => rest.into(),
+        };
+        if let Scope::Shared(settings) = &scope {
+            let variants = self.by_rest.entry(Arc::clone(&rest)).or_default();
+            if let Err(at) = variants.binary_search_by_key(&settings.id(), |(settings, _)| *settings) {
+                variants.insert(at, (settings.id(), id));
+            }
+        }
+        let statement = Statement { rest, scope, clients: 0, effects };
+        self.spare.add(statement.bytes());
+        self.by_id.insert(id, statement);
     }
 
-    /// The statement with this rest of a Parse body, if there is one.
-    pub(crate) fn find(&self, rest: &[u8]) -> Option<StatementId> {
-        self.by_rest.get(rest).copied()
+    /// The statement with this rest of a Parse body that was parsed under these settings, if there is one.
+    #[inline]
+    pub(crate) fn find(&self, rest: &[u8], settings: &ParseSettings) -> Option<StatementId> {
+        let variants = self.by_rest.get(rest)?;
+        if cfg!(weir_bug = "key_ignores_settings") {
+            return variants.first().map(|(_, id)| *id);
+        }
+        let at = variants.binary_search_by_key(&settings.id(), |(settings, _)| *settings).ok()?;
+        variants.get(at).map(|(_, id)| *id)
     }
 
-    /// Executing it may change which statements are prepared, or reset parameters.
-    pub(crate) fn alters_session(&self, id: StatementId) -> bool {
-        self.by_id.get(&id).is_none_or(|statement| statement.alters_session)
+    /// Whether a server on which these settings are in force may be sent its Parse.
+    pub(crate) fn may_be_parsed(&self, id: StatementId, settings: Option<&ParseSettings>) -> bool {
+        match self.by_id.get(&id).map(|statement| &statement.scope) {
+            Some(Scope::Shared(own)) => {
+                cfg!(weir_bug = "key_ignores_settings") || settings.is_some_and(|now| now.id() == own.id())
+            }
+            Some(Scope::Private) => true,
+            Some(Scope::Unknown) | None => false,
+        }
+    }
+
+    /// Whether a server with these parameters, all of which are known, may be sent its Parse.
+    pub(crate) fn may_be_parsed_with(&self, id: StatementId, parameters: &Parameters) -> bool {
+        match self.by_id.get(&id).map(|statement| &statement.scope) {
+            Some(Scope::Shared(own)) => self.settings.are_of(own, parameters),
+            Some(Scope::Private) => true,
+            Some(Scope::Unknown) | None => false,
+        }
+    }
+
+    /// Other clients may be given it too.
+    pub(crate) fn is_shared(&self, id: StatementId) -> bool {
+        !matches!(self.by_id.get(&id), Some(Statement { scope: Scope::Private, .. }))
+    }
+
+    /// The settings that are in force with these parameters. `now` are those that were when it was asked last.
+    pub(crate) fn settings(&mut self, now: Option<&ParseSettings>, parameters: &Parameters) -> ParseSettings {
+        match now {
+            Some(now) if self.settings.are_of(now, parameters) => now.clone(),
+            _ => self.settings.intern(parameters),
+        }
+    }
+
+    /// The parser reads the parameter at this position.
+    pub(crate) fn is_setting(&self, position: usize) -> bool {
+        self.settings.has(position)
+    }
+
+    /// What executing it may change.
+    pub(crate) fn effects(&self, id: StatementId) -> Effects {
+        let all = Effects::CALLS.and(Effects::SETTINGS).and(Effects::STATEMENTS);
+        self.by_id.get(&id).map_or(all, |statement| statement.effects)
+    }
+
+    /// How much memory its text and settings take.
+    pub(crate) fn bytes(&self, id: StatementId) -> usize {
+        self.by_id.get(&id).map_or(0, Statement::bytes)
     }
 
     /// One client less uses it.
     pub fn release(&mut self, id: StatementId) {
-        let Some(statement) = self.by_id.get_mut(&id) else { return };
-        if statement.clients == 0 {
+        let Some(statement) = self.by_id.get_mut(&id).filter(|statement| statement.clients > 0) else {
+            return;
+        };
+        statement.clients -= 1;
+        if statement.clients > 0 {
             return;
         }
-        statement.clients -= 1;
-        if statement.clients == 0 {
-            self.spare.add(&statement.rest);
-            if self.spare.is_too_much() {
-                self.forget_spares();
-            }
+        if matches!(statement.scope, Scope::Private) {
+            self.by_id.remove(&id);
+            self.shapes.remove(&id);
+            return;
+        }
+        self.spare.add(statement.bytes());
+        if self.spare.is_too_much() {
+            self.forget_spares();
         }
     }
 
     fn forget_spares(&mut self) {
         self.by_id.retain(|_, statement| statement.clients > 0);
         let by_id = &self.by_id;
-        self.by_rest.retain(|_, id| by_id.contains_key(id));
+        self.by_rest.retain(|_, variants| {
+            variants.retain(|(_, id)| by_id.contains_key(id));
+            !variants.is_empty()
+        });
         self.shapes.retain(|id, _| by_id.contains_key(id));
+        self.settings.forget_unused();
         self.spare = Spare::default();
     }
 
@@ -134,12 +255,39 @@ impl Registry {
         self.last_id = self.last_id.max(base);
     }
 
-    /// A server that came from another process has this statement under this number.
-    pub fn adopt(&mut self, id: StatementId, rest: &[u8]) {
-        if self.by_rest.contains_key(rest) || self.by_id.contains_key(&id) {
-            return;
+    /// A client or server that came from another process has this statement under this number. The number that it has here.
+    pub fn adopt(&mut self, id: StatementId, rest: &[u8], scope: Scope) -> StatementId {
+        if self.by_id.contains_key(&id) {
+            return id;
         }
-        self.insert_as(id, rest.into());
+        if let Scope::Shared(settings) = &scope
+            && let Some(known) = self.find(rest, settings)
+        {
+            return known;
+        }
+        self.insert_as(id, rest, scope);
+        id
+    }
+
+    /// Its scope, as another process reads it with [`Registry::read_scope`].
+    #[must_use]
+    pub fn write_scope(&self, id: StatementId, tracked: &Tracked) -> Vec<u8> {
+        match self.by_id.get(&id).map(|statement| &statement.scope) {
+            Some(Scope::Shared(settings)) => [b"s", &self.settings.write(settings, tracked)[..]].concat(),
+            Some(Scope::Private) => b"p".to_vec(),
+            Some(Scope::Unknown) | None => Vec::new(),
+        }
+    }
+
+    /// A scope that another process has written.
+    pub fn read_scope(&mut self, bytes: &[u8], tracked: &Tracked) -> Scope {
+        match bytes {
+            [b's', settings @ ..] => {
+                self.settings.read(settings, tracked).map_or(Scope::Unknown, Scope::Shared)
+            }
+            b"p" => Scope::Private,
+            _ => Scope::Unknown,
+        }
     }
 
     /// The number of a statement's present result: it counts the changes that were noticed.
@@ -161,25 +309,6 @@ impl Registry {
     pub fn rest(&self, id: StatementId) -> Option<&Arc<[u8]>> {
         self.by_id.get(&id).map(|statement| &statement.rest)
     }
-}
-
-/// Whether a statement of the extended protocol, which is one command, is DEALLOCATE, DISCARD or PREPARE; true as well
-/// where a comment stands before the command. None if more of the text is needed.
-#[inline]
-pub(crate) fn may_change_statements(text: &[u8]) -> Option<bool> {
-    match text.first()? | 0x20 {
-        b'd' | b'p' => {}
-        b'a'..=b'z' => return Some(false),
-        _ => {}
-    }
-    let command = text.trim_ascii_start();
-    match command.first()?.to_ascii_lowercase() {
-        b'd' | b'p' => {}
-        b'-' | b'/' => return Some(true),
-        _ => return Some(false),
-    }
-    let Some(start) = command.get(..3) else { return command.contains(&0).then_some(false) };
-    Some([b"dea", b"dis", b"pre"].iter().any(|word| start.eq_ignore_ascii_case(*word)))
 }
 
 /// The name that a statement has on every server: PgBouncer's, so that what looks for those finds these.
@@ -233,59 +362,93 @@ mod tests {
         assert_eq!(&*server_name(u64::MAX), b"PGBOUNCER_18446744073709551615");
     }
 
+    /// A registry, and two combinations of settings.
+    fn with_settings() -> (Registry, ParseSettings, ParseSettings) {
+        let tracked = Tracked::new([]);
+        let mut registry = Registry::new(&tracked);
+        let mut parameters = Parameters::unknown(&tracked);
+        let one = registry.settings(None, &parameters);
+        parameters.set(tracked.position(b"DateStyle").unwrap(), "ISO, DMY");
+        let other = registry.settings(Some(&one), &parameters);
+        (registry, one, other)
+    }
+
     #[test]
     fn the_same_text_is_one_statement() {
-        let mut registry = Registry::default();
-        let one = registry.intern(b"select 1\0\0\0");
-        assert_eq!(registry.intern(b"select 1\0\0\0"), one);
-        assert_ne!(registry.intern(b"select 2\0\0\0"), one);
+        let (mut registry, settings, _) = with_settings();
+        let one = registry.intern(b"select 1\0\0\0", Some(&settings));
+        assert_eq!(registry.intern(b"select 1\0\0\0", Some(&settings)), one);
+        assert_ne!(registry.intern(b"select 2\0\0\0", Some(&settings)), one);
+    }
+
+    #[test]
+    fn the_same_text_under_other_settings_is_another_statement() {
+        let (mut registry, mdy, dmy) = with_settings();
+        let text = b"select '01/02/2003'::date\0\0\0";
+        let one = registry.intern(text, Some(&mdy));
+        assert_eq!(registry.find(text, &dmy), None);
+        let other = registry.intern(text, Some(&dmy));
+        assert_ne!(one, other);
+        assert_eq!((registry.find(text, &mdy), registry.find(text, &dmy)), (Some(one), Some(other)));
+        assert!(registry.may_be_parsed(one, Some(&mdy)) && !registry.may_be_parsed(one, Some(&dmy)));
+        assert!(!registry.may_be_parsed(one, None), "what is in force is not known");
+    }
+
+    #[test]
+    fn what_depends_on_the_moment_of_its_parse_is_one_clients() {
+        let (mut registry, settings, _) = with_settings();
+        for (text, settings) in
+            [(&b"select 'now'::time\0\0\0"[..], Some(&settings)), (b"select 1\0\0\0", None)]
+        {
+            let one = registry.intern(text, settings);
+            assert_ne!(registry.intern(text, settings), one);
+            assert!(registry.may_be_parsed(one, settings) && !registry.is_shared(one));
+            registry.release(one);
+            assert!(registry.rest(one).is_none());
+        }
     }
 
     #[test]
     fn what_another_process_prepared_keeps_its_number() {
-        let mut registry = Registry::default();
+        let (mut registry, settings, other) = with_settings();
         registry.number_from(1 << 40);
-        registry.adopt(7, b"x");
-        registry.adopt(8, b"x");
-        assert_eq!(registry.intern(b"x"), 7);
-        assert_eq!(registry.intern(b"y"), (1 << 40) + 1);
-    }
-
-    #[test]
-    fn a_command_that_may_change_statements_is_known_by_its_first_word() {
-        for (text, changes) in [
-            (&b"deallocate all\0\0\0"[..], Some(true)),
-            (b"  \nDISCARD ALL\0", Some(true)),
-            (b"Prepare x as select 1\0", Some(true)),
-            (b"/* why */ select 1\0", Some(true)),
-            (b"-- why\nselect 1\0", Some(true)),
-            (b"delete from deallocate\0", Some(false)),
-            (b"select 1\0", Some(false)),
-            (b"do\0", Some(false)),
-            (b"\0", Some(false)),
-            (b"de", None),
-            (b"  ", None),
-            (b"", None),
-        ] {
-            assert_eq!(may_change_statements(text), changes, "{}", String::from_utf8_lossy(text));
-        }
+        assert_eq!(registry.adopt(7, b"x", Scope::Shared(settings.clone())), 7);
+        assert_eq!(registry.adopt(8, b"x", Scope::Shared(settings.clone())), 7);
+        assert_eq!(registry.intern(b"x", Some(&settings)), 7);
+        assert_eq!(registry.intern(b"x", Some(&other)), (1 << 40) + 1);
+        assert_eq!(registry.adopt(9, b"z", Scope::Unknown), 9);
+        assert!(!registry.may_be_parsed(9, Some(&settings)));
+        assert_ne!(registry.intern(b"z", Some(&settings)), 9);
     }
 
     #[test]
     fn unused_texts_do_not_grow_without_bound() {
-        let mut registry = Registry::default();
+        let (mut registry, settings, _) = with_settings();
         for number in 0..3 * SPARE_STATEMENTS {
-            let id = registry.intern(format!("select {number}").as_bytes());
+            let id = registry.intern(format!("select {number}").as_bytes(), Some(&settings));
             registry.release(id);
         }
         assert!(registry.by_id.len() <= SPARE_STATEMENTS + 1);
         for number in 0..1000 {
-            let id = registry.intern(format!("select {number:>30000}").as_bytes());
+            let id = registry.intern(format!("select {number:>30000}").as_bytes(), Some(&settings));
             registry.release(id);
         }
-        assert!(
-            registry.by_id.values().map(|statement| statement.rest.len()).sum::<usize>()
-                <= SPARE_BYTES + 30_100
-        );
+        let kept: usize = registry.by_id.values().map(|statement| statement.rest.len()).sum();
+        assert!(kept <= SPARE_BYTES + 30_100);
+    }
+
+    #[test]
+    fn unused_settings_do_not_grow_without_bound() {
+        let tracked = Tracked::new([]);
+        let mut registry = Registry::new(&tracked);
+        let mut parameters = Parameters::unknown(&tracked);
+        for number in 0..1000 {
+            parameters.set(tracked.position(b"search_path").unwrap(), &format!("{number:>30000}"));
+            let settings = registry.settings(None, &parameters);
+            let id = registry.intern(b"select 1", Some(&settings));
+            registry.release(id);
+        }
+        let kept: usize = registry.by_id.values().map(Statement::bytes).sum();
+        assert!(kept <= SPARE_BYTES + 30_100);
     }
 }

@@ -13,6 +13,7 @@ use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
+use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Registry, ServerFault, Tracked,
     own_answer,
@@ -420,7 +421,7 @@ impl Step<'_, '_> {
         self.server.last_status = status;
         if self.server.owes.is_empty() {
             self.server.status = Some(status);
-            self.server.untouched = true;
+            self.server.segment_effects = Effects::NONE;
         }
         #[cfg(weir_bug = "release_at_first_ready")]
         {
@@ -451,6 +452,10 @@ impl Step<'_, '_> {
         };
         if let (Some(position), Ok(value)) = (self.context.tracked.position(name), std::str::from_utf8(value))
         {
+            if self.context.registry.is_setting(position) {
+                let segment = self.server.owes.answering_segment();
+                self.server.statements.settings_changed(segment, self.context.registry);
+            }
             self.server.parameters.set(position, value);
             self.replied.parameters_changed = true;
             if self.keeps_to_itself(position) {

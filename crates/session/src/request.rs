@@ -12,6 +12,7 @@ use wire::tag::frontend as tag;
 
 use crate::replay::{self, Watch};
 use crate::resets::may_reset;
+use crate::statement_text::Effects;
 use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry, Tracked};
 
 /// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
@@ -279,16 +280,20 @@ impl Step<'_, '_> {
             tag::QUERY => return self.query(header, rest),
             tag::SYNC => return self.sync(),
             tag::EXECUTE => {
-                self.server.untouched = false;
+                let effects = self.server.portal_effects;
+                self.server.segment_effects.add(effects.and(Effects::BOUND));
                 self.ask(Owed::Execute);
-                if self.server.portal_changes_statements {
-                    self.executes_alteration();
+                if effects.any(Effects::ALTERING) {
+                    self.executes_alteration(effects);
                 }
             }
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
                 return self.extended(header, rest, at, out);
             }
-            tag::FUNCTION_CALL => self.ask(Owed::Function),
+            tag::FUNCTION_CALL => {
+                self.ask(Owed::Function);
+                self.server.owes.note_change();
+            }
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
             tag::TERMINATE => return Verdict::Stop(Heard::Terminate),
             tag::PASSWORD => return Verdict::Stop(Heard::Fault(ClientFault::PasswordAfterLogin)),
@@ -337,7 +342,7 @@ impl Step<'_, '_> {
             return Verdict::Pass;
         }
         self.server.skipping = false;
-        self.server.untouched = true;
+        self.server.segment_effects = Effects::NONE;
         self.server.owes.push(Owed::Sync);
         if !self.server.resets.asked.is_empty() {
             self.server.hold_requests();

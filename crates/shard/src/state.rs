@@ -198,7 +198,7 @@ impl State {
             paused_databases: std::collections::BTreeSet::new(),
             disabled_databases: std::collections::BTreeSet::new(),
             suspended_since_us: None,
-            registry: Registry::default(),
+            registry: Registry::new(&tracked),
             tracked,
             derived: DerivedCache::new(KEYS_KEPT),
             server_keys: ServerKeyCache::new(KEYS_KEPT),

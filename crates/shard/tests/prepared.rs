@@ -105,7 +105,7 @@ fn parse_of_what_the_server_has_is_answered_in_its_place_in_the_stream() {
     world.sent.clear();
     // Another client takes the same server (it was used last) and prepares the same text after another query.
     let pipeline = message(|out| {
-        encode::parse(out, b"", b"select 0", &[]);
+        encode::parse(out, b"", b"begin", &[]);
         encode::bind_simple(out, b"", b"", &[]);
         encode::execute(out, b"", 0);
         encode::parse(out, b"t", b"select 1", &[]);

@@ -11,6 +11,9 @@ const LOOKUP: &str = "name, secret FROM users WHERE name = $1";
 /// How the pooler's statement begins, behind SELECT, that says where the names in its question are looked up.
 const LOOKUP_PATH: &str = "WHERE pg_catalog.set_config('search_path', ";
 
+/// What names the moment that a constant stands for by the TimeZone in which it was parsed, behind SELECT.
+const STAMP: &str = "$1 || ' ' || extract(epoch FROM timestamptz '2000-01-01')::bigint";
+
 /// How a stream is asked for, before the place where it ends.
 const STREAM: &str = "START_REPLICATION SLOT s LOGICAL 0/";
 
@@ -108,6 +111,8 @@ pub(crate) enum Statement {
     Lookup,
     /// `SELECT WHERE pg_catalog.set_config('search_path', value, true) IS NULL`: what the pooler says before it.
     LookupPath,
+    /// `SELECT $1 || ' ' || extract(epoch FROM timestamptz '2000-01-01')::bigint`; where it was parsed, with that moment.
+    Stamp(Option<i64>),
     /// `SELECT 1` and other numbers.
     SelectNumber(u32),
     /// `INSERT INTO ledger VALUES (value)`; the column is NOT NULL.
@@ -152,6 +157,7 @@ impl fmt::Display for Statement {
                 write!(formatter, "SELECT {value} FROM pg_sleep({})", *us as f64 / 1e6)
             }
             Statement::DivideByZero => formatter.write_str("SELECT 1/0"),
+            Statement::Stamp(_) => write!(formatter, "SELECT {STAMP}"),
             Statement::SelectNumber(number) => write!(formatter, "SELECT {number}"),
             Statement::Insert(value) => write!(formatter, "INSERT INTO ledger VALUES ({value})"),
             Statement::CopyIn => formatter.write_str("COPY ledger FROM STDIN"),
@@ -203,8 +209,8 @@ impl Statement {
 
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
-        use Statement::{DivideByZero, Lookup, Select, SelectNumber, Show, Sleep};
-        matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | Lookup | SelectNumber(_))
+        use Statement::{DivideByZero, Lookup, Select, SelectNumber, Show, Sleep, Stamp};
+        matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | Lookup | SelectNumber(_) | Stamp(_))
     }
 
     /// How many rows, or messages of a stream, it returns.
@@ -222,10 +228,21 @@ impl Statement {
 
     /// Whether it has the parameter `$1`.
     pub(crate) fn has_parameter(&self) -> bool {
-        use Statement::{Insert, Lookup, Select, Sleep};
-        let asks = matches!(self, Select(Value::Parameter, _) | Sleep(Value::Parameter, _) | Lookup);
+        use Statement::{Insert, Lookup, Select, Sleep, Stamp};
+        let asks =
+            matches!(self, Select(Value::Parameter, _) | Sleep(Value::Parameter, _) | Lookup | Stamp(_));
         asks || matches!(self, Insert(Value::Parameter))
     }
+}
+
+/// The seconds at which 2000 began, by the clocks of a TimeZone that clients use.
+pub(crate) fn stamp(time_zone: &str) -> i64 {
+    let hours = match time_zone {
+        "Europe/Vienna" => 1,
+        "Asia/Tokyo" => 9,
+        _ => 0,
+    };
+    946_684_800 - hours * 3600
 }
 
 /// Cuts a text at its semicolons and reads each statement. Like PostgreSQL, empty ones are dropped; none at all gives
@@ -281,6 +298,9 @@ fn parse_set(rest: &str) -> Option<Statement> {
 fn parse_select(rest: &str) -> Option<Statement> {
     if rest == LOOKUP {
         return Some(Statement::Lookup);
+    }
+    if rest == STAMP {
+        return Some(Statement::Stamp(None));
     }
     if rest.starts_with(LOOKUP_PATH) {
         return Some(Statement::LookupPath);
@@ -364,6 +384,7 @@ mod tests {
             Statement::Sleep(literal(), 20_000),
             Statement::DivideByZero,
             Statement::SelectNumber(2),
+            Statement::Stamp(None),
             Statement::Insert(literal()),
             Statement::Insert(Value::Null),
             Statement::CopyIn,

@@ -13,10 +13,10 @@ use wire::{encode, rename};
 
 use super::{Heard, Step, Verdict, plain, send};
 use crate::kept::{Room, Standing, Traits};
-use crate::prepared::{may_change_statements, server_name};
+use crate::prepared::server_name;
 use crate::replay::{self, parse_message};
-use crate::resets::may_reset;
-use crate::{Boundary, ClientFault, Lookup, Output, Owed, StatementId};
+use crate::statement_text::{Effects, effects};
+use crate::{Boundary, ClientFault, Lookup, Output, Owed, ParseSettings, StatementId};
 
 /// No server has a statement of this number.
 const NO_STATEMENT: StatementId = 0;
@@ -35,6 +35,14 @@ enum Reads {
 enum Before {
     Nothing(Traits),
     Parse,
+}
+
+/// What is known of the settings under which the server will parse what is sent now.
+enum InForce {
+    /// They are these; None if they are known to nobody but the server.
+    Settings(Option<ParseSettings>),
+    /// An answer that will tell has not come.
+    Unanswered,
 }
 
 impl Step<'_, '_> {
@@ -79,18 +87,15 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn parse_unnamed(&mut self, text: &[u8], complete: bool) -> Verdict {
         if !self.server.skipping {
-            let mut alters_session = match may_change_statements(text) {
+            let effects = match effects(text) {
                 None if !complete => return Verdict::Hold,
-                changes => changes.unwrap_or(false),
+                effects => effects.unwrap_or(Effects::CALLS),
             };
-            if self.rules.resets.is_some() && (alters_session || may_reset(text, 0)) {
-                match self.unnamed_resets() {
-                    Some(resets) => alters_session |= resets,
-                    None => return Verdict::Hold,
-                }
+            if self.rules.resets.is_some() && effects.any(Effects::ALTERING) && !self.unnamed_resets() {
+                return Verdict::Hold;
             }
             let segment = self.server.owes.segment();
-            self.server.statements.unnamed.parse_sent(self.rules.client, alters_session, segment);
+            self.server.statements.unnamed.parse_sent(self.rules.client, effects, segment);
         }
         self.pass(Owed::Parse(None))
     }
@@ -105,12 +110,13 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
-        self.server.untouched = false;
+        self.server.segment_effects.add(Effects::BOUND);
         let unnamed = &self.server.statements.unnamed;
         match unnamed.standing(self.rules.client, self.server.owes.segment()) {
             _ if self.server.skipping => Verdict::Pass,
             Standing::Usable(traits) => {
-                if traits.alters_session {
+                self.server.portal_effects.add(traits.effects);
+                if traits.effects.any(Effects::ALTERING) {
                     self.alters_by_portal(None);
                 }
                 self.pass(Owed::Bind(None))
@@ -139,12 +145,12 @@ impl Step<'_, '_> {
             Lookup::Is(taken) => return self.refuse_parse(header, name, taken, rest, at, out),
             Lookup::Unknown => {}
         }
-        let Some(before) = self.before_use(self.rules.registry.find(rest)) else {
-            return Verdict::AwaitReplies;
-        };
+        let InForce::Settings(settings) = self.in_force() else { return Verdict::AwaitReplies };
+        let found = settings.as_ref().and_then(|settings| self.rules.registry.find(rest, settings));
+        let Some(before) = self.before_use(found) else { return Verdict::AwaitReplies };
         let names = self.request.statements.get_or_insert_default();
         let segment = self.server.owes.segment();
-        let Some(statement) = names.parse(name, rest, segment, self.rules.registry) else {
+        let Some(statement) = names.parse(name, rest, settings.as_ref(), segment, self.rules.registry) else {
             return Verdict::Stop(Heard::Fault(ClientFault::StatementTooLarge));
         };
         self.rules.parsed += 1;
@@ -159,10 +165,61 @@ impl Step<'_, '_> {
         dropped
     }
 
-    /// The server would not refuse a Parse because of a failed transaction, as far as its answers say, and none is to come
-    /// that could say otherwise.
+    /// The server would not refuse a Parse because of a failed transaction, nor parse it under other settings, as far as its
+    /// answers say, and none is to come that could say otherwise.
     fn may_answer_parse(&self) -> bool {
-        !self.server.in_failed_block() && !self.server.owes.end_with_ready()
+        !self.server.in_failed_block() && !self.settings_may_change()
+    }
+
+    /// Something was asked whose answer may tell of other settings.
+    fn settings_may_change(&self) -> bool {
+        self.server.segment_effects.any(Effects::CALLS) || self.server.owes.end_with_ready()
+    }
+
+    /// The settings under which the server will parse what is sent now. A command that changes them is reported with the next
+    /// ReadyForQuery: in its own segment nothing is known, behind that its answer is waited for.
+    fn in_force(&mut self) -> InForce {
+        if let Some(set) = self.server.set_segment {
+            if self.server.status.is_some() || set < self.server.owes.answering_segment() {
+                self.server.set_segment = None;
+            } else if set == self.server.owes.segment() {
+                return InForce::Settings(None);
+            } else {
+                return InForce::Unanswered;
+            }
+        }
+        let server = &mut *self.server;
+        let known = match server.settings.take() {
+            Some((of, settings)) if of.shared_with(&server.parameters) => settings,
+            older => {
+                self.rules.registry.settings(older.as_ref().map(|(_, settings)| settings), &server.parameters)
+            }
+        };
+        server.settings = Some((server.parameters.clone(), known.clone()));
+        InForce::Settings(Some(known))
+    }
+
+    /// The server lacks the statement that a client's name stands for: what has to be sent before a message that uses it, and the
+    /// statement that the name stands for then. None if that depends on replies.
+    #[cold]
+    #[inline(never)]
+    fn before_parse(&mut self, name: &[u8], statement: StatementId) -> Option<(StatementId, Before)> {
+        let InForce::Settings(settings) = self.in_force() else { return None };
+        if self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
+            return Some((statement, Before::Parse));
+        }
+        let names = self.request.statements.as_mut()?;
+        let statement = names.parse_again(name, settings.as_ref(), self.rules.registry)?;
+        Some((statement, self.before_use(Some(statement))?))
+    }
+
+    /// What has to come before a message that uses the statement that a client's name stands for.
+    #[inline(always)]
+    fn before_named(&mut self, name: &[u8], statement: StatementId) -> Option<(StatementId, Before)> {
+        match self.before_use(Some(statement))? {
+            Before::Parse => self.before_parse(name, statement),
+            nothing @ Before::Nothing(_) => Some((statement, nothing)),
+        }
     }
 
     /// What has to come before a message that uses this statement; None if that depends on replies.
@@ -202,8 +259,11 @@ impl Step<'_, '_> {
         }
         self.rules.parsed_on_server += 1;
         let registry = &self.rules.registry;
-        let (shape, alters) = (registry.shape(statement), registry.alters_session(statement));
-        self.server.statements.parse_sent(statement, shape, alters, segment);
+        let (shape, effects) = (registry.shape(statement), registry.effects(statement));
+        self.server.statements.parse_sent(statement, shape, effects, segment);
+        if self.settings_may_change() {
+            self.server.statements.doubt(statement);
+        }
         self.server.owes.push(owed);
     }
 
@@ -238,19 +298,22 @@ impl Step<'_, '_> {
             Reads::ByAnOlder => return self.refuse_old_description(header, portal, name, rest, at, out),
             Reads::Unknown => return Verdict::AwaitNext,
         }
-        let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
+        let Some((statement, before)) = self.before_named(name, statement) else {
+            return Verdict::AwaitReplies;
+        };
         self.rules.bound += 1;
-        let alters_session = match &before {
-            Before::Nothing(traits) => traits.alters_session,
-            Before::Parse => self.rules.registry.alters_session(statement),
+        let effects = match &before {
+            Before::Nothing(traits) => traits.effects,
+            Before::Parse => self.rules.registry.effects(statement),
         };
         self.flush(out);
         let owed = match self.ensure_prepared(statement, before, at, out) {
             true => Owed::WatchedBind(statement),
             false => Owed::Bind(Some(statement)),
         };
-        self.server.untouched = false;
-        if alters_session {
+        self.server.segment_effects.add(Effects::BOUND);
+        self.server.portal_effects.add(effects);
+        if effects.any(Effects::ALTERING) {
             self.alters_by_portal(Some(statement));
         }
         let server = server_name(statement);
@@ -295,7 +358,9 @@ impl Step<'_, '_> {
             (tag::CLOSE, Lookup::Is(_)) => self.close(name, out),
             (tag::CLOSE, _) => self.close_nothing(at, out),
             (_, Lookup::Is(statement)) => {
-                let Some(before) = self.before_use(Some(statement)) else { return Verdict::AwaitReplies };
+                let Some((statement, before)) = self.before_named(name, statement) else {
+                    return Verdict::AwaitReplies;
+                };
                 self.describe(name, statement, before, at, out);
             }
             _ => return self.refuse_describe(header, name, at, out),
@@ -395,7 +460,7 @@ impl Step<'_, '_> {
         };
         let server = &mut *self.server;
         let in_block = server.in_block() && server.owes.is_empty();
-        if !server.untouched || server.watch.records() || in_block || server.skipping {
+        if server.segment_effects != Effects::NONE || server.watch.records() || in_block || server.skipping {
             return false;
         }
         let number = server.owes.next_number();
@@ -432,7 +497,7 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
-        let Some(before) = self.before_use(Some(taken)) else { return Verdict::AwaitReplies };
+        let Some((taken, before)) = self.before_named(name, taken) else { return Verdict::AwaitReplies };
         self.flush(out);
         self.server.status = None;
         if matches!(before, Before::Parse) {
@@ -487,7 +552,8 @@ impl Step<'_, '_> {
         out: &mut impl Output,
     ) -> Verdict {
         self.flush(out);
-        (self.server.untouched, self.server.status) = (false, None);
+        self.server.segment_effects.add(Effects::BOUND);
+        self.server.status = None;
         self.close_own(NO_STATEMENT, at, out); // SQL may have prepared one under this name.
         send(&mut self.server.watch, at, out, |bytes| {
             rename::bind(bytes, header, portal, name.len(), &server_name(NO_STATEMENT));

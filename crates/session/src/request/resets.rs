@@ -8,8 +8,8 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 use super::{Step, plain};
-use crate::prepared::may_change_statements;
 use crate::resets::{may_reset, reset_by};
+use crate::statement_text::Effects;
 use crate::{Owed, Reset, StatementId};
 
 /// No longer request is looked at for what it resets.
@@ -50,12 +50,17 @@ impl Step<'_, '_> {
         !self.server.copying_in && !self.server.skipping
     }
 
-    /// An Execute of what may change prepared statements or reset parameters.
+    /// An Execute of what may change prepared statements, or parameters.
     #[cold]
     #[inline(never)]
-    pub(super) fn executes_alteration(&mut self) {
-        self.server.owes.note_change();
+    pub(super) fn executes_alteration(&mut self, effects: Effects) {
         let reset = self.server.portal_resets;
+        if effects.any(Effects::STATEMENTS) || !reset.is_empty() {
+            self.server.owes.note_change();
+        }
+        if effects.any(Effects::SETTINGS) {
+            self.server.set_segment = Some(self.server.owes.segment());
+        }
         if !reset.is_empty() && self.asks() {
             self.server.note_reset(reset);
         }
@@ -72,7 +77,7 @@ impl Step<'_, '_> {
                         && may_reset(body, at)
                         && let Some(reset) = reset_by(&body[at..], tracked)
                     {
-                        self.server.portal_changes_statements = true;
+                        self.server.portal_effects.add(Effects::ALTERING);
                         self.server.portal_resets.add(reset);
                     }
                 }
@@ -95,12 +100,12 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Notes what the statement without a name resets; true if it is anything, None if more of it is needed.
+    /// Notes what the statement without a name resets; false if more of it is needed.
     #[cold]
     #[inline(never)]
-    pub(super) fn unnamed_resets(&mut self) -> Option<bool> {
+    pub(super) fn unnamed_resets(&mut self) -> bool {
         let reset = match (self.short_frame(), self.rules.resets) {
-            (Short::Partial, _) => return None,
+            (Short::Partial, _) => return false,
             (Short::Body(body), Some(tracked)) => match frontend::parse_name(body) {
                 Found::Yes((_, at)) => reset_by(&body[at..], tracked),
                 _ => None,
@@ -108,23 +113,20 @@ impl Step<'_, '_> {
             _ => None,
         };
         self.server.unnamed_resets = reset.unwrap_or_default();
-        Some(reset.is_some())
+        true
     }
 
-    /// A portal of a statement that may change prepared statements or reset parameters; without a number of the one
-    /// without a name.
+    /// A portal of a statement that may change prepared statements or parameters; without a number of the one without a
+    /// name. What it resets is noted.
     #[cold]
     #[inline(never)]
     pub(super) fn alters_by_portal(&mut self, statement: Option<StatementId>) {
-        let text = statement.and_then(|id| self.rules.registry.rest(id));
-        let reset = match (self.rules.resets, text) {
-            (None, _) => Reset::default(),
-            (Some(tracked), Some(text)) => reset_by(text, tracked).unwrap_or_default(),
-            (Some(_), None) if !self.server.statements.unnamed.alters_session() => Reset::default(),
-            (Some(_), None) => self.server.unnamed_resets,
+        let Some(tracked) = self.rules.resets else { return };
+        let reset = match statement.and_then(|id| self.rules.registry.rest(id)) {
+            Some(text) => reset_by(text, tracked).unwrap_or_default(),
+            None if self.server.statements.unnamed.may_alter() => self.server.unnamed_resets,
+            None => Reset::default(),
         };
-        let changes = text.is_none_or(|text| may_change_statements(text).unwrap_or(true));
-        self.server.portal_changes_statements |= changes || !reset.is_empty();
         self.server.portal_resets.add(reset);
     }
 }

@@ -16,6 +16,9 @@ use crate::state::{Conn, State, linked};
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
 
+/// How many statements a server keeps for clients that have names from before `max_prepared_statements` was set to 0.
+const STATEMENTS_WHILE_OFF: usize = 200;
+
 impl State {
     /// Bytes from a client.
     #[inline]
@@ -77,11 +80,16 @@ impl State {
         let was_busy = server.talk.is_busy();
         let fresh = !was_busy && server.talk.boundary().is_some();
         let mode = server.mode(&self.parts);
-        // Whose server is its own has its names there, where SQL sees them as well. Names from another mode stay mapped.
-        let renames = mode != Some(settings::PoolMode::Session) || client.request.statements.is_some();
+        // Whose server is its own has its names there, where SQL sees them as well. Names from another mode, or from before they were turned off, stay mapped.
+        let has_names = client.request.statements.is_some();
+        let statements_max = match global.max_prepared_statements as usize {
+            0 if has_names => STATEMENTS_WHILE_OFF,
+            most if has_names || mode != Some(settings::PoolMode::Session) => most,
+            _ => 0,
+        };
         let mut rules = Rules {
             registry: &mut self.registry,
-            statements_max: if renames { global.max_prepared_statements as usize } else { 0 },
+            statements_max,
             frame_bytes_max: global.max_packet_size,
             resets: client.startup.is_some().then_some(&self.tracked),
             refuses_simple: global.disable_pqexec,

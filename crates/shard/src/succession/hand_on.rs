@@ -10,7 +10,7 @@ use settings::{Database, PoolMode};
 use wire::backend::Status;
 use wire::sqlstate;
 
-use crate::client::{self, Client};
+use crate::client;
 use crate::console::dialogue::Asked;
 use crate::server::{self, Lent};
 use crate::state::{Conn, Part, State};
@@ -237,7 +237,9 @@ impl State {
         if let Some(startup) = &client.startup {
             self.put_parameters(&mut out, field::STARTUP, startup);
         }
-        self.put_names(&mut out, client);
+        if let Some(names) = &client.request.statements {
+            self.put_client_statements(&mut out, names);
+        }
         out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
         out.bytes(field::LONG_CANCEL_KEY, client.cancel_key.bytes());
         out.number(field::SINCE, client.since_us);
@@ -256,14 +258,6 @@ impl State {
         }
     }
 
-    fn put_names(&self, out: &mut FieldsOut, client: &Client) {
-        for (name, id) in client.request.statements.iter().flat_map(|names| names.names()) {
-            if let Some(rest) = self.registry.rest(id) {
-                out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
-            }
-        }
-    }
-
     fn server_state(&self, conn: ConnId) -> Option<Vec<u8>> {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
         let part = self.parts.get(server.pool)?;
@@ -276,10 +270,7 @@ impl State {
         }
         out.number(field::ID, server.id);
         self.put_parameters(&mut out, field::PARAMETER, &server.talk.parameters);
-        for id in server.talk.statements.by_age() {
-            let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
-            out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
-        }
+        self.put_server_statements(&mut out, &server.talk.statements);
         if let Some(client) = server.talk.unnamed_owner() {
             out.number(field::UNNAMED, client);
         }

@@ -207,13 +207,7 @@ impl State {
         client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(self.now.wall_us);
         client.request_us = fields.number(field::REQUEST).unwrap_or(self.now.mono_us);
         client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
-        for (name, rest) in fields.all(field::STATEMENT).filter_map(pair) {
-            let names = client.request.statements.get_or_insert_default();
-            let Some((id, rest)) = rest.split_first_chunk() else { continue };
-            // Its servers have it under this number.
-            self.registry.adopt(u64::from_be_bytes(*id), rest);
-            names.adopt(name, rest, &mut self.registry);
-        }
+        client.request.statements = self.read_client_statements(fields);
         Some(client)
     }
 
@@ -241,11 +235,7 @@ impl State {
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
         let parameters = self.read_parameters(fields, field::PARAMETER);
         let mut talk = Conversation::resumed(parameters, status, doubtful);
-        for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
-            let id = std::str::from_utf8(id).ok()?.parse().ok()?;
-            self.registry.adopt(id, rest);
-            talk.statements.adopt(id, &self.registry);
-        }
+        self.read_server_statements(fields, &mut talk.statements)?;
         if let Some(client) = fields.number(field::UNNAMED) {
             talk.adopt_unnamed(client);
         }

@@ -6,6 +6,7 @@
 pub mod fields;
 pub(crate) mod hand_on;
 pub(crate) mod inherit;
+mod statements;
 
 use crate::ConnId;
 use crate::succession::fields::Fields;
@@ -153,6 +154,7 @@ pub(crate) mod field {
     pub(crate) const STARTUP: u16 = 34;
     /// Of a server: the number of the client whose unnamed statement it has.
     pub(crate) const UNNAMED: u16 = 35;
+    pub(crate) const STATEMENT_SCOPE: u16 = 36;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

@@ -109,7 +109,7 @@ impl Client {
     /// those who never ask it is known.)
     fn must_be_spared(&self, sqlstate: &str, scene: &Scene<'_>) -> bool {
         let keeps_description = sqlstate == "0A000" && self.has_described;
-        let alone = self.groups.len() == 1 && !self.groups.iter().any(|group| group.led);
+        let alone = self.groups.len() == 1 && !self.disturbed && !self.groups.iter().any(|group| group.led);
         scene.mends && alone && self.view.status == Status::Idle && !keeps_description
     }
 

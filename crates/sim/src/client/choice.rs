@@ -77,7 +77,8 @@ impl Client {
         if scene.prng.chance(scene.crowd.fail_per_million) {
             return Statement::Unknown;
         }
-        match scene.prng.below(4) {
+        match scene.prng.below(5) {
+            4 => Statement::Stamp(None),
             0 => Statement::Select(Value::Parameter, rows),
             1 => Statement::Insert(Value::Parameter),
             2 => Statement::Sleep(Value::Parameter, 1_000),

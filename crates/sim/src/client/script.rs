@@ -2,7 +2,7 @@
 //!
 //! Writes; never judges an answer. Which statements they are is `choice.rs`.
 
-use super::choice::{choose_filling, fits_into_many, pauses};
+use super::choice::{TIME_ZONES, choose_filling, fits_into_many, pauses};
 use super::expect::{Filling, Group, Kind, Step};
 use super::scene::Scene;
 use super::session::{Client, Phase, Style};
@@ -173,13 +173,22 @@ impl Client {
         true
     }
 
-    /// Sometimes a statement without a name goes first: where it fails, what has a name is skipped, a Parse as well.
+    /// Sometimes a statement without a name goes first: where it fails, what has a name is skipped, a Parse as well; where it sets
+    /// something, that is in force for what follows.
     fn lead(&mut self, scene: &mut Scene<'_>, group: &mut Group) {
         if !scene.prng.chance(200_000) {
             return;
         }
         let fails = scene.crowd.fail_per_million > 0 && scene.prng.chance(400_000);
-        let statement = if fails { Statement::DivideByZero } else { Statement::Select(Value::Parameter, 1) };
+        let statement = match fails {
+            true => Statement::DivideByZero,
+            false if scene.prng.chance(400_000) => {
+                let zone = scene.prng.pick(TIME_ZONES);
+                self.view.has_zone(zone);
+                Statement::Set("TimeZone".to_owned(), Some(zone.to_owned()))
+            }
+            false => Statement::Select(Value::Parameter, 1),
+        };
         let tag = self.next_tag();
         self.send_parse("", &statement, Some(tag), tag, None, group);
         self.send_bind_and_execute("", &statement, tag, tag, scene, group);

@@ -1,10 +1,10 @@
 //! What a client knows from what it was told: transaction status and parameters; and what PostgreSQL alone would have told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::parameters::Parameters;
 use crate::model::session::Status;
-use crate::sql::{Statement, Tag};
+use crate::sql::{Statement, Tag, stamp};
 
 /// A client's knowledge.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct View {
     pub(crate) status: Status,
     /// The parameters it was last told.
     told: BTreeMap<String, String>,
+    /// The moments that a constant has stood for in all TimeZones that were in force.
+    stamps: BTreeSet<i64>,
     /// Whether the current group has changed parameters, so that rows may be ahead of what was told.
     pub(crate) unsettled: bool,
     /// The parameters of a session of its own, once it has logged in.
@@ -22,7 +24,13 @@ pub(crate) struct View {
 impl View {
     /// Nothing is known yet.
     pub(crate) fn new() -> View {
-        View { status: Status::Idle, told: BTreeMap::new(), unsettled: false, own: None }
+        View {
+            status: Status::Idle,
+            told: BTreeMap::new(),
+            stamps: BTreeSet::new(),
+            unsettled: false,
+            own: None,
+        }
     }
 
     /// Its startup packet asks for these.
@@ -50,7 +58,15 @@ impl View {
     /// ParameterStatus came.
     pub(crate) fn tell(&mut self, name: &[u8], value: &[u8]) {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if name == b"TimeZone" {
+            self.has_zone(&text(value));
+        }
         self.told.insert(text(name), text(value));
+    }
+
+    /// A TimeZone is in force, or may be before it is told.
+    pub(crate) fn has_zone(&mut self, time_zone: &str) {
+        self.stamps.insert(stamp(time_zone));
     }
 
     /// The value last told.
@@ -69,7 +85,15 @@ impl View {
         if Tag::at_start(value) != Some(tag) {
             return Err(format!("{tag} got the row `{text}`"));
         }
-        let mut parts = text.split('|').skip(2);
+        let mut parts = text.split('|');
+        let moment =
+            parts.next().and_then(|value| value.split(' ').nth(1)).and_then(|moment| moment.parse().ok());
+        if matches!(statement, Statement::Stamp(_))
+            && !moment.is_some_and(|moment| self.stamps.contains(&moment))
+        {
+            return Err(format!("{tag} was executed as parsed in another TimeZone: `{text}`"));
+        }
+        parts.next();
         for (name, found) in [("application_name", parts.next()), ("TimeZone", parts.next())] {
             let told = self.told(name);
             if !self.unsettled && found.is_some_and(|found| found != told) {

@@ -121,7 +121,10 @@ impl Session {
         if found.len() > 1 {
             return Err(("42601", "cannot insert multiple commands into a prepared statement", tag));
         }
-        let statement = found.pop().unwrap_or(Statement::Empty);
+        let mut statement = found.pop().unwrap_or(Statement::Empty);
+        if let Statement::Stamp(moment) = &mut statement {
+            *moment = self.parameters.value("TimeZone").map(sql::stamp);
+        }
         if statement == Statement::Unknown {
             return Err(("42601", "syntax error at or near \"SELEC\"", tag));
         }

@@ -233,6 +233,10 @@ impl Session {
                 other => told(other, running.tag),
             },
             Statement::SelectNumber(number) => number.to_string(),
+            Statement::Stamp(moment) => {
+                let parameter = String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b""));
+                format!("{parameter} {}", moment.unwrap_or_default())
+            }
             _ => String::new(),
         };
         let (application_name, time_zone) = self.parameters.in_rows();

@@ -1,0 +1,183 @@
+//! The parameters under which PostgreSQL parses a statement. A literal such as '03/04/2024'::date becomes a constant at Parse, and the
+//! lexer reads a string by standard_conforming_strings, so that one text under two values of these is two statements.
+//!
+//! Owns which parameters these are, and the number of each combination of their values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Parameters, Tracked};
+
+/// Parameters that the parser reads, if they are tracked. The fixed ones of [`Tracked`] come first, the others are tracked on demand
+/// (`track_extra_parameters`).
+const PARSING: [&str; 12] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "IntervalStyle",
+    "search_path",
+    "array_nulls",
+    "backslash_quote",
+    "lc_monetary",
+    "timezone_abbreviations",
+    "transform_null_equals",
+    "xmloption",
+];
+
+/// The number of a combination of values; never used twice on a shard.
+pub(crate) type SettingsId = u64;
+
+type Values = Arc<[Option<Arc<str>>]>;
+
+/// One combination of values.
+#[derive(Clone, Debug)]
+pub struct ParseSettings {
+    id: SettingsId,
+    values: Values,
+    bytes: usize,
+}
+
+impl ParseSettings {
+    #[inline]
+    pub(crate) fn id(&self) -> SettingsId {
+        self.id
+    }
+
+    /// How much memory its values take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// All combinations that statements of a shard were parsed under.
+#[derive(Debug)]
+pub(crate) struct SettingsTable {
+    /// Where the parameters stand in every [`Parameters`].
+    positions: Vec<usize>,
+    known: BTreeMap<Values, ParseSettings>,
+    last_id: SettingsId,
+}
+
+impl SettingsTable {
+    pub(crate) fn new(tracked: &Tracked) -> SettingsTable {
+        let positions = PARSING.iter().filter_map(|name| tracked.position(name.as_bytes())).collect();
+        SettingsTable { positions, known: BTreeMap::new(), last_id: 0 }
+    }
+
+    /// The parser reads the parameter at this position.
+    pub(crate) fn has(&self, position: usize) -> bool {
+        self.positions.contains(&position)
+    }
+
+    /// These are the values of `parameters`.
+    pub(crate) fn are_of(&self, settings: &ParseSettings, parameters: &Parameters) -> bool {
+        let mut pairs = self.positions.iter().zip(settings.values.iter());
+        pairs.all(|(position, value)| parameters.value(*position) == value.as_ref())
+    }
+
+    /// The combination that is in force with these parameters.
+    pub(crate) fn intern(&mut self, parameters: &Parameters) -> ParseSettings {
+        let values = self.positions.iter().map(|position| parameters.value(*position).cloned()).collect();
+        self.intern_values(values)
+    }
+
+    fn intern_values(&mut self, values: Values) -> ParseSettings {
+        if let Some(known) = self.known.get(&values) {
+            return known.clone();
+        }
+        self.last_id += 1;
+        let bytes = values.iter().flatten().map(|value| value.len()).sum();
+        let settings = ParseSettings { id: self.last_id, values: Arc::clone(&values), bytes };
+        self.known.insert(values, settings.clone());
+        settings
+    }
+
+    /// Drops the combinations that nothing refers to.
+    pub(crate) fn forget_unused(&mut self) {
+        const OWN_REFERENCES: usize = 2; // The key and the value of `known`.
+        self.known.retain(|values, _| Arc::strong_count(values) > OWN_REFERENCES);
+    }
+
+    /// The names and values, as another process reads them with [`SettingsTable::read`].
+    pub(crate) fn write(&self, settings: &ParseSettings, tracked: &Tracked) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (position, value) in self.positions.iter().zip(settings.values.iter()) {
+            out.extend_from_slice(tracked.name(*position).as_bytes());
+            if let Some(value) = value {
+                out.push(b'=');
+                out.extend_from_slice(value.as_bytes());
+            }
+            out.push(0);
+        }
+        out
+    }
+
+    /// None if the other process knew other parameters.
+    pub(crate) fn read(&mut self, bytes: &[u8], tracked: &Tracked) -> Option<ParseSettings> {
+        let mut values = vec![None; self.positions.len()];
+        let mut missing = values.len();
+        for pair in bytes.strip_suffix(&[0])?.split(|byte| *byte == 0) {
+            let mut halves = pair.splitn(2, |byte| *byte == b'=');
+            let position = tracked.position(halves.next()?)?;
+            let slot = self.positions.iter().position(|known| *known == position)?;
+            if let Some(value) = halves.next() {
+                values[slot] = Some(Arc::from(std::str::from_utf8(value).ok()?));
+            }
+            missing = missing.checked_sub(1)?;
+        }
+        (missing == 0).then(|| self.intern_values(values.into()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_parser_reads_makes_a_difference() {
+        let tracked = Tracked::new([]);
+        let mut table = SettingsTable::new(&tracked);
+        let mut parameters = Parameters::unknown(&tracked);
+        let first = table.intern(&parameters);
+        parameters.set(tracked.position(b"application_name").unwrap(), "psql");
+        assert_eq!(table.intern(&parameters).id(), first.id());
+        assert!(table.are_of(&first, &parameters));
+        parameters.set(tracked.position(b"datestyle").unwrap(), "ISO, DMY");
+        assert_ne!(table.intern(&parameters).id(), first.id());
+        assert!(!table.are_of(&first, &parameters));
+    }
+
+    #[test]
+    fn unused_combinations_are_dropped() {
+        let tracked = Tracked::new([]);
+        let mut table = SettingsTable::new(&tracked);
+        let mut parameters = Parameters::unknown(&tracked);
+        let used = table.intern(&parameters);
+        for number in 0..100 {
+            parameters.set(tracked.position(b"search_path").unwrap(), &number.to_string());
+            table.intern(&parameters);
+        }
+        table.forget_unused();
+        assert_eq!(table.known.len(), 1);
+        assert_eq!(table.intern(&Parameters::unknown(&tracked)).id(), used.id());
+    }
+
+    #[test]
+    fn another_process_reads_what_one_writes() {
+        let tracked = Tracked::new([]);
+        let mut parameters = Parameters::unknown(&tracked);
+        parameters.set(tracked.position(b"search_path").unwrap(), "a=b, c");
+        parameters.set(tracked.position(b"timezone").unwrap(), "");
+        let mut table = SettingsTable::new(&tracked);
+        let settings = table.intern(&parameters);
+        let written = table.write(&settings, &tracked);
+        assert_eq!(table.read(&written, &tracked).unwrap().id(), settings.id());
+        let more = Tracked::new(["xmloption"]);
+        assert!(SettingsTable::new(&more).read(&written, &more).is_none(), "it knew fewer");
+        for cut in 0..written.len() {
+            assert!(table.read(&written[..cut], &tracked).is_none_or(|read| read.id() != settings.id()));
+        }
+    }
+}

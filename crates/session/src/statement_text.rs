@@ -1,0 +1,229 @@
+//! What the text of a statement tells of it before PostgreSQL has seen it: which command it is, and whether it holds a literal that
+//! PostgreSQL evaluates at Parse. Reads words, never grammar; where it cannot tell, it says the more.
+
+/// What executing statements may change; a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects(u8);
+
+impl Effects {
+    pub(crate) const NONE: Effects = Effects(0);
+    /// A portal was bound.
+    pub(crate) const BOUND: Effects = Effects(1);
+    /// It may call functions, and so run anything.
+    pub(crate) const CALLS: Effects = Effects(2);
+    /// It may change parameters of the session.
+    pub(crate) const SETTINGS: Effects = Effects(4);
+    /// It may change which statements are prepared.
+    pub(crate) const STATEMENTS: Effects = Effects(8);
+    /// What follows in the same session may meet something else than what was there before.
+    pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
+
+    #[inline]
+    pub(crate) const fn and(self, other: Effects) -> Effects {
+        Effects(self.0 | other.0)
+    }
+
+    /// Any of `others` is among these.
+    #[inline]
+    pub(crate) const fn any(self, others: Effects) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, other: Effects) {
+        self.0 |= other.0;
+    }
+}
+
+const SETS: Effects = Effects::CALLS.and(Effects::SETTINGS);
+
+/// The longest word that is looked for.
+const WORD_BYTES: usize = b"deallocate".len();
+
+/// What a statement of the extended protocol, which is one command, may change. None if more of the text is needed.
+#[inline]
+pub(crate) fn effects(text: &[u8]) -> Option<Effects> {
+    // Most are a SELECT of something that is not set_config().
+    if let Some([head @ .., next]) = text.first_chunk::<8>()
+        && head.eq_ignore_ascii_case(b"select ")
+        && matches!(next.to_ascii_lowercase(), b'a'..=b'o' | b'q' | b'r' | b't'..=b'z' | b'0'..=b'9' | b'*' | b'$')
+    {
+        return Some(Effects::CALLS);
+    }
+    effects_of_command(text)
+}
+
+#[inline(never)]
+fn effects_of_command(text: &[u8]) -> Option<Effects> {
+    let text = skip_blanks(text)?;
+    let (word, behind) = first_word(text)?;
+    let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
+    let any = |known: &[&[u8]]| known.iter().any(|known| is(known));
+    if is(b"select") {
+        return selected(behind);
+    }
+    Some(if any(&[b"deallocate", b"discard", b"prepare"]) {
+        SETS.and(Effects::STATEMENTS)
+    } else if any(&[b"set", b"reset", b"commit", b"end", b"rollback", b"abort", b"do", b"call"]) {
+        SETS
+    } else if any(&[b"begin", b"start", b"savepoint", b"release"]) || text.first() == Some(&0) {
+        Effects::NONE
+    } else {
+        Effects::CALLS
+    })
+}
+
+/// The effects of SELECT, by what comes first in its list.
+fn selected(list: &[u8]) -> Option<Effects> {
+    let list = skip_blanks(list)?;
+    for head in [&b"set_config"[..], b"pg_catalog.set_config"] {
+        let here = list.get(..head.len()).unwrap_or(list);
+        if here.eq_ignore_ascii_case(&head[..here.len()]) {
+            return (here.len() == head.len()).then_some(SETS);
+        }
+    }
+    Some(Effects::CALLS)
+}
+
+/// The text from its first word on. Its end is a NUL.
+fn skip_blanks(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        text = match text {
+            [] => return None,
+            [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b';' | b'(', rest @ ..] => rest,
+            [b'-' | b'/'] => return None,
+            [b'-', b'-', ..] => {
+                let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r' | 0))?;
+                &text[end..]
+            }
+            [b'/', b'*', rest @ ..] => skip_comment(rest)?,
+            _ => return Some(text),
+        }
+    }
+}
+
+/// What is behind a comment, which may hold others.
+fn skip_comment(mut text: &[u8]) -> Option<&[u8]> {
+    let mut depth = 1_u32;
+    loop {
+        text = match text {
+            [] => return None,
+            [0, ..] => return Some(text),
+            [b'*', b'/', rest @ ..] => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(rest);
+                }
+                rest
+            }
+            [b'/', b'*', rest @ ..] => {
+                depth += 1;
+                rest
+            }
+            [_, rest @ ..] => rest,
+        }
+    }
+}
+
+/// The letters that the text begins with, and what is behind them. None if they may go on.
+fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().take(WORD_BYTES + 1).position(|byte| !byte.is_ascii_alphabetic() && *byte != b'_');
+    match end {
+        Some(end) => Some(text.split_at(end)),
+        None if text.len() > WORD_BYTES => Some((&[], text)),
+        None => None,
+    }
+}
+
+/// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
+pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
+    let known = effects(text).unwrap_or(Effects::CALLS);
+    if contains_word(text, b"set_config").next().is_some() { known.and(SETS) } else { known }
+}
+
+/// Whether the text may hold a literal that stands for the time of Parse ('now', 'tomorrow 12:00').
+pub(crate) fn has_clock_literal(text: &[u8]) -> bool {
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    let text = &text[..end];
+    let is_quoted = |at: usize| text[..at].iter().any(|byte| matches!(byte, b'\'' | b'$'));
+    let is_call = |behind: usize| text[behind..].trim_ascii_start().starts_with(b"(");
+    [&b"now"[..], b"today", b"tomorrow", b"yesterday"]
+        .iter()
+        .any(|word| contains_word(text, word).any(|at| is_quoted(at) && !is_call(at + word.len())))
+}
+
+/// Where a word, of whatever case, stands in a text.
+fn contains_word<'a>(text: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let stands_alone = move |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| text.get(before));
+        !before.is_some_and(is_part) && !text.get(at + word.len()).is_some_and(is_part)
+    };
+    let found = text.windows(word.len()).enumerate();
+    found
+        .filter(|(_, part)| part.eq_ignore_ascii_case(word))
+        .map(|(at, _)| at)
+        .filter(move |at| stands_alone(*at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Effects = SETS.and(Effects::STATEMENTS);
+
+    #[test]
+    fn a_command_is_known_by_its_first_word() {
+        for (text, known) in [
+            (&b"deallocate all\0\0\0"[..], Some(ALL)),
+            (b"  \nDISCARD ALL\0", Some(ALL)),
+            (b"Prepare x as select 1\0", Some(ALL)),
+            (b";deallocate all\0", Some(ALL)),
+            (b" ; -- why\n; /* a /* b */ c */ deallocate all\0", Some(ALL)),
+            (b"/* why */ select 1\0", Some(Effects::CALLS)),
+            (b"-- why\nselect 1\0", Some(Effects::CALLS)),
+            (b"-- deallocate all\0", Some(Effects::NONE)),
+            (b"/* deallocate all\0", Some(Effects::NONE)),
+            (b"SET TimeZone = 'UTC'\0", Some(SETS)),
+            (b"set_x\0", Some(Effects::CALLS)),
+            (b"rollback\0", Some(SETS)),
+            (b"select set_config('a', 'b', true)\0", Some(SETS)),
+            (b"select  pg_catalog.SET_CONFIG('a', 'b', true)\0", Some(SETS)),
+            (b"select sum(x) from t\0", Some(Effects::CALLS)),
+            (b"select * from t\0", Some(Effects::CALLS)),
+            (b"(select 1)\0", Some(Effects::CALLS)),
+            (b"delete from deallocate\0", Some(Effects::CALLS)),
+            (b"begin\0", Some(Effects::NONE)),
+            (b"\0", Some(Effects::NONE)),
+            (b"select s", None),
+            (b"select pg_cat", None),
+            (b"select", None),
+            (b"de", None),
+            (b"/", None),
+            (b"-- a", None),
+            (b"/* a", None),
+            (b"  ", None),
+            (b"", None),
+        ] {
+            assert_eq!(effects(text), known, "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(effects_of_whole(b"with x as (select Set_Config('a', 'b', true)) table x\0"), SETS);
+    }
+
+    #[test]
+    fn a_literal_of_the_time_of_parse_is_known_and_a_function_is_none() {
+        for (text, known) in [
+            (&b"select 'now'::timestamptz\0"[..], true),
+            (b"select date 'Today'\0", true),
+            (b"select ' tomorrow 12:00'::timestamp\0", true),
+            (b"select $$yesterday$$::date\0", true),
+            (b"select now(), 'x'\0", false),
+            (b"select 'x', now ()\0", false),
+            (b"select 'known', 'nowhere'\0", false),
+            (b"select today from t\0", false),
+            (b"select 'x'\0now\0\0", false),
+        ] {
+            assert_eq!(has_clock_literal(text), known, "{}", String::from_utf8_lossy(text));
+        }
+    }
+}

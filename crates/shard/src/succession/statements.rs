@@ -1,0 +1,79 @@
+//! Prepared statements on their way from one process to the next: a client's names, and what a server has.
+//!
+//! Owns their fields. A statement keeps its number, because that is its name on the servers, and the settings under which it was parsed.
+//! An older process does not say the latter: its statements serve those that have them, and no one else.
+
+use std::collections::BTreeMap;
+
+use session::{ClientStatements, Scope, ServerStatements, StatementId};
+
+use crate::state::State;
+use crate::succession::field;
+use crate::succession::fields::{Fields, FieldsOut, pair, paired};
+
+/// As a process has written them.
+type Scopes = BTreeMap<StatementId, Scope>;
+
+impl State {
+    pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
+        for (name, id) in names.names() {
+            if let Some(rest) = self.registry.rest(id) {
+                out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
+                self.put_scope(out, id);
+            }
+        }
+    }
+
+    pub(super) fn put_server_statements(&self, out: &mut FieldsOut, statements: &ServerStatements) {
+        for id in statements.by_age() {
+            let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
+            out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
+            self.put_scope(out, id);
+        }
+    }
+
+    fn put_scope(&self, out: &mut FieldsOut, id: StatementId) {
+        let scope = self.registry.write_scope(id, &self.tracked);
+        out.bytes(field::STATEMENT_SCOPE, &[&id.to_be_bytes(), &scope[..]].concat());
+    }
+
+    /// A client's names; None if it has none.
+    pub(super) fn read_client_statements(&mut self, fields: &Fields<'_>) -> Option<Box<ClientStatements>> {
+        let mut scopes = self.read_scopes(fields);
+        let mut names = None;
+        for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
+            let Some((id, rest)) = statement.split_first_chunk() else { continue };
+            let id = u64::from_be_bytes(*id);
+            let scope = scopes.remove(&id).unwrap_or(Scope::Unknown);
+            let id = self.registry.adopt(id, rest, scope);
+            let names: &mut Box<ClientStatements> = names.get_or_insert_default();
+            names.adopt(name, id, &mut self.registry);
+        }
+        names
+    }
+
+    /// What a server has; None if it cannot be understood.
+    pub(super) fn read_server_statements(
+        &mut self,
+        fields: &Fields<'_>,
+        statements: &mut ServerStatements,
+    ) -> Option<()> {
+        let mut scopes = self.read_scopes(fields);
+        for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
+            let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+            if !rest.is_empty() {
+                let scope = scopes.remove(&id).unwrap_or(Scope::Unknown);
+                self.registry.adopt(id, rest, scope);
+            }
+            statements.adopt(id, &self.registry);
+        }
+        Some(())
+    }
+
+    fn read_scopes(&mut self, fields: &Fields<'_>) -> Scopes {
+        let written = fields.all(field::STATEMENT_SCOPE).filter_map(|scope| scope.split_first_chunk());
+        written
+            .map(|(id, scope)| (u64::from_be_bytes(*id), self.registry.read_scope(scope, &self.tracked)))
+            .collect()
+    }
+}
