@@ -260,7 +260,8 @@ RESETS = {
     "savepoint": ["set timezone to 'Europe/Paris'", "begin", "savepoint a", "reset timezone", SHOW_OWN, "rollback to a", SHOW_OWN, "end"],
     "local": ["set timezone to 'Europe/Paris'", "begin", "set local timezone to default", SHOW_OWN, "commit"],
     "local outside of a block": ["set timezone to 'Europe/Paris'", "set local timezone to default"],
-    "a query string": [OTHERS, "select 1; reset timezone; select 2"],
+    "a query string": [OTHERS.rpartition(";")[0], "select 1; reset timezone; select 2"],
+    "all in a query string": [OTHERS, "select 1; reset all; select 2"],
     "a failed query string": ["set timezone to 'Europe/Paris'", "reset timezone; select 1/0"],
 }
 
@@ -292,9 +293,11 @@ def test_a_reset_goes_back_to_the_startup_packet_as_in_postgresql(weir, pg, mode
     """PgBouncer's clients get what a server has that was told nothing."""
     pooler = weir(default_pool_size=1, pool_mode=mode)
     for case, requests in RESETS.items():
+        if mode == "session" and case == "all in a query string":
+            continue  # a session's own SET is not to be lost by what may be another RESET
         # What follows in a pipeline on a query string with a RESET in it may be sent before that is known.
         asked = [*requests, SHOW_OWN]
-        together = pipelined and case not in ("a query string",)
+        together = pipelined and case not in ("a query string", "all in a query string")
         with wire.Raw(pg.port).login(**OWN) as ours, wire.Raw(pooler.port).login(**OWN) as theirs:
             expected = answers(ours, asked, extended, together)
             assert answers(theirs, asked, extended, together) == expected, case

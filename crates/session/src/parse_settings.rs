@@ -57,12 +57,17 @@ pub(crate) struct SettingsTable {
     positions: Vec<usize>,
     known: BTreeMap<Values, ParseSettings>,
     last_id: SettingsId,
+    /// With so many, those that nothing refers to are dropped.
+    most: usize,
 }
+
+/// Fewer combinations than this are not worth looking through.
+const COMBINATIONS_MIN: usize = 64;
 
 impl SettingsTable {
     pub(crate) fn new(tracked: &Tracked) -> SettingsTable {
         let positions = PARSING.iter().filter_map(|name| tracked.position(name.as_bytes())).collect();
-        SettingsTable { positions, known: BTreeMap::new(), last_id: 0 }
+        SettingsTable { positions, known: BTreeMap::new(), last_id: 0, most: COMBINATIONS_MIN }
     }
 
     /// The parser reads the parameter at this position.
@@ -85,6 +90,10 @@ impl SettingsTable {
     fn intern_values(&mut self, values: Values) -> ParseSettings {
         if let Some(known) = self.known.get(&values) {
             return known.clone();
+        }
+        if self.known.len() >= self.most {
+            self.forget_unused();
+            self.most = COMBINATIONS_MIN.max(2 * self.known.len());
         }
         self.last_id += 1;
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
@@ -162,6 +171,18 @@ mod tests {
         table.forget_unused();
         assert_eq!(table.known.len(), 1);
         assert_eq!(table.intern(&Parameters::unknown(&tracked)).id(), used.id());
+    }
+
+    #[test]
+    fn a_client_that_changes_its_settings_all_the_time_takes_no_memory() {
+        let tracked = Tracked::new([]);
+        let mut table = SettingsTable::new(&tracked);
+        let mut parameters = Parameters::unknown(&tracked);
+        for number in 0..10_000 {
+            parameters.set(tracked.position(b"timezone").unwrap(), &number.to_string());
+            table.intern(&parameters);
+        }
+        assert!(table.known.len() <= COMBINATIONS_MIN, "{}", table.known.len());
     }
 
     #[test]

@@ -403,7 +403,9 @@ impl Step<'_, '_> {
                 self.server.copying_in = !begun.ended;
                 self.server.copy_syncs = begun.syncs;
                 self.server.unsure_readies = 0;
-                self.server.owes.release(); // The Sync that comes behind the data ends this request.
+                if self.server.owes.answered() >= self.server.resets.from {
+                    self.server.owes.release(); // The Sync that comes behind the data ends this request.
+                }
                 self.server.copying_both = header.tag == tag::COPY_BOTH;
                 self.settle_watch();
                 Verdict::Pass

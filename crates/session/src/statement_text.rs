@@ -15,6 +15,8 @@ impl Effects {
     pub(crate) const SETTINGS: Effects = Effects(4);
     /// It may change which statements are prepared.
     pub(crate) const STATEMENTS: Effects = Effects(8);
+    /// Not all of its text was looked at: it may change parameters and change them back before its segment ends.
+    pub(crate) const UNSEEN: Effects = Effects(16);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
 
@@ -27,6 +29,12 @@ impl Effects {
     #[inline]
     pub(crate) const fn any(self, others: Effects) -> bool {
         self.0 & others.0 != 0
+    }
+
+    /// The effects of a statement of which only the first words were looked at.
+    #[inline]
+    pub(crate) const fn unseen_calls(self) -> Effects {
+        if self.any(Effects::CALLS) { self.and(Effects::UNSEEN) } else { self }
     }
 
     #[inline]
@@ -145,11 +153,12 @@ pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
 pub(crate) fn has_clock_literal(text: &[u8]) -> bool {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let text = &text[..end];
-    let is_quoted = |at: usize| text[..at].iter().any(|byte| matches!(byte, b'\'' | b'$'));
+    let Some(quote) = text.iter().position(|byte| matches!(byte, b'\'' | b'$')) else { return false };
+    let text = &text[quote..];
     let is_call = |behind: usize| text[behind..].trim_ascii_start().starts_with(b"(");
     [&b"now"[..], b"today", b"tomorrow", b"yesterday"]
         .iter()
-        .any(|word| contains_word(text, word).any(|at| is_quoted(at) && !is_call(at + word.len())))
+        .any(|word| contains_word(text, word).any(|at| !is_call(at + word.len())))
 }
 
 /// Where a word, of whatever case, stands in a text.
@@ -225,5 +234,12 @@ mod tests {
         ] {
             assert_eq!(has_clock_literal(text), known, "{}", String::from_utf8_lossy(text));
         }
+    }
+
+    #[test]
+    fn a_long_text_of_such_words_is_looked_through_once() {
+        let mut text = b"now ".repeat(1 << 20); // Minutes, if each word had what is before it looked through.
+        text.extend(b"'\0");
+        assert!(!has_clock_literal(&text));
     }
 }

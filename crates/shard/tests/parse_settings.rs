@@ -166,7 +166,12 @@ fn a_change_that_a_function_hides_is_seen_by_what_the_server_reports() {
     let (mut world, [one, other], server) = world(1, [&[], &[]]);
     world.receive(one, &parse(b"s"));
     says(&mut world, server, &[PARSED, IDLE]);
-    world.receive(other, &[unnamed(b"select log_in()"), parse(b"s")].concat());
+    let calls = message(|out| {
+        encode::parse(out, b"f", b"select log_in()", &[]);
+        encode::bind_simple(out, b"", b"f", &[]);
+        encode::execute(out, b"", 0);
+    });
+    world.receive(other, &[calls, parse(b"s")].concat());
     assert_eq!(world.tags(server), "PSPBECPS", "it is not answered by the one that is there");
     says(&mut world, server, &[PARSED, BOUND, |out| encode::close_complete(out), PARSED, SET_DMY, IDLE]);
     assert_eq!(world.tags(other), "12C1SZ");
@@ -176,6 +181,17 @@ fn a_change_that_a_function_hides_is_seen_by_what_the_server_reports() {
     world.sent.clear();
     world.receive(one, &bind(b"s"));
     assert_eq!(world.tags(server), "CPBES", "what the server has is not what this client has parsed");
+}
+
+#[test]
+fn what_is_parsed_behind_a_text_that_was_not_read_whole_is_its_clients_alone() {
+    let (mut world, [one, other], server) = world(1, [&[], &[]]);
+    let hidden = unnamed(b"with a as (select set_config('datestyle', 'ISO, DMY', true)) select * from a");
+    world.receive(one, &[hidden, parse(b"s")].concat());
+    assert_eq!(sent(&mut world, server), ("PBEPS".to_owned(), names(&["1"])));
+    says(&mut world, server, &[PARSED, BOUND, PARSED, IDLE]);
+    world.receive(other, &parse(b"s"));
+    assert_eq!(sent(&mut world, server), ("PS".to_owned(), names(&["2"])), "nothing was reported of it");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn reset_goes_back_to_what_the_startup_packet_said() {
         ("RESET application_name;", "RESET", false),
         ("/* x */ set application_name to default", "SET", false),
         ("discard all", "DISCARD ALL", true),
-        ("select 1; reset all", "RESET", false),
+        ("select 1; reset all", "RESET", true),
     ] {
         let mut world = World::new("default_pool_size = 1");
         let (client, server) = client_that_asks(&mut world, sql);

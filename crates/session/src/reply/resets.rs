@@ -85,16 +85,26 @@ impl<'c> Step<'_, 'c> {
     fn lost(&self, status: Status) -> Reset {
         let (resets, mut lost) = (self.server.resets, Reset::default());
         let Some((said, fresh)) = self.startup() else { return lost };
-        // What a failed request has reset is undone with it.
-        if resets.failed || status == Status::Failed {
+        if status == Status::Failed {
             return lost;
         }
+        // Which of the parameters that are not reported a command reset that was not recognised is not known: all are set again.
+        let unknown = resets.seen && resets.asked.is_empty() && self.context.borrows;
         for position in (0..self.context.tracked.count()).filter(|at| !self.context.tracked.is_fact(*at)) {
             let (Some(own), default) = (said.value(position), fresh.value(position)) else { continue };
             let bit = bit(position);
             // Without a report nothing but the command itself says that it has been reset.
             let is_default = default.is_none() || self.server.parameters.value(position) == default;
             if !is_default || default == Some(own) {
+                continue;
+            }
+            let is_undone = resets.failed && resets.asked.session & bit != 0 && self.context.borrows;
+            if default.is_none() && (unknown || is_undone) {
+                lost.session |= bit;
+                continue;
+            }
+            // What a failed request has reset is undone with it.
+            if resets.failed {
                 continue;
             }
             let by_report = resets.seen && resets.asked.is_empty() && resets.returned & bit != 0;

@@ -89,7 +89,7 @@ impl Step<'_, '_> {
         if !self.server.skipping {
             let effects = match effects(text) {
                 None if !complete => return Verdict::Hold,
-                effects => effects.unwrap_or(Effects::CALLS),
+                effects => effects.unwrap_or(Effects::CALLS).unseen_calls(),
             };
             if self.rules.resets.is_some() && effects.any(Effects::ALTERING) && !self.unnamed_resets() {
                 return Verdict::Hold;
@@ -187,6 +187,9 @@ impl Step<'_, '_> {
             } else {
                 return InForce::Unanswered;
             }
+        }
+        if self.server.segment_effects.any(Effects::UNSEEN) {
+            return InForce::Settings(None);
         }
         let server = &mut *self.server;
         let known = match server.settings.take() {
