@@ -36,6 +36,9 @@ pub const SHOWN_BY_DESCRIPTOR: [usize; 4] = [0, 3, 1, 2];
 /// Position of application_name in every [`Tracked`].
 pub const APPLICATION_NAME: usize = 4;
 
+/// Stands for a value that is not known; no client can ask for it.
+const UNCERTAIN: &str = "\0";
+
 /// Which parameters are tracked: the fixed ones and `track_extra_parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracked {
@@ -117,6 +120,11 @@ impl Parameters {
             return;
         }
         self.replace(position, Some(Arc::from(value)));
+    }
+
+    /// A server may have this value or not: whichever client comes next has its own set.
+    pub fn doubt(&mut self, position: usize) {
+        self.set(position, UNCERTAIN);
     }
 
     /// Sets several values at once, as [`Parameters::set`] does one.

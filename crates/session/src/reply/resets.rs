@@ -47,6 +47,7 @@ impl<'c> Step<'_, 'c> {
         let is_last = self.server.owes.is_empty() && self.server.boundary().is_some();
         let lost = if is_last { self.lost(status) } else { Reset::default() };
         let resets = self.server.resets;
+        let is_unsure = resets.failed || resets.seen && resets.asked.is_empty();
         let mut frames = Vec::new();
         if let Some((said, fresh)) = self.startup() {
             for position in 0..self.context.tracked.count() {
@@ -59,7 +60,10 @@ impl<'c> Step<'_, 'c> {
                     encode::parameter_status(&mut frames, name, value.as_bytes());
                 }
                 if is_lost && fresh.value(position).is_none() {
-                    self.server.parameters.take_over(position, fresh);
+                    match is_unsure {
+                        true => self.server.parameters.doubt(position),
+                        false => self.server.parameters.take_over(position, fresh),
+                    }
                 }
             }
         }

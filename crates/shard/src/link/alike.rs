@@ -10,9 +10,6 @@ use wire::encode;
 use crate::ConnId;
 use crate::state::{Conn, State, linked};
 
-/// Stands for a value that a server may have or not; no client can ask for it, so that whoever comes next has theirs set.
-const UNCERTAIN: &str = "\0";
-
 impl State {
     /// The server has what the client wants; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
@@ -64,7 +61,7 @@ impl State {
         let now = &mut server.talk.parameters;
         for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_fact(*position)) {
             if part.fresh.value(position).is_none() && now.value(position) != sure.value(position) {
-                now.set(position, UNCERTAIN);
+                now.doubt(position);
             }
         }
     }
