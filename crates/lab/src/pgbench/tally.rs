@@ -1,6 +1,7 @@
 //! What pgbench's logs add up to: a line for each transaction, or for each `--aggregate-interval`. Counts only what
 //! falls into the seconds that count; a line that is no log's is an error with the file's name and the line's number.
 
+use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::path::Path;
 
@@ -67,17 +68,26 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// `CLIENT TRANSACTION TIME_US SCRIPT EPOCH EPOCH_US [LAG_US] [RETRIES]`; the time may be a word.
+    /// `CLIENT TRANSACTION TIME_US SCRIPT EPOCH EPOCH_US [LAG_US] [RETRIES]`; the time may be a word. It is 0 where the answer was
+    /// there when pgbench had sent the request, because it looks at the clock once for both: then the transaction began when
+    /// its client had ended the one before.
     pub(crate) fn read_transactions(&mut self, path: &Path) -> Result<()> {
+        let mut ended: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
         each_line(path, |cells| {
-            let [_, _, time, script, epoch, epoch_us, rest @ ..] = cells else { return None };
+            let [client, number, time, script, epoch, epoch_us, rest @ ..] = cells else { return None };
             let moment = epoch.parse::<f64>().ok()? + epoch_us.parse::<f64>().ok()? / 1e6;
+            let number: u64 = number.parse().ok()?;
+            let before = ended.insert(client.parse().ok()?, (number, moment));
             let counts = self.window.holds(moment);
             let Ok(time_us) = time.parse::<u64>() else {
                 self.tick(moment).failed += u64::from(*time != "skipped");
                 return self.word(time);
             };
             self.lines += 1;
+            let time_us = match before {
+                Some((last, before)) if time_us == 0 && last + 1 == number => whole((moment - before) * 1e6),
+                _ => time_us,
+            };
             let think_us = self.think_us.get(script.parse::<usize>().ok()?).copied().unwrap_or_default();
             let time_us = time_us.saturating_sub(think_us);
             let tick = self.tick(moment);
