@@ -188,6 +188,7 @@ impl Step<'_, '_> {
                 return InForce::Unanswered;
             }
         }
+        // A setting that is set and restored within the segment is never reported.
         if self.server.segment_effects.any(Effects::UNSEEN) {
             return InForce::Settings(None);
         }
