@@ -239,8 +239,7 @@ impl Pool {
     /// Some(false): within `pool_size`. Some(true): from the reserve, because somebody has waited long enough.
     fn take_from_pool(&self, now_us: u64) -> Option<bool> {
         let size = self.limits.pool_size;
-        #[cfg(weir_bug = "limit_off_by_one")]
-        let size = size + u32::from(size > 0);
+        let size = size + u32::from(size > 0 && planted::bug!("limit_off_by_one"));
         if self.shared.servers.take(size) {
             return Some(false);
         }

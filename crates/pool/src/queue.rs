@@ -135,8 +135,7 @@ impl Lane {
         let Some(place) = place.and_then(|index| self.places.get_mut(index)) else { return false };
         let left = place.take().is_some();
         self.waiting -= usize::from(left);
-        #[cfg(weir_bug = "waiter_lost")]
-        if left && self.places.iter_mut().find_map(Option::take).is_some() {
+        if planted::bug!("waiter_lost") && left && self.places.iter_mut().find_map(Option::take).is_some() {
             self.waiting -= 1;
         }
         self.close_gaps();

@@ -158,15 +158,14 @@ impl ServerStatements {
     /// A Parse or Close of it failed, or was skipped.
     pub(crate) fn skipped(&mut self, id: StatementId) {
         if let Some(kept) = self.kept.get_mut(&id) {
-            #[cfg(weir_bug = "parse_cached_early")]
-            {
+            if planted::bug!("parse_cached_early") {
                 kept.answered = kept.expected;
             }
             if kept.unanswered == 1 {
                 kept.expected = kept.answered;
             }
             // Which result the server's own is for is not known any more.
-            kept.stale = kept.answered && !cfg!(weir_bug = "parse_cached_early");
+            kept.stale = kept.answered && !planted::bug!("parse_cached_early");
             self.settle(id);
         }
     }

@@ -156,7 +156,7 @@ impl Registry {
     #[inline]
     pub(crate) fn find(&self, rest: &[u8], settings: &ParseSettings) -> Option<StatementId> {
         let variants = self.by_rest.get(rest)?;
-        if cfg!(weir_bug = "key_ignores_settings") {
+        if planted::bug!("key_ignores_settings") {
             return variants.first().map(|(_, id)| *id);
         }
         let at = variants.binary_search_by_key(&settings.id(), |(settings, _)| *settings).ok()?;
@@ -167,7 +167,7 @@ impl Registry {
     pub(crate) fn may_be_parsed(&self, id: StatementId, settings: Option<&ParseSettings>) -> bool {
         match self.by_id.get(&id).map(|statement| &statement.scope) {
             Some(Scope::Shared(own)) => {
-                cfg!(weir_bug = "key_ignores_settings") || settings.is_some_and(|now| now.id() == own.id())
+                planted::bug!("key_ignores_settings") || settings.is_some_and(|now| now.id() == own.id())
             }
             Some(Scope::Private) => true,
             Some(Scope::Unknown) | None => false,

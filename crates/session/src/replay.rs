@@ -159,16 +159,14 @@ impl Conversation {
             return false;
         };
         let watch = &self.watch;
-        #[cfg(weir_bug = "replay_overtakes")]
-        let nothing_behind = watch.state != State::Off;
-        #[cfg(not(weir_bug = "replay_overtakes"))]
-        let nothing_behind = watch.state != State::Off && !watch.followed;
+        let nothing_behind =
+            watch.state != State::Off && (!watch.followed || planted::bug!("replay_overtakes"));
         let will_describe = watch.state == State::Recording && habit.describes_each;
         let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
         let reads_anew = watch.described || is_description || will_describe || !habit.describes;
         let mendable = is_gone(error_body) || is_reshaped(error_body) && reads_anew;
         let known = watch.number == self.owes.answered() && registry.rest(statement).is_some();
-        let spared = !cfg!(weir_bug = "spoilt_plan_told");
+        let spared = !planted::bug!("spoilt_plan_told");
         spared && mendable && nothing_behind && !self.in_block() && known
     }
 

@@ -425,8 +425,7 @@ impl Step<'_, '_> {
             self.server.status = Some(status);
             self.server.segment_effects = Effects::NONE;
         }
-        #[cfg(weir_bug = "release_at_first_ready")]
-        {
+        if planted::bug!("release_at_first_ready") {
             self.server.status = Some(status);
         }
         if answered == Owed::Own {

@@ -74,7 +74,7 @@ impl Conversation {
 
     /// Keeps what the client sends from here on until [`Conversation::release_requests`].
     pub fn hold_requests(&mut self) {
-        if !cfg!(weir_bug = "reset_overtaken") {
+        if !planted::bug!("reset_overtaken") {
             self.owes.hold();
         }
     }

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use weir_sim::{Report, record, run, run_direct};
 
 const HELP: &str = "\
-weir-sim [--seeds N] [--start S] [--seconds T] [--first] [--direct]
-weir-sim --seed X [--trace] [--direct]
+weir-sim [--seeds N] [--start S] [--seconds T] [--first] [--direct] [--bug NAME]
+weir-sim --seed X [--trace] [--direct] [--bug NAME]
+weir-sim --bugs
 weir-sim record --postgres HOST:PORT --corpus DIRECTORY
 
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds. One in a hundred is
 run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
-puts a plain relay in the shard's place: what fails then is the simulator's own fault.
+puts a plain relay in the shard's place: what fails then is the simulator's own fault. --bug NAME switches a planted bug on, in a
+build that has them (crates/sim/canaries.sh); --bugs lists their names.
 
 record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus.";
 
@@ -40,6 +42,8 @@ struct Order {
     trace: bool,
     direct: bool,
     first: bool,
+    bugs: bool,
+    bug: Option<String>,
     postgres: Option<String>,
     corpus: PathBuf,
 }
@@ -63,6 +67,8 @@ impl Order {
                 "--postgres" => order.postgres = words.next(),
                 "--corpus" => order.corpus = words.next().unwrap_or_default().into(),
                 "--first" => order.first = true,
+                "--bugs" => order.bugs = true,
+                "--bug" => order.bug = words.next(),
                 "--help" | "-h" => return Err(String::new()),
                 other => return Err(format!("{other} is not known")),
             }
@@ -71,6 +77,15 @@ impl Order {
     }
 
     fn obey(&self) -> ExitCode {
+        if self.bugs {
+            let mut out = std::io::stdout().lock();
+            let _ = planted::BUGS.iter().try_for_each(|bug| writeln!(out, "{bug}"));
+            return ExitCode::SUCCESS;
+        }
+        if let Some(bug) = self.bug.as_ref().filter(|bug| !planted::switch_on(bug)) {
+            eprintln!("no bug {bug} is planted in this build");
+            return ExitCode::from(2);
+        }
         match (&self.postgres, self.only) {
             (Some(address), _) => self.record(address),
             (None, Some(seed)) => self.run_one(seed),

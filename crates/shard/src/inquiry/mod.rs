@@ -106,10 +106,7 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         server.request_us = now_us;
         server.query_us = now_us;
-        #[cfg(not(weir_bug = "asked_as_clients_left_it"))]
-        let is_fresh = server.lent != Lent::ToClient;
-        #[cfg(weir_bug = "asked_as_clients_left_it")]
-        let is_fresh = true;
+        let is_fresh = server.lent != Lent::ToClient || planted::bug!("asked_as_clients_left_it");
         if is_fresh {
             return self.put_question(conn, server_conn);
         }
@@ -126,7 +123,7 @@ impl State {
         let Some(Conn::Asker(asker)) = self.conns.get(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(asker.part) else { return };
         let alike = |other: &Inquiry| {
-            *other == asker.inquiry || cfg!(weir_bug = "answer_for_another") && other.sql == asker.inquiry.sql
+            *other == asker.inquiry || planted::bug!("answer_for_another") && other.sql == asker.inquiry.sql
         };
         let same = |other: &ConnId| matches!(self.conns.get(other.0 as usize), Some(Conn::Asker(other)) if alike(&other.inquiry));
         let others: Vec<ConnId> =

@@ -163,8 +163,7 @@ impl State {
     pub(crate) fn free_or_close(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
-        #[cfg(not(weir_bug = "own_server_lent"))]
-        if server.dedicated.is_some() {
+        if server.dedicated.is_some() && !planted::bug!("own_server_lent") {
             return self.end_dedicated(server_conn);
         }
         if !server.talk.is_quiet() || server.unsent {
@@ -172,8 +171,7 @@ impl State {
         }
         server.request_us = now_us;
         server.phase = server::Phase::Unsettled;
-        #[cfg(not(weir_bug = "stray_reply_after_cancel"))]
-        if server.cancels > 0 {
+        if server.cancels > 0 && !planted::bug!("stray_reply_after_cancel") {
             return;
         }
         self.freed.push(server_conn);

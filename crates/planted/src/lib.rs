@@ -1,0 +1,114 @@
+//! Bugs planted at the real decisions, for the simulator to find (`crates/sim/canaries.sh`).
+//!
+//! `bug!("name")` is a constant `false` in every build but the one with `--cfg weir_bugs`, which holds all of them and
+//! switches one on at run time. Never anything else: no product build has this crate's static.
+#![forbid(unsafe_code)]
+
+/// Every planted bug, in alphabetical order: `bug!` accepts no other name.
+pub const BUGS: &[&str] = &[
+    "answer_for_another",
+    "asked_as_clients_left_it",
+    "half_request_left",
+    "key_ignores_settings",
+    "limit_off_by_one",
+    "own_server_lent",
+    "parse_cached_early",
+    "release_at_first_ready",
+    "replay_overtakes",
+    "reset_overtaken",
+    "spoilt_plan_told",
+    "stray_reply_after_cancel",
+    "waiter_lost",
+];
+
+/// Whether this planted bug is switched on; a constant `false` in product builds.
+#[macro_export]
+macro_rules! bug {
+    ($name:literal) => {
+        $crate::is_on(const { $crate::place($name) })
+    };
+}
+
+/// The place of a bug in [`BUGS`]; meant for compile time, where an unknown name is an error.
+///
+/// # Panics
+/// If there is no such bug.
+#[must_use]
+pub const fn place(name: &str) -> usize {
+    let mut at = 0;
+    while at < BUGS.len() {
+        if is_same(BUGS[at].as_bytes(), name.as_bytes()) {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("no planted bug has this name: add it to BUGS");
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(not(weir_bugs))]
+mod switch {
+    /// See [`crate::bug`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_on(_: usize) -> bool {
+        false
+    }
+
+    /// Switches a bug on; false where it cannot be.
+    #[must_use]
+    pub fn switch_on(_: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(weir_bugs)]
+mod switch {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static ON: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// See [`crate::bug`].
+    #[inline]
+    #[must_use]
+    pub fn is_on(place: usize) -> bool {
+        ON.load(Ordering::Relaxed) == place
+    }
+
+    /// Switches a bug on; false where it cannot be.
+    #[must_use]
+    pub fn switch_on(name: &str) -> bool {
+        let Some(place) = crate::BUGS.iter().position(|bug| *bug == name) else { return false };
+        ON.store(place, Ordering::Relaxed);
+        true
+    }
+}
+
+pub use switch::{is_on, switch_on};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_found() {
+        assert!(BUGS.is_sorted());
+        for (at, name) in BUGS.iter().enumerate() {
+            assert_eq!(place(name), at);
+        }
+        assert!(!bug!("waiter_lost"));
+    }
+}
