@@ -13,7 +13,7 @@ SEEDS   ?= 3000
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench bench-full sim panel build fmt lint install uninstall clean
+.PHONY: help demo test test-all bench bench-full sim panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ panel: ## web/dist: the control panel, which `make build` puts into the binary
 
 build: ## target/release/weir; without the panel where Node is missing and cannot be installed
 	@scripts/build
+
+advisories: ## asks the RustSec database about the libraries (needs cargo-deny and the network)
+	PATH="$(CURDIR)/target/deny/bin:$$PATH" cargo deny --locked check advisories
 
 fmt: ## formats the Rust code
 	cargo fmt --all
