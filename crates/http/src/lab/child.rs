@@ -108,7 +108,7 @@ struct Advised {
 
 fn end(status: io::Result<ExitStatus>, last: &str, words: &str) -> End {
     // So early a signal ends it before it can say anything.
-    let is_ended = |status: &ExitStatus| status.signal() == Some(rustix::process::Signal::INT.as_raw());
+    let is_ended = |status: &ExitStatus| status.signal() == Some(rustix::process::Signal::TERM.as_raw());
     let state = match status.ok().map(|status| (status.code(), is_ended(&status))) {
         Some((Some(0 | 3), _)) => "done",
         Some((Some(130), _) | (_, true)) => "interrupted",
@@ -140,7 +140,7 @@ mod tests {
             ("done", Some(None), false)
         );
         assert_eq!(ended(130, "").state, "interrupted");
-        assert_eq!(super::end(Ok(ExitStatus::from_raw(2)), "", "").state, "interrupted");
+        assert_eq!(super::end(Ok(ExitStatus::from_raw(15)), "", "").state, "interrupted");
         assert_eq!(ended(1, "x").error.as_deref(), Some("words"));
     }
 }

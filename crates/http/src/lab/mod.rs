@@ -186,12 +186,13 @@ impl Run {
         self.told().end.is_none()
     }
 
-    /// Lets it end soon and well: what was measured is kept.
+    /// Lets it end soon and well: what was measured is kept. By SIGTERM, not SIGINT: a shell that starts Weir in the background has
+    /// it ignore SIGINT, and the new process would do so, too, until it has a handler.
     pub(crate) fn interrupt(&self) {
         let told = self.told();
         // A process that has been waited for may be somebody else's by now.
         if let Some(process) = told.process.filter(|_| told.end.is_none()) {
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
         }
     }
 
