@@ -45,6 +45,7 @@ def resident_kib(pooler):
         struct.pack("!ii", 2**31 - 1, wire.V3_0),
         struct.pack("!ii", 20_000, wire.V3_0),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        wire.message(b"p", b"secret\0"),
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
         bytes(64),
         b"\xff" * 64,
@@ -281,6 +282,25 @@ def test_bad_passwords_are_refused(weir, auth_type, message):
     assert pooler.value("select 1", password="right") == 1
 
 
+@pytest.mark.since("1.26.1")
+@pytest.mark.parametrize("database", ["app", "nowhere"])
+@pytest.mark.parametrize("begun", [False, True], ids=["first", "in the exchange"])
+def test_a_second_startup_packet_is_no_proof(weir, database, begun):
+    """CVE-2026-107350: who could log in as one user named another in the middle of SCRAM, and was let in as that one."""
+    userlist = {"alice": "known", "admin": "secret"}
+    pooler = weir(auth_type="scram-sha-256", userlist=userlist, client_login_timeout=4)
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database=database))
+        assert raw.read().kind == "R"
+        if begun:
+            raw.send(sasl("SCRAM-SHA-256", GOOD_FIRST))
+            assert raw.read().kind == "R"
+        raw.send(wire.startup(user="admin", database=database))
+        replies = raw.read_to_end()
+    assert wire.kinds(replies) == "E" and wire.errors(replies)[0][0] == "08P01"
+    assert pooler.value("select 1", password="known") == 1
+
+
 # --- cancel ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "data",
@@ -314,6 +334,22 @@ def test_half_logged_in_clients_cost_no_more_than_16_kib(weir):
     for client in clients:
         client.socket.close()
     assert pooler.value("select 1") == 1
+
+
+@pytest.mark.since("1.26")
+def test_unknown_protocol_options_are_not_kept(weir):
+    pooler = weir(log_connections=0, log_disconnections=0)
+    options = {f"_pq_.option{number}": "x" * 30 for number in range(150)}  # 8 KB with each login
+
+    def log_in(times):
+        for _ in range(times):
+            with wire.Raw(pooler.port) as raw:
+                raw.login(**options)
+
+    log_in(50)
+    before = resident_kib(pooler)
+    log_in(600)
+    assert resident_kib(pooler) - before < 2048
 
 
 def test_random_first_bytes(weir):

@@ -166,25 +166,39 @@ def test_a_server_that_closes_in_the_middle_of_a_row(weir):
     server.close()
 
 
+class ScramServer(fake_server.FakeServer):
+    """Asks for SCRAM, says this server-first-message with the client's nonce in it, and no more."""
+
+    def __init__(self, first):
+        self.first = first
+        super().__init__(None)
+
+    def _serve(self, connection):
+        self.connections.append(connection)
+        (length,) = struct.unpack("!i", connection.recv(4))
+        connection.recv(length - 4)
+        connection.sendall(wire.message(b"R", b"\0\0\0\x0aSCRAM-SHA-256\0\0"))
+        _, _, nonce = connection.recv(4096).partition(b"r=")
+        if nonce:  # else the pooler has ended meanwhile
+            connection.sendall(wire.message(b"R", b"\0\0\0\x0b" + self.first % nonce))
+            connection.recv(4096)
+        connection.close()
+
+
 @pytest.mark.weir_only
-@pytest.mark.parametrize("iterations", ["0", "2000000000", "-1", "x"])
-def test_a_server_that_asks_for_absurd_work(weir, iterations):
-    """SCRAM iterations above a million, or none, are refused, not computed."""
-    first = b"r=%s,s=c2FsdHNhbHQ=,i=" + iterations.encode()
-
-    class Server(fake_server.FakeServer):
-        def _serve(self, connection):
-            self.connections.append(connection)
-            (length,) = struct.unpack("!i", connection.recv(4))
-            connection.recv(length - 4)
-            connection.sendall(wire.message(b"R", b"\0\0\0\x0aSCRAM-SHA-256\0\0"))
-            _, _, nonce = connection.recv(4096).partition(b"r=")
-            if nonce:  # else the pooler has ended meanwhile
-                connection.sendall(wire.message(b"R", b"\0\0\0\x0b" + first % (nonce + b"server")))
-                connection.recv(4096)
-            connection.close()
-
-    server = Server(None)
+@pytest.mark.parametrize(
+    "first",
+    [
+        *(b"r=%sserver,s=c2FsdHNhbHQ=,i=" + iterations for iterations in (b"0", b"2000000000", b"-1", b"x")),
+        b"r=%s" + b"n" * 60_000 + b",s=c2FsdHNhbHQ=,i=4096",
+        b"r=%s" + b"n" * 200_000 + b",s=c2FsdHNhbHQ=,i=4096",
+        b"r=%sserver,s=" + b"c2Fs" * 15_000 + b",i=4096",
+    ],
+    ids=["no rounds", "many rounds", "negative", "no number", "long nonce", "longer nonce", "long salt"],
+)
+def test_a_server_that_asks_for_absurd_work(weir, first):
+    """SCRAM iterations above a million, or none, are refused, not computed; a long nonce overflowed PgBouncer (CVE-2026-6665)."""
+    server = ScramServer(first)
     pooler = weir(
         databases={"app": f"port={server.port} user=alice password=p", "other": ""},
         query_wait_timeout=4,

@@ -39,6 +39,21 @@ def test_impossible_lengths_end_the_client(pooler, kind, length):
     others_are_fine(pooler)
 
 
+@pytest.mark.since("1.26.1")
+@pytest.mark.parametrize("length", [2**31, 2**31 + 16, 2**32 - 1])
+def test_no_setting_allows_a_length_above_the_signed_maximum(weir, length):
+    """CVE-2026-107348: a buffer that should grow to it never did, and the process span."""
+    pooler = weir(max_packet_size=2**32 - 1, client_login_timeout=5)
+    declared = struct.pack("!I", length) + b"select 1"
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(b"Q" + declared)
+        assert all(state == "08P01" for state, _ in wire.errors(raw.read_to_end()))
+    with wire.Raw(pooler.port) as raw:
+        raw.send(declared)
+        raw.read_to_end()
+    others_are_fine(pooler)
+
+
 @pytest.mark.parametrize("length", [2**31 - 1, 2**30])
 def test_a_declared_length_is_not_allocated(weir, length):
     pooler = weir(default_pool_size=50, max_client_conn=200)

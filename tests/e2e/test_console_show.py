@@ -3,6 +3,8 @@
 import os
 import socket
 import threading
+import tomllib
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -283,6 +285,35 @@ def test_another_uid_is_not_the_owner(weir):
     pooler = weir(auth_type="scram-sha-256", admin_users="", userlist={})
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(host=str(pooler.directory), port=pooler.port, dbname="pgbouncer", user="pgbouncer", password="x")
+
+
+@pytest.mark.weir_only
+def test_no_view_shows_a_secret(weir):
+    """Neither to those who may only look nor to admins."""
+    views = [name for name in tomllib.loads((Path(__file__).parent / "proofs.toml").read_text())["console"] if name.startswith("SHOW ")]
+    assert len(views) > 20
+    word = "hunter2hunter2"
+    pooler = weir(
+        auth_type="plain",
+        userlist={"alice": word, "admin": "a", "stats": "s"},
+        databases={"app": f"user=bob password={word} connect_query='select 1 /* {word} */'"},
+        auth_ldap_options=f'ldapserver=127.0.0.1 ldapbasedn="dc=x" ldapbinddn="cn=x" ldapbindpasswd="{word}"',
+        otlp_endpoint="http://127.0.0.1:9/",
+        otlp_headers=f"authorization={word}",
+        track_queries=1,
+    )
+    held = pooler.connect(password=word)
+    held.execute("begin")
+    for user, password in (("admin", "a"), ("stats", "s")):
+        console = pooler.connect("pgbouncer", user, password=password)
+        for view in views:
+            try:
+                cursor = console.execute(view)
+            except psycopg.errors.InsufficientPrivilege:
+                assert user == "stats"
+                continue
+            shown = repr(cursor.fetchall()) if cursor.description else ""
+            assert word not in shown, (user, view)
 
 
 # --- views of sockets, descriptors and memory ----------------------------------------------------------------------

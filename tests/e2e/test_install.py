@@ -35,6 +35,18 @@ def test_everything_has_its_place(installed):
     assert (root / "etc/weir/weir.ini").stat().st_mode & 0o777 == 0o640
 
 
+def test_the_unit_leaves_the_process_what_it_needs_and_no_more(installed):
+    """What docs/security.md promises of a process that was broken into."""
+    lines = (installed() / "usr/lib/systemd/system/weir.service").read_text().splitlines()
+    for wanted in (
+        "User=weir", "UMask=0077", "LimitCORE=0", "NoNewPrivileges=yes", "CapabilityBoundingSet=", "AmbientCapabilities=",
+        "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "ProtectKernelTunables=yes", "ProtectControlGroups=yes",
+        "PrivateTmp=yes", "PrivateDevices=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "RestrictNamespaces=yes",
+        "RestrictSUIDSGID=yes", "LockPersonality=yes", "MemoryDenyWriteExecute=yes", "SystemCallFilter=@system-service",
+    ):
+        assert wanted in lines, wanted
+
+
 def test_a_configuration_is_kept(installed):
     ini = installed() / "etc/weir/weir.ini"
     ini.write_text("mine")

@@ -168,6 +168,20 @@ def test_secrets_never_stand_in_the_log(weir):
     assert secret not in pooler.log_text() + pooler.output()
 
 
+def test_what_clients_ask_is_not_in_the_log(weir):
+    """Neither the text of a query nor its values, though it fails and everything is logged."""
+    marks = ["hunter2", "hunter3", "hunter4"]
+    pooler = weir(verbose=2)
+    client = pooler.connect()
+    for failing in (f"select '{marks[0]}'::int", f"selectt {marks[1]}"):
+        with pytest.raises(psycopg.Error):
+            client.execute(failing)
+    client.execute("select %s", [marks[2]])
+    client.close()
+    pooler.wait_log("closing because: client close request")
+    assert not any(mark in pooler.log_text() + pooler.output() for mark in marks)
+
+
 @pytest.mark.weir_only
 def test_control_characters_do_not_break_lines(weir):
     pooler = weir()

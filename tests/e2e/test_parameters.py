@@ -132,6 +132,18 @@ def test_ignored_options_still_carry_the_tracked_ones(weir):
 
 
 @pytest.mark.since("1.20")
+@pytest.mark.since("1.26.1")
+@pytest.mark.parametrize("ignored", ["extra_float_digits", "options"])
+@pytest.mark.parametrize("options", ["-c=", "-c =", "--=", "-c", "--", "-c=1 -c=2", "\\", "-c geqo=off -c="])
+def test_options_without_a_name_come_to_an_end(weir, ignored, options):
+    """CVE-2026-107349: an empty name made the process spin before anybody had logged in."""
+    pooler = weir(ignore_startup_parameters=ignored)
+    with wire.Raw(pooler.port) as raw:
+        raw.send(wire.startup(user="alice", database="app", options=options))
+        raw.read_until("ZE")
+    assert pooler.value("select 1") == 1
+
+
 def test_track_extra_parameters(weir, pg):
     if int(pg.value("show server_version_num")) < 180000:
         # Before 18 PostgreSQL does not report search_path: a parameter that it reports stands in.

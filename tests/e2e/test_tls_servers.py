@@ -1,12 +1,15 @@
 """TLS between the pooler and its servers: every server_tls_sslmode, names of hosts, certificates shown to servers, cancels."""
 
 import re
+import socket
+import threading
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import certificates
+import fake_server
 import host
 import postgres
 from running import cancel_by_psycopg
@@ -88,6 +91,33 @@ def test_a_server_without_tls_will_not_do(weir, secure, mode):
     pooler = weir(server_tls_sslmode=mode, server_tls_ca_file=secure.root.cert, query_wait_timeout=1)
     refused(pooler)
     pooler.wait_log("closing because: server refused SSL")
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize("answer", [b"S", b"N"])
+def test_nothing_may_come_behind_the_answer_to_the_ssl_request(weir, answer):
+    """What somebody in between has put there would else count as the server's (CVE-2021-23222)."""
+    forged = fake_server.error("forged by somebody in between", C="28000")
+
+    def serve(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(8)
+                connection.sendall(answer + forged)
+                connection.recv(100)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        pooler = weir(databases={"app": f"port={listener.getsockname()[1]}"}, server_tls_sslmode="prefer", query_wait_timeout=1)
+        with pytest.raises(psycopg.OperationalError) as failure:
+            pooler.connect()
+        assert "forged" not in str(failure.value)
+        pooler.wait_log("received unencrypted data after SSL response")
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_unix_sockets_have_no_tls(weir, secure):
