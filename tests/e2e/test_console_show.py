@@ -289,7 +289,7 @@ def test_another_uid_is_not_the_owner(weir):
 
 @pytest.mark.weir_only
 def test_no_view_shows_a_secret(weir):
-    """Neither to those who may only look nor to admins."""
+    """Neither to stats users nor to admins."""
     views = [name for name in tomllib.loads((Path(__file__).parent / "proofs.toml").read_text())["console"] if name.startswith("SHOW ")]
     assert len(views) > 20
     word = "hunter2hunter2"

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import host
+import wire
 from running import cancel_by_psycopg
 
 SUMMARY = "TLSv1.3/TLS_AES_256_GCM_SHA384"
@@ -164,6 +165,24 @@ def test_scram_is_bound_to_the_channel(weir, pg, root, auth_type, secret):
         pooler.connect(**{**mine, "sslmode": "disable"})
     with pytest.raises(psycopg.OperationalError):
         pooler.connect(**secure(root, **{**mine, "password": "wrong"}))
+
+
+@pytest.mark.weir_only
+def test_a_client_that_was_told_of_no_channel_binding_is_refused(weir, authorities):
+    """It says so in its first SCRAM message; an attacker on the path has taken our offer away (RFC 5802, section 6)."""
+    root = authorities[3]
+    pooler = weir(auth_type="scram-sha-256", userlist={"alice": "secret"}, **settings(root, "allow"))
+    first = {"y": b"y,,n=,r=abcdefgh", "n": b"n,,n=,r=abcdefgh"}
+    for flag, kind in (("y", "E"), ("n", "R")):
+        with wire.Raw(pooler.port) as raw:
+            raw.send(SSL_REQUEST)
+            assert raw.read_bytes(1) == b"S"
+            raw.socket = context(root).wrap_socket(raw.socket, server_hostname="localhost")
+            raw.send(wire.startup(user="alice", database="app"))
+            assert b"SCRAM-SHA-256-PLUS" in raw.read().body
+            message = wire.cstring("SCRAM-SHA-256") + struct.pack("!i", len(first[flag])) + first[flag]
+            raw.send(wire.message(b"p", message))
+            assert raw.read().kind == kind, flag
 
 
 # --- the bytes before and after the handshake ------------------------------------------------------------------------

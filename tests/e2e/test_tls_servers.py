@@ -96,8 +96,8 @@ def test_a_server_without_tls_will_not_do(weir, secure, mode):
 @pytest.mark.weir_only
 @pytest.mark.parametrize("answer", [b"S", b"N"])
 def test_nothing_may_come_behind_the_answer_to_the_ssl_request(weir, answer):
-    """What somebody in between has put there would else count as the server's (CVE-2021-23222)."""
-    forged = fake_server.error("forged by somebody in between", C="28000")
+    """What an attacker on the path has put there would else count as the server's (CVE-2021-23222)."""
+    forged = fake_server.error("forged on the path", C="28000")
 
     def serve(listener):
         while True:
