@@ -15,6 +15,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
-  // `npm run dev` beside a Weir that runs: WEIR_PANEL=http://127.0.0.1:6433 npm run dev
-  server: { proxy: { '/api': { target: 'http://127.0.0.1:6433', changeOrigin: true } } },
+  // `npm run dev` beside a Weir that runs: WEIR_PANEL=http://127.0.0.1:8432 npm run dev
+  server: { proxy: { '/api': { target: 'http://127.0.0.1:8432', changeOrigin: true } } },
 });
