@@ -108,23 +108,43 @@ impl Shard {
     /// Something happened. Take all actions with [`Shard::poll`] before the next call.
     #[inline]
     pub fn handle(&mut self, event: Event<'_>, now: Now) {
-        let Shard { state, records } = self;
-        state.outbox.begin();
-        state.now = now;
-        let received: &[u8] = if let Event::Received { bytes, .. } = &event { bytes } else { &[] };
-        if records.are_none() {
-            state.event(event);
-        } else {
-            records.event(state, event);
+        self.state.outbox.begin();
+        self.state.now = now;
+        if !self.records.are_none() {
+            return self.handle_secured(event);
         }
+        let received = match event {
+            Event::Received { conn, bytes, unsent } => {
+                self.state.received(conn, bytes, unsent);
+                bytes
+            }
+            other => {
+                self.state.event(other);
+                &[]
+            }
+        };
+        if !self.state.secures.is_empty() {
+            return self.secure(received);
+        }
+        self.state.event_ends();
+    }
+
+    /// The same where a connection has TLS.
+    #[inline(never)]
+    fn handle_secured(&mut self, event: Event<'_>) {
+        let received: &[u8] = if let Event::Received { bytes, .. } = &event { bytes } else { &[] };
+        self.records.event(&mut self.state, event);
+        self.secure(received);
+    }
+
+    /// Puts the record layer between the state and the driver, for what came of the event.
+    #[inline(never)]
+    fn secure(&mut self, received: &[u8]) {
+        let Shard { state, records } = self;
         if !state.secures.is_empty() {
             records.secure_all(state);
         }
-        state.deal_with_freed();
-        if state.handing_on.is_some() {
-            state.hand_on_what_rests();
-        }
-        state.arm_tick();
+        state.event_ends();
         if !records.are_none() {
             records.seal_all(state, received);
         }
@@ -167,7 +187,18 @@ impl Shard {
 }
 
 impl State {
+    /// What is due after every event, whatever it was.
     #[inline]
+    fn event_ends(&mut self) {
+        if !self.freed.is_empty() || !self.unserved.is_empty() {
+            self.deal_with_freed();
+        }
+        if self.handing_on.is_some() {
+            self.hand_on_what_rests();
+        }
+        self.arm_tick();
+    }
+
     pub(crate) fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
