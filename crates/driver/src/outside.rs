@@ -75,14 +75,14 @@ impl Outside {
     pub(crate) fn act(&self, action: Action, conns: &[impl Occupant], config: &Config) {
         match action {
             Action::Ask { conn, question } => {
-                self.helpers.ask(self.asker(conn, conns), question, config.global.client_login_timeout);
+                self.helpers.ask(self.asker(conn, conns), *question, config.global.client_login_timeout);
             }
-            Action::Tell { to, letter } => self.post(to, Letter::Neighbour(letter)),
-            Action::HandOn(what) => self.succession.say(Item::FromShard(self.id, what)),
+            Action::Tell { to, letter } => self.post(to, Letter::Neighbour(*letter)),
+            Action::HandOn(what) => self.succession.say(Item::FromShard(self.id, *what)),
             Action::Report(report) => {
                 let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Occupant::socket);
                 let descriptor = |conn| socket(conn).map_or(-1, AsRawFd::as_raw_fd);
-                self.report(with_descriptors(report, descriptor));
+                self.report(with_descriptors(*report, descriptor));
             }
             Action::Log(record) => (self.log)(record),
             other => debug_assert!(false, "the loop's own: {other:?}"),

@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// Something to do.
+/// Something to do. It is small, because each is moved on its way out: what is rare or large is boxed.
 #[derive(Debug)]
 pub enum Action {
     /// Queue bytes for a connection. Several in a row to one connection go out together, in order.
@@ -73,7 +73,7 @@ pub enum Action {
         /// The id it will have.
         conn: ConnId,
         /// Where to.
-        target: Target,
+        target: Box<Target>,
     },
     /// Close: send what is queued as far as the socket takes it without waiting, then close. [`crate::Event::Closed`] follows.
     Close {
@@ -111,19 +111,19 @@ pub enum Action {
         /// For whom.
         conn: ConnId,
         /// What to find out.
-        question: Question,
+        question: Box<Question>,
     },
     /// Write to another shard.
     Tell {
         /// Whom.
         to: ShardId,
         /// What.
-        letter: Neighbour,
+        letter: Box<Neighbour>,
     },
     /// Write to the process that takes over from this one.
-    HandOn(HandOn),
+    HandOn(Box<HandOn>),
     /// Write to the control thread.
-    Report(Report),
+    Report(Box<Report>),
     /// Write to the log.
     Log(Record),
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
-use mail::{RequestId, ShardId, ShutdownMode};
+use mail::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
 use pool::{Directory, Pool, Process};
 use session::{Complaint, Registry, Tracked};
 use settings::{Config, Database};
@@ -30,7 +30,7 @@ use crate::records::Secure;
 use crate::server::Server;
 use crate::succession::hand_on::HandingOn;
 use crate::told::Told;
-use crate::{Action, ConnId, Now};
+use crate::{Action, ConnId, Now, Target};
 
 /// Derived keys that are remembered at most.
 const KEYS_KEPT: usize = 1024;
@@ -260,6 +260,21 @@ impl State {
 
     pub(crate) fn act(&mut self, action: Action) {
         self.outbox.push(action);
+    }
+
+    /// Opens a connection.
+    pub(crate) fn connect(&mut self, conn: ConnId, target: Target) {
+        self.act(Action::Connect { conn, target: Box::new(target) });
+    }
+
+    /// Sends another shard a message.
+    pub(crate) fn tell(&mut self, to: ShardId, letter: Neighbour) {
+        self.act(Action::Tell { to, letter: Box::new(letter) });
+    }
+
+    /// Sends the control thread a message.
+    pub(crate) fn report(&mut self, report: Report) {
+        self.act(Action::Report(Box::new(report)));
     }
 
     pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {

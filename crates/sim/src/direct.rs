@@ -79,7 +79,8 @@ impl Pooler for Direct {
                 if let Some(side) = self.sides.get_mut(&conn) {
                     side.peer = Some(server);
                 }
-                self.actions.push_back(Action::Connect { conn: server, target: self.target.clone() });
+                self.actions
+                    .push_back(Action::Connect { conn: server, target: Box::new(self.target.clone()) });
             }
             Event::Connected { conn, .. } => {
                 let Some(side) = self.sides.get_mut(&conn) else { return };

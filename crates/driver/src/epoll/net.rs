@@ -119,9 +119,12 @@ impl Net {
             Action::Resume { conn } => self.resume(conn),
             Action::Settle { .. } => {}
             Action::Move { conn, to, client } => self.hand_over(conn, to, client),
-            Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
-                self.send_off(conn, Farewell { state, link, is_server });
-            }
+            Action::HandOn(what) => match *what {
+                HandOn::Socket { conn, state, link, is_server } => {
+                    self.send_off(conn, Farewell { state, link, is_server });
+                }
+                other => self.outside.act(Action::HandOn(Box::new(other)), &self.conns, config),
+            },
             other => self.outside.act(other, &self.conns, config),
         }
     }

@@ -132,9 +132,12 @@ impl Net {
             Action::Resume { conn } => self.resume(conn),
             Action::Settle { conn } => self.slot(conn).settled = true,
             Action::Move { conn, to, client } => self.leave(conn, Destination::Shard(to, client)),
-            Action::HandOn(HandOn::Socket { conn, state, link, is_server }) => {
-                self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
-            }
+            Action::HandOn(what) => match *what {
+                HandOn::Socket { conn, state, link, is_server } => {
+                    self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
+                }
+                other => self.outside.act(Action::HandOn(Box::new(other)), &self.conns, config),
+            },
             other => self.outside.act(other, &self.conns, config),
         }
     }

@@ -91,7 +91,7 @@ impl Script {
             self.links[conn.0 as usize] = Some(server);
             self.links[server.0 as usize] = Some(conn);
             self.actions.push_back(Action::Pause { conn });
-            self.actions.push_back(Action::Connect { conn: server, target });
+            self.actions.push_back(Action::Connect { conn: server, target: Box::new(target) });
         }
     }
 

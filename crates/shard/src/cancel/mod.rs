@@ -62,7 +62,7 @@ impl State {
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
                 let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
-                self.act(Action::Tell { to: shard, letter });
+                self.tell(shard, letter);
             }
             _ => self.cancel(AskedBy::Here(conn, id), &key),
         }
@@ -82,7 +82,7 @@ impl State {
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
                 let letter = Neighbour::Cancel { from, conn, id, key: key.bytes().into() };
-                self.act(Action::Tell { to: shard, letter });
+                self.tell(shard, letter);
             }
             _ => self.cancel(AskedBy::Neighbour(from, conn, id), &key),
         }
@@ -114,13 +114,13 @@ impl State {
                 Some((.., &client::Phase::Linked(server))) => server,
                 Some((place, client_id, client::Phase::Console(_))) => {
                     let client = u32::try_from(place).unwrap_or(u32::MAX);
-                    self.act(Action::Report(Report::ConsoleCancelled { shard: self.id, client, client_id }));
+                    self.report(Report::ConsoleCancelled { shard: self.id, client, client_id });
                     return self.cancel_over(asked_by);
                 }
                 Some(_) => return self.cancel_over(asked_by),
                 None => {
                     // A predecessor process may still have the client.
-                    self.act(Action::Report(Report::StrayCancel { key: key.bytes().into() }));
+                    self.report(Report::StrayCancel { key: key.bytes().into() });
                     return self.cancel_over(asked_by);
                 }
             };
@@ -216,7 +216,7 @@ impl State {
             if let Some(part) = self.parts.get_mut(part_index) {
                 part.cancels_active += 1;
             }
-            self.act(Action::Connect { conn, target });
+            self.connect(conn, target);
         }
     }
 
@@ -301,7 +301,7 @@ impl State {
                 }
             }
             AskedBy::Neighbour(to, conn, id) => {
-                self.act(Action::Tell { to, letter: Neighbour::Cancelled { conn, id } });
+                self.tell(to, Neighbour::Cancelled { conn, id });
             }
         }
     }

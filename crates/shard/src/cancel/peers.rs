@@ -76,7 +76,7 @@ impl State {
             }
             pool.waiting.pop_front();
             forwarder.turn = Some(false);
-            self.act(Action::Connect { conn, target });
+            self.connect(conn, target);
         }
     }
 

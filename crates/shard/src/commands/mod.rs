@@ -16,7 +16,7 @@ use crate::client;
 use crate::inquiry::asker::AskedBy;
 use crate::parts::limits;
 use crate::state::{Conn, Pending, PendingKind, State, mock_of};
-use crate::{Action, ConnId};
+use crate::ConnId;
 
 impl State {
     pub(crate) fn command(&mut self, command: Command) {
@@ -64,7 +64,7 @@ impl State {
 
     fn done(&mut self, request: RequestId, count: u64) {
         let shard = self.id;
-        self.act(Action::Report(Report::Done { request, shard, count }));
+        self.report(Report::Done { request, shard, count });
     }
 
     fn parts_of(&self, database: Option<&str>) -> Vec<usize> {

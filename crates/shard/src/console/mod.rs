@@ -176,7 +176,7 @@ impl State {
         client.request_us = now_us;
         let (client_id, right) = (client.id, session.right);
         let query = AdminQuery { shard, client: conn.0, client_id, right, sql, parameters, wanted };
-        self.act(Action::Report(Report::Query(query)));
+        self.report(Report::Query(query));
     }
 
     /// Runs a portal, or goes on with one that was suspended.

@@ -20,7 +20,7 @@ use crate::inquiry::asker::{AskedBy, Asker, Asks, Purpose};
 use crate::server::{self, Errand, Lent};
 use crate::state::{Conn, State};
 use crate::words::excerpt;
-use crate::{Action, ConnId};
+use crate::ConnId;
 
 /// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
@@ -49,7 +49,7 @@ impl State {
             return self.inquire_here(asked_by, inquiry);
         }
         let letter = Neighbour::Ask { from, conn: conn.0, id: asked_by.id, inquiry: Box::new(inquiry) };
-        self.act(Action::Tell { to: home, letter });
+        self.tell(home, letter);
     }
 
     /// Asks for the control thread; it may be another shard that has the pool and answers.
@@ -60,10 +60,7 @@ impl State {
         if home == self.id {
             return self.inquire_here(AskedBy { shard: from, id, conn }, inquiry);
         }
-        self.act(Action::Tell {
-            to: home,
-            letter: Neighbour::Ask { from, conn, id, inquiry: Box::new(inquiry) },
-        });
+        self.tell(home, Neighbour::Ask { from, conn, id, inquiry: Box::new(inquiry) });
     }
 
     /// The pool is here: take a server for the question, or wait for one.
@@ -244,7 +241,7 @@ impl State {
         if asks.home == from {
             return self.withdrawn(from, id);
         }
-        self.act(Action::Tell { to: asks.home, letter: Neighbour::Withdraw { from, id } });
+        self.tell(asks.home, Neighbour::Withdraw { from, id });
     }
 
     /// A question that waits leaves with its last asker; one that a server is at is answered to nobody.
@@ -279,11 +276,11 @@ impl State {
                 self.inquired(ConnId(login.conn), login.id, answer.clone());
             } else if login.shard == ShardId::CONTROL {
                 let (request, answer) = (RequestId(login.id), Box::new(answer.clone()));
-                self.act(Action::Report(Report::Answered { request, answer }));
+                self.report(Report::Answered { request, answer });
             } else {
                 let letter =
                     Neighbour::Answered { conn: login.conn, id: login.id, answer: Box::new(answer.clone()) };
-                self.act(Action::Tell { to: login.shard, letter });
+                self.tell(login.shard, letter);
             }
         }
     }

@@ -49,7 +49,7 @@ impl State {
         for index in 0..count {
             let slice = rows.chunks(SLICE_ROWS).nth(index).unwrap_or_default().to_vec();
             let report = Report::Listing { request, shard, rows: wrap(slice), last: index + 1 == count };
-            self.act(crate::Action::Report(report));
+            self.report(report);
         }
     }
 

@@ -210,7 +210,7 @@ impl State {
             self.directory.forget_cancel_key(prefix);
         }
         if was_console {
-            self.act(Action::Report(mail::Report::ConsoleLeft));
+            self.report(mail::Report::ConsoleLeft);
         }
         self.uncount(conn);
         self.forget_login_bytes(sent);

@@ -276,7 +276,7 @@ impl State {
                 if let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) {
                     login.asks_helper = true;
                 }
-                self.act(Action::Ask { conn, question });
+                self.act(Action::Ask { conn, question: Box::new(question) });
             }
             Step::Accept(accepted) => self.proven(conn, accepted),
             Step::Reject(fault) => self.login_refused(conn, fault),

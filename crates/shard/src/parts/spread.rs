@@ -9,7 +9,7 @@ use settings::PoolMode;
 
 use crate::maintain::passed;
 use crate::state::{Part, State};
-use crate::{Action, ConnId};
+use crate::ConnId;
 
 /// Who has waited for so long is worth a server that is idle on another shard, fair share or not.
 const LONG_WAIT_US: u64 = 300_000;
@@ -91,7 +91,7 @@ impl State {
         };
         let me = self.id.0;
         for shard in (0..self.directory.shards()).filter(|shard| *shard != me) {
-            self.act(Action::Tell { to: ShardId(shard), letter: letter.clone() });
+            self.tell(ShardId(shard), letter.clone());
         }
     }
 
@@ -130,7 +130,7 @@ impl State {
         let (database, user) = (part.database_name.to_string(), part.user.to_string());
         for shard in (0..self.directory.shards()).filter(|shard| wanting & (1 << shard) != 0) {
             let letter = Neighbour::Freed { database: database.clone(), user: user.clone() };
-            self.act(Action::Tell { to: ShardId(shard), letter });
+            self.tell(ShardId(shard), letter);
         }
         let related: Vec<usize> = self
             .parts

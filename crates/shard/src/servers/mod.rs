@@ -86,7 +86,7 @@ impl State {
         if reserve {
             self.log_server(conn, Level::Log, "taking connection from reserve_pool");
         }
-        self.act(Action::Connect { conn, target });
+        self.connect(conn, target);
         self.tell_of_server(part_index, true);
     }
 
@@ -163,7 +163,7 @@ impl State {
     fn server_login_goes_on(&mut self, conn: ConnId, progress: Progress) {
         match progress {
             Progress::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
-            Progress::Ask(question) => self.act(Action::Ask { conn, question }),
+            Progress::Ask(question) => self.act(Action::Ask { conn, question: Box::new(question) }),
             Progress::Ready(hello, behind) => self.server_ready(conn, *hello, &behind),
             Progress::Refused(body) => self.server_refused(conn, &body),
             Progress::Auth(fault) => {

@@ -51,7 +51,7 @@ impl State {
     /// The successor has died before it had everything: what is left is served here again.
     pub(crate) fn keep(&mut self) {
         let sockets = self.handing_on.take().map_or(0, |handing_on| handing_on.sockets);
-        self.act(Action::HandOn(HandOn::Kept { sockets }));
+        self.act(Action::HandOn(Box::new(HandOn::Kept { sockets })));
         let config = std::sync::Arc::clone(&self.config);
         self.configure(config);
     }
@@ -102,7 +102,7 @@ impl State {
     }
 
     fn tell_successor(&mut self, what: HandOn) {
-        self.act(Action::HandOn(what));
+        self.act(Action::HandOn(Box::new(what)));
     }
 
     /// A server was opened, or has gone, while its permit counts in the next process.

@@ -69,7 +69,7 @@ impl State {
     /// This process has a successor itself by now.
     fn pass_on_pool(&mut self, what: HandOn) {
         if self.handing_on.is_some() {
-            self.act(Action::HandOn(what));
+            self.act(Action::HandOn(Box::new(what)));
         }
     }
 

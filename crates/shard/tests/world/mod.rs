@@ -158,9 +158,9 @@ impl World {
                 Action::Close { conn } => closing.push(conn),
                 Action::Pause { conn } => self.paused.push(conn),
                 Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),
-                Action::Report(report) => self.reports.push(report),
-                Action::Tell { letter, .. } => self.letters.push(letter),
-                Action::HandOn(what) => self.handed_on.push(what),
+                Action::Report(report) => self.reports.push(*report),
+                Action::Tell { letter, .. } => self.letters.push(*letter),
+                Action::HandOn(what) => self.handed_on.push(*what),
                 Action::Log(record) => self.log.push(record.text),
                 Action::Settle { .. } | Action::Move { .. } | Action::Ask { .. } => {}
             }

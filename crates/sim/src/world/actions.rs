@@ -74,7 +74,7 @@ impl<P: Pooler> World<P> {
             }
             Action::Tell { to, letter } => {
                 let at_us = self.post(shard, usize::from(to.0));
-                self.clock.at(at_us, What::Letter(usize::from(to.0), letter));
+                self.clock.at(at_us, What::Letter(usize::from(to.0), *letter));
             }
             Action::Report(report) => self.hear(&report),
         }
