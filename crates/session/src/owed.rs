@@ -55,6 +55,12 @@ pub enum Owed {
 }
 
 impl Owed {
+    /// Entries that the server does not answer.
+    #[inline]
+    fn is_silent(self) -> bool {
+        matches!(self, Owed::SayParseComplete | Owed::SayCloseComplete | Owed::CopyEnd)
+    }
+
     /// Entries that a ReadyForQuery answers.
     fn ends_with_ready(self) -> bool {
         matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync | Owed::Marker)
@@ -75,6 +81,8 @@ pub struct Owes {
     most: usize,
     /// The names that entries are refused for, with their numbers.
     refused: VecDeque<(u64, Box<[u8]>)>,
+    /// Something was pushed that the server does not answer, and the queue has not been empty since.
+    has_silent: bool,
 }
 
 /// Entries that a reply step can put in front (a request that is sent again) without counting below zero.
@@ -87,7 +95,8 @@ impl Default for Owes {
     fn default() -> Owes {
         let queue = VecDeque::new();
         let (most, refused) = (UNANSWERED_MAX, VecDeque::new());
-        Owes { queue, answered: FIRST_NUMBER, segment: 0, changes_before: 0, most, refused }
+        let (answered, has_silent) = (FIRST_NUMBER, false);
+        Owes { queue, answered, segment: 0, changes_before: 0, most, refused, has_silent }
     }
 }
 
@@ -205,7 +214,23 @@ impl Owes {
     #[inline]
     pub fn push(&mut self, owed: Owed) {
         self.segment += u64::from(owed == Owed::Sync);
+        self.has_silent |= owed.is_silent();
         self.queue.push_back(owed);
+    }
+
+    /// The oldest entry may be one that the server does not answer.
+    #[inline]
+    pub(crate) fn may_be_silent(&self) -> bool {
+        self.has_silent
+    }
+
+    /// Takes the oldest entry if the server does not answer it.
+    #[inline(never)]
+    pub(crate) fn pop_silent(&mut self) -> Option<Owed> {
+        let owed = self.queue.pop_front_if(|owed| owed.is_silent());
+        self.answered += u64::from(owed.is_some());
+        self.has_silent &= !self.queue.is_empty();
+        owed
     }
 
     /// Takes the oldest entry.

@@ -41,6 +41,8 @@ enum State {
     Recording,
     /// Its Sync has been sent.
     Whole,
+    /// Likewise, and what comes behind it has to wait.
+    HoldsBack,
 }
 
 impl Watch {
@@ -83,7 +85,7 @@ impl Watch {
     /// All of the segment has been sent.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
-        self.state == State::Whole
+        matches!(self.state, State::Whole | State::HoldsBack)
     }
 
     /// A message of whatever kind was dealt with; `behind` says that the segment was whole before it.
@@ -103,7 +105,7 @@ impl Watch {
         if !self.records() {
             return None;
         }
-        self.state = State::Whole;
+        self.state = if self.verified { State::Whole } else { State::HoldsBack };
         Some(self.described)
     }
 
@@ -111,7 +113,7 @@ impl Watch {
     /// again: what was asked later must not be done earlier.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
-        self.state == State::Whole && !self.verified
+        self.state == State::HoldsBack
     }
 
     /// Ends it; true if it held something back.
@@ -175,7 +177,7 @@ impl Conversation {
     pub(crate) fn replay(&mut self, at: Boundary, registry: &Registry, out: &mut impl Output) -> bool {
         let statement = self.watch.statement;
         let Some(rest) = registry.rest(statement) else { return self.watch.end() };
-        let (name, whole) = (server_name(statement), self.watch.state == State::Whole);
+        let (name, whole) = (server_name(statement), self.watch.is_whole());
         let copy = std::mem::take(&mut self.watch.copy);
         out.to_server(at, |bytes| {
             if !whole {

@@ -89,10 +89,18 @@ pub struct Context<'a> {
 
 impl Conversation {
     /// Passes `input` on to the client. Bytes that cannot be judged yet are kept; the next call joins them.
+    #[inline]
     pub fn step(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
         if self.partial.is_empty() {
-            return self.run(context, input, 0, out);
+            self.run(context, input, 0, out)
+        } else {
+            self.join(context, input, out)
         }
+    }
+
+    /// A step whose first frame began in earlier input.
+    #[inline(never)]
+    fn join(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
         let mut joined = std::mem::take(&mut self.partial);
         let mut taken = 0;
         // Of a row no more than the header is joined, so that what is behind it goes on without a copy.
@@ -166,10 +174,10 @@ enum Verdict {
 
 impl Step<'_, '_> {
     fn frames(&mut self, out: &mut impl Output) {
-        self.skip_body();
-        if self.server.remain == 0 {
-            self.say_what_is_due(out);
+        if self.server.remain > 0 {
+            self.skip_body();
         }
+        self.say_what_is_due(out);
         while self.at < self.input.len() {
             let rest = &self.input[self.at..];
             let header = match frame::header_within(rest, self.context.body_max) {
@@ -177,41 +185,47 @@ impl Step<'_, '_> {
                 Ok(None) => return self.judge_tag(rest),
                 Err(_) => return self.fail(ServerFault::FrameLength),
             };
-            match self.frame(header, rest) {
-                Verdict::Pass => {
-                    self.server.remain = header.frame_bytes;
-                    self.skip_body();
-                    if is_row(header.tag) {
-                        self.skip_rows();
-                        continue;
-                    }
+            let verdict = self.frame(header, rest);
+            if matches!(verdict, Verdict::Pass) {
+                self.server.remain = header.frame_bytes;
+                self.skip_body();
+                if is_row(header.tag) {
+                    self.skip_rows();
+                    continue;
                 }
-                Verdict::Swallow => {
-                    self.flush(out);
-                    self.at += header.frame_bytes as usize;
-                    self.start = self.at;
-                }
-                Verdict::Reworded => {
-                    self.flush(out);
-                    self.at += header.frame_bytes as usize;
-                    self.start = self.at;
-                    let frame = std::mem::take(&mut self.server.reworded);
-                    out.to_client(|bytes| bytes.extend_from_slice(&frame));
-                }
-                Verdict::Replay(at) => {
-                    self.flush(out);
-                    self.at += header.frame_bytes as usize;
-                    self.start = self.at;
-                    self.replied.unblocked |= self.server.replay(at, self.context.registry, out);
-                    self.replied.replayed += 1;
-                }
-                Verdict::Hold | Verdict::Stop => return,
-                Verdict::Fault(fault) => return self.fail(fault),
+            } else if !self.instead(verdict, header, out) {
+                return;
             }
-            if self.server.remain == 0 {
-                self.say_what_is_due(out);
-            }
+            self.say_what_is_due(out);
         }
+    }
+
+    /// Deals with a frame that is not passed on as it is. False if the step ends before it.
+    #[inline(never)]
+    fn instead(&mut self, verdict: Verdict, header: Header, out: &mut impl Output) -> bool {
+        match verdict {
+            Verdict::Hold | Verdict::Stop => return false,
+            Verdict::Fault(fault) => {
+                self.fail(fault);
+                return false;
+            }
+            Verdict::Pass | Verdict::Swallow | Verdict::Reworded | Verdict::Replay(_) => {}
+        }
+        self.flush(out);
+        self.at += header.frame_bytes as usize;
+        self.start = self.at;
+        match verdict {
+            Verdict::Reworded => {
+                let frame = std::mem::take(&mut self.server.reworded);
+                out.to_client(|bytes| bytes.extend_from_slice(&frame));
+            }
+            Verdict::Replay(at) => {
+                self.replied.unblocked |= self.server.replay(at, self.context.registry, out);
+                self.replied.replayed += 1;
+            }
+            _ => {}
+        }
+        true
     }
 
     /// Less than a header is here; that its first byte is no tag can be said already.
@@ -228,7 +242,7 @@ impl Step<'_, '_> {
         self.replied.fault = Some(fault);
     }
 
-    #[inline]
+    #[inline(always)]
     fn skip_body(&mut self) {
         let here = (self.input.len() - self.at).min(self.server.remain as usize);
         self.at += here;
@@ -252,7 +266,7 @@ impl Step<'_, '_> {
         self.at = self.input.len() - rest.len();
     }
 
-    #[inline]
+    #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8]) -> Verdict {
         match header.tag {
             tag::DATA_ROW | tag::COPY_DATA => self.data(),
@@ -362,7 +376,7 @@ impl Step<'_, '_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
         // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
@@ -414,6 +428,7 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn ready(&mut self, header: Header, body: &[u8]) -> Verdict {
         let Some(status) = backend::ready_status(body) else { return Verdict::Fault(ServerFault::Malformed) };
         let Some(answered) = self.server.ready() else {
@@ -470,14 +485,19 @@ impl Step<'_, '_> {
     /// Says what stands at the head of the queue and is Weir's to say.
     #[inline]
     fn say_what_is_due(&mut self, out: &mut impl Output) {
-        while let Some(owed) = self.server.owes.front() {
+        if self.server.owes.may_be_silent() && self.server.remain == 0 {
+            self.say_silent(out);
+        }
+    }
+
+    #[inline(never)]
+    fn say_silent(&mut self, out: &mut impl Output) {
+        while let Some(owed) = self.server.owes.pop_silent() {
             match owed {
                 Owed::SayParseComplete => self.say(encode::parse_complete, out),
                 Owed::SayCloseComplete => self.say(encode::close_complete, out),
-                Owed::CopyEnd => {}
-                _ => return,
+                _ => {}
             }
-            self.server.owes.pop();
         }
     }
 
@@ -487,7 +507,7 @@ impl Step<'_, '_> {
         self.confirm();
     }
 
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self, out: &mut impl Output) {
         if self.start < self.at {
             out.forward(self.input, self.start, self.at);

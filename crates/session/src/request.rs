@@ -37,7 +37,14 @@ pub enum Heard {
     /// The client said Terminate.
     Terminate,
     /// The client cannot be served any longer.
-    Fault(ClientFault),
+    Fault(Box<ClientFault>),
+}
+
+impl From<ClientFault> for Heard {
+    #[cold]
+    fn from(fault: ClientFault) -> Heard {
+        Heard::Fault(Box::new(fault))
+    }
 }
 
 /// What a step needs besides the two sides.
@@ -99,18 +106,27 @@ pub fn wants(bytes: &[u8], frame_bytes_max: u32) -> Wants {
     }
 }
 
+/// The header of a frame that is not too long; whether its tag is known is left to the caller.
+#[inline(always)]
 fn header(bytes: &[u8], frame_bytes_max: u32) -> Result<Option<Header>, ClientFault> {
-    // A wrong tag is said before a wrong length: random bytes have both.
-    if let Some(first) = bytes.first()
-        && !wire::tag::is_frontend(*first)
-    {
-        return Err(ClientFault::UnknownTag(*first));
-    }
     match frame::header(bytes) {
-        Ok(Some(header)) if header.frame_bytes > frame_bytes_max => Err(ClientFault::FrameLength),
-        Ok(found) => Ok(found),
-        Err(_) => Err(ClientFault::FrameLength),
+        Ok(Some(header)) if header.frame_bytes <= frame_bytes_max => Ok(Some(header)),
+        Ok(None) => no_header(bytes).map_or(Ok(None), Err),
+        _ => Err(no_header(bytes).unwrap_or(ClientFault::FrameLength)),
     }
+}
+
+/// Less than a header is here, or its length is wrong. A wrong tag is said before that: random bytes have both.
+#[cold]
+#[inline(never)]
+fn no_header(bytes: &[u8]) -> Option<ClientFault> {
+    bytes.first().and_then(|tag| unknown(*tag))
+}
+
+/// No client sends this tag.
+#[cold]
+fn unknown(tag: u8) -> Option<ClientFault> {
+    (!wire::tag::is_frontend(tag)).then_some(ClientFault::UnknownTag(tag))
 }
 
 impl Request {
@@ -121,6 +137,7 @@ impl Request {
     }
 
     /// Passes `input` on. Bytes that cannot be judged yet are kept in `held`; the caller puts them before the next input.
+    #[inline(always)]
     pub fn step(
         &mut self,
         server: &mut Conversation,
@@ -151,7 +168,7 @@ impl Request {
                 self.held_until = header.frame_bytes as usize;
             }
             if self.held.len() > HELD_BYTES {
-                return Heard::Fault(ClientFault::StatementTooLarge);
+                return ClientFault::StatementTooLarge.into();
             }
         }
         heard
@@ -185,8 +202,11 @@ enum Verdict {
 }
 
 impl Step<'_, '_> {
+    #[inline(always)]
     fn run(&mut self, out: &mut impl Output) -> Heard {
-        self.skip_body();
+        if self.server.unsent_body > 0 {
+            self.skip_body();
+        }
         while self.at < self.input.len()
             && let Some(boundary) = self.server.boundary()
         {
@@ -194,46 +214,53 @@ impl Step<'_, '_> {
             let header = match header(rest, self.rules.frame_bytes_max) {
                 Ok(Some(header)) => header,
                 Ok(None) => return Heard::All,
-                Err(fault) => return Heard::Fault(fault),
+                Err(fault) => return fault.into(),
             };
             let watched = self.server.watch.is_on();
             if watched && self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
-                return Heard::All;
+                return unknown(header.tag).map_or(Heard::All, Heard::from);
             }
             let behind = watched && self.server.watch.is_whole();
-            match self.frame(header, rest, boundary, out) {
-                Verdict::Pass => {
-                    if watched {
-                        self.server.watch.follow(behind);
-                        self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
-                    }
-                    self.server.unsent_body = header.frame_bytes;
-                    self.skip_body();
-                }
-                Verdict::Dropped(bytes) => {
+            let verdict = self.frame(header, rest, boundary, out);
+            if matches!(verdict, Verdict::Pass) {
+                if watched {
                     self.server.watch.follow(behind);
-                    self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
-                    match rest.get(bytes..header.frame_bytes as usize) {
-                        Some(tail) => self.server.watch.record(tail),
-                        None => drop(self.server.watch.end()), // Too long to be kept.
-                    }
-                    self.at += bytes;
-                    self.start = self.at;
-                    self.server.unsent_body =
-                        header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
-                    self.skip_body();
+                    self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                 }
-                Verdict::PassAndHold => {
-                    self.at += header.frame_bytes as usize;
-                    return Heard::All;
-                }
-                Verdict::Hold | Verdict::AwaitNext => return Heard::All,
-                Verdict::AwaitReplies => {
-                    self.await_replies(boundary, out);
-                    return Heard::All;
-                }
-                Verdict::Stop(heard) => return heard,
+                self.server.unsent_body = header.frame_bytes;
+                self.skip_body();
+            } else if let Verdict::Dropped(bytes) = verdict {
+                self.server.watch.follow(behind);
+                self.drop_front(header, rest, bytes, out);
+            } else {
+                return self.end(verdict, header, boundary, out);
             }
+        }
+        Heard::All
+    }
+
+    /// Passes over so many bytes of a frame that was replaced; what follows them in it is passed on.
+    #[inline(always)]
+    fn drop_front(&mut self, header: Header, rest: &[u8], bytes: usize, out: &mut impl Output) {
+        self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
+        match rest.get(bytes..header.frame_bytes as usize) {
+            Some(tail) => self.server.watch.record(tail),
+            None => drop(self.server.watch.end()), // Too long to be kept.
+        }
+        self.at += bytes;
+        self.start = self.at;
+        self.server.unsent_body = header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
+        self.skip_body();
+    }
+
+    /// The step goes no further than this frame.
+    #[inline(never)]
+    fn end(&mut self, verdict: Verdict, header: Header, at: Boundary, out: &mut impl Output) -> Heard {
+        match verdict {
+            Verdict::PassAndHold => self.at += header.frame_bytes as usize,
+            Verdict::AwaitReplies => self.await_replies(at, out),
+            Verdict::Stop(heard) => return heard,
+            Verdict::Hold | Verdict::AwaitNext | Verdict::Pass | Verdict::Dropped(_) => {}
         }
         Heard::All
     }
@@ -264,7 +291,7 @@ impl Step<'_, '_> {
     }
 
     /// Moves over as much of the current frame as is here.
-    #[inline]
+    #[inline(always)]
     fn skip_body(&mut self) {
         let here = (self.input.len() - self.at).min(self.server.unsent_body as usize);
         self.at += here;
@@ -274,7 +301,7 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
         if self.server.owes.is_full() && !self.server.copying_in && !self.server.skipping {
-            return Verdict::AwaitReplies;
+            return unknown(header.tag).map_or(Verdict::AwaitReplies, |fault| Verdict::Stop(fault.into()));
         }
         match header.tag {
             tag::QUERY => return self.query(header, rest),
@@ -296,8 +323,13 @@ impl Step<'_, '_> {
             }
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
             tag::TERMINATE => return Verdict::Stop(Heard::Terminate),
-            tag::PASSWORD => return Verdict::Stop(Heard::Fault(ClientFault::PasswordAfterLogin)),
-            _ => {}
+            tag::PASSWORD => return Verdict::Stop(ClientFault::PasswordAfterLogin.into()),
+            tag::COPY_DATA | tag::FLUSH => {}
+            other => {
+                if let Some(fault) = unknown(other) {
+                    return Verdict::Stop(fault.into());
+                }
+            }
         }
         Verdict::Pass
     }
@@ -320,7 +352,7 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn query(&mut self, header: Header, rest: &[u8]) -> Verdict {
         if self.rules.refuses_simple {
-            return Verdict::Stop(Heard::Fault(ClientFault::SimpleQuery));
+            return Verdict::Stop(ClientFault::SimpleQuery.into());
         }
         let Some(begins) = begins_block(header, rest) else { return Verdict::Hold };
         if self.rules.resets.is_some() && may_reset(rest, HEADER_BYTES) {
@@ -376,7 +408,7 @@ impl Step<'_, '_> {
         let body = &rest[HEADER_BYTES..whole];
         let complete = whole == header.frame_bytes as usize;
         match self.named(header, body, complete, at, out) {
-            Verdict::Hold if complete => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
+            Verdict::Hold if complete => Verdict::Stop(ClientFault::Malformed.into()),
             verdict => verdict,
         }
     }

@@ -52,13 +52,20 @@ const WORD_BYTES: usize = b"deallocate".len();
 #[inline]
 pub(crate) fn effects(text: &[u8]) -> Option<Effects> {
     // Most are a SELECT of something that is not set_config().
-    if let Some([head @ .., next]) = text.first_chunk::<8>()
-        && head.eq_ignore_ascii_case(b"select ")
+    if let Some(&[head @ .., next]) = text.first_chunk::<8>()
+        && is_select(head)
         && matches!(next.to_ascii_lowercase(), b'a'..=b'o' | b'q' | b'r' | b't'..=b'z' | b'0'..=b'9' | b'*' | b'$')
     {
         return Some(Effects::CALLS);
     }
     effects_of_command(text)
+}
+
+/// `select ` in whatever case; one comparison, because each statement is asked.
+#[inline(always)]
+fn is_select([s, e, l, e2, c, t, blank]: [u8; 7]) -> bool {
+    const CASE: u64 = u64::from_be_bytes([0, 0x20, 0x20, 0x20, 0x20, 0x20, 0x20, 0]);
+    u64::from_be_bytes([0, s, e, l, e2, c, t, blank]) | CASE == u64::from_be_bytes(*b"\0select ")
 }
 
 #[inline(never)]

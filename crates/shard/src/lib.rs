@@ -113,16 +113,7 @@ impl Shard {
         if !self.records.are_none() {
             return self.handle_secured(event);
         }
-        let received = match event {
-            Event::Received { conn, bytes, unsent } => {
-                self.state.received(conn, bytes, unsent);
-                bytes
-            }
-            other => {
-                self.state.event(other);
-                &[]
-            }
-        };
+        let received = self.state.dispatch(event);
         if !self.state.secures.is_empty() {
             return self.secure(received);
         }
@@ -199,9 +190,20 @@ impl State {
         self.arm_tick();
     }
 
+    /// Deals with an event of a connection with TLS, or beside one.
+    #[inline(never)]
     pub(crate) fn event(&mut self, event: Event<'_>) {
+        self.dispatch(event);
+    }
+
+    /// Returns the bytes that came with it.
+    #[inline(always)]
+    fn dispatch<'a>(&mut self, event: Event<'a>) -> &'a [u8] {
         match event {
-            Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
+            Event::Received { conn, bytes, unsent } => {
+                self.received(conn, bytes, unsent);
+                return bytes;
+            }
             Event::Clogged { conn } => self.clogged(conn),
             Event::Drained { conn } => self.drained(conn),
             Event::WriteFailed { conn } => self.write_failed(conn),
@@ -220,10 +222,11 @@ impl State {
             Event::Inherit(what) => self.inherit(*what),
             Event::Tick => self.tick(),
         }
+        &[]
     }
 
-    #[inline]
-    pub(crate) fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
+    #[inline(always)]
+    fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),

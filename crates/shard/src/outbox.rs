@@ -86,7 +86,7 @@ pub(crate) struct Sides<'a> {
 }
 
 impl Output for Sides<'_> {
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, input: &[u8], start: usize, end: usize) {
         self.forwarded += (end - start) as u64;
         if std::ptr::eq(input, self.received) {

@@ -116,7 +116,7 @@ impl Records {
                     state.secured(conn, agreed);
                 }
                 if !self.opened.is_empty() {
-                    state.received(conn, &self.opened, unsent);
+                    state.event(Event::Received { conn, bytes: &self.opened, unsent });
                 }
                 if ends {
                     state.hung_up(conn);

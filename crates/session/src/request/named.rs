@@ -11,7 +11,7 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
-use super::{Heard, Step, Verdict, plain, send};
+use super::{Step, Verdict, plain, send};
 use crate::kept::{Room, Standing, Traits};
 use crate::prepared::server_name;
 use crate::replay::{self, parse_message};
@@ -61,7 +61,7 @@ impl Step<'_, '_> {
                 Found::Yes(_) if !complete => Verdict::Hold,
                 Found::Yes((name, rest)) => self.parse(header, name, &body[rest..], at, out),
                 Found::More => Verdict::Hold,
-                Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
+                Found::Malformed => Verdict::Stop(ClientFault::Malformed.into()),
             },
             tag::BIND => match frontend::bind_names(body) {
                 Found::Yes((portal, b"", rest)) => self.bind_unnamed(header, portal, rest, at, out),
@@ -69,7 +69,7 @@ impl Step<'_, '_> {
                 Found::Yes(_) if !complete && header.frame_bytes as usize <= replay::BYTES => Verdict::Hold,
                 Found::Yes((portal, name, rest)) => self.bind(header, portal, name, rest, at, out),
                 Found::More => Verdict::Hold,
-                Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
+                Found::Malformed => Verdict::Stop(ClientFault::Malformed.into()),
             },
             // Describe and Close are a name and nothing else: judged when they are whole.
             _ if !complete => Verdict::Hold,
@@ -79,7 +79,7 @@ impl Step<'_, '_> {
                 Found::Yes((b'S', name)) if !name.is_empty() => self.target(header, name, at, out),
                 Found::Yes(_) => self.pass(plain(tag)),
                 Found::More => Verdict::Hold,
-                Found::Malformed => Verdict::Stop(Heard::Fault(ClientFault::Malformed)),
+                Found::Malformed => Verdict::Stop(ClientFault::Malformed.into()),
             },
         }
     }
@@ -151,7 +151,7 @@ impl Step<'_, '_> {
         let names = self.request.statements.get_or_insert_default();
         let segment = self.server.owes.segment();
         let Some(statement) = names.parse(name, rest, settings.as_ref(), segment, self.rules.registry) else {
-            return Verdict::Stop(Heard::Fault(ClientFault::StatementTooLarge));
+            return Verdict::Stop(ClientFault::StatementTooLarge.into());
         };
         self.rules.parsed += 1;
         self.server.status = None;

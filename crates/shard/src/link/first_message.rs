@@ -16,20 +16,24 @@ use crate::state::State;
 const WHOLE_BYTES: u32 = 64 * 1024;
 
 impl State {
-    /// The first bytes of a request: take a server for it, or wait for one.
-    pub(crate) fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) {
+    /// The first bytes of a request: take a server for it, which is returned to be asked, or wait for one.
+    pub(crate) fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
         let frame_bytes_max = self.config.global.max_packet_size;
-        let Some(client) = self.client(conn) else { return };
+        let client = self.client(conn)?;
         if client.ignored_bytes > 0 || !client.request.held.is_empty() {
             let behind = client.skip_ignored(bytes);
             client.request.held.extend_from_slice(behind);
-            return self.idle_client_holds(conn);
+            self.idle_client_holds(conn);
+            return None;
         }
         match first_message(bytes, frame_bytes_max) {
-            Wants::Server => match self.borrow_server(conn) {
-                Some(server) => self.ask(conn, server, bytes),
-                None => self.hold(conn, bytes),
-            },
+            Wants::Server => {
+                let server = self.borrow_server(conn);
+                if server.is_none() {
+                    self.hold(conn, bytes);
+                }
+                return server;
+            }
             Wants::More => self.hold(conn, bytes),
             Wants::Nothing(_) => {
                 self.hold(conn, bytes);
@@ -38,6 +42,7 @@ impl State {
             Wants::Leave => self.client_leaves(conn, "client close request"),
             Wants::Fault(fault) => self.client_fault(conn, &fault),
         }
+        None
     }
 
     /// The same for bytes that were kept.

@@ -21,12 +21,25 @@ const STATEMENTS_WHILE_OFF: usize = 200;
 
 impl State {
     /// Bytes from a client.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
-        match client.phase {
-            client::Phase::Linked(server) => self.ask(conn, server, bytes),
+        let server = match client.phase {
+            client::Phase::Linked(server) if client.request.held.is_empty() => Some(server),
             client::Phase::Idle => self.idle_client_asks(conn, bytes),
+            _ => return self.client_continues(conn, bytes),
+        };
+        if let Some(server) = server {
+            self.pass_on(conn, server, bytes, bytes);
+        }
+    }
+
+    /// Bytes from a client that cannot be passed on as they are.
+    #[inline(never)]
+    fn client_continues(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.client(conn) else { return };
+        match client.phase {
+            client::Phase::Linked(server) => self.ask_more(conn, server, bytes),
             client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
                 client.request.held.extend_from_slice(bytes)
             }
@@ -34,7 +47,10 @@ impl State {
             client::Phase::Login(_) => self.login_message(conn, bytes),
             client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
             client::Phase::Console { .. } => self.console_received(conn, bytes),
-            client::Phase::Handshake { .. } | client::Phase::Canceller(_) | client::Phase::Closing => {}
+            client::Phase::Handshake { .. }
+            | client::Phase::Canceller(_)
+            | client::Phase::Closing
+            | client::Phase::Idle => {}
         }
     }
 
@@ -47,6 +63,7 @@ impl State {
     }
 
     /// Passes on what a client said before it had its server.
+    #[inline(never)]
     pub(crate) fn ask_held(&mut self, conn: ConnId, server: ConnId) {
         let Some(client) = self.client(conn) else { return };
         let held = std::mem::take(&mut client.request.held);
@@ -55,13 +72,9 @@ impl State {
         }
     }
 
-    /// Bytes of a linked client: all of what the event brought, which is passed on without a copy.
-    #[inline]
-    pub(crate) fn ask(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    /// Bytes behind those that a linked client has sent and that could not be judged.
+    fn ask_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
-        if client.request.held.is_empty() {
-            return self.pass_on(conn, server, bytes, bytes);
-        }
         let little = client.request.holds_too_little(bytes.len());
         client.request.held.extend_from_slice(bytes);
         if !little {
@@ -70,7 +83,7 @@ impl State {
     }
 
     /// One step client to server. `received` is the event's buffer if `input` is (part of) it.
-    #[inline]
+    #[inline(always)]
     fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: &[u8], received: &[u8]) {
         let now_us = self.now.mono_us;
         let global = &self.config.global;
@@ -79,7 +92,8 @@ impl State {
         };
         let was_busy = server.talk.is_busy();
         let fresh = !was_busy && server.talk.boundary().is_some();
-        let mode = server.mode(&self.parts);
+        let part = self.parts.get_mut(server.pool);
+        let mode = server.mode_in(part.as_deref());
         // Whose server is its own has its names there, where SQL sees them as well. Names from another mode, or from before they were turned off, stay mapped.
         let has_names = client.request.statements.is_some();
         let statements_max = match global.max_prepared_statements as usize {
@@ -112,11 +126,13 @@ impl State {
             client.request_us = now_us;
             server.query_us = now_us;
         }
-        if let Some(part) = self.parts.get_mut(server.pool) {
+        if let Some(part) = part {
             part.counters.bytes_received += input.len() as u64;
-            part.counters.client_parse_count += rules.parsed;
-            part.counters.server_parse_count += rules.parsed_on_server;
-            part.counters.bind_count += rules.bound;
+            if client.request.statements.is_some() {
+                part.counters.client_parse_count += rules.parsed;
+                part.counters.server_parse_count += rules.parsed_on_server;
+                part.counters.bind_count += rules.bound;
+            }
         }
         if let Some(tracking) = &mut self.tracking {
             let kept = if matches!(heard, Heard::All) { client.request.held.len() } else { 0 };
@@ -135,12 +151,12 @@ impl State {
     }
 
     /// Bytes from a server.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn server_received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
         let Some(server) = self.server(conn) else { return };
         server.unsent |= unsent;
         match server.phase {
-            server::Phase::Linked(client) => self.answer(conn, Some(client), bytes, bytes),
+            server::Phase::Linked(client) => self.pass_back(conn, Some(client), bytes, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
             server::Phase::Errand(_) | server::Phase::Idle | server::Phase::Unsettled => {
                 self.unlinked_server_speaks(conn, bytes);
@@ -153,9 +169,8 @@ impl State {
         }
     }
 
-    /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
-    /// `bytes` are of it.
-    #[inline]
+    /// [`State::pass_back`] where that is rare.
+    #[inline(never)]
     pub(crate) fn answer(
         &mut self,
         server_conn: ConnId,
@@ -163,6 +178,13 @@ impl State {
         bytes: &[u8],
         received: &[u8],
     ) {
+        self.pass_back(server_conn, client_conn, bytes, received);
+    }
+
+    /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
+    /// `bytes` are of it.
+    #[inline(always)]
+    fn pass_back(&mut self, server_conn: ConnId, client_conn: Option<ConnId>, bytes: &[u8], received: &[u8]) {
         let replied = match client_conn {
             Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
             None => self.step_errand(server_conn, bytes),
@@ -224,8 +246,8 @@ impl State {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return Replied::default();
         };
-        let part = self.parts.get(server.pool);
-        let mode = server.mode_in(part);
+        let part = self.parts.get_mut(server.pool);
+        let mode = server.mode_in(part.as_deref());
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let body_max = body_max(&self.config.global);
         let mut context = Context {
@@ -235,7 +257,7 @@ impl State {
             own_error: &mut server.own_error,
             complaints: &mut self.complaints,
             startup: client.startup.as_ref(),
-            fresh: part.map(|part| &part.fresh),
+            fresh: part.as_deref().map(|part| &part.fresh),
             audience: true,
             borrows: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
@@ -261,7 +283,7 @@ impl State {
         if replied.fatal {
             server.close_when_free = Some("server sent FATAL");
         }
-        if let Some(part) = self.parts.get_mut(server.pool) {
+        if let Some(part) = part {
             part.counters.server_parse_count += u64::from(replied.replayed);
             part.counters.bytes_sent += forwarded;
         }
@@ -319,7 +341,10 @@ impl State {
         if replied.unblocked && !replied.lost {
             self.ask_what_was_kept(server_conn, client_conn);
         }
-        self.give_back(server_conn);
+        // In a transaction block it stays; what was kept and is asked now sees to that itself.
+        if replied.idle > 0 {
+            self.give_back(server_conn);
+        }
         if replied.lost {
             self.restore_startup_values(server_conn, client_conn);
         }
