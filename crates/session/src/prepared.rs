@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::parse_settings::{ParseSettings, SettingsId, SettingsTable};
+use crate::resets::reset_by;
 use crate::statement_text::{Effects, effects_of_whole, has_clock_literal};
-use crate::{Parameters, Tracked};
+use crate::{Parameters, Reset, Tracked};
 
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
@@ -38,6 +39,8 @@ struct Statement {
     clients: u32,
     /// What executing it may change.
     effects: Effects,
+    /// What it resets, once that was asked.
+    resets: Option<Reset>,
 }
 
 impl Statement {
@@ -147,7 +150,7 @@ impl Registry {
                 variants.insert(at, (settings.id(), id));
             }
         }
-        let statement = Statement { rest, scope, clients: 0, effects };
+        let statement = Statement { rest, scope, clients: 0, effects, resets: None };
         self.spare.add(statement.bytes());
         self.by_id.insert(id, statement);
     }
@@ -205,6 +208,13 @@ impl Registry {
     pub(crate) fn effects(&self, id: StatementId) -> Effects {
         let all = Effects::CALLS.and(Effects::SETTINGS).and(Effects::STATEMENTS);
         self.by_id.get(&id).map_or(all, |statement| statement.effects)
+    }
+
+    /// What executing it resets; its text is read for that when it is asked first. `tracked` is the same each time.
+    pub(crate) fn resets(&mut self, id: StatementId, tracked: &Tracked) -> Option<Reset> {
+        let statement = self.by_id.get_mut(&id)?;
+        let rest = &statement.rest;
+        Some(*statement.resets.get_or_insert_with(|| reset_by(rest, tracked).unwrap_or_default()))
     }
 
     /// How much memory its text and settings take.
@@ -435,6 +445,24 @@ mod tests {
         }
         let kept: usize = registry.by_id.values().map(|statement| statement.rest.len()).sum();
         assert!(kept <= SPARE_BYTES + 30_100);
+    }
+
+    #[test]
+    fn a_text_is_read_once_for_what_it_resets() {
+        let (tracked, more) = (Tracked::new([]), Tracked::new(["statement_timeout"]));
+        let mut registry = Registry::new(&tracked);
+        let settings = registry.settings(None, &Parameters::unknown(&tracked));
+        let named = registry.intern(b"RESET timezone\0\0\0", Some(&settings));
+        let other = registry.intern(b"RESET statement_timeout\0\0\0", Some(&settings));
+        let timezone = registry.resets(named, &tracked);
+        assert!(timezone.is_some_and(|reset| !reset.is_empty()));
+        assert_eq!(registry.resets(other, &tracked), Some(Reset::default()));
+        for id in [named, other] {
+            let known = registry.resets(id, &tracked);
+            assert_eq!(registry.resets(id, &more), known, "a second look at the text would find more");
+        }
+        assert!(reset_by(b"RESET statement_timeout", &more).is_some());
+        assert_eq!(registry.resets(other + 1, &tracked), None);
     }
 
     #[test]

@@ -122,8 +122,8 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn alters_by_portal(&mut self, statement: Option<StatementId>) {
         let Some(tracked) = self.rules.resets else { return };
-        let reset = match statement.and_then(|id| self.rules.registry.rest(id)) {
-            Some(text) => reset_by(text, tracked).unwrap_or_default(),
+        let reset = match statement.and_then(|id| self.rules.registry.resets(id, tracked)) {
+            Some(reset) => reset,
             None if self.server.statements.unnamed.may_alter() => self.server.unnamed_resets,
             None => Reset::default(),
         };
