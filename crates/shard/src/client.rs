@@ -50,7 +50,7 @@ pub(crate) enum Phase {
 
 /// A login in progress.
 pub(crate) struct Login {
-    pub(crate) greeting: Greeting,
+    pub(crate) greeting: Arc<Greeting>,
     pub(crate) exchange: Option<ClientLogin>,
     pub(crate) right: Option<Right>,
     /// What it has to prove itself by, until that begins.
@@ -71,7 +71,7 @@ impl Login {
     /// Nothing asked yet, of the client or of a server.
     pub(crate) fn new(greeting: Greeting, right: Option<Right>) -> Login {
         Login {
-            greeting,
+            greeting: Arc::new(greeting),
             exchange: None,
             right,
             demand: None,

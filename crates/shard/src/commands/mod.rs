@@ -11,12 +11,12 @@ use settings::{Config, PoolMode};
 use tls::Terms;
 use wire::sqlstate;
 
+use crate::ConnId;
 use crate::cancel::canceller;
 use crate::client;
 use crate::inquiry::asker::AskedBy;
 use crate::parts::limits;
 use crate::state::{Conn, Pending, PendingKind, State, mock_of};
-use crate::ConnId;
 
 impl State {
     pub(crate) fn command(&mut self, command: Command) {

@@ -5,6 +5,7 @@
 //! just been unknown several times is not asked for again within the second.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use auth::{Secret, Zeroizing};
 use mail::{AnswerRow, Inquiry};
@@ -149,9 +150,9 @@ impl State {
         }
     }
 
-    pub(crate) fn greeting_of(&mut self, conn: ConnId) -> Option<Greeting> {
+    pub(crate) fn greeting_of(&mut self, conn: ConnId) -> Option<Arc<Greeting>> {
         match &self.client(conn)?.phase {
-            Phase::Login(login) => Some(login.greeting.clone()),
+            Phase::Login(login) => Some(Arc::clone(&login.greeting)),
             _ => None,
         }
     }

@@ -15,12 +15,12 @@ use session::Row;
 use telemetry::Level;
 use wire::sqlstate;
 
+use crate::ConnId;
 use crate::client;
 use crate::inquiry::asker::{AskedBy, Asker, Asks, Purpose};
 use crate::server::{self, Errand, Lent};
 use crate::state::{Conn, State};
 use crate::words::excerpt;
-use crate::ConnId;
 
 /// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";

@@ -2,6 +2,8 @@
 //!
 //! Owns what a client is told before its first query and what is forgotten when it leaves. Never asks for a proof.
 
+use std::sync::Arc;
+
 use auth::Accepted;
 use session::Hello;
 use session::parameters::APPLICATION_NAME;
@@ -33,6 +35,7 @@ impl State {
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
         let Login { greeting, right, found, .. } = *login;
+        let greeting = Arc::unwrap_or_clone(greeting);
         if let Some(right) = right {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             return self.console_opened(conn, right, greeting.minor);

@@ -147,7 +147,9 @@ impl State {
     /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
     pub(crate) fn demand_proof(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
         let Some(greeting) = self.greeting_of(conn) else { return };
-        match self.demand(conn, &greeting, roles) {
+        let demand = self.demand(conn, &greeting, roles);
+        drop(greeting); // It is the client's alone again, and need not be copied when the login is over.
+        match demand {
             Demand::Roles => self.seek_roles(conn),
             Demand::Refusal(refusal) => self.refuse(conn, refusal),
             demand => {

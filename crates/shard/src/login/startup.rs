@@ -36,15 +36,17 @@ impl State {
             return self.accept_direct_tls(conn, bytes);
         }
         let Some(client) = self.client(conn) else { return };
-        client.request.held.extend_from_slice(bytes);
-        let held = std::mem::take(&mut client.request.held);
-        match startup::first(&held) {
-            Ok(None) => {
-                if let Some(client) = self.client(conn) {
-                    client.request.held = held;
-                }
-            }
-            Ok(Some((first, taken))) => self.first_packet(conn, &first, &held[taken..]),
+        // Nearly all send it at once.
+        let mut held = std::mem::take(&mut client.request.held);
+        let packet = if held.is_empty() {
+            bytes
+        } else {
+            held.extend_from_slice(bytes);
+            &held
+        };
+        match startup::first(packet) {
+            Ok(None) => client.request.held = if held.is_empty() { bytes.to_vec() } else { held },
+            Ok(Some((first, taken))) => self.first_packet(conn, &first, &packet[taken..]),
             Err(fault) => self.startup_fault(conn, fault),
         }
     }

@@ -7,7 +7,7 @@
 //! Weir itself is at work: of the origin with the most its oldest cancel request, or its oldest login for one that has
 //! fewer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use telemetry::Level;
@@ -61,7 +61,8 @@ impl Origin {
 /// Connections by the numbers of their clients: the oldest comes first.
 #[derive(Default)]
 struct Logins {
-    conns: BTreeMap<u64, ConnId>,
+    /// In order: a connection comes behind all others, and leaves near them.
+    conns: VecDeque<(u64, ConnId)>,
     /// Those of them whose login has failed, but for the answer.
     decided: BTreeMap<u64, ConnId>,
     /// Those of them that are cancel requests.
@@ -72,7 +73,17 @@ struct Logins {
 
 impl Logins {
     fn oldest(&self) -> Option<ConnId> {
-        self.conns.first_key_value().map(|(_, conn)| *conn)
+        self.conns.front().map(|(_, conn)| *conn)
+    }
+
+    fn insert(&mut self, id: u64, conn: ConnId) {
+        if self.conns.back().is_none_or(|(newest, _)| *newest < id) {
+            return self.conns.push_back((id, conn));
+        }
+        match self.conns.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(place) => self.conns[place] = (id, conn),
+            Err(place) => self.conns.insert(place, (id, conn)),
+        }
     }
 
     fn oldest_cancel(&self) -> Option<ConnId> {
@@ -80,7 +91,9 @@ impl Logins {
     }
 
     fn remove(&mut self, id: u64) {
-        self.conns.remove(&id);
+        if let Ok(place) = self.conns.binary_search_by_key(&id, |(id, _)| *id) {
+            self.conns.remove(place);
+        }
         self.decided.remove(&id);
         self.cancels.remove(&id);
     }
@@ -90,8 +103,8 @@ impl Logins {
 #[derive(Default)]
 pub(crate) struct Unproven {
     all: Logins,
-    by_origin: BTreeMap<Origin, Logins>,
-    /// The origins by how many connections each has.
+    by_origin: BTreeMap<Origin, Box<Logins>>,
+    /// The origins by how many connections each has, if it is more than one.
     by_count: BTreeSet<(usize, Origin)>,
     /// When the log was last told that there are too many, in seconds.
     told_s: Option<u64>,
@@ -104,32 +117,43 @@ impl Unproven {
 
     /// The origin with the most connections, and how many these are.
     fn most(&self) -> Option<(usize, Origin)> {
-        self.by_count.last().copied()
+        let single = || self.by_origin.last_key_value().map(|(origin, _)| (1, *origin));
+        self.by_count.last().copied().or_else(single)
+    }
+
+    /// An origin has so many connections where it had as many as `before`.
+    fn recount(&mut self, origin: Origin, before: usize, now: usize) {
+        if before > 1 {
+            self.by_count.remove(&(before, origin));
+        }
+        if now > 1 {
+            self.by_count.insert((now, origin));
+        }
     }
 
     fn insert(&mut self, id: u64, conn: ConnId, origin: Origin) {
-        self.all.conns.insert(id, conn);
+        self.all.insert(id, conn);
         let own = self.by_origin.entry(origin).or_default();
-        self.by_count.remove(&(own.conns.len(), origin));
-        own.conns.insert(id, conn);
-        self.by_count.insert((own.conns.len(), origin));
+        let before = own.conns.len();
+        own.insert(id, conn);
+        self.recount(origin, before, before + 1);
     }
 
     fn remove(&mut self, id: u64, origin: Origin) {
         self.all.remove(id);
         let Some(own) = self.by_origin.get_mut(&origin) else { return };
-        self.by_count.remove(&(own.conns.len(), origin));
+        let before = own.conns.len();
         own.remove(id);
-        if own.conns.is_empty() {
+        let now = own.conns.len();
+        if now == 0 {
             self.by_origin.remove(&origin);
-        } else {
-            self.by_count.insert((own.conns.len(), origin));
         }
+        self.recount(origin, before, now);
     }
 
     /// All connections, and those of this origin.
     fn both(&mut self, origin: Origin) -> impl Iterator<Item = &mut Logins> {
-        [Some(&mut self.all), self.by_origin.get_mut(&origin)].into_iter().flatten()
+        [Some(&mut self.all), self.by_origin.get_mut(&origin).map(|own| &mut **own)].into_iter().flatten()
     }
 }
 
@@ -226,7 +250,7 @@ impl State {
         }
         let now_us = self.now.mono_us;
         let of_most = self.unproven.most().and_then(|(_, origin)| self.unproven.by_origin.get(&origin));
-        let oldest = [of_most.and_then(Logins::oldest), self.unproven.all.oldest()];
+        let oldest = [of_most.and_then(|own| own.oldest()), self.unproven.all.oldest()];
         let is_old = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client)) if passed(now_us, client.since_us, PATIENCE_US));
         let oldest = oldest.into_iter().flatten().find(is_old);
         self.make_way(oldest);
@@ -262,7 +286,7 @@ impl State {
     fn expendable(&mut self, origin: Option<Origin>) -> Option<ConnId> {
         let now_us = self.now.mono_us;
         let logins = match origin {
-            Some(origin) => self.unproven.by_origin.get_mut(&origin)?,
+            Some(origin) => &mut **self.unproven.by_origin.get_mut(&origin)?,
             None => &mut self.unproven.all,
         };
         if let Some((_, conn)) = logins.decided.first_key_value() {
@@ -274,7 +298,7 @@ impl State {
         let (unix_user_id, is_of_all) = (self.unix_user_id, origin.is_none());
         // Whoever does not wait now begins to wait later than now.
         let mut since_us = now_us;
-        for conn in logins.conns.values() {
+        for (_, conn) in &logins.conns {
             let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
             // An administrator takes the time to think, whoever else comes.
             if is_of_all && Origin::of(client.peer).is_administrators(unix_user_id) {
@@ -291,12 +315,12 @@ impl State {
     }
 
     fn close_oldest_cancel(&mut self, origin: Origin) -> bool {
-        let oldest = self.unproven.by_origin.get(&origin).and_then(Logins::oldest_cancel);
+        let oldest = self.unproven.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
         self.make_way(oldest)
     }
 
     fn close_oldest(&mut self, origin: Origin) -> bool {
-        let oldest = self.unproven.by_origin.get(&origin).and_then(Logins::oldest);
+        let oldest = self.unproven.by_origin.get(&origin).and_then(|own| own.oldest());
         self.make_way(oldest)
     }
 

@@ -7,9 +7,9 @@ use mail::{LimitOf, Neighbour, ShardId};
 use pool::Shared;
 use settings::PoolMode;
 
+use crate::ConnId;
 use crate::maintain::passed;
 use crate::state::{Part, State};
-use crate::ConnId;
 
 /// Who has waited for so long is worth a server that is idle on another shard, fair share or not.
 const LONG_WAIT_US: u64 = 300_000;
