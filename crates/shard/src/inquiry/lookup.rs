@@ -125,6 +125,7 @@ impl State {
         let Some(greeting) = self.greeting_of(conn) else { return };
         if let Some(text) = self.config.secrets.get(&greeting.user) {
             let secret = Secret::parse(if wants == Wants::Secret { text } else { "" });
+            drop(greeting); // As in `demand_proof`.
             return self.begin_proof(conn, Some(&secret));
         }
         match self.inquiry_for(&greeting) {
