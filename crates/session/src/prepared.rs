@@ -254,6 +254,12 @@ impl Registry {
         self.spare = Spare::default();
     }
 
+    /// How often clients use statements, all together.
+    #[must_use]
+    pub fn uses(&self) -> u64 {
+        self.by_id.values().map(|statement| u64::from(statement.clients)).sum()
+    }
+
     /// No client uses it.
     #[cfg(test)]
     pub(crate) fn is_unused(&self, id: StatementId) -> bool {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod audit;
 pub mod event;
 pub mod succession;
 
@@ -168,6 +169,12 @@ impl Shard {
             user: &part.user,
             pool: &part.pool,
         })
+    }
+
+    /// Its tables counted anew, for who doubts the cached counts.
+    #[must_use]
+    pub fn audit(&self) -> audit::Audit {
+        self.state.audit()
     }
 
     /// The configuration in force (the driver takes socket options from it).

@@ -34,6 +34,21 @@ impl Counted {
     pub(crate) fn is_user(&self) -> bool {
         self.user.is_some()
     }
+
+    /// It counts as a client of the process.
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.process
+    }
+
+    /// It counts as a client of its database.
+    pub(crate) fn is_database(&self) -> bool {
+        self.database.is_some()
+    }
+
+    /// It counts as a client of its pool on this shard.
+    pub(crate) fn is_part(&self) -> bool {
+        self.part
+    }
 }
 
 impl State {

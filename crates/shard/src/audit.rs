@@ -1,0 +1,171 @@
+//! What a shard's tables say of themselves, counted anew: for tests and the simulator, which compare it with the cached
+//! counts after events. Never changes anything and is never called by the driver.
+
+use std::collections::BTreeMap;
+
+use crate::ConnId;
+use crate::client;
+use crate::server;
+use crate::state::{Conn, State};
+
+/// Counts of one shard, made from its tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// A table contradicts another one.
+    pub contradiction: Option<String>,
+    /// Clients counted in the process.
+    pub clients: u32,
+    /// Clients counted in each database.
+    pub clients_of_databases: BTreeMap<String, u32>,
+    /// Clients counted in each user.
+    pub clients_of_users: BTreeMap<String, u32>,
+    /// Connections that have not logged in.
+    pub unproven: u32,
+    /// Permits held for each pool (database, user): open servers, and those that a predecessor process still has.
+    pub permits: BTreeMap<(String, String), u32>,
+    /// What must not outlive its client: see [`Leftovers`].
+    pub leftovers: Leftovers,
+}
+
+/// What a shard without clients must not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Connections that are no servers.
+    pub connections: usize,
+    /// Commands whose answer is still owed.
+    pub commands: usize,
+    /// Internal queries.
+    pub inquiries: usize,
+    /// Bytes that logins have sent beyond what each may.
+    pub login_bytes: u32,
+    /// Uses of prepared statements by clients.
+    pub statement_uses: u64,
+}
+
+impl State {
+    pub(crate) fn audit(&self) -> Audit {
+        let mut audit = Audit::default();
+        for (place, conn) in self.conns.iter() {
+            self.audit_conn(place, conn, &mut audit);
+        }
+        self.audit_parts(&mut audit);
+        audit.leftovers.commands = self.pending.len();
+        audit.leftovers.inquiries = self.askers.len();
+        audit.leftovers.login_bytes = self.login_bytes;
+        audit.leftovers.statement_uses = self.registry.uses();
+        audit
+    }
+
+    fn audit_conn(&self, place: usize, conn: &Conn, audit: &mut Audit) {
+        let own = ConnId(u32::try_from(place).unwrap_or(u32::MAX));
+        audit.leftovers.connections += usize::from(!matches!(conn, Conn::Server(_)));
+        match conn {
+            Conn::Client(client) => {
+                audit.clients += u32::from(client.counted.is_in_process());
+                audit.unproven += u32::from(client.counted.unproven);
+                if client.counted.is_user() {
+                    *audit.clients_of_users.entry(client.login_user.to_string()).or_default() += 1;
+                }
+                if let Some(part) = self.parts.get(client.pool).filter(|_| client.counted.is_database()) {
+                    *audit.clients_of_databases.entry(part.database_name.to_string()).or_default() += 1;
+                }
+                if let Some(server) = client.server()
+                    && !matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.client() == Some(own))
+                {
+                    audit.contradict(format!(
+                        "client {own:?} is linked to {server:?}, which is not linked to it"
+                    ));
+                }
+            }
+            Conn::Server(server) => {
+                let Some(client) = server.client() else { return };
+                let back = match self.conns.get(client.0 as usize) {
+                    Some(Conn::Client(client)) => client.server(),
+                    _ => None,
+                };
+                if back != Some(own) {
+                    audit.contradict(format!(
+                        "server {own:?} is linked to {client:?}, which is not linked to it"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn audit_parts(&self, audit: &mut Audit) {
+        for (index, part) in &self.parts {
+            let mut counted = Counted::default();
+            for (_, conn) in &self.conns {
+                counted.add(index, conn);
+            }
+            let pool = &part.pool;
+            let name = format_args!("{} on {}", part.user, part.database_name);
+            let mut queued = 0;
+            for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
+                match self.conns.get(waiter.client as usize) {
+                    Some(Conn::Client(client)) if client.pool == index && waits(client) => queued += 1,
+                    Some(Conn::Asker(_)) => {}
+                    _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
+                }
+            }
+            for idle in pool.idle() {
+                match self.conns.get(idle.server as usize) {
+                    Some(Conn::Server(server)) if server.pool == index && is_idle(server) => {}
+                    _ => audit.contradict(format!("{name}: {idle:?} is on the idle list and is not idle")),
+                }
+            }
+            let cached = (part.clients, pool.open(), pool.idle().len(), queued, part.cancels_active);
+            let found = (counted.clients, counted.open, counted.idle, counted.waiting, counted.cancels);
+            if cached != found {
+                let text = "clients, open, idle, waiting and cancels are kept as";
+                audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
+            }
+            let key = (part.database_name.to_string(), part.user.to_string());
+            *audit.permits.entry(key).or_default() += pool.open() + pool.elsewhere();
+        }
+    }
+}
+
+fn waits(client: &client::Client) -> bool {
+    matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Greeting(_))
+}
+
+fn is_idle(server: &server::Server) -> bool {
+    matches!(server.phase, server::Phase::Idle)
+}
+
+impl Audit {
+    fn contradict(&mut self, text: String) {
+        self.contradiction.get_or_insert(text);
+    }
+}
+
+/// What the connections of one pool add up to.
+#[derive(Default)]
+struct Counted {
+    clients: u32,
+    open: u32,
+    idle: usize,
+    waiting: usize,
+    cancels: u32,
+}
+
+impl Counted {
+    fn add(&mut self, index: usize, conn: &Conn) {
+        match conn {
+            Conn::Client(client) if client.pool == index => {
+                self.clients += u32::from(client.counted.is_part());
+                self.waiting += usize::from(waits(client));
+            }
+            Conn::Server(server) if server.pool == index => {
+                self.open += 1;
+                self.idle += usize::from(is_idle(server));
+            }
+            Conn::Canceller(canceller) if canceller.part == index => {
+                self.cancels += u32::from(canceller.sent);
+            }
+            _ => {}
+        }
+    }
+}
