@@ -112,8 +112,13 @@ impl State {
     }
 
     fn resume(&mut self, database: Option<&str>) {
+        // Nobody waits for what RESUME undoes: the control thread has said so to who asked for it.
+        self.pending.retain(|pending| match &pending.what {
+            PendingKind::Paused(paused) => paused.as_deref() != database,
+            PendingKind::Suspended => database.is_some(),
+            PendingKind::ObsoleteClosed(_) | PendingKind::Shutdown(_) => true,
+        });
         if database.is_none() {
-            self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
             self.stand_no_more();
         }
         self.set_paused(database, false);
