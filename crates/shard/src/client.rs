@@ -9,6 +9,7 @@ use mail::Right;
 use pool::{CancelKeyPrefix, Ticket};
 use session::{Greeting, Parameters, Request, Tracked};
 use settings::ident::IdentMap;
+use settings::{Config, PoolMode};
 use tls::Agreed;
 
 use crate::cancel::key::Key;
@@ -134,6 +135,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Whether its prepared statements have their own names on a server that it gets. Whose server is its own has its names
+    /// there, where SQL sees them as well. Names from another mode, or from before they were turned off, stay mapped.
+    #[inline]
+    pub(crate) fn passes_names(&self, config: &Config, mode: PoolMode) -> bool {
+        let maps = config.global.max_prepared_statements > 0 && mode != PoolMode::Session;
+        !maps && self.request.statements.is_none()
+    }
+
     pub(crate) fn new(id: u64, peer: Peer, tracked: &Tracked, nobody: Arc<str>, now: Now) -> Client {
         Client {
             id,

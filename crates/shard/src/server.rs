@@ -93,6 +93,9 @@ pub(crate) struct Server {
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u32,
     pub(crate) lent: Lent,
+    /// Its client's prepared statements have their own names here, as decided when the client got it: what was begun by one
+    /// rule is not read by another.
+    pub(crate) names_as_they_are: bool,
     /// Close it as soon as it is free.
     pub(crate) close_when_free: Option<&'static str>,
     pub(crate) since_us: u64,

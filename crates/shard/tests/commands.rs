@@ -7,7 +7,8 @@ use mail::{Command, RequestId};
 use shard::Event;
 
 use wire::backend::Status;
-use world::World;
+use wire::encode;
+use world::{World, message};
 
 fn order(world: &mut World, command: Command) {
     world.event(Event::Command(command));
@@ -30,4 +31,50 @@ fn resume_forgets_the_pause_that_it_undoes_and_no_other() {
     assert_eq!(world.shard.audit().leftovers.commands, 1, "the database is still paused");
     order(&mut world, Command::Resume { database: Some("d".to_owned()) });
     assert_eq!(world.shard.audit().leftovers.commands, 0);
+}
+
+#[test]
+fn a_request_begun_in_session_mode_is_answered_as_it_began() {
+    let mut world = World::new("default_pool_size = 1\npool_mode = session\nmax_prepared_statements = 5");
+    let client = world.client(&[]);
+    let server = world.server();
+    let begun = message(|out| {
+        encode::parse(out, b"", b"select $1", &[]);
+        encode::flush(out);
+    });
+    world.receive(client, &begun);
+    world.receive(server, &message(encode::parse_complete));
+    order(&mut world, Command::Configure(world::config("default_pool_size = 1\npool_mode = transaction")));
+    world.sent.clear();
+    let rest = message(|out| {
+        encode::bind_simple(out, b"", b"", &[Some(b"1")]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(client, &rest);
+    assert_eq!(world.sent.remove(&server).unwrap(), rest, "the server has the statement");
+}
+
+#[test]
+fn a_request_begun_without_prepared_statements_is_answered_as_it_began() {
+    let mut world = World::new("default_pool_size = 1\nmax_prepared_statements = 0");
+    let client = world.client(&[]);
+    let server = world.server();
+    let begun = message(|out| {
+        encode::parse(out, b"", b"select $1", &[]);
+        encode::flush(out);
+    });
+    world.receive(client, &begun);
+    world.receive(server, &message(encode::parse_complete));
+    order(
+        &mut world,
+        Command::Configure(world::config("default_pool_size = 1\nmax_prepared_statements = 5")),
+    );
+    world.sent.clear();
+    let rest = message(|out| {
+        encode::bind_simple(out, b"", b"", &[Some(b"1")]);
+        encode::sync(out);
+    });
+    world.receive(client, &rest);
+    assert_eq!(world.sent.remove(&server).unwrap(), rest, "the server has the statement");
 }

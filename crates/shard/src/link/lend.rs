@@ -74,6 +74,7 @@ impl State {
         if let Some(part) = self.parts.get_mut(server.pool) {
             part.assigned(wait_us);
             part.last_used_us = now_us;
+            server.names_as_they_are = client.passes_names(&self.config, part.pool.limits.mode);
         }
         let Some(sets) = sets else {
             let shared = client.parameters.shared_with(&server.talk.parameters);

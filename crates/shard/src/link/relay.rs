@@ -93,13 +93,10 @@ impl State {
         let was_busy = server.talk.is_busy();
         let fresh = !was_busy && server.talk.boundary().is_some();
         let part = self.parts.get_mut(server.pool);
-        let mode = server.mode_in(part.as_deref());
-        // Whose server is its own has its names there, where SQL sees them as well. Names from another mode, or from before they were turned off, stay mapped.
-        let has_names = client.request.statements.is_some();
         let statements_max = match global.max_prepared_statements as usize {
-            0 if has_names => STATEMENTS_WHILE_OFF,
-            most if has_names || mode != Some(settings::PoolMode::Session) => most,
-            _ => 0,
+            _ if server.names_as_they_are => 0,
+            0 => STATEMENTS_WHILE_OFF,
+            most => most,
         };
         let mut rules = Rules {
             registry: &mut self.registry,

@@ -90,6 +90,7 @@ impl State {
         client.phase = client::Phase::Linked(conn);
         server.phase = server::Phase::Linked(client_conn);
         server.lent = server::Lent::ToClient;
+        server.names_as_they_are = true;
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
         (server.request_us, server.query_us, server.transaction_us) = (now_us, now_us, now_us);

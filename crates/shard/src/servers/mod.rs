@@ -66,6 +66,7 @@ impl State {
             clogged: false,
             cancels: 0,
             lent: Lent::Never,
+            names_as_they_are: false,
             close_when_free: None,
             since_us: now.mono_us,
             since_wall_us: now.wall_us,

@@ -152,11 +152,15 @@ impl State {
             return self.close_server(server_conn, "client was lost");
         }
         self.act(Action::Settle { conn });
+        let config = Arc::clone(&self.config);
+        let part = self.server(server_conn).map(|server| server.pool);
+        let Some(mode) = part.and_then(|part| Some(self.parts.get(part)?.pool.limits.mode)) else { return };
         let Some((client, server)) = self.link(conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         client.server_used_last = Some(server_conn.0);
         client.parameters = server.talk.parameters.clone();
         server.phase = server::Phase::Linked(conn);
+        server.names_as_they_are = client.passes_names(&config, mode);
         self.ask_held(conn, server_conn);
         self.give_back(server_conn);
         self.hands_on(conn);
@@ -266,6 +270,7 @@ impl State {
             clogged: false,
             cancels: 0,
             lent: if fields.number(field::LENT) == Some(0) { Lent::Never } else { Lent::ToClient },
+            names_as_they_are: false,
             close_when_free: must_close.then_some("database configuration changed"),
             since_us: time(field::SINCE),
             since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),
