@@ -3,7 +3,7 @@
 
 mod world;
 
-use mail::{Command, RequestId};
+use mail::{Command, Neighbour, RequestId};
 use shard::Event;
 
 use wire::backend::Status;
@@ -77,4 +77,15 @@ fn a_request_begun_without_prepared_statements_is_answered_as_it_began() {
     });
     world.receive(client, &rest);
     assert_eq!(world.sent.remove(&server).unwrap(), rest, "the server has the statement");
+}
+
+#[test]
+fn a_server_that_is_being_opened_when_its_host_moves_is_opened_anew() {
+    let mut world = World::new("default_pool_size = 1");
+    world.client(&[]);
+    let moved =
+        Neighbour::HostMoved { host: "127.0.0.1".to_owned(), gone: vec!["127.0.0.1".parse().unwrap()] };
+    world.event(Event::Neighbour(moved));
+    let server = world.server();
+    assert!(world.text(server).contains('X'), "it may lead to where the host was");
 }

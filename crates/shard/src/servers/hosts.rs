@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use settings::{Global, LoadBalance, SslMode};
 
+use crate::server::{Phase, Server};
 use crate::state::{Conn, Part, State};
 use crate::{ConnId, Target};
 
@@ -23,7 +24,12 @@ impl State {
         let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if moved(server.pool)));
         for conn in servers {
             let Some(server) = self.server(conn) else { continue };
-            if server.remote.is_some_and(|remote| gone.contains(&remote.ip())) {
+            // One that is being connected may have been given the old address just before.
+            let is_there = match server.remote {
+                Some(remote) => gone.contains(&remote.ip()),
+                None => matches!(server.phase, Phase::Connecting),
+            };
+            if is_there {
                 server.close_when_free = Some("obsolete connection");
                 self.close_if_idle(conn);
             }
@@ -31,7 +37,7 @@ impl State {
     }
 
     fn close_if_idle(&mut self, conn: ConnId) {
-        let is_idle = |server: &mut crate::server::Server| matches!(server.phase, crate::server::Phase::Idle);
+        let is_idle = |server: &mut Server| matches!(server.phase, Phase::Idle);
         if self.server(conn).is_some_and(is_idle) {
             self.close_server(conn, "obsolete connection");
         }
