@@ -39,6 +39,11 @@ impl<T> Clock<T> {
         self.wall_offset_us = self.wall_offset_us.saturating_add(change_us);
     }
 
+    /// Time passes without anything happening: what was to come is late.
+    pub(crate) fn jump(&mut self, us: u64) {
+        self.now_us += us;
+    }
+
     /// Something is to happen in so many microseconds.
     pub(crate) fn after(&mut self, delay_us: u64, what: T) {
         self.at(self.now_us + delay_us, what);
@@ -56,7 +61,8 @@ impl<T> Clock<T> {
             return None;
         }
         let entry = self.coming.pop()?;
-        self.now_us = entry.at_us;
+        // After a jump some of what was to come is late.
+        self.now_us = self.now_us.max(entry.at_us);
         Some(entry.what)
     }
 

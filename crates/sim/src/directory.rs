@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
+use shard::audit::Audit;
 
 /// Names and what is counted under them.
 #[derive(Debug)]
@@ -36,6 +37,26 @@ impl Names {
     pub(crate) fn servers(&self, database: &str, user: &str) -> u32 {
         let key = (database.to_owned(), user.to_owned());
         self.with(|inner| inner.pools.get(&key).map_or(0, |shared| shared.servers.taken()))
+    }
+
+    /// What a process has counted, by the same names as an [`shard::audit::Audit`].
+    pub(crate) fn counted(&self) -> Audit {
+        let mut counted = Audit { clients: self.process.clients.taken(), ..Audit::default() };
+        counted.unproven = self.process.logins.taken();
+        self.with(|inner| {
+            let clients = |(name, both): (&String, &Arc<Both>)| (name.clone(), both.clients.taken());
+            counted.clients_of_databases = inner.databases.iter().map(clients).collect();
+            counted.clients_of_users = inner.users.iter().map(clients).collect();
+            let permits =
+                |(name, shared): (&(String, String), &Arc<Shared>)| (name.clone(), shared.servers.taken());
+            counted.permits = inner.pools.iter().map(permits).collect();
+        });
+        counted
+    }
+
+    /// Cancel keys that are known.
+    pub(crate) fn cancel_keys(&self) -> usize {
+        self.with(|inner| inner.cancel_keys.len())
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {

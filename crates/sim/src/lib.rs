@@ -9,6 +9,7 @@ mod clock;
 mod corpus;
 mod direct;
 mod directory;
+mod fault;
 mod invariants;
 mod model;
 mod network;

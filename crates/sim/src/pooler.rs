@@ -1,5 +1,6 @@
 //! What the world drives: the real shard, or a relay that has no pool at all.
 
+use shard::audit::Audit;
 use shard::{Action, ConnId, Event, Now, PoolState, Shard};
 
 /// The shard's own boundary, so that something simpler can stand in its place.
@@ -17,6 +18,10 @@ pub(crate) trait Pooler {
     /// Its pools, if it has any.
     fn pools(&self) -> Vec<PoolState<'_>> {
         Vec::new()
+    }
+    /// Its tables counted anew, if it has any.
+    fn audit(&self) -> Option<Audit> {
+        None
     }
 }
 
@@ -43,5 +48,9 @@ impl Pooler for Shard {
 
     fn pools(&self) -> Vec<PoolState<'_>> {
         Shard::pools(self).collect()
+    }
+
+    fn audit(&self) -> Option<Audit> {
+        Some(Shard::audit(self))
     }
 }

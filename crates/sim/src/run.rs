@@ -7,7 +7,7 @@ use crate::directory::Names;
 use crate::invariants::Violation;
 use crate::prng::Prng;
 use crate::setup;
-use crate::swarm::{Fault, Swarm};
+use crate::swarm::{Reloads, Swarm};
 use crate::world::{Outcome, World};
 use settings::AuthType;
 
@@ -58,8 +58,8 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     swarm.pooling.auth_type = AuthType::Trust;
     swarm.crowd.garbage_per_million = 0;
     swarm.crowd.stranger_per_million = 0;
-    let own = [Fault::Pause, Fault::Reconnect, Fault::Resize, Fault::Blackhole];
-    swarm.faults.retain(|(fault, _)| !own.contains(fault));
+    swarm.pooling.reloads = Reloads::default();
+    swarm.faults.retain(|(fault, _)| !fault.is_of_a_pooler());
     let names = Arc::new(Names::new(1));
     let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
     let shards = vec![Direct::new(setup::HOST, setup::PORT)];

@@ -1,5 +1,6 @@
 //! The configuration and the shards of a seed's pooler.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,23 @@ use crate::sql::Statement;
 use crate::swarm::Pooling;
 
 /// Where the model server is.
-pub(crate) const HOST: &str = "10.0.0.1";
+pub(crate) const HOST: &str = "db0.sim";
+/// All its names.
+pub(crate) const HOSTS: &[&str] = &[HOST, "db1.sim"];
 /// Its port.
 pub(crate) const PORT: u16 = 5432;
+
+/// The address of a name after so many moves.
+pub(crate) fn address_of(host: &str, moves: u8) -> IpAddr {
+    let net = if host == HOST { 0 } else { 2 };
+    IpAddr::V4(Ipv4Addr::new(10, 0, net, moves))
+}
+
+/// Address and port of a client, by the number of its connection.
+pub(crate) fn peer_of(link: u32) -> (String, u16) {
+    let low = u8::try_from(link % 250).unwrap_or(0) + 1;
+    (Ipv4Addr::new(10, 0, 1, low).to_string(), 20_000 + u16::try_from(link % 30_000).unwrap_or(0))
+}
 
 /// How the names of users begin.
 pub(crate) const USER: &str = "user";

@@ -3,6 +3,7 @@
 //! Every seed takes a random part of the faults and rates spread by orders of magnitude, so that rare things meet rare
 //! things (swarm testing, Groce et al. 2012). Nothing here acts.
 
+use crate::fault::Fault;
 use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
 use settings::{AuthType, PoolMode};
@@ -120,51 +121,6 @@ pub(crate) struct Servers {
     pub(crate) secret: &'static str,
 }
 
-/// Something that goes wrong every now and then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// A connection between a client and the pooler breaks.
-    CutClient,
-    /// A connection between the pooler and a server breaks.
-    CutServer,
-    /// A server ends one session (57P01).
-    Terminate,
-    /// A server crashes and starts again (57P02, then 57P03).
-    Crash,
-    /// A server refuses connections for a while.
-    Refuse,
-    /// Connection attempts go unanswered for a while.
-    Blackhole,
-    /// Somebody sets the wall clock.
-    WallJump,
-    /// PAUSE or SUSPEND in turn and, later, RESUME.
-    Pause,
-    /// RECONNECT.
-    Reconnect,
-    /// RELOAD with another pool size.
-    Resize,
-}
-
-impl Fault {
-    const ALL: [Fault; 10] = [
-        Fault::CutClient,
-        Fault::CutServer,
-        Fault::Terminate,
-        Fault::Crash,
-        Fault::Refuse,
-        Fault::Blackhole,
-        Fault::WallJump,
-        Fault::Pause,
-        Fault::Reconnect,
-        Fault::Resize,
-    ];
-
-    /// Whether clients that do nothing wrong may see errors by it.
-    pub(crate) fn hurts(self) -> bool {
-        !matches!(self, Fault::WallJump | Fault::Pause | Fault::Reconnect | Fault::Resize | Fault::CutClient)
-    }
-}
-
 /// What the pooler is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
@@ -198,6 +154,45 @@ pub(crate) struct Pooling {
     pub(crate) auth_type: AuthType,
     /// What is kept of the password.
     pub(crate) secret: &'static str,
+    /// What a RELOAD may change.
+    pub(crate) reloads: Reloads,
+}
+
+/// The settings that a RELOAD of this world may change, besides pool sizes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reloads {
+    /// `pool_mode`, between transaction and session.
+    pub(crate) pool_mode: bool,
+    /// `max_prepared_statements`, from this up to the world's own.
+    pub(crate) statements_least: u32,
+    /// `server_reset_query` and `server_reset_query_always`.
+    pub(crate) reset_query: bool,
+    /// `server_check_query` and `server_check_delay`.
+    pub(crate) check_query: bool,
+    /// Timeouts, some of which bite.
+    pub(crate) timeouts: bool,
+    /// `auth_type` and secrets.
+    pub(crate) auth: bool,
+    /// The host of a database.
+    pub(crate) hosts: bool,
+    /// Entries of `[databases]` come and go.
+    pub(crate) entries: bool,
+}
+
+impl Pooling {
+    /// Clients outside a transaction hold no server, whatever RELOAD does.
+    pub(crate) fn always_shares(&self) -> bool {
+        self.pool_mode == PoolMode::Transaction && !self.reloads.pool_mode
+    }
+
+    /// Prepared statements keep their names when servers change, whatever RELOAD does.
+    pub(crate) fn always_names(&self) -> bool {
+        let kept = match self.pool_mode {
+            PoolMode::Session => !self.reloads.reset_query,
+            _ => self.max_prepared_statements > 0 && self.reloads.statements_least > 0,
+        };
+        kept && !self.reloads.pool_mode
+    }
 }
 
 /// How the driver behaves within what its contract allows.
@@ -262,7 +257,9 @@ impl Swarm {
 
     /// Whether a client that does nothing wrong must not see anything go wrong.
     pub(crate) fn is_fair(&self) -> bool {
-        !self.pooling.tight_timeouts
+        let reloads = self.faults.iter().any(|(fault, _)| *fault == Fault::Reload);
+        let timeouts_bite = self.pooling.tight_timeouts || reloads && self.pooling.reloads.timeouts;
+        !timeouts_bite
             && self.servers.max_connections >= 1_000
             && !self.faults.iter().any(|(fault, _)| fault.hurts())
     }
@@ -333,6 +330,21 @@ fn pooling(prng: &mut Prng) -> Pooling {
         looks_up,
         auth_type: auth_type(prng),
         secret: if prng.chance(200_000) { PASSWORD } else { VERIFIER },
+        reloads: reloads(prng, prepared),
+    }
+}
+
+fn reloads(prng: &mut Prng, prepared: bool) -> Reloads {
+    let least = if prng.chance(150_000) { 0 } else { 1 };
+    Reloads {
+        pool_mode: prng.chance(300_000),
+        statements_least: if prepared { least } else { 0 },
+        reset_query: prng.chance(300_000),
+        check_query: prng.chance(300_000),
+        timeouts: prng.chance(200_000),
+        auth: prng.chance(300_000),
+        hosts: prng.chance(300_000),
+        entries: prng.chance(200_000),
     }
 }
 
@@ -361,7 +373,7 @@ fn driving(prng: &mut Prng) -> Driving {
 fn faults(prng: &mut Prng) -> Vec<(Fault, u64)> {
     let mut faults = Vec::new();
     for fault in Fault::ALL {
-        if prng.chance(250_000) {
+        if prng.chance(fault.share_per_million()) {
             faults.push((fault, prng.log_between(5_000, 1_000_000)));
         }
     }

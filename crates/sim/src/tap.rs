@@ -68,6 +68,8 @@ pub(crate) struct Tap {
     pub(crate) purpose: Purpose,
     /// The session's key, once the server has told it.
     pub(crate) key: Option<(u32, u32)>,
+    /// Messages of clients that were sent to it.
+    pub(crate) requests: u64,
     /// One byte, not a frame, answers.
     asked_for_tls: bool,
     to_server: Frames,
@@ -95,6 +97,7 @@ impl Tap {
         Tap {
             purpose: Purpose::Unknown,
             key: None,
+            requests: 0,
             asked_for_tls: false,
             to_server: Frames::default(),
             to_pooler: Frames::default(),
@@ -196,6 +199,7 @@ impl Tap {
             return referee.object("I2", text);
         };
         if let Some(Tag { client, .. }) = tag {
+            self.requests += 1;
             self.claim(client, kind, referee, cancels);
         }
         match kind {

@@ -33,6 +33,8 @@ pub(crate) enum Attempt {
     Refused,
     /// No answer comes.
     Unanswered,
+    /// The pooler has no file descriptor for it.
+    NoFile,
 }
 
 impl Cluster {

@@ -1,11 +1,13 @@
 //! Does what a shard wants done.
 
-use mail::{Command, Report};
-use shard::{Action, ConnId, Source};
+use std::net::IpAddr;
 
-use super::{Era, Owner, What, World};
+use shard::{Action, ConnId, Source, Target};
+
+use super::{Owner, What, World};
+use crate::model::cluster::Attempt;
 use crate::pooler::Pooler;
-use crate::swarm::Fault;
+use crate::setup;
 
 impl<P: Pooler> World<P> {
     /// Takes all actions of a shard; `received` is what it was just given.
@@ -53,12 +55,16 @@ impl<P: Pooler> World<P> {
         }
         match action {
             Action::Send { .. } | Action::Settle { .. } | Action::Log(_) => (),
-            Action::Connect { conn, .. } => {
+            Action::Connect { conn, target } => {
                 let spot = self.add_socket(shard, conn, None);
-                let attempt = self.cluster.attempt(self.clock.now_us());
+                let now_us = self.clock.now_us();
+                let attempt = self.cluster.attempt(now_us);
                 let delay = self.network.delay_us();
-                if attempt != crate::model::cluster::Attempt::Unanswered {
-                    self.clock.after(delay, What::Connect(spot, attempt));
+                let address = self.address_of(&target);
+                if now_us < self.files_out_until_us {
+                    self.clock.after(0, What::Connect(spot, Attempt::NoFile, address));
+                } else if attempt != Attempt::Unanswered {
+                    self.clock.after(delay, What::Connect(spot, attempt, address));
                 }
             }
             Action::HandOn(_) => self.referee.object("contract", "nobody takes over here".to_owned()),
@@ -76,7 +82,7 @@ impl<P: Pooler> World<P> {
                 let at_us = self.post(shard, usize::from(to.0));
                 self.clock.at(at_us, What::Letter(usize::from(to.0), *letter));
             }
-            Action::Report(report) => self.hear(&report),
+            Action::Report(report) => self.hear(shard, *report),
         }
     }
 
@@ -92,31 +98,23 @@ impl<P: Pooler> World<P> {
             return self.referee.object("contract", format!("shard {shard} moved {conn:?} to nowhere"));
         };
         self.set_owner(end, Owner::Nobody);
+        self.moving += 1;
         let at_us = self.post(shard, to);
         self.clock.at(at_us, What::Adopt(to, end, client));
     }
 
+    /// Where a name leads to now; an address leads to itself.
+    fn address_of(&self, target: &Target) -> IpAddr {
+        let host = target.host().map_or("", |host| &**host);
+        host.parse()
+            .unwrap_or_else(|_| setup::address_of(host, self.addresses.get(host).copied().unwrap_or(1)))
+    }
+
     /// When something posted now arrives; letters between the same two never overtake each other.
-    fn post(&mut self, from: usize, to: usize) -> u64 {
+    pub(super) fn post(&mut self, from: usize, to: usize) -> u64 {
         let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
         let last = self.posted.entry((from, to)).or_insert(0);
         *last = (self.clock.now_us() + delay).max(*last);
         *last
-    }
-
-    /// What shards tell the control thread; PAUSE is over when they say so.
-    fn hear(&mut self, report: &Report) {
-        if matches!(report, Report::Done { .. }) && self.era == Era::Chaos && self.paused {
-            let after = self.prng.log_between(100, 100_000);
-            self.clock.after(after, What::Trouble(Fault::Pause, 0));
-        }
-    }
-
-    /// The control thread speaks to every shard.
-    pub(super) fn command(&mut self, command: &Command) {
-        for shard in 0..self.shards.len() {
-            let at_us = self.post(usize::MAX, shard);
-            self.clock.at(at_us, What::Command(shard, command.clone()));
-        }
     }
 }

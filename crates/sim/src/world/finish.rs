@@ -42,6 +42,9 @@ impl<P: Pooler> World<P> {
     pub(super) fn finish(mut self) -> Outcome {
         if !self.referee.has_objected() {
             self.expect_nothing_left();
+            self.expect_commands_answered();
+            self.expect_no_leftovers();
+            self.expect_limits_in_force();
             self.referee.compare(&self.cluster.ledger);
         }
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
@@ -87,6 +90,32 @@ impl<P: Pooler> World<P> {
         let clients = self.clients_counted();
         if clients != 0 {
             self.referee.object("I7", format!("{clients} clients are counted and there are none"));
+        }
+    }
+
+    /// Pools have shrunk to their sizes, and no server is at an address that its name has left.
+    fn expect_limits_in_force(&mut self) {
+        let size = self.config.global.default_pool_size + self.config.global.reserve_pool_size;
+        let mut found = None;
+        for ((database, user), servers) in &self.names.counted().permits {
+            if self.pools && *servers > size {
+                found = Some((
+                    "I7",
+                    format!("{servers} servers are left for {user} on {database}, pool_size is {size}"),
+                ));
+            }
+        }
+        for socket in self.shards.iter().flat_map(|shard| shard.sockets.iter().flatten()) {
+            let moves =
+                crate::setup::HOSTS.iter().map(|host| (host, self.addresses.get(host).copied().unwrap_or(1)));
+            let mut current = moves.map(|(host, moves)| crate::setup::address_of(host, moves));
+            if socket.address.is_some_and(|address| !current.any(|current| current == address)) {
+                found =
+                    Some(("I15", format!("{:?} is at {:?}, which no name has", socket.spot, socket.address)));
+            }
+        }
+        if let Some((invariant, text)) = found {
+            self.referee.object(invariant, text);
         }
     }
 

@@ -4,14 +4,19 @@
 //! in which everything must work. Nothing here knows a real clock, a socket or a thread.
 
 mod actions;
+mod audit;
 mod finish;
+mod operator;
+mod orders;
 mod people;
+mod reload;
 mod servers;
 mod sockets;
 mod trouble;
 mod waiting;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use mail::{Command, Neighbour};
@@ -22,13 +27,15 @@ use shard::{ConnId, Event, Handover, Now};
 use crate::client::session::Client;
 use crate::clock::{Clock, SECOND_US};
 use crate::directory::Names;
+use crate::fault::Fault;
 use crate::invariants::{Referee, Violation};
 use crate::model::cluster::{Attempt, Cluster};
 use crate::network::{End, Network, Notice, Wake};
 use crate::pooler::Pooler;
 use crate::prng::Prng;
-use crate::swarm::{Fault, Swarm};
+use crate::swarm::Swarm;
 use crate::trace::{Readable, Trace};
+use operator::Operator;
 use sockets::Socket;
 
 pub(crate) use finish::Outcome;
@@ -52,7 +59,7 @@ pub(super) enum What {
     /// Its socket is gone.
     Closed(Spot),
     /// A connection attempt ends.
-    Connect(Spot, Attempt),
+    Connect(Spot, Attempt, IpAddr),
     /// A login's question is answered.
     Answered(Spot, auth::Answer),
     /// A shard asked to be woken.
@@ -71,6 +78,8 @@ pub(super) enum What {
     Session(u32),
     /// A server process goes on.
     BackendWake(u32),
+    /// An operator undoes what was done.
+    Undo(operator::Undo),
     /// Something goes wrong.
     Trouble(Fault, u64),
     /// The faults are over.
@@ -117,6 +126,14 @@ struct ShardBox<P> {
     sockets: Vec<Option<Socket>>,
     tick_at_us: Option<u64>,
     late_ticks: u32,
+    still: orders::Stillness,
+}
+
+/// Where and when a client came from.
+#[derive(Debug)]
+struct Birth {
+    at_us: u64,
+    database: String,
 }
 
 /// A world.
@@ -143,9 +160,16 @@ pub(crate) struct World<P> {
     posted: BTreeMap<(usize, usize), u64>,
     serial: u64,
     events: u64,
-    paused: bool,
-    /// How often an operator has paused or suspended; the two take turns.
-    pauses: u64,
+    operator: Operator,
+    births: Vec<Birth>,
+    /// Clients on their way from one shard to another.
+    moving: u32,
+    /// Until then waits are excused: the process was stopped not long ago.
+    excused_until_us: u64,
+    /// No file descriptor is left until then.
+    files_out_until_us: u64,
+    /// How often a host name was moved, from 1.
+    addresses: BTreeMap<&'static str, u8>,
     /// Whether there are pools to be counted.
     pools: bool,
 }
@@ -177,6 +201,7 @@ impl<P: Pooler> World<P> {
             sockets: Vec::new(),
             tick_at_us: None,
             late_ticks: 0,
+            still: orders::Stillness::default(),
         });
         let mut world = World {
             network: Network::new(swarm.weather.clone(), prng.split(1)),
@@ -198,8 +223,12 @@ impl<P: Pooler> World<P> {
             posted: BTreeMap::new(),
             serial: 0,
             events: 0,
-            paused: false,
-            pauses: 0,
+            operator: Operator::default(),
+            births: Vec::new(),
+            moving: 0,
+            excused_until_us: 0,
+            files_out_until_us: 0,
+            addresses: BTreeMap::new(),
             pools: true,
         };
         world.prepare();
@@ -274,14 +303,18 @@ impl<P: Pooler> World<P> {
             What::WriteFailed(spot) => self.tell(spot, Event::WriteFailed { conn: spot.conn }),
             What::Drained(spot) => self.tell(spot, Event::Drained { conn: spot.conn }),
             What::Closed(spot) => self.closed(spot),
-            What::Connect(spot, attempt) => self.connect_ends(spot, attempt),
+            What::Connect(spot, attempt, address) => self.connect_ends(spot, attempt, address),
             What::Answered(spot, answer) => {
                 self.tell(spot, Event::Answered { conn: spot.conn, answer });
             }
             What::Tick(shard) => self.tick(shard),
             What::Letter(shard, letter) => self.deliver(shard, Event::Neighbour(letter)),
             What::Adopt(shard, end, client) => self.adopt(shard, end, client),
-            What::Command(shard, command) => self.deliver(shard, Event::Command(command)),
+            What::Command(shard, command) => {
+                self.note_command(shard, &command);
+                self.deliver(shard, Event::Command(command));
+            }
+            What::Undo(undo) => self.undo(undo),
             What::Busy(shard) => self.be_busy(shard),
             What::ClientWake(number) => self.wake_client(number),
             What::Session(slot) => self.begin_session(slot),
@@ -331,6 +364,9 @@ impl<P: Pooler> World<P> {
                     let shown = Readable(bytes);
                     self.say(format_args!("shard {shard} < {conn:?} Received unsent={unsent} {shown}"));
                 }
+                Event::Command(command) => {
+                    self.say(format_args!("shard {shard} < {}", operator::in_words(command)));
+                }
                 other => self.say(format_args!("shard {shard} < {other:?}")),
             }
         }
@@ -340,6 +376,7 @@ impl<P: Pooler> World<P> {
         self.obey(shard, received);
         self.plan_tick(shard);
         self.expect_idle_servers_lent(shard);
+        self.audit_now_and_then();
     }
 
     fn say(&mut self, text: std::fmt::Arguments<'_>) {
@@ -362,7 +399,8 @@ impl<P: Pooler> World<P> {
 
     fn tick(&mut self, shard: usize) {
         let now_us = self.clock.now_us();
-        if self.shards[shard].tick_at_us != Some(now_us) {
+        // One that was planned later has taken its place; after a jump of the clock it is late.
+        if self.shards[shard].tick_at_us.is_none_or(|planned| planned > now_us) {
             return;
         }
         self.shards[shard].tick_at_us = None;
@@ -379,6 +417,8 @@ impl<P: Pooler> World<P> {
         let percent = if self.era == Era::Chaos { self.swarm.driving.busy_percent } else { 0 };
         self.deliver(shard, Event::Busy { percent });
         self.expect_idle_servers_given_up();
+        self.expect_pauses_in_force();
+        self.expect_sent_away_gone();
         self.clock.after(SECOND_US, What::Busy(shard));
     }
 }

@@ -1,6 +1,6 @@
 //! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
 
-use super::{Era, Owner, What, World};
+use super::{Birth, Era, Owner, What, World};
 use crate::client::scene::Scene;
 use crate::client::session::{Client, Phase};
 use crate::network::{End, Ending};
@@ -8,7 +8,7 @@ use crate::pooler::Pooler;
 use crate::protocol::untyped;
 use crate::setup;
 use crate::swarm::Crowd;
-use settings::{AuthType, PoolMode};
+use settings::AuthType;
 
 /// The longest pause of a slow writer between two pieces.
 const PIECE_PAUSE_US: u64 = 500;
@@ -21,7 +21,7 @@ impl<P: Pooler> World<P> {
         let fair = self.is_fair();
         let pooling = &self.swarm.pooling;
         let own = self.clients[number as usize].replicates;
-        let shares = pooling.pool_mode == PoolMode::Transaction && !own;
+        let shares = pooling.always_shares() && !own;
         let mut scene = Scene {
             prng: &mut self.prng,
             referee: &mut self.referee,
@@ -29,9 +29,9 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             asks: self.swarm.pooling.auth_type != AuthType::Trust,
-            named: own || pooling.max_prepared_statements > 0 || pooling.pool_mode == PoolMode::Session,
+            named: own || pooling.always_names(),
             spoils: self.swarm.servers.ddl_per_million > 0,
-            mends: self.pools && pooling.max_prepared_statements > 0 && shares,
+            mends: self.pools && pooling.max_prepared_statements > 0 && pooling.always_names() && shares,
             shares,
             chaos: self.era == Era::Chaos,
         };
@@ -66,6 +66,9 @@ impl<P: Pooler> World<P> {
         if probing {
             client.budget = PROBE_REQUESTS;
         }
+        let now_us = self.clock.now_us();
+        client.disturbed |= self.operator.is_unsafe(&database, now_us);
+        self.births.push(Birth { at_us: now_us, database });
         let end = self.network.open();
         self.set_owner(end, Owner::Client(number));
         self.set_owner(end.peer(), Owner::Nobody);
@@ -113,6 +116,7 @@ impl<P: Pooler> World<P> {
                 client.hung_up(scene);
             }
         });
+        self.expect_let_in(number);
         if hung_up {
             self.close_client(number, Ending::Finish);
         }

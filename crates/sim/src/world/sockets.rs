@@ -11,9 +11,12 @@ use super::{Owner, Spot, What, World};
 use crate::model::cluster::Attempt;
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
-use crate::setup::PORT;
+use crate::setup::{self, PORT};
 use crate::tap::{Cancels, Purpose, Tap};
 use crate::trace::Readable;
+
+/// Until a client that could not be accepted is tried again.
+const ACCEPT_AGAIN_US: u64 = 5_000;
 
 /// A pooler's socket.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(super) struct Socket {
     pub(super) spot: Spot,
     /// Its end of the network; None while it is being connected.
     pub(super) end: Option<End>,
+    /// Where it leads to, on connections to servers.
+    pub(super) address: Option<IpAddr>,
     /// The listener, on connections to servers.
     pub(super) tap: Option<Box<Tap>>,
     /// The pooler was told that it is connected, or that it will never be.
@@ -55,6 +60,7 @@ impl Socket {
         Socket {
             spot,
             end,
+            address: None,
             tap: None,
             paused: false,
             late_read: false,
@@ -105,25 +111,32 @@ impl<P: Pooler> World<P> {
     }
 
     pub(super) fn accept(&mut self, end: End) {
+        if self.clock.now_us() < self.files_out_until_us {
+            // Every thread that accepts tells its shard, and tries again.
+            let shard = self.prng.index(self.shards.len());
+            self.deliver(shard, Event::FilesRanOut);
+            return self.clock.after(ACCEPT_AGAIN_US, What::Accept(end));
+        }
         let shard = self.prng.index(self.shards.len());
         let conn = self.shards[shard].pooler.vacant();
         let spot = self.add_socket(shard, conn, Some(end));
-        let low = u8::try_from(end.link.0 % 250).unwrap_or(0) + 1;
-        let address = |last: u8, port: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, last)), port);
-        let port = 20_000 + u16::try_from(end.link.0 % 30_000).unwrap_or(0);
-        let peer = Peer::Inet { remote: address(low, port), local: address(254, 6432) };
+        let (address, port) = setup::peer_of(end.link.0);
+        let near = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 254));
+        let remote = SocketAddr::new(address.parse().unwrap_or(near), port);
+        let peer = Peer::Inet { remote, local: SocketAddr::new(near, 6432) };
         self.deliver(shard, Event::Accepted { conn, peer });
         self.wake_reader(spot);
     }
 
     pub(super) fn adopt(&mut self, shard: usize, end: End, client: Box<Handover>) {
+        self.moving -= 1;
         let conn = self.shards[shard].pooler.vacant();
         let spot = self.add_socket(shard, conn, Some(end));
         self.deliver(shard, Event::Adopted { conn, client });
         self.wake_reader(spot);
     }
 
-    pub(super) fn connect_ends(&mut self, spot: Spot, attempt: Attempt) {
+    pub(super) fn connect_ends(&mut self, spot: Spot, attempt: Attempt, address: IpAddr) {
         if self.socket(spot).is_none_or(|socket| socket.closing) {
             return;
         }
@@ -135,12 +148,14 @@ impl<P: Pooler> World<P> {
             if let Some(socket) = self.socket(spot) {
                 socket.end = Some(near);
                 socket.tap = Some(Box::new(Tap::new()));
+                socket.address = Some(address);
             }
-            let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
+            let remote = SocketAddr::new(address, PORT);
             let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
             self.tell(spot, Event::Connected { conn: spot.conn, remote: Some(remote), local: Some(local) });
         } else {
-            let fault = ConnectFault::Refused("connection refused".to_owned());
+            let text = if attempt == Attempt::NoFile { "too many open files" } else { "connection refused" };
+            let fault = ConnectFault::Refused(text.to_owned());
             self.tell(spot, Event::ConnectFailed { conn: spot.conn, fault });
             self.vanish(spot);
             self.clock.after(0, What::Closed(spot));
@@ -247,9 +262,13 @@ impl<P: Pooler> World<P> {
             under_way: &|key| cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel)),
             asked_by: &|client| self.clients.get(client as usize).is_some_and(|client| client.cancels > 0),
         };
+        let requests = tap.requests;
         tap.sent(bytes, &mut referee, &known);
         self.referee = referee;
         self.cancels = cancels;
+        if tap.requests > requests {
+            self.expect_not_still(spot, &tap.purpose);
+        }
         if was_unknown && tap.purpose != Purpose::Unknown {
             self.learn_purpose(spot, &tap.purpose);
         }
@@ -366,6 +385,7 @@ impl<P: Pooler> World<P> {
                 }
             }
             Purpose::Session { database, user, .. } => {
+                self.expect_not_paused(spot, database);
                 let (mut of_pool, mut of_database) = (1, 1);
                 for tap in self.open_taps() {
                     if let Purpose::Session { database: other, user: other_user, .. } = &tap.purpose

@@ -1,25 +1,26 @@
 //! What goes wrong, when its time has come, and the end of it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use mail::{Command, RequestId};
+use mail::Neighbour;
 
 use super::{Era, Owner, What, World};
+use crate::fault::Fault;
 use crate::network::{Ending, LinkId};
 use crate::pooler::Pooler;
-use crate::swarm::Fault;
+use crate::setup;
+
+/// How long a process that is stopped stands still.
+const STOP_US: u64 = 60 * crate::clock::SECOND_US;
+/// How long after that waits are excused.
+const EXCUSED_US: u64 = 10 * crate::clock::SECOND_US;
 
 impl<P: Pooler> World<P> {
-    /// A fault happens, and its next occurrence is planned. A mean of 0 ends what an earlier occurrence began.
+    /// A fault happens, and its next occurrence is planned.
     pub(super) fn trouble(&mut self, fault: Fault, mean_us: u64) {
         if self.era != Era::Chaos {
             return;
         }
-        if mean_us > 0 {
-            let next = self.prng.below(mean_us * 2) + 1;
-            self.clock.after(next, What::Trouble(fault, mean_us));
-        }
+        let next = self.prng.below(mean_us * 2) + 1;
+        self.clock.after(next, What::Trouble(fault, mean_us));
         if self.trace.keeps_lines() {
             self.say(format_args!("trouble: {fault:?}"));
         }
@@ -44,24 +45,26 @@ impl<P: Pooler> World<P> {
                 let hours = i64::try_from(self.prng.below(4)).unwrap_or(0) - 2;
                 self.clock.set_wall_by(hours * 3_600_000_000);
             }
-            Fault::Pause if self.paused => self.resume(),
-            Fault::Pause if mean_us == 0 => (),
-            Fault::Pause => {
-                self.paused = true;
-                self.pauses += 1;
-                self.command(&if self.pauses % 2 == 1 {
-                    Command::Pause { request: RequestId(1), database: None }
-                } else {
-                    Command::Suspend { request: RequestId(1) }
-                });
+            Fault::Stop => {
+                self.clock.jump(STOP_US);
+                self.excused_until_us = self.clock.now_us() + EXCUSED_US;
             }
-            Fault::Reconnect => self.command(&Command::Reconnect { database: None }),
-            Fault::Resize => {
-                let mut config = (*self.config).clone();
-                let most = u64::from(self.swarm.pooling.pool_size);
-                config.global.default_pool_size = u32::try_from(self.prng.between(1, most)).unwrap_or(1);
-                self.command(&Command::Configure(Arc::new(config)));
-            }
+            Fault::FilesOut => self.files_out_until_us = now_us + while_us,
+            Fault::HostMoved => self.move_host(),
+            order => self.operate(order, while_us),
+        }
+    }
+
+    /// A host name stands for another address from now on.
+    fn move_host(&mut self) {
+        let host = self.prng.pick(setup::HOSTS);
+        let gone =
+            self.addresses.insert(host, self.addresses.get(host).copied().unwrap_or(1) + 1).unwrap_or(1);
+        let letter =
+            Neighbour::HostMoved { host: host.to_owned(), gone: vec![setup::address_of(host, gone)] };
+        for shard in 0..self.shards.len() {
+            let at_us = self.post(usize::MAX, shard);
+            self.clock.at(at_us, What::Letter(shard, letter.clone()));
         }
     }
 
@@ -75,26 +78,14 @@ impl<P: Pooler> World<P> {
         let now_us = self.clock.now_us();
         self.cluster.heal(now_us);
         self.network.heal();
-        if self.paused {
-            self.resume();
-        }
-        let mut config = (*self.config).clone();
-        // Whoever waits must be served, not sent away: from now on there is time enough.
-        config.global.query_wait_timeout = Duration::from_secs(120);
-        config.global.query_timeout = Duration::ZERO;
-        config.global.idle_transaction_timeout = Duration::ZERO;
-        config.global.client_idle_timeout = Duration::ZERO;
-        self.command(&Command::Configure(Arc::new(config)));
+        self.files_out_until_us = 0;
+        self.undo_everything();
+        self.configure_for_healing();
         self.calm_clients();
         let open: Vec<u32> = self.slots.iter().flatten().copied().collect();
         for number in open {
             self.client_acts(number);
         }
-    }
-
-    fn resume(&mut self) {
-        self.paused = false;
-        self.command(&Command::Resume { database: None });
     }
 
     /// The network breaks one of the connections whose end is of a kind.

@@ -1,0 +1,93 @@
+//! Whether what is counted is what is there: the shards' tables among themselves and against the process's counts (I7),
+//! and nothing left of those who have gone (I10).
+
+use std::collections::BTreeMap;
+
+use shard::audit::Audit;
+
+use super::World;
+use crate::pooler::Pooler;
+
+/// An audit after so many events; a prime, so that it meets every kind of moment.
+const EVERY: u64 = 13;
+
+impl<P: Pooler> World<P> {
+    /// After an event of a shard.
+    pub(super) fn audit_now_and_then(&mut self) {
+        if self.events.is_multiple_of(EVERY) {
+            self.audit();
+        }
+    }
+
+    /// Counts everything anew.
+    pub(super) fn audit(&mut self) {
+        let audits: Vec<Audit> = self.shards.iter().filter_map(|shard| shard.pooler.audit()).collect();
+        if audits.is_empty() {
+            return;
+        }
+        let found =
+            audits.iter().enumerate().find_map(|(shard, audit)| Some((shard, audit.contradiction.clone()?)));
+        if let Some((shard, text)) = found {
+            return self.referee.object("I7", format!("shard {shard}: {text}"));
+        }
+        // Who is on the way from one shard to another is counted and in no table.
+        if self.moving > 0 {
+            return;
+        }
+        let (found, kept) = (sum(&audits), self.names.counted());
+        let unlike = |what: &str, kept: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
+            format!("{what} are kept as {kept:?} and counted as {found:?}")
+        };
+        let text = if (kept.clients, kept.unproven) != (found.clients, found.unproven) {
+            let (kept, found) = ((kept.clients, kept.unproven), (found.clients, found.unproven));
+            unlike("clients and logins", &kept, &found)
+        } else if without_zeros(&kept.permits) != without_zeros(&found.permits) {
+            unlike("servers", &kept.permits, &found.permits)
+        } else if without_zeros(&kept.clients_of_databases) != without_zeros(&found.clients_of_databases) {
+            unlike("clients of databases", &kept.clients_of_databases, &found.clients_of_databases)
+        } else if without_zeros(&kept.clients_of_users) != without_zeros(&found.clients_of_users) {
+            unlike("clients of users", &kept.clients_of_users, &found.clients_of_users)
+        } else {
+            return;
+        };
+        self.referee.object("I7", text);
+    }
+
+    /// Everybody has gone: nothing of them is left.
+    pub(super) fn expect_no_leftovers(&mut self) {
+        self.audit();
+        for shard in 0..self.shards.len() {
+            let Some(audit) = self.shards[shard].pooler.audit() else { continue };
+            if audit.leftovers != shard::audit::Leftovers::default() {
+                let text = format!("shard {shard} still has {:?} and no clients", audit.leftovers);
+                self.referee.object("I10", text);
+            }
+        }
+        let keys = self.names.cancel_keys();
+        if keys > 0 {
+            self.referee.object("I10", format!("{keys} cancel keys are known and there are no clients"));
+        }
+    }
+}
+
+fn without_zeros<K: Ord + Clone>(counts: &BTreeMap<K, u32>) -> BTreeMap<K, u32> {
+    counts.iter().filter(|(_, count)| **count > 0).map(|(key, count)| (key.clone(), *count)).collect()
+}
+
+fn sum(audits: &[Audit]) -> Audit {
+    let mut sum = Audit::default();
+    for audit in audits {
+        sum.clients += audit.clients;
+        sum.unproven += audit.unproven;
+        add(&mut sum.permits, &audit.permits);
+        add(&mut sum.clients_of_databases, &audit.clients_of_databases);
+        add(&mut sum.clients_of_users, &audit.clients_of_users);
+    }
+    sum
+}
+
+fn add<K: Ord + Clone>(sum: &mut BTreeMap<K, u32>, counts: &BTreeMap<K, u32>) {
+    for (key, count) in counts {
+        *sum.entry(key.clone()).or_default() += count;
+    }
+}

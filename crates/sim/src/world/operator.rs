@@ -1,0 +1,326 @@
+//! What an operator does: commands to all shards, what is to be expected of each, and how each is undone.
+//!
+//! Knows what is in force as the control thread does; what a command does inside a shard is the shard's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mail::{Command, Listing, Report, RequestId, Subject};
+
+use super::{Era, What, World};
+use crate::fault::Fault;
+use crate::pooler::Pooler;
+use crate::setup;
+
+/// Within this time a command has reached every shard, and what was on the way before it has arrived.
+const REACHED_US: u64 = 20_000;
+/// Within this time a client that was sent away has noticed.
+const NOTICED_US: u64 = 10 * crate::clock::SECOND_US;
+
+/// How something that an operator did is undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// RESUME, of a database or of all.
+    Resume(Option<String>),
+    /// ENABLE.
+    Enable(String),
+    /// A removed entry of `[databases]` is there again.
+    Restore(String),
+}
+
+/// A command whose answer is awaited.
+#[derive(Clone, Debug)]
+pub(super) enum Awaited {
+    Pause(Option<String>),
+    Suspend,
+    WaitClose,
+    /// KILL_CLIENT of this client.
+    KillClient(u32),
+    /// SHOW CLIENTS, of which one is to be killed.
+    ShowClients,
+}
+
+/// What an operator has done and not undone.
+#[derive(Debug, Default)]
+pub(super) struct Operator {
+    /// PAUSE of all.
+    pub(super) whole: bool,
+    /// KILL of all.
+    pub(super) killed: bool,
+    pub(super) suspended: bool,
+    /// PAUSE or KILL of single databases.
+    pub(super) named: BTreeSet<String>,
+    /// DISABLE, with the time since which no new client gets in.
+    pub(super) disabled: BTreeMap<String, u64>,
+    /// Entries that were removed.
+    pub(super) removed: BTreeSet<String>,
+    /// Clients of these databases that begin before then may be sent away.
+    unsafe_until_us: BTreeMap<String, u64>,
+    /// Commands that have not reached their shard.
+    pub(super) under_way: u32,
+    requests: u64,
+    awaited: BTreeMap<RequestId, (Awaited, usize, u64)>,
+    /// Clients that were sent away, and by when they must have noticed.
+    pub(super) sent_away: Vec<(u32, u64)>,
+}
+
+impl Operator {
+    /// Whether a database is paused by what is in force.
+    pub(super) fn is_paused(&self, database: &str) -> bool {
+        self.whole || self.killed || self.suspended || self.named.contains(database)
+    }
+
+    /// Whether a client of this database that begins now may be sent away by what an operator did.
+    pub(super) fn is_unsafe(&self, database: &str, now_us: u64) -> bool {
+        self.disabled.contains_key(database)
+            || self.removed.contains(database)
+            || self.unsafe_until_us.get(database).is_some_and(|until_us| now_us < *until_us)
+    }
+}
+
+impl<P: Pooler> World<P> {
+    /// A command of an operator; what was begun is undone after `for_us`.
+    pub(super) fn operate(&mut self, fault: Fault, for_us: u64) {
+        let which = u32::try_from(self.prng.below(u64::from(self.swarm.pooling.databases))).unwrap_or(0);
+        let one = setup::database(which);
+        let is_free = !(self.operator.whole || self.operator.suspended);
+        match fault {
+            Fault::Pause if is_free => self.pause(None, for_us),
+            Fault::PauseOne if is_free => self.pause(Some(one), for_us),
+            Fault::Suspend if is_free && !self.operator.killed && self.operator.named.is_empty() => {
+                self.operator.suspended = true;
+                self.ask(Awaited::Suspend, |request| Command::Suspend { request });
+                self.undo_later(Undo::Resume(None), for_us);
+            }
+            Fault::Kill if is_free => self.kill(self.one_or_all(one), for_us),
+            Fault::KillClient => {
+                let subject = Subject::Clients;
+                self.ask(Awaited::ShowClients, |request| Command::List { request, subject });
+            }
+            Fault::Reconnect => {
+                let database = self.one_or_all(one);
+                self.command(&Command::Reconnect { database });
+            }
+            Fault::Disable => {
+                self.operator.disabled.entry(one.clone()).or_insert(self.clock.now_us() + REACHED_US);
+                self.disturb(Some(&one), true);
+                self.command(&Command::Disable { database: one.clone(), disabled: true });
+                self.undo_later(Undo::Enable(one), for_us);
+            }
+            Fault::WaitClose => {
+                let database = self.one_or_all(one);
+                let order = |request| Command::WaitClose { request, database: database.clone() };
+                self.ask(Awaited::WaitClose, order);
+            }
+            Fault::Resize | Fault::Reload => self.reload(fault == Fault::Resize, &one, for_us),
+            _ => (),
+        }
+    }
+
+    fn one_or_all(&self, one: String) -> Option<String> {
+        // Drawn from what has happened so far, so that the stream of chances is the same for all commands.
+        (!self.events.is_multiple_of(3)).then_some(one)
+    }
+
+    fn pause(&mut self, database: Option<String>, for_us: u64) {
+        match &database {
+            None => self.operator.whole = true,
+            Some(name) => drop(self.operator.named.insert(name.clone())),
+        }
+        let order = |request| Command::Pause { request, database: database.clone() };
+        self.ask(Awaited::Pause(database.clone()), order);
+        self.undo_later(Undo::Resume(database), for_us);
+    }
+
+    fn kill(&mut self, database: Option<String>, for_us: u64) {
+        match &database {
+            None => self.operator.killed = true,
+            Some(name) => drop(self.operator.named.insert(name.clone())),
+        }
+        self.disturb(database.as_deref(), true);
+        let order = |request| Command::Kill { request, database: database.clone() };
+        self.ask(Awaited::Pause(database.clone()), order);
+        self.undo_later(Undo::Resume(database), for_us);
+    }
+
+    /// Clients of a database (all) that are there, or come before the command is everywhere, may be sent away.
+    pub(super) fn disturb(&mut self, database: Option<&str>, newcomers_too: bool) {
+        let until_us = self.clock.now_us() + REACHED_US;
+        let names = (0..self.swarm.pooling.databases).map(setup::database);
+        for name in names.filter(|name| database.is_none_or(|database| database == name)) {
+            for number in 0..self.clients.len() {
+                if self.births[number].database == name {
+                    self.clients[number].disturbed = true;
+                }
+            }
+            if newcomers_too {
+                self.operator.unsafe_until_us.insert(name, until_us);
+            }
+        }
+    }
+
+    fn undo_later(&mut self, undo: Undo, after_us: u64) {
+        self.clock.after(after_us, What::Undo(undo));
+    }
+
+    pub(super) fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Resume(database) => self.resume(database),
+            Undo::Enable(database) => {
+                if self.operator.disabled.remove(&database).is_some() {
+                    self.disturb(Some(&database), true);
+                    self.command(&Command::Disable { database, disabled: false });
+                }
+            }
+            Undo::Restore(database) => {
+                if self.operator.removed.remove(&database) {
+                    self.disturb(Some(&database), true);
+                    self.configure_again();
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self, database: Option<String>) {
+        let operator = &mut self.operator;
+        let is_something = match &database {
+            Some(name) => operator.named.remove(name),
+            None => operator.whole || operator.killed || operator.suspended,
+        };
+        if !is_something {
+            return;
+        }
+        if database.is_none() {
+            (operator.whole, operator.killed, operator.suspended) = (false, false, false);
+        }
+        operator.awaited.retain(|_, (awaited, ..)| match awaited {
+            Awaited::Pause(paused) => *paused != database,
+            Awaited::Suspend => database.is_some(),
+            _ => true,
+        });
+        self.command(&Command::Resume { database });
+    }
+
+    /// Everything that an operator has done is undone.
+    pub(super) fn undo_everything(&mut self) {
+        let named = self.operator.named.iter().map(|name| Undo::Resume(Some(name.clone())));
+        let disabled = self.operator.disabled.keys().map(|name| Undo::Enable(name.clone()));
+        let removed = self.operator.removed.iter().map(|name| Undo::Restore(name.clone()));
+        let undone: Vec<Undo> = named.chain(disabled).chain(removed).collect();
+        self.resume(None);
+        for undo in undone {
+            self.undo(undo);
+        }
+    }
+
+    /// Sends a command that is answered to every shard.
+    pub(super) fn ask(&mut self, awaited: Awaited, order: impl Fn(RequestId) -> Command) {
+        self.operator.requests += 1;
+        let request = RequestId(self.operator.requests);
+        let owed = self.shards.len();
+        self.operator.awaited.insert(request, (awaited, owed, 0));
+        self.command(&order(request));
+    }
+
+    /// The control thread speaks to every shard.
+    pub(super) fn command(&mut self, command: &Command) {
+        if self.trace.keeps_lines() {
+            self.say(format_args!("operator: {}", in_words(command)));
+        }
+        for shard in 0..self.shards.len() {
+            let at_us = self.post(usize::MAX, shard);
+            self.operator.under_way += 1;
+            self.clock.at(at_us, What::Command(shard, command.clone()));
+        }
+    }
+
+    /// What shards tell the control thread.
+    pub(super) fn hear(&mut self, shard: usize, report: Report) {
+        match report {
+            Report::Listing { rows: Listing::Sockets(rows), last, request, .. } => {
+                if self.era == Era::Chaos && self.operator.awaited.contains_key(&request) && !rows.is_empty()
+                {
+                    let at = self.prng.index(rows.len());
+                    self.operator.awaited.remove(&request);
+                    self.kill_client(rows[at].id, &rows[at].address, rows[at].port);
+                } else if last {
+                    self.heard(request, 0);
+                }
+            }
+            Report::Done { request, count, .. } => {
+                if let Some((awaited, ..)) = self.operator.awaited.get(&request).cloned() {
+                    self.judge_done(shard, &awaited);
+                    self.heard(request, count);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn heard(&mut self, request: RequestId, count: u64) {
+        let Some((_, owed, total)) = self.operator.awaited.get_mut(&request) else { return };
+        *owed = owed.saturating_sub(1);
+        *total += count;
+        if *owed > 0 {
+            return;
+        }
+        let Some((awaited, _, total)) = self.operator.awaited.remove(&request) else { return };
+        match awaited {
+            Awaited::KillClient(number) if total == 1 => {
+                self.operator.sent_away.push((number, self.clock.now_us() + NOTICED_US));
+            }
+            Awaited::KillClient(number) if total > 1 => {
+                self.referee.object("I15", format!("KILL_CLIENT of c{number} closed {total} clients"));
+            }
+            _ => (),
+        }
+    }
+
+    fn kill_client(&mut self, id: u64, address: &str, port: u16) {
+        let is_it = |end: &Option<crate::network::End>| {
+            end.is_some_and(|end| setup::peer_of(end.link.0) == (address.to_owned(), port))
+        };
+        let Some(number) = self.client_ends.iter().position(is_it) else { return };
+        self.clients[number].disturbed = true;
+        let number = u32::try_from(number).unwrap_or(0);
+        self.ask(Awaited::KillClient(number), |request| Command::KillClient { request, id });
+    }
+
+    /// Commands that are answered when something has become true must be answered in the end.
+    pub(super) fn expect_commands_answered(&mut self) {
+        if let Some((awaited, owed, _)) = self.operator.awaited.values().next() {
+            let text = format!("{owed} shards have not answered {awaited:?}");
+            self.referee.object("I15", text);
+        }
+    }
+
+    /// Clients that were sent away have gone.
+    pub(super) fn expect_sent_away_gone(&mut self) {
+        let now_us = self.clock.now_us();
+        let late =
+            |(number, by_us): &&(u32, u64)| now_us > *by_us && self.client_ends[*number as usize].is_some();
+        if let Some((number, _)) = self.operator.sent_away.iter().find(late) {
+            let text = format!("c{number} was closed by KILL_CLIENT and is still connected");
+            self.referee.object("I15", text);
+        }
+        self.operator.sent_away.retain(|(_, by_us)| now_us <= *by_us);
+    }
+}
+
+/// A command for the trace; of a configuration only what worlds differ in.
+pub(super) fn in_words(command: &Command) -> String {
+    let Command::Configure(config) = command else { return format!("{command:?}") };
+    let global = &config.global;
+    let hosts: Vec<_> =
+        config.databases.values().map(|entry| (&entry.name, &entry.host, entry.pool_mode)).collect();
+    format!(
+        "Configure {:?}, pool_size {}, {} statements, reset {:?} (always: {}), check {:?} after {:?}, auth {:?}, {hosts:?}",
+        global.pool_mode,
+        global.default_pool_size,
+        global.max_prepared_statements,
+        global.server_reset_query,
+        global.server_reset_query_always,
+        global.server_check_query,
+        global.server_check_delay,
+        global.auth_type,
+    )
+}
