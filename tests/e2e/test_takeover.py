@@ -181,6 +181,33 @@ def test_the_unnamed_statement_of_a_transaction_goes_along(weir):
             assert wire.errors(other.ask(run))[0][0] == "26000", "it is not for others"
 
 
+def test_a_statement_that_sql_has_replaced_is_not_trusted_by_the_next_process(weir):
+    pooler = weir(default_pool_size=1)
+    run = wire.bind("mine") + wire.execute() + wire.SYNC
+    with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
+        raw.ask(wire.parse("mine", "select 'mine'") + run)
+        find = "select name from pg_prepared_statements where statement like '%mine%' and name <> ''"
+        ((name,),) = other.simple(find)
+        other.simple(f"deallocate \"{name}\"; prepare \"{name}\" as select 'other'")
+        reboot(pooler)
+        assert [reply.body[6:] for reply in raw.ask(run) if reply.kind == "D"] == [b"mine"]
+
+
+def test_a_portal_that_was_bound_before_may_change_settings(weir):
+    pooler = weir(default_pool_size=1)
+    text = "select '01/02/03'::date::text as portal_takeover"
+    run = wire.parse("date", text) + wire.bind("date") + wire.execute() + wire.SYNC
+    with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
+        raw.simple("begin")
+        raw.ask(wire.parse("set", "set local datestyle = 'ISO, DMY'") + wire.bind("set", "portal") + wire.SYNC)
+        reboot(pooler)
+        dates = [reply.body[6:] for reply in raw.ask(wire.execute("portal") + run) if reply.kind == "D"]
+        assert dates == [b"2003-02-01"]
+        raw.simple("commit")
+        dates = [reply.body[6:] for reply in other.ask(run) if reply.kind == "D"]
+        assert dates == [b"2003-01-02"], "parsed under another DateStyle"
+
+
 def test_long_cancel_keys_too(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login(version=wire.V3_2) as raw:

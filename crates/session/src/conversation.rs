@@ -116,6 +116,8 @@ impl Conversation {
     pub fn resumed(parameters: Parameters, status: Status, doubtful: bool) -> Conversation {
         let mut talk = Conversation::new(parameters);
         (talk.status, talk.last_status, talk.doubtful) = (Some(status), status, doubtful);
+        // Portals live as long as their transaction, and what these do is not known here.
+        talk.portal_effects = if status == Status::Idle { Effects::NONE } else { Effects::ALL };
         talk
     }
 

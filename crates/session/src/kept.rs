@@ -191,6 +191,18 @@ impl ServerStatements {
         self.mark_rest();
     }
 
+    /// One that the other process did not trust: see [`ServerStatements::is_stale`].
+    pub fn adopt_stale(&mut self, id: StatementId, registry: &Registry) {
+        self.adopt(id, registry);
+        self.mark_stale(id);
+    }
+
+    /// The server has something under this name that is not, or may not be, this statement.
+    #[must_use]
+    pub fn is_stale(&self, id: StatementId) -> bool {
+        self.kept.get(&id).is_some_and(|kept| kept.stale)
+    }
+
     /// What has to be closed before one more is prepared in this segment, if there are `limit` or more.
     pub(crate) fn room(&self, limit: usize, segment: u64) -> Room {
         if self.count() < limit {
@@ -282,7 +294,7 @@ impl Unnamed {
 
     /// That of a server which comes from another process. What it does when it is executed is not known here.
     pub(crate) fn adopted(client: u64) -> Unnamed {
-        let owner = Owner { client, effects: Effects::CALLS.and(Effects::ALTERING) };
+        let owner = Owner { client, effects: Effects::ALL };
         Unnamed { answered: owner, expected: owner, ..Unnamed::default() }
     }
 

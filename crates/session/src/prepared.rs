@@ -206,8 +206,7 @@ impl Registry {
 
     /// What executing it may change.
     pub(crate) fn effects(&self, id: StatementId) -> Effects {
-        let all = Effects::CALLS.and(Effects::SETTINGS).and(Effects::STATEMENTS);
-        self.by_id.get(&id).map_or(all, |statement| statement.effects)
+        self.by_id.get(&id).map_or(Effects::ALL, |statement| statement.effects)
     }
 
     /// What executing it resets; its text is read for that when it is asked first. `tracked` is the same each time.

@@ -19,6 +19,8 @@ impl Effects {
     pub(crate) const UNSEEN: Effects = Effects(16);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
+    /// Those of a statement whose text is not known.
+    pub(crate) const ALL: Effects = Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN);
 
     #[inline]
     pub(crate) const fn and(self, other: Effects) -> Effects {

@@ -193,6 +193,141 @@ fn prepared_statements_and_cancel_keys_stay_what_they_were() {
     assert!(sent.starts_with('B') && sent.contains("PGBOUNCER_1"), "{sent:?}");
 }
 
+fn parse(name: &[u8], text: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, name, text, &[]);
+        encode::sync(out);
+    })
+}
+
+fn parsed(status: Status) -> Vec<u8> {
+    message(|out| {
+        encode::parse_complete(out);
+        encode::ready(out, status);
+    })
+}
+
+#[test]
+fn a_statement_that_sql_may_have_replaced_stays_distrusted() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    new.shard.follow(1);
+    let (client, other) = (old.client(&[]), old.client(&[]));
+    let server = old.server();
+    old.receive(client, &parse(b"s", b"select 1"));
+    old.receive(server, &parsed(Status::Idle));
+    old.query(other, "deallocate \"PGBOUNCER_1\"; prepare \"PGBOUNCER_1\" as select 2");
+    let replaced = message(|out| {
+        encode::command_complete(out, "DEALLOCATE");
+        encode::command_complete(out, "PREPARE");
+        encode::ready(out, Status::Idle);
+    });
+    old.receive(server, &replaced);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.sent.clear();
+    new.receive(places[&client], &named(b"s"));
+    assert_eq!(new.tags(places[&server]), "CPBES", "it is closed and prepared anew");
+}
+
+#[test]
+fn a_portal_of_a_block_may_change_settings_behind_a_takeover_too() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    new.shard.follow(1);
+    let (client, other) = (old.client(&[]), old.client(&[]));
+    let server = old.server();
+    old.query(client, "begin");
+    old.answer(server, Status::InTransaction);
+    let bound = message(|out| {
+        encode::parse(out, b"s", b"set local datestyle = 'ISO, DMY'", &[]);
+        encode::bind_simple(out, b"portal", b"s", &[]);
+        encode::sync(out);
+    });
+    old.receive(client, &bound);
+    let answer = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::ready(out, Status::InTransaction);
+    });
+    old.receive(server, &answer);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (client, other, server) = (places[&client], places[&other], places[&server]);
+    new.sent.clear();
+    const DATE: &[u8] = b"select date '01/02/2003'";
+    let asked = message(|out| {
+        encode::execute(out, b"portal", 0);
+        encode::parse(out, b"date", DATE, &[]);
+        encode::sync(out);
+    });
+    new.receive(client, &asked);
+    new.receive(server, &message(|out| encode::command_complete(out, "SET")));
+    assert_eq!(new.tags(server), "EHPS");
+    let answer = message(|out| {
+        encode::parse_complete(out);
+        encode::parameter_status(out, b"DateStyle", b"ISO, DMY");
+        encode::ready(out, Status::InTransaction);
+    });
+    new.receive(server, &answer);
+    new.query(client, "commit");
+    let answer = message(|out| {
+        encode::command_complete(out, "COMMIT");
+        encode::parameter_status(out, b"DateStyle", b"ISO, MDY");
+        encode::ready(out, Status::Idle);
+    });
+    new.receive(server, &answer);
+    new.sent.clear();
+    new.receive(other, &parse(b"date", DATE));
+    assert_eq!(new.tags(server), "PS", "the other was parsed under another DateStyle");
+}
+
+#[test]
+fn what_a_portal_deallocates_behind_a_takeover_is_refused_by_the_name_of_its_client() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    new.shard.follow(1);
+    let client = old.client(&[]);
+    let server = old.server();
+    old.query(client, "begin");
+    old.answer(server, Status::InTransaction);
+    old.receive(client, &parse(b"s", b"deallocate all"));
+    old.receive(server, &parsed(Status::InTransaction));
+    old.receive(client, &parse(b"gone", b"select 1"));
+    old.receive(server, &parsed(Status::InTransaction));
+    let bound = message(|out| {
+        encode::bind_simple(out, b"portal", b"s", &[]);
+        encode::sync(out);
+    });
+    old.receive(client, &bound);
+    let answer = message(|out| {
+        encode::bind_complete(out);
+        encode::ready(out, Status::InTransaction);
+    });
+    old.receive(server, &answer);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (client, server) = (places[&client], places[&server]);
+    new.sent.clear();
+    let asked = message(|out| {
+        encode::execute(out, b"portal", 0);
+        encode::bind_simple(out, b"", b"gone", &[]);
+        encode::sync(out);
+    });
+    new.receive(client, &asked);
+    assert_eq!(new.tags(server), "EH", "what the name stands for is not known yet");
+    new.receive(server, &message(|out| encode::command_complete(out, "DEALLOCATE ALL")));
+    assert_eq!(new.tags(server), "CBS");
+    let refused = message(|out| {
+        encode::close_complete(out);
+        encode::error(out, "ERROR", "26000", "prepared statement \"PGBOUNCER_0\" does not exist");
+        encode::ready(out, Status::Failed);
+    });
+    new.sent.clear();
+    new.receive(server, &refused);
+    assert!(new.text(client).contains("\"gone\" does not exist"));
+}
+
 #[test]
 fn limits_hold_over_both_processes() {
     let (mut old, mut new) = (World::new("default_pool_size = 2"), World::new("default_pool_size = 2"));

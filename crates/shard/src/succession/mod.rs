@@ -155,6 +155,8 @@ pub(crate) mod field {
     /// Of a server: the number of the client whose unnamed statement it has.
     pub(crate) const UNNAMED: u16 = 35;
     pub(crate) const STATEMENT_SCOPE: u16 = 36;
+    /// Of a server: the number of a statement whose name it has for what may be another one.
+    pub(crate) const STALE_STATEMENT: u16 = 38;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

@@ -1,7 +1,8 @@
 //! Prepared statements on their way from one process to the next: a client's names, and what a server has.
 //!
 //! Owns their fields. A statement keeps its number, because that is its name on the servers, and the settings under which it was parsed.
-//! An older process does not say the latter: its statements serve those that have them, and no one else.
+//! An older process does not say the latter: its statements serve those that have them, and no one else. What a server has under a name
+//! that is not trusted to be the statement has a field of its own, so that an older process does not take it for one.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,10 @@ impl State {
 
     pub(super) fn put_server_statements(&self, out: &mut FieldsOut, statements: &ServerStatements) {
         for id in statements.by_age() {
+            if statements.is_stale(id) {
+                out.number(field::STALE_STATEMENT, id);
+                continue;
+            }
             let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
             out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
             self.put_scope(out, id);
@@ -58,6 +63,9 @@ impl State {
         fields: &Fields<'_>,
         statements: &mut ServerStatements,
     ) -> Option<()> {
+        for id in fields.all(field::STALE_STATEMENT) {
+            statements.adopt_stale(u64::from_be_bytes(id.try_into().ok()?), &self.registry);
+        }
         let mut scopes = self.read_scopes(fields);
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
