@@ -58,8 +58,8 @@ pub struct Conversation {
     pub(crate) settings: Option<(Parameters, ParseSettings)>,
     /// What the client sends now waits for replies to what was sent before.
     pub(crate) awaits_replies: bool,
-    /// The number of the oldest reply owed when that began.
-    pub(crate) awaits_since: u64,
+    /// The number of the oldest reply owed when that ends.
+    pub(crate) awaits_until: u64,
     /// The error that the client gets instead of the server's.
     pub(crate) reworded: Vec<u8>,
     /// The request that may have to be said again.
@@ -100,7 +100,7 @@ impl Conversation {
             set_segment: None,
             settings: None,
             awaits_replies: false,
-            awaits_since: 0,
+            awaits_until: 0,
             reworded: Vec::new(),
             watch: Watch::default(),
             own_answer: None,

@@ -83,6 +83,8 @@ pub struct Owes {
     refused: VecDeque<(u64, Box<[u8]>)>,
     /// Something was pushed that the server does not answer, and the queue has not been empty since.
     has_silent: bool,
+    /// Bytes that Weir has written of its own accord, and kept, since the queue was last empty.
+    own_bytes: usize,
 }
 
 /// Entries that a reply step can put in front (a request that is sent again) without counting below zero.
@@ -91,12 +93,16 @@ const FIRST_NUMBER: u64 = 16;
 /// More than so many requests are not sent before some are answered, so that what is kept for each has a bound.
 const UNANSWERED_MAX: usize = 8192;
 
+/// More bytes of Weir's own are not written, or kept, before all that is owed is answered: a Bind of a few bytes may need a Parse
+/// of millions.
+const OWN_BYTES_MAX: usize = 256 * 1024;
+
 impl Default for Owes {
     fn default() -> Owes {
         let queue = VecDeque::new();
         let (most, refused) = (UNANSWERED_MAX, VecDeque::new());
-        let (answered, has_silent) = (FIRST_NUMBER, false);
-        Owes { queue, answered, segment: 0, changes_before: 0, most, refused, has_silent }
+        let (answered, has_silent, own_bytes) = (FIRST_NUMBER, false, 0);
+        Owes { queue, answered, segment: 0, changes_before: 0, most, refused, has_silent, own_bytes }
     }
 }
 
@@ -129,6 +135,31 @@ impl Owes {
         self.most == 0
     }
 
+    /// So many bytes that the client has not sent go to the server, or are kept until a reply comes.
+    #[cold]
+    pub(crate) fn note_own(&mut self, bytes: usize) {
+        if self.queue.is_empty() {
+            self.own_bytes = 0;
+        }
+        self.own_bytes += bytes;
+    }
+
+    /// Nothing more is written of Weir's own accord before all that is owed is answered.
+    pub(crate) fn own_is_full(&self) -> bool {
+        !self.queue.is_empty() && self.own_bytes >= OWN_BYTES_MAX
+    }
+
+    /// The number of the oldest reply owed once a request that has to wait now may be looked at again.
+    pub(crate) fn awaited(&self) -> u64 {
+        if self.is_full() {
+            self.answered + (self.queue.len() as u64 / 2).max(1)
+        } else if self.own_is_full() {
+            self.next_number()
+        } else {
+            self.changes_before.max(self.answered + 1)
+        }
+    }
+
     /// The number of the segment that is being sent.
     #[inline]
     #[must_use]
@@ -156,6 +187,7 @@ impl Owes {
 
     /// Asked of the server, to be refused for this name.
     pub(crate) fn push_refused(&mut self, name: &[u8]) {
+        self.note_own(name.len());
         self.refused.push_back((self.next_number(), name.into()));
         self.push(Owed::Refused);
     }

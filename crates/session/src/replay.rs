@@ -179,6 +179,7 @@ impl Conversation {
         let Some(rest) = registry.rest(statement) else { return self.watch.end() };
         let (name, whole) = (server_name(statement), self.watch.is_whole());
         let copy = std::mem::take(&mut self.watch.copy);
+        self.owes.note_own(rest.len() + copy.len());
         out.to_server(at, |bytes| {
             if !whole {
                 encode::sync(bytes);

@@ -132,7 +132,8 @@ impl Conversation {
         if self.unsure_readies > 0 {
             self.mark_end(out);
         }
-        if self.awaits_replies && self.owes.answered() != self.awaits_since {
+        // What comes behind a COPY from the client is answered when that is over: what waits may be its data.
+        if self.awaits_replies && (self.owes.answered() >= self.awaits_until || self.copying_in) {
             self.awaits_replies = false;
             replied.unblocked = true;
         }

@@ -272,7 +272,7 @@ impl Step<'_, '_> {
     fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
         self.flush(out);
         self.server.awaits_replies = true;
-        self.server.awaits_since = self.server.owes.answered();
+        self.server.awaits_until = self.server.owes.awaited();
         if !self.server.owes.ends_with_ready() {
             self.server.watch.follow(true);
             send(&mut self.server.watch, at, out, encode::flush);
@@ -449,6 +449,21 @@ fn send(watch: &mut Watch, at: Boundary, out: &mut impl Output, write: impl FnOn
         let start = bytes.len();
         write(bytes);
         watch.record(&bytes[start..]);
+    });
+}
+
+/// The same for a message that the client has not asked for.
+fn send_own(
+    server: &mut Conversation,
+    at: Boundary,
+    out: &mut impl Output,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let owes = &mut server.owes;
+    send(&mut server.watch, at, out, |bytes| {
+        let start = bytes.len();
+        write(bytes);
+        owes.note_own(bytes.len() - start);
     });
 }
 

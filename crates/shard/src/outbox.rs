@@ -8,6 +8,17 @@ use session::{Boundary, Output};
 
 use crate::{Action, ConnId, Source};
 
+/// Memory of one event's written bytes is kept for the next event up to this capacity.
+const KEPT_BYTES: usize = 1024 * 1024;
+
+/// Empties it; what an event with much to write has left of memory goes back to the system.
+pub(crate) fn empty(bytes: &mut Vec<u8>) {
+    bytes.clear();
+    if bytes.capacity() > KEPT_BYTES {
+        *bytes = Vec::new();
+    }
+}
+
 /// Actions and written bytes of the current event.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -19,7 +30,7 @@ impl Outbox {
     /// A new event begins.
     pub(crate) fn begin(&mut self) {
         debug_assert!(self.actions.is_empty(), "actions of the last event were not taken");
-        self.written.clear();
+        empty(&mut self.written);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Action> {
@@ -121,6 +132,16 @@ impl Output for Nobody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_an_event_that_wrote_much_goes_back() {
+        let mut outbox = Outbox::default();
+        for (bytes, kept) in [(10, true), (2 * KEPT_BYTES, false)] {
+            outbox.append(|out| out.resize(bytes, 0));
+            outbox.begin();
+            assert_eq!(outbox.written.capacity() > 0, kept, "{bytes} bytes");
+        }
+    }
 
     #[test]
     fn neighbouring_sends_become_one() {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tls::{HandshakeFault, Session};
 
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, empty};
 use crate::state::State;
 use crate::{Action, ConnId, Event, Source};
 
@@ -243,6 +243,7 @@ impl Records {
             return;
         }
         let (range, outcome) = outbox.append(|out| link.session.seal(gathered, out));
+        empty(gathered);
         outbox.send(to, Source::Written, range.start, range.end);
         if outcome.is_err() {
             link.is_broken = true;

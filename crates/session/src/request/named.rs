@@ -11,7 +11,7 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
-use super::{Step, Verdict, plain, send};
+use super::{Step, Verdict, plain, send, send_own};
 use crate::kept::{Room, Standing, Traits};
 use crate::prepared::server_name;
 use crate::replay::{self, parse_message};
@@ -208,6 +208,9 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     fn before_parse(&mut self, name: &[u8], statement: StatementId) -> Option<(StatementId, Before)> {
+        if self.server.owes.own_is_full() {
+            return None;
+        }
         let InForce::Settings(settings) = self.in_force() else { return None };
         if self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
             return Some((statement, Before::Parse));
@@ -258,8 +261,7 @@ impl Step<'_, '_> {
             self.close_own(oldest, at, out);
         }
         if let Some(rest) = self.rules.registry.rest(statement) {
-            let watch = &mut self.server.watch;
-            send(watch, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
+            send_own(self.server, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
         let registry = &self.rules.registry;
@@ -273,7 +275,7 @@ impl Step<'_, '_> {
 
     fn close_own(&mut self, statement: StatementId, at: Boundary, out: &mut impl Output) {
         let name = server_name(statement);
-        send(&mut self.server.watch, at, out, |bytes| encode::close(bytes, b'S', &name));
+        send_own(self.server, at, out, |bytes| encode::close(bytes, b'S', &name));
         self.server.statements.close_sent(statement, self.server.owes.segment());
         self.server.owes.push(Owed::OwnClose(statement));
     }
@@ -502,6 +504,9 @@ impl Step<'_, '_> {
         out: &mut impl Output,
     ) -> Verdict {
         let Some((taken, before)) = self.before_named(name, taken) else { return Verdict::AwaitReplies };
+        if self.server.owes.own_is_full() {
+            return Verdict::AwaitReplies; // The name is kept.
+        }
         self.flush(out);
         self.server.status = None;
         if matches!(before, Before::Parse) {
@@ -524,6 +529,9 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
+        if self.server.owes.own_is_full() {
+            return Verdict::AwaitReplies; // The name is kept.
+        }
         let verdict = self.bind_nothing(header, portal, name, rest, at, out);
         self.server.owes.push_refused(name);
         verdict
@@ -575,6 +583,9 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
+        if self.server.owes.own_is_full() {
+            return Verdict::AwaitReplies; // The name is kept.
+        }
         self.flush(out);
         self.server.status = None;
         self.close_own(NO_STATEMENT, at, out);
