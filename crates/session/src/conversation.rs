@@ -117,7 +117,9 @@ impl Conversation {
         let mut talk = Conversation::new(parameters);
         (talk.status, talk.last_status, talk.doubtful) = (Some(status), status, doubtful);
         // Portals live as long as their transaction, and what these do is not known here.
-        talk.portal_effects = if status == Status::Idle { Effects::NONE } else { Effects::ALL };
+        if status != Status::Idle {
+            (talk.portal_effects, talk.portal_resets) = (Effects::ALL, Reset::UNCLEAR);
+        }
         talk
     }
 
@@ -137,6 +139,7 @@ impl Conversation {
     /// A server that came from another process has this client's unnamed statement.
     pub fn adopt_unnamed(&mut self, owner: u64) {
         self.statements.unnamed = Unnamed::adopted(owner);
+        self.unnamed_resets = Reset::UNCLEAR;
     }
 
     /// Something was sent whose outcome is not modelled.

@@ -405,7 +405,7 @@ impl Step<'_, '_> {
             }
             // Under which name is not said.
             Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
-            Some(b"RESET") => self.note_reset(),
+            Some(b"RESET") => self.note_reset_command(),
             _ => {}
         }
     }

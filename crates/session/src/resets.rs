@@ -13,11 +13,34 @@ pub struct Reset {
     pub session: u64,
     /// Until the end of the transaction.
     pub local: u64,
+    /// RESET of a parameter that is not followed, which leaves those that are.
+    pub(crate) others: bool,
+    /// What may be a RESET, and of what is not known.
+    pub(crate) unclear: bool,
 }
 
 impl Reset {
+    const OTHERS: Reset = Reset { session: 0, local: 0, others: true, unclear: false };
+    pub(crate) const UNCLEAR: Reset = Reset { session: 0, local: 0, others: false, unclear: true };
+
+    /// For the session.
+    fn of_session(session: u64) -> Reset {
+        Reset { session, ..Reset::default() }
+    }
+
+    /// Nothing that is followed.
     pub(crate) fn is_empty(self) -> bool {
-        self == Reset::default()
+        self.all() == 0
+    }
+
+    /// Nothing but RESET of parameters that are not followed.
+    pub(crate) fn is_of_others(self) -> bool {
+        self == Reset::OTHERS
+    }
+
+    /// What is known of portals that were bound before, once others have been executed.
+    pub(crate) fn of_older_portals(self) -> Reset {
+        Reset { others: self.others, unclear: self.unclear || !self.is_empty(), ..Reset::default() }
     }
 
     /// The positions.
@@ -33,6 +56,8 @@ impl Reset {
     pub(crate) fn add(&mut self, other: Reset) {
         self.session |= other.session;
         self.local |= other.local;
+        self.others |= other.others;
+        self.unclear |= other.unclear;
     }
 }
 
@@ -50,6 +75,8 @@ pub(crate) struct Resets {
     pub(crate) asked: Reset,
     /// The number of the reply to the first such command.
     pub(crate) from: u64,
+    /// The number of the reply to the last query that resets only parameters that are not followed.
+    pub(crate) others: u64,
     /// A command tag said that something was reset, by a command that was not recognised beforehand.
     pub(crate) seen: bool,
     /// An error was answered since the last ReadyForQuery.
@@ -61,6 +88,15 @@ pub(crate) struct Resets {
 }
 
 impl Conversation {
+    /// The query that was pushed last resets these.
+    #[cold]
+    pub(crate) fn note_reset_query(&mut self, reset: Reset) {
+        self.note_reset(reset);
+        if reset.is_of_others() {
+            self.resets.others = self.owes.next_number().saturating_sub(1);
+        }
+    }
+
     /// The request that was pushed last resets these.
     #[cold]
     pub(crate) fn note_reset(&mut self, reset: Reset) {
@@ -125,15 +161,83 @@ pub(crate) fn reset_by(text: &[u8], tracked: &Tracked) -> Option<Reset> {
     let is = |word: &str| command.eq_ignore_ascii_case(word.as_bytes());
     let reset = if is("reset") {
         let word = words.next()?;
-        Reset { session: named(word, &mut words, tracked)?, local: 0 }
+        let bits = named(word, &mut words, tracked).unwrap_or(0);
+        if bits == 0 && word.eq_ignore_ascii_case(b"transaction") && words.takes(b"isolation") {
+            words.takes(b"level");
+        }
+        if bits == 0 { Reset::OTHERS } else { Reset::of_session(bits) }
     } else if is("set") {
         set_to_default(&mut words, tracked)?
     } else if is("discard") && words.takes(b"all") {
-        Reset { session: u64::MAX, local: 0 }
+        Reset::of_session(u64::MAX)
     } else {
         return None;
     };
-    (words.end() && !reset.is_empty()).then_some(reset)
+    (words.end() && reset != Reset::default()).then_some(reset)
+}
+
+/// What a query string resets, which may hold several commands; None if that is not known.
+#[cold]
+pub(crate) fn reset_by_query(text: &[u8], tracked: &Tracked) -> Option<Reset> {
+    reset_by(text, tracked).or_else(|| resets_of_others(text, tracked))
+}
+
+/// What a portal of a statement with this text resets; of the text not more than the first command need be here.
+#[cold]
+pub(crate) fn reset_by_portal(text: &[u8], tracked: &Tracked) -> Reset {
+    let known = if is_other_command(text) { Some(Reset::default()) } else { None };
+    reset_by(text, tracked).or(known).unwrap_or(Reset::UNCLEAR)
+}
+
+/// Some if there is a RESET among several commands, and each is of a parameter that is not followed.
+fn resets_of_others(mut text: &[u8], tracked: &Tracked) -> Option<Reset> {
+    let mut found = None;
+    loop {
+        let (command, rest) = text.split_at_checked(command_bytes(text)?)?;
+        match reset_by(command, tracked) {
+            Some(reset) if reset.is_of_others() => found = Some(reset),
+            Some(_) => return None,
+            None if is_other_command(command) => {}
+            None => return None,
+        }
+        match rest {
+            [b';', rest @ ..] => text = rest,
+            _ => return found,
+        }
+    }
+}
+
+/// The command is not RESET or DISCARD ALL, or there is none.
+fn is_other_command(command: &[u8]) -> bool {
+    let mut words = Words { rest: command };
+    match words.next() {
+        Some(word) if word.eq_ignore_ascii_case(b"discard") => !words.takes(b"all"),
+        Some(word) => !word.eq_ignore_ascii_case(b"reset"),
+        None => words.end(),
+    }
+}
+
+/// How long the first command of a query string is. None where that depends on how the server reads strings.
+fn command_bytes(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += match text.get(at..)? {
+            [] | [0 | b';', ..] => return Some(at),
+            [b'\\' | b'$', ..] => return None,
+            [quote @ (b'\'' | b'"'), rest @ ..] => {
+                let quoted = &rest[..rest.iter().position(|byte| byte == quote)?];
+                if quoted.contains(&b'\\') {
+                    return None;
+                }
+                quoted.len() + 2
+            }
+            [b'-', b'-', rest @ ..] => {
+                2 + rest.iter().position(|byte| matches!(byte, b'\n' | b'\r' | 0)).unwrap_or(rest.len())
+            }
+            comment @ [b'/', b'*', ..] => block_comment(comment)?,
+            _ => 1,
+        };
+    }
 }
 
 /// The parameter, or all of them, that this word and those behind it stand for.
@@ -170,8 +274,8 @@ fn set_to_default(words: &mut Words<'_>, tracked: &Tracked) -> Option<Reset> {
         }
         None => is_names && !has_sign,
     };
-    let reset = if local { Reset { session: 0, local: bits } } else { Reset { session: bits, local: 0 } };
-    is_default.then_some(reset)
+    let of_block = Reset { local: bits, ..Reset::default() };
+    is_default.then_some(if local { of_block } else { Reset::of_session(bits) })
 }
 
 /// The words of a command, without comments. A quoted name is given without its quotes.
@@ -254,7 +358,7 @@ mod tests {
     fn names(text: &str) -> Option<(Vec<String>, bool)> {
         let tracked = Tracked::new([]);
         assert!(reset_by(text.as_bytes(), &tracked).is_none() || may_reset(text.as_bytes(), 0), "{text}");
-        let reset = reset_by(text.as_bytes(), &tracked)?;
+        let reset = reset_by(text.as_bytes(), &tracked).filter(|reset| !reset.is_of_others())?;
         if reset.session == u64::MAX {
             return Some((vec!["all".to_owned()], false));
         }
@@ -293,8 +397,6 @@ mod tests {
             "set timezone to 'Asia/Tokyo'",
             "set timezone to \"default",
             "set names 'utf8'",
-            "reset role",
-            "reset statement_timeout",
             "discard plans",
             "discard",
             "reset",
@@ -303,6 +405,56 @@ mod tests {
             "set in_hot_standby to default",
         ] {
             assert_eq!(names(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn those_of_other_parameters_are() {
+        let tracked = Tracked::new([]);
+        let of_others =
+            |text: &str| reset_by_query(text.as_bytes(), &tracked).is_some_and(Reset::is_of_others);
+        for text in [
+            "reset role",
+            " RESET\t\"role\" ; ",
+            "reset statement_timeout\0\0\0",
+            "reset /* all */ my.parameter",
+            "reset transaction isolation level",
+            "reset in_hot_standby",
+            "reset role;;reset statement_timeout",
+            "set a = ';reset all'; reset role",
+            "select \"reset all;\"; -- reset all; \n/* ; reset all */; reset role",
+            "select 1; reset role; -- it's",
+        ] {
+            assert!(of_others(text), "{text}");
+        }
+        for text in [
+            "",
+            "select 1; select 2",
+            "reset all",
+            "reset role; reset all",
+            "reset role; reset timezone",
+            "reset role; discard all",
+            "reset role; set timezone to default",
+            "reset role; \u{b}reset all",
+            "reset U&\"role\"",
+            "reset \"a\"\"b\"",
+            "select '\\'; reset role; --'; reset all",
+            "select $$;$$; reset role",
+            "reset role; select 'reset all",
+        ] {
+            assert!(!of_others(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_portal_that_may_reset_and_is_not_recognised_is_unclear() {
+        let tracked = Tracked::new([]);
+        let of = |text: &str| reset_by_portal(text.as_bytes(), &tracked);
+        assert_eq!(of("set a = 1\0"), Reset::default());
+        assert_eq!(of("do $$ begin end $$\0"), Reset::default());
+        assert!(of("reset role\0").is_of_others() && !of("reset all\0").is_empty());
+        for text in ["reset U&\"timezone\"\0", "reset /* ...", "\u{b}reset all\0", "reset"] {
+            assert_eq!(of(text), Reset::UNCLEAR, "{text}");
         }
     }
 }

@@ -316,3 +316,121 @@ fn what_another_client_parsed_without_a_name_is_not_this_ones_reset() {
     world.receive(second, &[segment("select 1"), segment("select 2")].concat());
     assert_eq!(world.tags(server), "PBESPBES", "nothing waits");
 }
+
+/// What resets none of the parameters that are followed.
+const OF_OTHERS: [&str; 6] = [
+    "reset role",
+    "/* x */ RESET \"statement_timeout\";",
+    "reset my.own",
+    "reset transaction isolation level",
+    "set application_name = ''; reset role; select ';reset all'",
+    "reset role; -- it's no more; reset all\nset application_name = ''",
+];
+
+#[test]
+fn a_reset_of_another_parameter_leaves_what_is_set_in_the_block() {
+    for sql in OF_OTHERS {
+        let mut world = World::new("default_pool_size = 1");
+        let (client, server) = client_in_a_block(&mut world);
+        world.query(client, "set local search_path = 'two'");
+        done(&mut world, server, "SET", None, Status::InTransaction);
+        world.query(client, sql);
+        world.query(client, "select 1");
+        world.sent.clear();
+        done(&mut world, server, "RESET", None, Status::InTransaction);
+        assert!(world.text(server).ends_with("select 1\0"), "{sql}");
+        assert_eq!(world.tags(client), "CZ", "{sql}");
+        world.answer(server, Status::InTransaction);
+        world.query(client, "reset all");
+        done(&mut world, server, "RESET", None, Status::InTransaction);
+        let heard = world.text(server);
+        assert!(heard.contains("set_config('search_path','own',false)"), "{sql}: {heard:?}");
+    }
+}
+
+/// Parse, Bind and Execute with this name.
+fn executed(name: &[u8], sql: &str) -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, name, sql.as_bytes(), &[]);
+        encode::bind_simple(out, name, name, &[]);
+        encode::execute(out, name, 0);
+    })
+}
+
+fn answered(tag: &str) -> Vec<u8> {
+    message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, tag);
+    })
+}
+
+#[test]
+fn by_the_extended_protocol_it_does_so_too() {
+    let (sync, ready) = (message(encode::sync), message(|out| encode::ready(out, Status::InTransaction)));
+    for (name, all) in [(&b""[..], &b""[..]), (b"named", b"all")] {
+        let mut world = World::new("default_pool_size = 1");
+        let (client, server) = client_in_a_block(&mut world);
+        let asked = [("set local search_path = 'two'", "SET"), ("reset statement_timeout", "RESET")];
+        for (number, (sql, tag)) in asked.into_iter().enumerate() {
+            let name = if name.is_empty() { vec![] } else { format!("s{number}").into_bytes() };
+            world.receive(client, &[executed(&name, sql), sync.clone()].concat());
+            assert_eq!(world.tags(server), "PBES");
+            world.receive(server, &[answered(tag), ready.clone()].concat());
+            assert_eq!(world.tags(server), "", "{sql}: nothing is set again");
+        }
+        // One that resets everything is not taken for it, in a segment with it or behind it.
+        let both = [executed(name, "reset role"), executed(all, "reset all"), sync.clone()].concat();
+        world.receive(client, &both);
+        world.sent.clear();
+        world.receive(server, &[answered("RESET"), answered("RESET"), ready.clone()].concat());
+        let heard = world.text(server);
+        assert!(heard.contains("set_config('search_path','own',false)"), "{heard:?}");
+    }
+}
+
+#[test]
+fn the_servers_default_stays_that_a_client_has_set_beside_such_a_reset() {
+    for sql in &OF_OTHERS[4..] {
+        let mut world = World::new("default_pool_size = 1");
+        let (client, server) = client_that_asks(&mut world, sql);
+        done(&mut world, server, "RESET", Some(""), Status::Idle);
+        assert!(world.text(client).contains("application_name\0\0Z"), "{sql}: it is told what it has");
+        world.query(client, "select 1");
+        assert!(world.text(server).ends_with("\0\0\0\rselect 1\0"), "{sql}");
+    }
+}
+
+#[test]
+fn a_portal_that_resets_everything_is_not_taken_for_one_that_does_not() {
+    let mut world = World::new("default_pool_size = 1");
+    let (client, server) = client_in_a_block(&mut world);
+    let bound = message(|out| {
+        encode::parse(out, b"", b"reset all", &[]);
+        encode::bind_simple(out, b"all", b"", &[]);
+        encode::sync(out);
+    });
+    let ready = message(|out| encode::ready(out, Status::InTransaction));
+    let sync = message(encode::sync);
+    world.receive(client, &bound);
+    world.receive(
+        server,
+        &[message(encode::parse_complete), message(encode::bind_complete), ready.clone()].concat(),
+    );
+    // What is executed first clears what is known of the portals.
+    for _ in 0..2 {
+        world.receive(client, &[executed(b"", "reset role"), sync.clone()].concat());
+        world.receive(server, &[answered("RESET"), ready.clone()].concat());
+        if world.text(server).contains("set_config") {
+            done(&mut world, server, "SET", None, Status::InTransaction);
+        }
+    }
+    world.sent.clear();
+    let execute = message(|out| encode::execute(out, b"all", 0));
+    world.receive(client, &[execute, sync].concat());
+    let reset = message(|out| encode::command_complete(out, "RESET"));
+    world.sent.clear();
+    world.receive(server, &[reset, ready].concat());
+    let heard = world.text(server);
+    assert!(heard.contains("set_config('search_path','own',false)"), "{heard:?}");
+}

@@ -8,7 +8,7 @@ use wire::encode;
 
 use super::{Step, Verdict};
 use crate::resets::{Resets, bit};
-use crate::{Parameters, Reset};
+use crate::{Owed, Parameters, Reset};
 
 impl<'c> Step<'_, 'c> {
     /// What the client's startup packet gave, and the server's defaults.
@@ -20,6 +20,19 @@ impl<'c> Step<'_, 'c> {
     pub(super) fn note_reset(&mut self) {
         if self.context.startup.is_some() {
             (self.server.resets.noted, self.server.resets.seen) = (true, true);
+        }
+    }
+
+    /// RESET was done; one that was recognised as of other parameters than those that are followed is no news.
+    pub(super) fn note_reset_command(&mut self) {
+        let resets = &self.server.resets;
+        let is_of_others = match self.server.owes.front() {
+            Some(Owed::Query) => resets.others == self.server.owes.answered(),
+            Some(Owed::Execute) => resets.asked.is_of_others(),
+            _ => false,
+        };
+        if !is_of_others {
+            self.note_reset();
         }
     }
 
@@ -68,7 +81,10 @@ impl<'c> Step<'_, 'c> {
             }
         }
         if is_last {
-            (self.server.resets, self.server.portal_resets) = (Resets::default(), Reset::default());
+            let portals = self.server.portal_resets.of_older_portals();
+            let is_over = status == Status::Idle;
+            self.server.portal_resets = if is_over { Reset::default() } else { portals };
+            self.server.resets = Resets::default();
             self.server.owes.release();
             self.server.lost = lost;
             self.replied.lost = !lost.is_empty();

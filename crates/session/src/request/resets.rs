@@ -8,7 +8,7 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 use super::{Step, plain};
-use crate::resets::{may_reset, reset_by};
+use crate::resets::{may_reset, reset_by, reset_by_portal, reset_by_query};
 use crate::statement_text::Effects;
 use crate::{Owed, Reset, StatementId};
 
@@ -21,8 +21,8 @@ enum Short<'a> {
     Body(&'a [u8]),
     /// The rest is not here yet.
     Partial,
-    /// It is too long to be a reset.
-    No,
+    /// It is too long to be a reset; what is here of its body.
+    No(&'a [u8]),
 }
 
 impl Step<'_, '_> {
@@ -32,14 +32,14 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn resetting_query(&mut self) -> bool {
         let reset = match self.short_frame() {
-            Short::Body(text) => self.rules.resets.and_then(|tracked| reset_by(text, tracked)),
+            Short::Body(text) => self.rules.resets.and_then(|tracked| reset_by_query(text, tracked)),
             Short::Partial => return false,
-            Short::No => None,
+            Short::No(_) => None,
         };
         self.ask(Owed::Query);
         self.server.owes.note_change();
         if let Some(reset) = reset.filter(|_| self.asks()) {
-            self.server.note_reset(reset);
+            self.server.note_reset_query(reset);
             self.server.hold_requests();
         }
         true
@@ -61,7 +61,7 @@ impl Step<'_, '_> {
         if effects.any(Effects::SETTINGS) {
             self.server.set_segment = Some(self.server.owes.segment());
         }
-        if !reset.is_empty() && self.asks() {
+        if reset != Reset::default() && self.asks() {
             self.server.note_reset(reset);
         }
     }
@@ -76,13 +76,14 @@ impl Step<'_, '_> {
                     if let Found::Yes((_, at)) = frontend::parse_name(body)
                         && may_reset(body, at)
                         && let Some(reset) = reset_by(&body[at..], tracked)
+                        && !reset.is_of_others()
                     {
                         self.server.portal_effects.add(Effects::ALTERING);
                         self.server.portal_resets.add(reset);
                     }
                 }
                 Short::Partial => return false,
-                Short::No => {}
+                Short::No(_) => {}
             }
         }
         self.ask(plain(frame_tag));
@@ -96,7 +97,7 @@ impl Step<'_, '_> {
             Ok(Some(header)) if header.frame_bytes <= RESET_BYTES => {
                 rest.get(HEADER_BYTES..header.frame_bytes as usize).map_or(Short::Partial, Short::Body)
             }
-            _ => Short::No,
+            _ => Short::No(rest.get(HEADER_BYTES..).unwrap_or_default()),
         }
     }
 
@@ -104,15 +105,11 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn unnamed_resets(&mut self) -> bool {
-        let reset = match (self.short_frame(), self.rules.resets) {
-            (Short::Partial, _) => return false,
-            (Short::Body(body), Some(tracked)) => match frontend::parse_name(body) {
-                Found::Yes((_, at)) => reset_by(&body[at..], tracked),
-                _ => None,
-            },
-            _ => None,
+        let (Short::Body(body) | Short::No(body)) = self.short_frame() else { return false };
+        self.server.unnamed_resets = match (frontend::parse_name(body), self.rules.resets) {
+            (Found::Yes((_, at)), Some(tracked)) => reset_by_portal(&body[at..], tracked),
+            _ => Reset::UNCLEAR,
         };
-        self.server.unnamed_resets = reset.unwrap_or_default();
         true
     }
 
