@@ -44,15 +44,31 @@ def query(statement):
     return message(b"Q", cstring(statement))
 
 
-def parse(name, statement):
-    return message(b"P", cstring(name) + cstring(statement) + struct.pack("!h", 0))
+def parse(name, statement, types=()):
+    """`types` are the OIDs of the first parameters; 0 leaves one to the server."""
+    return message(b"P", cstring(name) + cstring(statement) + struct.pack("!h", len(types)) + struct.pack(f"!{len(types)}I", *types))
 
 
-def bind(statement="", portal="", values=()):
-    """All values as text."""
-    encoded = b"".join(struct.pack("!i", len(value)) + value for value in values)
-    body = cstring(portal) + cstring(statement) + struct.pack("!hh", 0, len(values)) + encoded + struct.pack("!h", 0)
+def bind(statement="", portal="", values=(), formats=(), results=()):
+    """None is NULL. All values and results are text unless `formats` and `results` say otherwise (1: binary)."""
+    encoded = b"".join(struct.pack("!i", -1) if value is None else struct.pack("!i", len(value)) + value for value in values)
+    codes = [struct.pack(f"!h{len(chosen)}h", len(chosen), *chosen) for chosen in (formats, results)]
+    body = cstring(portal) + cstring(statement) + codes[0] + struct.pack("!h", len(values)) + encoded + codes[1]
     return message(b"B", body)
+
+
+def function_call(oid, values):
+    """The fast path: arguments and result as text."""
+    encoded = b"".join(struct.pack("!i", len(value)) + value for value in values)
+    return message(b"F", struct.pack("!Ihh", oid, 0, len(values)) + encoded + struct.pack("!h", 0))
+
+
+def copy_data(data):
+    return message(b"d", data)
+
+
+def copy_fail(text):
+    return message(b"f", cstring(text))
 
 
 def describe(kind, name=""):
@@ -67,6 +83,7 @@ def close(kind, name=""):
     return message(b"C", kind + cstring(name))
 
 
+COPY_DONE = message(b"c")
 SYNC = message(b"S")
 FLUSH = message(b"H")
 TERMINATE = message(b"X")

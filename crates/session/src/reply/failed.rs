@@ -80,12 +80,14 @@ impl Step<'_, '_> {
         Verdict::Reworded
     }
 
-    /// Whether the requests behind a copy that fails by the extended protocol are skipped depends on a Sync among its data,
-    /// which the server may have read before or behind the data it refuses. Nor does an empty query fail.
+    /// What comes behind a copy that fails with a Sync among its data depends on whether the server has read that Sync before
+    /// or behind the data it refuses. Nor does an empty query fail.
     fn skips_unclear(&self) -> bool {
         match self.server.owes.front() {
             Some(Owed::Marker) => true,
-            Some(Owed::Execute) => self.server.copy_syncs > 0 && self.server.owes.second_is_skipped(),
+            Some(Owed::Execute | Owed::Query) => {
+                self.server.copy_syncs > 0 && self.server.owes.outcome_is_unclear()
+            }
             _ => false,
         }
     }
