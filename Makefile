@@ -8,15 +8,17 @@ UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
 USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
 BUILT    = $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS   ?= 3000
+SCRIPTS ?= 1000
+SEED    ?= 1
 
 # Where scripts/tools.bash puts Rust, before the distribution's own.
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench bench-full sim panel build advisories fmt lint install uninstall clean
+.PHONY: help demo test test-all bench bench-full sim differential panel build advisories fmt lint install uninstall clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: ## a private PostgreSQL, Weir and its panel before it, and what a pool is worth, measured
 	@scripts/demo
@@ -35,6 +37,9 @@ bench-full: ## every scenario and every subject, with intervals and bars; hours
 
 sim: ## the simulator over SEEDS seeds
 	cargo run --release -p weir-sim -- --seeds $(SEEDS)
+
+differential: ## SCRIPTS random scripts from SEED on for each driver, pool mode and size and PostgreSQL, against PostgreSQL itself
+	@WEIR_SCRIPTS=$(SCRIPTS) WEIR_SEED=$(SEED) .venv/bin/python -m pytest tests/e2e/test_random_scripts.py -q -s
 
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel
