@@ -147,3 +147,80 @@ def test_deallocate_behind_blanks_and_comments(weir, text):
         raw.send(parse("", text), wire.bind(), wire.execute(), wire.SYNC, parse("s", b"select 2"), run_statement("s"))
         replies = raw.read_until_ready(2)
         assert result(replies) == "2"
+
+
+# PostgreSQL analyses a statement anew, under the settings of that moment, once something has invalidated its plan.
+INVALIDATING = {
+    "discard": "discard plans",
+    "analyze": "analyze anew",
+    "alter": "alter table anew alter column a set statistics 50",
+}
+USES = {"execute": run_statement("s"), "describe": wire.describe(b"S", "s") + wire.SYNC}
+
+
+@pytest.fixture
+def table(pg):
+    pg.query("create table anew (a int); grant all on anew to public; alter table anew owner to alice", "app")
+    yield "anew"
+    pg.query("drop table anew", "app")
+
+
+@pytest.mark.every_version
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("command", INVALIDATING)
+def test_what_is_analysed_anew_for_one_client_is_not_for_others(weir, table, command, use):
+    pooler = weir(default_pool_size=1)
+    text = f"select (date '01/02/2003')::text from (select count(*) from {table}) t".encode()
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other, wire.Raw(pooler.port).login() as third:
+        for raw in (one, other):
+            prepare(raw, "s", text)
+        one.simple(INVALIDATING[command])
+        other.simple("begin")
+        other.simple("set local datestyle = 'ISO, DMY'")
+        other.simple("discard plans")
+        assert not wire.errors(other.ask(USES[use]))
+        assert answer(other, "s") == "2003-02-01", "as PostgreSQL does"
+        other.simple("rollback")
+        assert answer(one, "s") == "2003-01-02"
+        prepare(third, "s", text)
+        assert [answer(raw, "s") for raw in (third, other, one)] == ["2003-01-02"] * 3
+
+
+def test_what_is_analysed_anew_behind_a_set_in_the_same_write(weir, table):
+    pooler = weir(default_pool_size=1)
+    text = f"select (date '01/02/2003')::text from (select count(*) from {table}) t".encode()
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
+        for raw in (one, other):
+            prepare(raw, "s", text)
+        steps = [wire.query(sql) for sql in ("begin", "set local datestyle = 'ISO, DMY'", "discard plans")]
+        other.send(*steps, run_statement("s"), wire.query("rollback"))
+        assert result(other.read_until_ready(5)) == "2003-02-01"
+        assert answer(one, "s") == "2003-01-02"
+
+
+def test_what_a_function_sets_while_a_statement_is_planned(weir, pg):
+    pg.query(
+        "create function plans() returns int language plpgsql immutable as"
+        " $$begin perform set_config('DateStyle', 'ISO, DMY', true); return 1; end$$",
+        "app",
+    )
+    pooler = weir(default_pool_size=1)
+    try:
+        with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
+            prepare(raw, "p", b"select plans()")
+            raw.simple("begin")
+            raw.ask(wire.bind("p"), parse("s", DATE), wire.SYNC)
+            raw.simple("rollback")
+            prepare(other, "s", DATE)
+            assert answer(other, "s") == "2003-01-02"
+    finally:
+        pg.query("drop function plans()", "app")
+
+
+def test_do_may_prepare_a_statement_under_the_name_of_another(weir):
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
+        prepare(one, "s", b"select 'mine'")
+        [[name]] = other.simple("select name from pg_prepared_statements")
+        other.simple(f"do $$begin execute 'deallocate \"{name}\"'; execute 'prepare \"{name}\" as select ''other'''; end$$")
+        assert answer(one, "s") == "mine"

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::parse_settings::SettingsId;
 use crate::statement_text::Effects;
 use crate::{Registry, StatementId};
 
@@ -43,8 +44,43 @@ struct Kept {
     shape: u32,
     /// What executing it may change.
     effects: Effects,
-    /// Something that may change settings was unanswered, or unreported, when its Parse was sent.
-    doubted: bool,
+    /// The settings that it was parsed under; None if no other client is given it.
+    scope: Option<SettingsId>,
+    /// The client that used it last, and in which segment.
+    used_by: u64,
+    used_in: u64,
+    /// The client that has used it where other settings were, or may have been, in force than those that it was parsed under.
+    /// PostgreSQL may have analysed it anew then, which is for that client alone: it does so whenever DDL, ANALYZE or DISCARD PLANS
+    /// has invalidated the plan, and never says so (PostgreSQL, plancache.c).
+    tainted_by: Option<u64>,
+}
+
+impl Kept {
+    /// What this client would meet is another's, or older than what it asks for.
+    #[inline]
+    fn is_tainted_for(&self, by: By) -> bool {
+        self.tainted_by.is_some_and(|client| by.parses || client != by.client)
+    }
+
+    #[inline]
+    fn note(&mut self, by: By) {
+        (self.used_by, self.used_in) = (by.client, by.segment);
+        if self.scope.is_some() && self.scope != by.settings {
+            self.tainted_by = Some(by.client);
+        }
+    }
+}
+
+/// Who uses a statement, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    /// The client's number.
+    pub(crate) client: u64,
+    pub(crate) segment: u64,
+    /// The settings in force, if they are known.
+    pub(crate) settings: Option<SettingsId>,
+    /// It is parsed: what PostgreSQL has analysed anew for the same client is not what it would be now.
+    pub(crate) parses: bool,
 }
 
 /// Whether a statement can be used at a place of the stream.
@@ -97,12 +133,13 @@ impl ServerStatements {
 
     /// Whether a message of this segment can use it, prepared for this result or a later one; if so it is now the last used.
     #[inline]
-    pub(crate) fn touch(&mut self, id: StatementId, shape: u32, segment: u64) -> Standing {
+    pub(crate) fn touch(&mut self, id: StatementId, shape: u32, by: By) -> Standing {
         self.clock += 1;
         match self.kept.get_mut(&id) {
-            Some(kept) if kept.unanswered > 0 && kept.segment != segment => Standing::InDoubt,
-            Some(kept) if kept.expected && !kept.stale && kept.shape >= shape => {
+            Some(kept) if kept.unanswered > 0 && kept.segment != by.segment => Standing::InDoubt,
+            Some(kept) if kept.expected && !kept.stale && kept.shape >= shape && !kept.is_tainted_for(by) => {
                 kept.used = self.clock;
+                kept.note(by);
                 let verified = kept.verified == self.rests;
                 Standing::Usable(Traits { verified, effects: kept.effects })
             }
@@ -116,27 +153,29 @@ impl ServerStatements {
         self.kept.get(&id).is_some_and(|kept| kept.expected)
     }
 
-    /// Its Parse is being sent, for this result.
-    pub(crate) fn parse_sent(&mut self, id: StatementId, shape: u32, effects: Effects, segment: u64) {
+    /// Its Parse is being sent, for this result. `scope` are the settings that clients share it under.
+    pub(crate) fn parse_sent(
+        &mut self,
+        id: StatementId,
+        shape: u32,
+        effects: Effects,
+        scope: Option<SettingsId>,
+        by: By,
+    ) {
         self.clock += 1;
         let (used, verified) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_default();
         (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
-        (kept.expected, kept.segment, kept.effects, kept.doubted) = (true, segment, effects, false);
+        (kept.expected, kept.segment, kept.effects) = (true, by.segment, effects);
+        (kept.scope, kept.tainted_by) = (scope, None);
+        kept.note(by);
         kept.unanswered += 1;
     }
 
-    /// Its Parse, which has just been sent, is behind something that may change settings.
-    pub(crate) fn doubt(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.doubted = true;
-        }
-    }
-
-    /// A setting has changed in this segment: what was parsed behind the change is not what others mean by it.
-    pub(crate) fn settings_changed(&mut self, segment: u64, registry: &Registry) {
-        for (id, kept) in &mut self.kept {
-            kept.stale |= kept.doubted && kept.segment >= segment && registry.is_shared(*id);
+    /// A setting has changed in this segment: what was used in it, or later, was perhaps used under the new settings.
+    pub(crate) fn settings_changed(&mut self, segment: u64) {
+        for kept in self.kept.values_mut().filter(|kept| kept.used_in >= segment && kept.scope.is_some()) {
+            kept.tainted_by = Some(kept.used_by);
         }
     }
 
@@ -186,7 +225,8 @@ impl ServerStatements {
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
     pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
-        self.parse_sent(id, 0, registry.effects(id), 0);
+        let by = By { client: 0, segment: 0, settings: registry.scope(id), parses: true };
+        self.parse_sent(id, 0, registry.effects(id), registry.scope(id), by);
         self.answered(id, true);
         self.mark_rest();
     }
@@ -200,7 +240,7 @@ impl ServerStatements {
     /// The server has something under this name that is not, or may not be, this statement.
     #[must_use]
     pub fn is_stale(&self, id: StatementId) -> bool {
-        self.kept.get(&id).is_some_and(|kept| kept.stale)
+        self.kept.get(&id).is_some_and(|kept| kept.stale || kept.tainted_by.is_some())
     }
 
     /// What has to be closed before one more is prepared in this segment, if there are `limit` or more.
@@ -243,13 +283,20 @@ impl ServerStatements {
 
     /// A Close and a Parse of it are sent before messages that were sent already and are sent again: what those do to it
     /// comes last.
-    pub(crate) fn prepared_anew(&mut self, id: StatementId, shape: u32, segment: u64) {
+    pub(crate) fn prepared_anew(
+        &mut self,
+        id: StatementId,
+        shape: u32,
+        scope: Option<SettingsId>,
+        segment: u64,
+    ) {
         let (clock, rests) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_insert(Kept { used: clock, ..Kept::default() });
         if kept.unanswered == 0 {
             (kept.expected, kept.segment) = (true, segment);
         }
         (kept.verified, kept.stale, kept.shape) = (rests, false, shape);
+        (kept.scope, kept.used_in) = (scope, segment);
         kept.unanswered += 2;
     }
 
@@ -342,10 +389,15 @@ mod tests {
     /// Bound or parsed just now, and harmless.
     const USABLE: Standing = Standing::Usable(Traits { verified: true, effects: Effects::NONE });
 
+    /// A client under the settings that all are parsed under here.
+    fn by(segment: u64) -> By {
+        By { client: 1, segment, settings: Some(7), parses: false }
+    }
+
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();
         for id in ids {
-            server.parse_sent(*id, 0, Effects::NONE, 0);
+            server.parse_sent(*id, 0, Effects::NONE, Some(7), by(0));
             server.answered(*id, true);
         }
         server
@@ -354,44 +406,44 @@ mod tests {
     #[test]
     fn the_least_recently_used_makes_room() {
         let mut server = with(&[1, 2]);
-        assert_eq!(server.touch(1, 0, 1), USABLE);
+        assert_eq!(server.touch(1, 0, by(1)), USABLE);
         assert_eq!(server.room(3, 1), Room::Enough);
         assert_eq!(server.room(2, 1), Room::Evict(2));
         server.close_sent(2, 1);
-        assert_eq!(server.touch(2, 0, 1), Standing::Lacking);
+        assert_eq!(server.touch(2, 0, by(1)), Standing::Lacking);
         assert_eq!(server.room(2, 1), Room::Enough);
     }
 
     #[test]
     fn they_have_an_age() {
         let mut server = with(&[9, 7]);
-        server.touch(9, 0, 0);
+        server.touch(9, 0, by(0));
         assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]
     fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 0, Effects::NONE, 5);
-        assert_eq!(server.touch(1, 0, 5), USABLE);
-        assert_eq!(server.touch(1, 0, 6), Standing::InDoubt);
+        server.parse_sent(1, 0, Effects::NONE, Some(7), by(5));
+        assert_eq!(server.touch(1, 0, by(5)), USABLE);
+        assert_eq!(server.touch(1, 0, by(6)), Standing::InDoubt);
         assert_eq!(server.room(1, 6), Room::InDoubt);
         server.answered(1, true);
-        assert_eq!(server.touch(1, 0, 6), USABLE);
+        assert_eq!(server.touch(1, 0, by(6)), USABLE);
     }
 
     #[test]
     fn an_error_brings_back_what_was_answered_last() {
         let mut server = with(&[1]);
         server.close_sent(1, 5);
-        server.parse_sent(1, 0, Effects::NONE, 5);
+        server.parse_sent(1, 0, Effects::NONE, Some(7), by(5));
         server.close_sent(1, 5);
-        assert_eq!(server.touch(1, 0, 5), Standing::Lacking);
+        assert_eq!(server.touch(1, 0, by(5)), Standing::Lacking);
         server.answered(1, false);
         server.skipped(1);
         server.skipped(1);
         assert_eq!(
-            (server.touch(1, 0, 6), server.count()),
+            (server.touch(1, 0, by(6)), server.count()),
             (Standing::Lacking, 0),
             "the first Close was executed"
         );
@@ -400,25 +452,25 @@ mod tests {
         server.close_sent(1, 5);
         server.skipped(1);
         assert!(server.is_expected(1), "it is closed again before it is prepared again");
-        assert_eq!(server.touch(1, 0, 6), Standing::Stale);
+        assert_eq!(server.touch(1, 0, by(6)), Standing::Stale);
     }
 
     #[test]
     fn a_stale_statement_counts_and_is_not_used() {
         let mut server = with(&[1]);
         server.mark_stale(1);
-        assert_eq!(server.touch(1, 0, 0), Standing::Stale);
+        assert_eq!(server.touch(1, 0, by(0)), Standing::Stale);
         assert!(server.is_expected(1) && server.count() == 1, "the server has it");
     }
 
     #[test]
     fn one_prepared_for_an_older_result_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 2, Effects::NONE, 0);
+        server.parse_sent(1, 2, Effects::NONE, Some(7), by(0));
         server.answered(1, true);
-        assert_eq!((server.touch(1, 2, 0), server.touch(1, 3, 0)), (USABLE, Standing::Stale));
-        server.prepared_anew(1, 3, 0);
-        assert_eq!(server.touch(1, 3, 0), USABLE);
+        assert_eq!((server.touch(1, 2, by(0)), server.touch(1, 3, by(0))), (USABLE, Standing::Stale));
+        server.prepared_anew(1, 3, Some(7), 0);
+        assert_eq!(server.touch(1, 3, by(0)), USABLE);
     }
 
     #[test]
@@ -426,17 +478,17 @@ mod tests {
         let mut server = with(&[1]);
         // The segment that is sent again closes it at its end.
         server.close_sent(1, 5);
-        server.prepared_anew(1, 0, 5);
+        server.prepared_anew(1, 0, Some(7), 5);
         for there in [false, true, false] {
             server.answered(1, there);
         }
-        assert_eq!((server.touch(1, 0, 6), server.count()), (Standing::Lacking, 0));
+        assert_eq!((server.touch(1, 0, by(6)), server.count()), (Standing::Lacking, 0));
     }
 
     #[test]
     fn a_statement_is_verified_until_the_server_rests() {
         let mut server = with(&[1]);
-        let verified = |server: &mut ServerStatements| match server.touch(1, 0, 0) {
+        let verified = |server: &mut ServerStatements| match server.touch(1, 0, by(0)) {
             Standing::Usable(traits) => traits.verified,
             _ => false,
         };
@@ -463,5 +515,40 @@ mod tests {
         unnamed.parse_sent(2, Effects::NONE, 2);
         unnamed.skipped();
         assert_eq!(unnamed.standing(1, 3), USABLE, "it is still the first client's");
+    }
+
+    #[test]
+    fn what_was_used_under_other_settings_is_that_clients() {
+        let mut server = with(&[1]);
+        assert_eq!(server.touch(1, 0, By { settings: Some(8), ..by(1) }), USABLE);
+        assert_eq!(server.touch(1, 0, by(2)), USABLE, "as with PostgreSQL");
+        assert_eq!(server.touch(1, 0, By { parses: true, ..by(2) }), Standing::Stale);
+        let other = By { client: 2, ..by(2) };
+        assert_eq!(server.touch(1, 0, other), Standing::Stale);
+        server.parse_sent(1, 0, Effects::NONE, Some(7), other);
+        assert_eq!(server.touch(1, 0, by(2)), USABLE);
+        assert_eq!(server.touch(1, 0, By { settings: None, ..by(2) }), USABLE, "they are not known");
+        assert_eq!(server.touch(1, 0, other), Standing::Stale);
+    }
+
+    #[test]
+    fn a_change_that_is_reported_later_counts_from_its_segment_on() {
+        let mut server = with(&[1, 2]);
+        server.touch(1, 0, by(4));
+        server.touch(2, 0, by(5));
+        server.settings_changed(5);
+        let other = By { client: 2, ..by(6) };
+        assert_eq!((server.touch(1, 0, other), server.touch(2, 0, other)), (USABLE, Standing::Stale));
+        assert_eq!(server.touch(2, 0, by(6)), USABLE);
+    }
+
+    #[test]
+    fn what_no_other_client_is_given_is_never_another() {
+        let mut server = with(&[]);
+        server.parse_sent(1, 0, Effects::NONE, None, by(0));
+        server.answered(1, true);
+        server.touch(1, 0, By { settings: None, ..by(1) });
+        server.settings_changed(0);
+        assert_eq!(server.touch(1, 0, By { parses: true, ..by(1) }), USABLE);
     }
 }

@@ -186,9 +186,14 @@ impl Registry {
         }
     }
 
-    /// Other clients may be given it too.
-    pub(crate) fn is_shared(&self, id: StatementId) -> bool {
-        !matches!(self.by_id.get(&id), Some(Statement { scope: Scope::Private, .. }))
+    /// The settings under which clients share it; None if it is one client's.
+    pub(crate) fn scope(&self, id: StatementId) -> Option<SettingsId> {
+        match &self.by_id.get(&id)?.scope {
+            Scope::Shared(settings) => Some(settings.id()),
+            // No settings have this number: those that it was parsed under are not known.
+            Scope::Unknown => Some(0),
+            Scope::Private => None,
+        }
     }
 
     /// The settings that are in force with these parameters. `now` are those that were when it was asked last.
@@ -417,7 +422,7 @@ mod tests {
         {
             let one = registry.intern(text, settings);
             assert_ne!(registry.intern(text, settings), one);
-            assert!(registry.may_be_parsed(one, settings) && !registry.is_shared(one));
+            assert!(registry.may_be_parsed(one, settings) && registry.scope(one).is_none());
             registry.release(one);
             assert!(registry.rest(one).is_none());
         }

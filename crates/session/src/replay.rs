@@ -192,7 +192,12 @@ impl Conversation {
             }
         });
         self.owes.say_again(statement, !whole);
-        self.statements.prepared_anew(statement, registry.shape(statement), self.owes.segment());
+        self.statements.prepared_anew(
+            statement,
+            registry.shape(statement),
+            registry.scope(statement),
+            self.owes.segment(),
+        );
         if !registry.may_be_parsed_with(statement, &self.parameters) {
             // Parsed under other settings, it is for this request only.
             self.statements.mark_stale(statement);

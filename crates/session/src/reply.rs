@@ -403,8 +403,8 @@ impl Step<'_, '_> {
                     self.note_reset();
                 }
             }
-            // Under which name is not said.
-            Some(b"DEALLOCATE" | b"PREPARE") => self.server.statements.distrust_all(),
+            // Under which name is not said. DO may have run either.
+            Some(b"DEALLOCATE" | b"PREPARE" | b"DO") => self.server.statements.distrust_all(),
             Some(b"RESET") => self.note_reset_command(),
             _ => {}
         }
@@ -471,7 +471,7 @@ impl Step<'_, '_> {
         {
             if self.context.registry.is_setting(position) {
                 let segment = self.server.owes.answering_segment();
-                self.server.statements.settings_changed(segment, self.context.registry);
+                self.server.statements.settings_changed(segment);
             }
             self.server.parameters.set(position, value);
             self.replied.parameters_changed = true;

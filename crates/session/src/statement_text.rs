@@ -39,6 +39,12 @@ impl Effects {
         if self.any(Effects::CALLS) { self.and(Effects::UNSEEN) } else { self }
     }
 
+    /// Those that come of calling functions.
+    #[inline]
+    pub(crate) const fn calls(self) -> Effects {
+        Effects(self.0 & Effects::CALLS.and(Effects::UNSEEN).0)
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, other: Effects) {
         self.0 |= other.0;

@@ -12,7 +12,8 @@ use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
 use super::{Step, Verdict, plain, send, send_own};
-use crate::kept::{Room, Standing, Traits};
+use crate::kept::{By, Room, Standing, Traits};
+use crate::parse_settings::SettingsId;
 use crate::prepared::server_name;
 use crate::replay::{self, parse_message};
 use crate::statement_text::{Effects, effects};
@@ -110,11 +111,11 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
-        self.server.segment_effects.add(Effects::BOUND);
         let unnamed = &self.server.statements.unnamed;
         match unnamed.standing(self.rules.client, self.server.owes.segment()) {
             _ if self.server.skipping => Verdict::Pass,
             Standing::Usable(traits) => {
+                self.server.segment_effects.add(Effects::BOUND.and(traits.effects.calls()));
                 self.server.portal_effects.add(traits.effects);
                 if traits.effects.any(Effects::ALTERING) {
                     self.alters_by_portal(None);
@@ -147,7 +148,7 @@ impl Step<'_, '_> {
         }
         let InForce::Settings(settings) = self.in_force() else { return Verdict::AwaitReplies };
         let found = settings.as_ref().and_then(|settings| self.rules.registry.find(rest, settings));
-        let Some(before) = self.before_use(found) else { return Verdict::AwaitReplies };
+        let Some(before) = self.before_parse_of(found) else { return Verdict::AwaitReplies };
         let names = self.request.statements.get_or_insert_default();
         let segment = self.server.owes.segment();
         let Some(statement) = names.parse(name, rest, settings.as_ref(), segment, self.rules.registry) else {
@@ -232,21 +233,58 @@ impl Step<'_, '_> {
     /// What has to come before a message that uses this statement; None if that depends on replies.
     #[inline(always)]
     fn before_use(&mut self, statement: Option<StatementId>) -> Option<Before> {
+        let by = self.by(false);
+        self.before(statement, by)
+    }
+
+    /// What has to come before a Parse of what has been parsed already, if it has, so that it need not be parsed again.
+    fn before_parse_of(&mut self, found: Option<StatementId>) -> Option<Before> {
+        let by = self.by(true);
+        self.before(found, by)
+    }
+
+    #[inline(always)]
+    fn before(&mut self, statement: Option<StatementId>, by: By) -> Option<Before> {
         if self.server.owes.has_change() {
             return None;
         }
-        let segment = self.server.owes.segment();
         let standing = statement.map_or(Standing::Lacking, |id| {
-            self.server.statements.touch(id, self.rules.registry.shape(id), segment)
+            self.server.statements.touch(id, self.rules.registry.shape(id), by)
         });
         match standing {
             Standing::Usable(traits) => Some(Before::Nothing(traits)),
             Standing::InDoubt => None,
             Standing::Stale => Some(Before::Parse),
-            Standing::Lacking => match self.server.statements.room(self.rules.statements_max, segment) {
+            Standing::Lacking => match self.server.statements.room(self.rules.statements_max, by.segment) {
                 Room::InDoubt => None,
                 Room::Enough | Room::Evict(_) => Some(Before::Parse),
             },
+        }
+    }
+
+    /// This client, here in its stream.
+    #[inline(always)]
+    fn by(&mut self, parses: bool) -> By {
+        let server = &*self.server;
+        let settings = match &server.settings {
+            Some((of, known))
+                if of.shared_with(&server.parameters)
+                    && server.set_segment.is_none()
+                    && !server.segment_effects.any(Effects::UNSEEN) =>
+            {
+                Some(known.id())
+            }
+            _ => self.settings_found(),
+        };
+        By { client: self.rules.client, segment: self.server.owes.segment(), settings, parses }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settings_found(&mut self) -> Option<SettingsId> {
+        match self.in_force() {
+            InForce::Settings(settings) => settings.map(|settings| settings.id()),
+            InForce::Unanswered => None,
         }
     }
 
@@ -264,12 +302,11 @@ impl Step<'_, '_> {
             send_own(self.server, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
         }
         self.rules.parsed_on_server += 1;
+        let by = self.by(true);
         let registry = &self.rules.registry;
-        let (shape, effects) = (registry.shape(statement), registry.effects(statement));
-        self.server.statements.parse_sent(statement, shape, effects, segment);
-        if self.settings_may_change() {
-            self.server.statements.doubt(statement);
-        }
+        let (shape, effects, scope) =
+            (registry.shape(statement), registry.effects(statement), registry.scope(statement));
+        self.server.statements.parse_sent(statement, shape, effects, scope, by);
         self.server.owes.push(owed);
     }
 
@@ -317,7 +354,8 @@ impl Step<'_, '_> {
             true => Owed::WatchedBind(statement),
             false => Owed::Bind(Some(statement)),
         };
-        self.server.segment_effects.add(Effects::BOUND);
+        // To plan it may call functions.
+        self.server.segment_effects.add(Effects::BOUND.and(effects.calls()));
         self.server.portal_effects.add(effects);
         if effects.any(Effects::ALTERING) {
             self.alters_by_portal(Some(statement));
