@@ -3,6 +3,7 @@
 //! Owns where requests begin and end, what each will be answered with, and renaming prepared statements. Looks into a
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
+mod held;
 mod named;
 mod resets;
 
@@ -10,20 +11,17 @@ use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
-use crate::replay::{self, Watch};
+use crate::replay::Watch;
 use crate::resets::may_reset;
 use crate::statement_text::Effects;
 use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry, Tracked};
-
-/// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
-const HELD_BYTES: usize = 16 * 1024 * 1024;
 
 /// A client's place in its own stream.
 #[derive(Debug, Default)]
 pub struct Request {
     /// Bytes that have arrived and were not passed on.
     pub held: Vec<u8>,
-    /// How many held bytes it takes until a step can get further.
+    /// How many held bytes it takes until a step may get further.
     held_until: usize,
     /// The client's names, once it has any.
     pub statements: Option<Box<ClientStatements>>,
@@ -130,14 +128,7 @@ fn unknown(tag: u8) -> Option<ClientFault> {
 }
 
 impl Request {
-    /// The held bytes are known not to be enough yet: a caller that only adds to them need not step.
-    #[must_use]
-    pub fn holds_too_little(&self, added: usize) -> bool {
-        self.held.len() + added < self.held_until && self.held.len() + added <= HELD_BYTES
-    }
-
     /// Passes `input` on. Bytes that cannot be judged yet are kept in `held`; the caller puts them before the next input.
-    #[inline(always)]
     pub fn step(
         &mut self,
         server: &mut Conversation,
@@ -145,37 +136,37 @@ impl Request {
         input: &[u8],
         out: &mut impl Output,
     ) -> Heard {
+        let (heard, done) = self.pass(server, rules, input, out);
+        self.keep(heard, &input[done..])
+    }
+
+    /// Passes `input` on as far as it can be judged; also says how many of its bytes are dealt with. The caller keeps the rest, by
+    /// [`Request::keep`] or [`Request::keep_held`].
+    #[inline(always)]
+    pub fn pass(
+        &mut self,
+        server: &mut Conversation,
+        rules: &mut Rules<'_>,
+        input: &[u8],
+        out: &mut impl Output,
+    ) -> (Heard, usize) {
         if server.holds_back() {
-            self.held.extend_from_slice(input);
-            return Heard::All;
+            return (Heard::All, 0);
         }
         let mut step = Step { request: self, server, rules, input, start: 0, at: 0 };
         let heard = step.run(out);
         let (start, at) = (step.start, step.at);
-        self.held_until = 0;
         if start < at {
             out.forward(input, start, at);
         }
         if server.unsure_readies > 0 {
             server.mark_end(out);
         }
-        if heard == Heard::All && at < input.len() {
-            self.held.extend_from_slice(&input[at..]);
-            let first = self.held.first().copied();
-            if let (Some(tag::PARSE | tag::BIND), Ok(Some(header))) = (first, frame::header(&self.held))
-                && (first == Some(tag::PARSE) || header.frame_bytes as usize <= replay::BYTES)
-            {
-                self.held_until = header.frame_bytes as usize;
-            }
-            if self.held.len() > HELD_BYTES {
-                return ClientFault::StatementTooLarge.into();
-            }
-        }
-        heard
+        (heard, at)
     }
 }
 
-/// One call of [`Request::step`]: `start..at` of the input is to be passed on.
+/// One call of [`Request::pass`]: `start..at` of the input is to be passed on.
 struct Step<'a, 'r> {
     request: &'a mut Request,
     server: &'a mut Conversation,

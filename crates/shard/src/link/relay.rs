@@ -19,6 +19,14 @@ const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
 /// How many statements a server keeps for clients that have names from before `max_prepared_statements` was set to 0.
 const STATEMENTS_WHILE_OFF: usize = 200;
 
+/// What a step passes on.
+enum Input<'a> {
+    /// All of what the event brought.
+    Received(&'a [u8]),
+    /// What the client had said before.
+    Held(Vec<u8>),
+}
+
 impl State {
     /// Bytes from a client.
     #[inline(never)]
@@ -30,7 +38,7 @@ impl State {
             _ => return self.client_continues(conn, bytes),
         };
         if let Some(server) = server {
-            self.pass_on(conn, server, bytes, bytes);
+            self.pass_on(conn, server, Input::Received(bytes));
         }
     }
 
@@ -68,7 +76,7 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         let held = std::mem::take(&mut client.request.held);
         if !held.is_empty() {
-            self.pass_on(conn, server, &held, &[]);
+            self.pass_on(conn, server, Input::Held(held));
         }
     }
 
@@ -82,9 +90,13 @@ impl State {
         }
     }
 
-    /// One step client to server. `received` is the event's buffer if `input` is (part of) it.
+    /// One step client to server.
     #[inline(always)]
-    fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: &[u8], received: &[u8]) {
+    fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
+        let (bytes, received) = match &input {
+            Input::Received(bytes) => (*bytes, *bytes),
+            Input::Held(bytes) => (&bytes[..], &[][..]),
+        };
         let now_us = self.now.mono_us;
         let global = &self.config.global;
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
@@ -117,14 +129,15 @@ impl State {
             server: server_conn,
             forwarded: 0,
         };
-        let heard = client.request.step(&mut server.talk, &mut rules, input, &mut sides);
+        let (heard, done) = client.request.pass(&mut server.talk, &mut rules, bytes, &mut sides);
+        let done = if matches!(heard, Heard::All) { done } else { bytes.len() };
         // A request that came in pieces has been running since the first of them.
         if fresh && !received.is_empty() {
             client.request_us = now_us;
             server.query_us = now_us;
         }
         if let Some(part) = part {
-            part.counters.bytes_received += input.len() as u64;
+            part.counters.bytes_received += done as u64;
             if client.request.statements.is_some() {
                 part.counters.client_parse_count += rules.parsed;
                 part.counters.server_parse_count += rules.parsed_on_server;
@@ -132,10 +145,12 @@ impl State {
             }
         }
         if let Some(tracking) = &mut self.tracking {
-            let kept = if matches!(heard, Heard::All) { client.request.held.len() } else { 0 };
-            let passed = input.get(..input.len() - kept).unwrap_or_default();
-            tracking.heard(client, &self.registry, passed, fresh);
+            tracking.heard(client, &self.registry, &bytes[..done], fresh);
         }
+        let heard = match input {
+            Input::Received(bytes) => client.request.keep(heard, &bytes[done..]),
+            Input::Held(bytes) => client.request.keep_held(heard, bytes, done),
+        };
         let kept = !client.request.held.is_empty() && server.talk.holds_back();
         let asked_nothing = server.talk.is_quiet();
         match heard {
