@@ -54,9 +54,16 @@ pub(crate) fn excerpt(mut text: String) -> String {
     text
 }
 
+/// As much of a text as a line of the log may have: values of parameters and statements can be long.
+fn loggable(text: &str) -> &str {
+    const BYTES: usize = 4096;
+    &text[..text.floor_char_boundary(BYTES)]
+}
+
 impl State {
     /// Says something about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
+        let text = loggable(text);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let mut line = format!("C-0x{:x}: ", client.id);
         let database = match (self.parts.get(client.pool), &client.phase) {
@@ -71,6 +78,7 @@ impl State {
 
     /// Says something about a server.
     pub(crate) fn log_server(&mut self, conn: ConnId, level: Level, text: &str) {
+        let text = loggable(text);
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
         let place = place(server, &part.database);

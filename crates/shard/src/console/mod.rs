@@ -68,29 +68,43 @@ impl State {
         self.console_goes_on(conn);
     }
 
-    /// Takes the next messages, up to one that has to be asked about.
+    /// Takes the next messages, up to one that has to be asked about. A client that does not read its answers gets no more of
+    /// them.
     pub(crate) fn console_goes_on(&mut self, conn: ConnId) {
-        loop {
-            let Some(client) = self.client(conn) else { return };
-            let Phase::Console(session) = &client.phase else { return };
-            if !matches!(session.asked, Asked::Nothing) {
-                return;
-            }
-            let header = match frame::header(&client.request.held) {
-                Ok(None) => return,
-                Ok(Some(header)) if header.frame_bytes <= STATEMENT_BYTES => header,
-                _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message length"),
-            };
-            let body =
-                client.request.held.get(frame::HEADER_BYTES..header.frame_bytes as usize).map(<[u8]>::to_vec);
-            let Some(body) = body else { return };
-            client.request.held.drain(..header.frame_bytes as usize);
-            match header.tag {
-                tag::TERMINATE => return self.client_leaves(conn, "client close request"),
-                known if wire::tag::is_frontend(known) => self.console_message(conn, known, &body),
-                other => return self.client_fault(conn, &session::ClientFault::UnknownTag(other)),
-            }
+        let Some(client) = self.client(conn) else { return };
+        let (mut held, mut at) = (std::mem::take(&mut client.request.held), 0);
+        while let Some(bytes) = self.console_takes_next(conn, &held[at..]) {
+            at += bytes;
         }
+        if let Some(client) = self.client(conn) {
+            held.drain(..at); // At once: what is behind would be moved for each message.
+            client.request.held = held;
+        }
+    }
+
+    /// The next message of a console client; the answer is its length. None if it has to wait, is not all here, or ends the client.
+    fn console_takes_next(&mut self, conn: ConnId, held: &[u8]) -> Option<usize> {
+        let client = self.client(conn)?;
+        let Phase::Console(session) = &client.phase else { return None };
+        if client.clogged || !matches!(session.asked, Asked::Nothing) {
+            return None;
+        }
+        let header = match frame::header(held) {
+            Ok(None) => return None,
+            Ok(Some(header)) if header.frame_bytes <= STATEMENT_BYTES => header,
+            _ => {
+                self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message length");
+                return None;
+            }
+        };
+        let bytes = header.frame_bytes as usize;
+        let body = held.get(frame::HEADER_BYTES..bytes)?;
+        match header.tag {
+            tag::TERMINATE => self.client_leaves(conn, "client close request"),
+            known if wire::tag::is_frontend(known) => self.console_message(conn, known, body),
+            other => self.client_fault(conn, &session::ClientFault::UnknownTag(other)),
+        }
+        Some(bytes)
     }
 
     /// One message. After an error of the extended protocol all but Sync is ignored.

@@ -38,10 +38,13 @@ impl State {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Client(client)) => {
                 client.clogged = false;
-                let server = client.server();
+                let (server, asks_console) =
+                    (client.server(), matches!(client.phase, client::Phase::Console(_)));
                 self.resume_client(conn);
                 if let Some(server) = server {
                     self.resume_server(server);
+                } else if asks_console {
+                    self.console_goes_on(conn);
                 }
             }
             Some(Conn::Server(server)) => {

@@ -49,11 +49,13 @@ impl State {
     pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
-        while let Wants::Nothing(ignored) = first_message(&client.request.held, frame_bytes_max) {
-            let here = ignored.min(client.request.held.len());
-            client.request.held.drain(..here);
+        let (held, mut at) = (&mut client.request.held, 0);
+        while let Wants::Nothing(ignored) = first_message(&held[at..], frame_bytes_max) {
+            let here = ignored.min(held.len() - at);
+            at += here;
             client.ignored_bytes = u32::try_from(ignored - here).unwrap_or(0);
         }
+        held.drain(..at); // At once: what is behind would be moved for each message.
         match first_message(&client.request.held, frame_bytes_max) {
             Wants::Server => {
                 if let Some(server) = self.borrow_server(conn) {

@@ -19,6 +19,15 @@ const LOOKED_AT: usize = 8 * 1024;
 /// Statements of one request that are told apart; of further ones nothing is counted.
 const STATEMENTS: usize = 64;
 
+/// What one client's names may take; beyond that they are looked up anew. A Parse that the server refuses leaves its name here.
+const NAMES_BYTES: usize = 1024 * 1024;
+
+/// What a name takes beside itself.
+const NAME_BYTES: usize = 64;
+
+/// Requests that may be unanswered: more than the relay sends, so that those beyond have no answer (a Sync inside a COPY).
+const ASKED: usize = 16 * 1024;
+
 /// What was asked and is answered by one ReadyForQuery.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
@@ -34,6 +43,8 @@ pub(crate) struct Watch {
     front: Vec<u8>,
     /// By the client's names for them; the one without a name has the empty one.
     prepared: BTreeMap<Box<[u8]>, Arc<Shape>>,
+    /// What those names have taken since there was none.
+    names_bytes: usize,
     /// Run since the last Sync.
     run: Vec<Arc<Shape>>,
     /// Not answered yet, oldest first.
@@ -76,7 +87,8 @@ impl Watch {
             tag::SYNC | tag::FUNCTION_CALL => self.request_ends(),
             tag::PARSE => {
                 if let Found::Yes((name, rest)) = frontend::parse_name(body) {
-                    self.prepared.insert(name.into(), shapes.of(until_nul(&body[rest..])));
+                    let shape = shapes.of(until_nul(&body[rest..]));
+                    self.prepare(name, shape);
                 }
             }
             tag::BIND => {
@@ -102,12 +114,27 @@ impl Watch {
         if let Some(rest) = prepared(name) {
             let shape = shapes.of(until_nul(rest));
             self.run.push(Arc::clone(&shape));
-            self.prepared.insert(name.into(), shape);
+            self.prepare(name, shape);
         }
     }
 
+    fn prepare(&mut self, name: &[u8], shape: Arc<Shape>) {
+        if let Some(known) = self.prepared.get_mut(name) {
+            *known = shape;
+            return;
+        }
+        if self.prepared.is_empty() || self.names_bytes > NAMES_BYTES {
+            (self.prepared, self.names_bytes) = (BTreeMap::new(), 0);
+        }
+        self.names_bytes += name.len() + NAME_BYTES;
+        self.prepared.insert(name.into(), shape);
+    }
+
     fn request_ends(&mut self) {
-        self.asked.push_back(Request { shapes: std::mem::take(&mut self.run), failed: false });
+        let shapes = std::mem::take(&mut self.run);
+        if self.asked.len() < ASKED {
+            self.asked.push_back(Request { shapes, failed: false });
+        }
     }
 
     /// The oldest request has been answered.
@@ -186,6 +213,21 @@ mod tests {
         assert!(!watch.answered().expect("the first").failed);
         let second = watch.answered().expect("the second");
         assert!(second.failed && second.shapes[0].text == "select ?");
+    }
+
+    #[test]
+    fn names_and_requests_are_kept_within_bounds() {
+        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        for number in 0..40_000 {
+            let refused = said(|out| {
+                encode::parse(out, format!("{number:0>100}").as_bytes(), b"selec", &[]);
+                encode::sync(out);
+            });
+            watch.hear(&refused, &mut shapes, &|_| None);
+        }
+        let bytes: usize = watch.prepared.keys().map(|name| name.len()).sum();
+        assert!(bytes <= NAMES_BYTES, "{bytes}");
+        assert_eq!(watch.asked.len(), ASKED);
     }
 
     #[test]
