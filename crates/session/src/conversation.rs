@@ -6,6 +6,7 @@
 use wire::backend::Status;
 
 use crate::kept::Unnamed;
+use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::Watch;
 use crate::resets::Resets;
 use crate::statement_text::Effects;
@@ -42,6 +43,8 @@ pub struct Conversation {
     pub(crate) unsure_readies: u32,
     /// Something was sent whose outcome is not modelled: this server is closed when it is released.
     pub(crate) doubtful: bool,
+    /// A Query or FunctionCall was sent behind an Execute, before its Sync.
+    pub(crate) query_amidst: bool,
     /// What the last ReadyForQuery said, whatever was asked since.
     pub(crate) last_status: Status,
     /// What may have been done since the last Sync; nothing if nothing but Parse, Describe and Close was asked.
@@ -92,6 +95,7 @@ impl Conversation {
             copy_syncs: 0,
             unsure_readies: 0,
             doubtful: false,
+            query_amidst: false,
             last_status: Status::Idle,
             segment_effects: Effects::NONE,
             portal_effects: Effects::NONE,
@@ -249,14 +253,18 @@ impl Conversation {
         Some(answered)
     }
 
-    /// Where only such a ReadyForQuery may still come, an empty query behind it tells how many do.
+    /// Where only such a ReadyForQuery may still come, a Close of nothing behind it tells how many do.
     #[cold]
     #[inline(never)]
     pub(crate) fn mark_end(&mut self, out: &mut impl Output) {
         let Some(at) = self.boundary().filter(|_| self.owes.is_empty() && self.status.is_some()) else {
             return;
         };
-        out.to_server(at, |bytes| wire::encode::query(bytes, b""));
+        out.to_server(at, |bytes| {
+            // Of a portal: a query would end the client's statement without a name.
+            wire::encode::close(bytes, b'P', &server_name(NO_STATEMENT));
+            wire::encode::sync(bytes);
+        });
         self.owes.push(Owed::Marker);
         self.status = None;
     }

@@ -47,8 +47,8 @@ pub enum Owed {
     CopyEnd,
     /// A query of Weir's own: swallow everything up to its ReadyForQuery.
     Own,
-    /// An empty query of Weir's own behind Syncs that the server may have ignored: what comes before its
-    /// EmptyQueryResponse answers those.
+    /// A Close of nothing, with a Sync, of Weir's own behind Syncs that the server may have ignored: what comes before its
+    /// CloseComplete answers those.
     Marker,
     /// The Sync of a segment that is said again: swallow its ReadyForQuery.
     OwnSync,

@@ -350,6 +350,9 @@ pub fn server_name(id: StatementId) -> ServerName {
     name
 }
 
+/// No server has a statement of this number.
+pub(crate) const NO_STATEMENT: StatementId = 0;
+
 pub(crate) const SERVER_NAME_HEAD: &[u8] = b"PGBOUNCER_";
 
 /// With all digits of the largest number.

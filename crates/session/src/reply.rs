@@ -372,7 +372,7 @@ impl Step<'_, '_> {
                 Verdict::Pass
             }
             Some(Owed::Query) => Verdict::Pass,
-            Some(Owed::Own | Owed::Marker) => self.swallow_body(),
+            Some(Owed::Own) => self.swallow_body(),
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
@@ -436,7 +436,10 @@ impl Step<'_, '_> {
             return Verdict::Fault(ServerFault::OutOfStep(header.tag));
         };
         self.server.copying_in = false;
-        self.server.last_status = status;
+        let before = std::mem::replace(&mut self.server.last_status, status);
+        if self.server.query_amidst {
+            self.sync_behind_query(answered, before, status);
+        }
         if self.server.owes.is_empty() {
             self.server.status = Some(status);
             self.server.segment_effects = Effects::NONE;
@@ -461,6 +464,18 @@ impl Step<'_, '_> {
             return self.ready_behind_reset(status);
         }
         Verdict::Pass
+    }
+
+    /// PostgreSQL 18 keeps the transaction of a pipeline open beyond a Query in it. A Sync right behind that says idle and leaves
+    /// it open for all that (seen in 18.6), and the next command, whoever sends it, fails with "unexpected state STARTED".
+    #[cold]
+    #[inline(never)]
+    fn sync_behind_query(&mut self, answered: Owed, before: Status, status: Status) {
+        // Which of the segments that were sent it stands in is not kept.
+        let may_come = answered != Owed::Sync && status != Status::Idle;
+        self.server.query_amidst = may_come || !self.server.owes.is_empty();
+        self.server.doubtful |=
+            answered == Owed::Sync && before == Status::InTransaction && status == Status::Idle;
     }
 
     fn parameter_status(&mut self, _header: Header, body: &[u8]) -> Verdict {

@@ -309,6 +309,7 @@ impl Step<'_, '_> {
                 return self.extended(header, rest, at, out);
             }
             tag::FUNCTION_CALL => {
+                self.server.query_amidst |= self.server.segment_effects.any(Effects::BOUND);
                 self.ask(Owed::Function);
                 self.server.owes.note_change();
             }
@@ -346,6 +347,7 @@ impl Step<'_, '_> {
             return Verdict::Stop(ClientFault::SimpleQuery.into());
         }
         let Some(begins) = begins_block(header, rest) else { return Verdict::Hold };
+        self.server.query_amidst |= self.server.segment_effects.any(Effects::BOUND);
         if self.rules.resets.is_some() && may_reset(rest, HEADER_BYTES) {
             return if self.resetting_query() { Verdict::Pass } else { Verdict::Hold };
         }

@@ -45,10 +45,10 @@ fn ready() -> Vec<u8> {
     message(|out| encode::ready(out, Status::Idle))
 }
 
-/// What an empty query is answered with.
+/// What closing a portal that does not exist, and its Sync, are answered with.
 fn nothing() -> Vec<u8> {
     message(|out| {
-        encode::empty_query(out);
+        encode::close_complete(out);
         encode::ready(out, Status::Idle);
     })
 }
@@ -86,12 +86,13 @@ fn a_query_behind_syncs_of_a_failed_copy_gets_its_own_answer_however_many_were_a
 }
 
 #[test]
-fn where_nothing_is_asked_behind_them_an_empty_query_tells_how_many_were_answered() {
+fn where_nothing_is_asked_behind_them_a_close_of_nothing_tells_how_many_were_answered() {
     for (extended, answered) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
         let (mut world, first, second, server) = world(&copy_with_syncs(extended));
         world.receive(server, &refusal(extended));
         world.receive(server, &ready());
-        assert_eq!(world.tags(server), "Q", "{extended} {answered}");
+        // A query would end the client's statement without a name.
+        assert_eq!(world.tags(server), "CS", "{extended} {answered}");
         world.sent.clear();
         for _ in 1..answered {
             world.receive(server, &ready());
@@ -100,7 +101,7 @@ fn where_nothing_is_asked_behind_them_an_empty_query_tells_how_many_were_answere
         world.query(second, "select 2");
         assert!(!world.text(server).contains("select 2"), "the server is not free before that is known");
         world.receive(server, &nothing());
-        assert_eq!(world.tags(first), "", "the client is told nothing of the empty query");
+        assert_eq!(world.tags(first), "", "the client is told nothing of that Close");
         assert!(world.text(server).contains("select 2"), "the server is free");
         world.answer(server, Status::Idle);
         assert_eq!(world.tags(second), "CZ");

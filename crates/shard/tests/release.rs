@@ -120,3 +120,105 @@ fn a_client_that_stops_in_the_middle_of_a_message_is_ended() {
         assert_eq!(world.closed, [server, client], "{setting}");
     }
 }
+
+/// What PostgreSQL 18 answers to a Query in a pipeline, behind which this was sent: the transaction goes on.
+fn query_in_a_pipeline(behind: impl FnOnce(&mut Vec<u8>)) -> (World, ConnId, ConnId) {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    let mut asked = message(|out| {
+        encode::parse(out, b"", b"insert into t values (1)", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::query(out, b"select 1");
+    });
+    behind(&mut asked);
+    world.receive(client, &asked);
+    world.sent.clear();
+    let answered = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "INSERT 0 1");
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::InTransaction);
+    });
+    world.receive(server, &answered);
+    (world, client, server)
+}
+
+#[test]
+fn a_sync_right_behind_a_query_in_a_pipeline_may_have_ended_nothing() {
+    let (mut world, client, server) = query_in_a_pipeline(encode::sync);
+    // PostgreSQL 18 says so and leaves the transaction open: whatever comes next gets "unexpected state STARTED".
+    world.receive(server, &message(|out| encode::ready(out, Status::Idle)));
+    assert_eq!(world.tags(client), "12CCZZ");
+    assert_eq!(world.tags(server), "X", "it is for nobody else");
+}
+
+#[test]
+fn the_same_behind_another_segment_that_is_not_answered_yet() {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    let segment = |out: &mut Vec<u8>| {
+        encode::parse(out, b"", b"insert into t values (1)", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+    };
+    let asked = message(|out| {
+        segment(out);
+        encode::sync(out);
+        segment(out);
+        encode::query(out, b"select 1");
+        encode::sync(out);
+    });
+    world.receive(client, &asked);
+    world.sent.clear();
+    let answered = message(|out| {
+        for status in [Status::Idle, Status::InTransaction] {
+            encode::parse_complete(out);
+            encode::bind_complete(out);
+            encode::command_complete(out, "INSERT 0 1");
+            if status == Status::InTransaction {
+                encode::command_complete(out, "SELECT 1");
+            }
+            encode::ready(out, status);
+        }
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &answered);
+    assert_eq!((&*world.tags(client), &*world.tags(server)), ("12CZ12CCZZ", "X"));
+}
+
+#[test]
+fn the_same_where_the_sync_is_sent_later() {
+    let (mut world, client, server) = query_in_a_pipeline(|_| ());
+    world.receive(client, &message(encode::sync));
+    world.sent.clear();
+    world.receive(server, &message(|out| encode::ready(out, Status::Idle)));
+    assert_eq!((&*world.tags(client), &*world.tags(server)), ("Z", "X"));
+}
+
+#[test]
+fn a_query_in_a_pipeline_that_ended_the_transaction_costs_no_server() {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    let asked = message(|out| {
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::query(out, b"select 1");
+        encode::sync(out);
+    });
+    world.receive(client, &asked);
+    world.sent.clear();
+    world.receive(
+        server,
+        &message(|out| {
+            encode::bind_complete(out);
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, Status::Idle);
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    assert_eq!(world.tags(server), "", "PostgreSQL 15 ends the pipeline with the query");
+}

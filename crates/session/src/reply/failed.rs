@@ -81,7 +81,7 @@ impl Step<'_, '_> {
     }
 
     /// What comes behind a copy that fails with a Sync among its data depends on whether the server has read that Sync before
-    /// or behind the data it refuses. Nor does an empty query fail.
+    /// or behind the data it refuses. Nor does a Close fail.
     fn skips_unclear(&self) -> bool {
         match self.server.owes.front() {
             Some(Owed::Marker) => true,

@@ -105,6 +105,9 @@ impl Step<'_, '_> {
 
     pub(super) fn close_complete(&mut self, header: Header) -> Verdict {
         self.server.unsure_readies = 0;
+        if self.server.owes.front() == Some(Owed::Marker) {
+            return Verdict::Swallow; // Its ReadyForQuery ends it.
+        }
         match self.server.owes.pop() {
             Some(Owed::Close) => Verdict::Pass,
             Some(Owed::OwnClose(statement)) => {

@@ -14,13 +14,10 @@ use wire::{encode, rename};
 use super::{Step, Verdict, plain, send, send_own};
 use crate::kept::{By, Room, Standing, Traits};
 use crate::parse_settings::SettingsId;
-use crate::prepared::server_name;
+use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::{self, parse_message};
 use crate::statement_text::{Effects, effects};
 use crate::{Boundary, ClientFault, Lookup, Output, Owed, ParseSettings, StatementId};
-
-/// No server has a statement of this number.
-const NO_STATEMENT: StatementId = 0;
 
 /// By which description a client will read rows.
 enum Reads {

@@ -402,7 +402,7 @@ impl State {
             return server.close_when_free;
         }
         if server.talk.is_doubtful() {
-            return Some("unexpected message during COPY");
+            return Some("session state unknown");
         }
         let lifetime_us = micros(self.config.server_lifetime(&part.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
