@@ -148,6 +148,7 @@ mod tests {
     impl Lonely {
         fn log_in() -> Lonely {
             let servers = Servers {
+                modern: false,
                 work_us: 1,
                 chatter_per_million: 0,
                 ddl_per_million: 0,
@@ -195,7 +196,8 @@ mod tests {
     fn files() -> Vec<(String, String)> {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
         let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        paths.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+        let texts = paths.filter(|path| path.extension().is_some_and(|extension| extension == "txt"));
+        texts.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod network;
 mod pooler;
 mod prng;
 mod protocol;
+mod random;
 mod record;
 mod run;
 mod secret;
@@ -28,5 +29,5 @@ mod world;
 
 pub use directory::Names;
 pub use invariants::Violation;
-pub use record::record;
+pub use record::{record, record_random};
 pub use run::{Report, run, run_direct};

@@ -7,20 +7,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Report, record, run, run_direct};
+use weir_sim::{Report, record, record_random, run, run_direct};
 
 const HELP: &str = "\
 weir-sim [--seeds N] [--start S] [--seconds T] [--first] [--direct] [--bug NAME]
 weir-sim --seed X [--trace] [--direct] [--bug NAME]
 weir-sim --bugs
-weir-sim record --postgres HOST:PORT --corpus DIRECTORY
+weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds. One in a hundred is
 run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
 puts a plain relay in the shard's place: what fails then is the simulator's own fault. --bug NAME switches a planted bug on, in a
 build that has them (crates/sim/canaries.sh); --bugs lists their names.
 
-record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus.";
+record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus; with --scripts, what so
+many random scripts ask, of whose answers it writes the hashes (random.hashes) and tells where the model differs.";
 
 fn main() -> ExitCode {
     match Order::read(std::env::args().skip(1)) {
@@ -44,6 +45,7 @@ struct Order {
     first: bool,
     bugs: bool,
     bug: Option<String>,
+    scripts: Option<u64>,
     postgres: Option<String>,
     corpus: PathBuf,
 }
@@ -59,6 +61,7 @@ impl Order {
             match word.as_str() {
                 "--seeds" => order.seeds = number()?,
                 "--start" => order.start = number()?,
+                "--scripts" => order.scripts = Some(number()?),
                 "--seconds" => order.seconds = Some(number()?),
                 "--seed" => order.only = Some(number()?),
                 "--trace" => order.trace = true,
@@ -94,6 +97,20 @@ impl Order {
     }
 
     fn record(&self, address: &str) -> ExitCode {
+        if let Some(scripts) = self.scripts {
+            return match record_random(address, &self.corpus, scripts) {
+                Ok(different) => {
+                    println!(
+                        "{scripts} scripts recorded, to {different} of them the model answers otherwise"
+                    );
+                    if different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                }
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
         match record(address, &self.corpus) {
             Ok(files) => {
                 println!("{files} files recorded");

@@ -130,6 +130,22 @@ pub(crate) enum Statement {
     DeallocateAll,
     /// `DO 'BEGIN RAISE NOTICE ''value''; END'`.
     Notice(String),
+    /// `SET LOCAL name = 'value'`.
+    SetLocal(String, String),
+    /// `SELECT set_config('name', 'value', local)`.
+    SetConfig(String, String, bool),
+    /// `SAVEPOINT name`.
+    Savepoint(String),
+    /// `ROLLBACK TO SAVEPOINT name`.
+    RollbackTo(String),
+    /// `RELEASE SAVEPOINT name`.
+    Release(String),
+    /// `PREPARE name AS statement`.
+    Prepare(String, Box<Statement>),
+    /// `EXECUTE name`.
+    Execute(String),
+    /// `DEALLOCATE name`.
+    Deallocate(String),
     /// Anything else.
     Unknown,
 }
@@ -168,6 +184,16 @@ impl fmt::Display for Statement {
             Statement::DiscardAll => formatter.write_str("DISCARD ALL"),
             Statement::DeallocateAll => formatter.write_str("DEALLOCATE ALL"),
             Statement::Notice(text) => write!(formatter, "DO 'BEGIN RAISE NOTICE ''{text}''; END'"),
+            Statement::SetLocal(name, value) => write!(formatter, "SET LOCAL {name} = '{value}'"),
+            Statement::SetConfig(name, value, local) => {
+                write!(formatter, "SELECT set_config('{name}', '{value}', {local})")
+            }
+            Statement::Savepoint(name) => write!(formatter, "SAVEPOINT {name}"),
+            Statement::RollbackTo(name) => write!(formatter, "ROLLBACK TO SAVEPOINT {name}"),
+            Statement::Release(name) => write!(formatter, "RELEASE SAVEPOINT {name}"),
+            Statement::Prepare(name, statement) => write!(formatter, "PREPARE {name} AS {statement}"),
+            Statement::Execute(name) => write!(formatter, "EXECUTE {name}"),
+            Statement::Deallocate(name) => write!(formatter, "DEALLOCATE {name}"),
             Statement::Unknown => formatter.write_str("SELEC"),
         }
     }
@@ -184,7 +210,14 @@ impl Statement {
             "" => Some(Statement::Empty),
             "BEGIN" => Some(Statement::Begin),
             "COMMIT" => Some(Statement::Commit),
-            "ROLLBACK" => Some(Statement::Rollback),
+            "ROLLBACK" if rest.is_empty() => Some(Statement::Rollback),
+            "ROLLBACK" => {
+                rest.strip_prefix("TO SAVEPOINT ").map(|name| Statement::RollbackTo(name.to_owned()))
+            }
+            "SAVEPOINT" => Some(Statement::Savepoint(rest.to_owned())),
+            "RELEASE" => rest.strip_prefix("SAVEPOINT ").map(|name| Statement::Release(name.to_owned())),
+            "PREPARE" => parse_prepare(rest),
+            "EXECUTE" => Some(Statement::Execute(rest.to_owned())),
             "SET" => parse_set(rest),
             "RESET" if rest.eq_ignore_ascii_case("all") => Some(Statement::ResetAll),
             "RESET" if rest == "SESSION AUTHORIZATION" => Some(Statement::ResetAuthorization),
@@ -196,6 +229,7 @@ impl Statement {
             "START_REPLICATION" => parse_stream(text),
             "DISCARD" if rest.eq_ignore_ascii_case("all") => Some(Statement::DiscardAll),
             "DEALLOCATE" if rest.eq_ignore_ascii_case("all") => Some(Statement::DeallocateAll),
+            "DEALLOCATE" => Some(Statement::Deallocate(rest.to_owned())),
             "DO" => parse_do(rest),
             _ => None,
         };
@@ -204,13 +238,29 @@ impl Statement {
 
     /// Whether it ends a transaction, which is all that a failed one accepts.
     pub(crate) fn ends_transaction(&self) -> bool {
-        matches!(self, Statement::Commit | Statement::Rollback)
+        matches!(self, Statement::Commit | Statement::Rollback | Statement::RollbackTo(_))
+    }
+
+    /// Whether it begins, ends or divides a transaction.
+    pub(crate) fn is_about_transactions(&self) -> bool {
+        use Statement::{Begin, Release, Savepoint};
+        self.ends_transaction() || matches!(self, Begin | Savepoint(_) | Release(_))
     }
 
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
-        use Statement::{DivideByZero, Lookup, Select, SelectNumber, Show, Sleep, Stamp};
-        matches!(self, Show(_) | Select(..) | Sleep(..) | DivideByZero | Lookup | SelectNumber(_) | Stamp(_))
+        use Statement::{DivideByZero, Lookup, Select, SelectNumber, SetConfig, Show, Sleep, Stamp};
+        matches!(
+            self,
+            Show(_)
+                | Select(..)
+                | SetConfig(..)
+                | Sleep(..)
+                | DivideByZero
+                | Lookup
+                | SelectNumber(_)
+                | Stamp(_)
+        )
     }
 
     /// How many rows, or messages of a stream, it returns.
@@ -278,7 +328,25 @@ fn without_comments(text: &str) -> String {
     bare
 }
 
+fn parse_prepare(rest: &str) -> Option<Statement> {
+    let (name, inner) = rest.split_once(" AS ")?;
+    Some(Statement::Prepare(name.to_owned(), Box::new(Statement::parse(inner))))
+}
+
+fn parse_set_config(rest: &str) -> Option<Statement> {
+    let mut arguments = rest.strip_prefix("set_config(")?.strip_suffix(')')?.split("', ");
+    let (name, value, local) = (arguments.next()?, arguments.next()?, arguments.next()?);
+    let bare = |text: &str| text.trim_start_matches('\'').to_owned();
+    Some(Statement::SetConfig(bare(name), bare(value), local == "true"))
+}
+
 fn parse_set(rest: &str) -> Option<Statement> {
+    if let Some(rest) = rest.strip_prefix("LOCAL ") {
+        return match parse_set(rest)? {
+            Statement::Set(name, Some(value)) => Some(Statement::SetLocal(name, value)),
+            _ => None,
+        };
+    }
     let rest = rest.strip_prefix("SESSION ").unwrap_or(rest);
     let name_end = rest.find(|letter: char| letter == '=' || letter.is_ascii_whitespace())?;
     let name = rest[..name_end].trim_matches('"').to_owned();
@@ -296,6 +364,9 @@ fn parse_set(rest: &str) -> Option<Statement> {
 }
 
 fn parse_select(rest: &str) -> Option<Statement> {
+    if rest.starts_with("set_config(") {
+        return parse_set_config(rest);
+    }
     if rest == LOOKUP {
         return Some(Statement::Lookup);
     }
@@ -393,6 +464,14 @@ mod tests {
             Statement::DiscardAll,
             Statement::DeallocateAll,
             Statement::Notice("c1.2".to_owned()),
+            Statement::SetLocal("DateStyle".to_owned(), "SQL, DMY".to_owned()),
+            Statement::SetConfig("DateStyle".to_owned(), "SQL, DMY".to_owned(), true),
+            Statement::Savepoint("a".to_owned()),
+            Statement::RollbackTo("a".to_owned()),
+            Statement::Release("a".to_owned()),
+            Statement::Prepare("q0".to_owned(), Box::new(Statement::SelectNumber(7))),
+            Statement::Execute("q0".to_owned()),
+            Statement::Deallocate("q0".to_owned()),
             Statement::Unknown,
         ];
         for statement in statements {

@@ -78,6 +78,8 @@ pub(crate) struct Crowd {
     pub(crate) siesta_per_million: u32,
     /// How often a session writes slowly, in pieces, per session.
     pub(crate) slow_per_million: u32,
+    /// How often a session sends any message in any state, per session.
+    pub(crate) wild_per_million: u32,
     /// How often a session sends nonsense, per turn.
     pub(crate) garbage_per_million: u32,
     /// How often a session has its request cancelled, per turn.
@@ -105,6 +107,8 @@ pub(crate) struct Crowd {
 /// What servers are like.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
+    /// PostgreSQL 18 rather than 15.
+    pub(crate) modern: bool,
     /// The longest that a statement takes.
     pub(crate) work_us: u64,
     /// How often a message has a notice or a changed parameter before it.
@@ -183,6 +187,11 @@ impl Pooling {
     /// Clients outside a transaction hold no server, whatever RELOAD does.
     pub(crate) fn always_shares(&self) -> bool {
         self.pool_mode == PoolMode::Transaction && !self.reloads.pool_mode
+    }
+
+    /// Names that SQL gives to statements are those of the protocol, and stay with the client.
+    pub(crate) fn sql_names(&self) -> bool {
+        self.pool_mode == PoolMode::Session && self.max_prepared_statements == 0 && self.always_names()
     }
 
     /// Prepared statements keep their names when servers change, whatever RELOAD does.
@@ -285,6 +294,7 @@ fn crowd(prng: &mut Prng) -> Crowd {
         siesta_per_million: rate(prng, 20_000),
         replicate_per_million: rate(prng, 600_000),
         slow_per_million: rate(prng, 500_000),
+        wild_per_million: rate(prng, 800_000),
         garbage_per_million: rate(prng, 10_000),
         cancel_per_million: rate(prng, 200_000),
         fail_per_million: rate(prng, 150_000),
@@ -301,6 +311,7 @@ fn crowd(prng: &mut Prng) -> Crowd {
 fn servers(prng: &mut Prng) -> Servers {
     let full = prng.chance(100_000);
     Servers {
+        modern: prng.chance(500_000),
         work_us: prng.log_between(1, 10_000),
         chatter_per_million: rate(prng, 100_000),
         ddl_per_million: rate(prng, 400_000),

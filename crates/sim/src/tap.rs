@@ -46,8 +46,8 @@ pub(crate) enum Purpose {
 struct Point {
     /// Whose; None for the pooler's own and for those that cannot be told.
     owner: Option<u32>,
-    /// Query rather than Sync.
-    simple: bool,
+    /// The server has read it, and will answer it.
+    read: bool,
 }
 
 /// How quiet a server is.
@@ -81,12 +81,12 @@ pub(crate) struct Tap {
     /// The client that used the server last.
     owner: Option<u32>,
     status: u8,
-    /// The server takes rows and ignores Sync.
-    copying: bool,
     /// Messages were sent that a Sync must end.
     amidst: bool,
     /// How quiet the server was when what is being sent began.
     began: Moment,
+    /// It has been quiet since the last message that tells whose it is: those behind it may be another client's.
+    quiet_since: bool,
     /// Half of something unbelievably long was sent: nothing sensible can follow.
     spoiled: bool,
 }
@@ -106,17 +106,31 @@ impl Tap {
             batch: None,
             owner: None,
             status: b'I',
-            copying: false,
             amidst: false,
             began: Moment::default(),
+            quiet_since: false,
             spoiled: false,
+        }
+    }
+
+    /// The server has read so many more of the messages that ReadyForQuery answers, unless it skips them, or ignores a Sync
+    /// amidst the data of a COPY: then what was sent since is no request of its own yet.
+    pub(crate) fn read(&mut self, readies: impl IntoIterator<Item = bool>) {
+        for answered in readies {
+            let Some(at) = self.points.iter().position(|point| !point.read) else { return };
+            if answered {
+                self.points[at].read = true;
+            } else if let Some(point) = self.points.remove(at) {
+                let next = self.points.get_mut(at).map_or(&mut self.batch, |point| &mut point.owner);
+                *next = next.or(point.owner);
+            }
         }
     }
 
     /// The pooler sends bytes.
     pub(crate) fn sent(&mut self, bytes: &[u8], referee: &mut Referee, cancels: &Cancels<'_>) {
         if self.to_server.is_empty() && !self.amidst {
-            self.began = self.moment(cancels);
+            self.begin(cancels);
         }
         self.to_server.push(bytes);
         let mut body = std::mem::take(&mut self.body);
@@ -137,12 +151,12 @@ impl Tap {
                     self.take_request(kind, &body, referee, cancels);
                     // What belongs together begins anew behind each Query and Sync.
                     match kind {
-                        b'Q' | b'S' => self.amidst = false,
+                        b'Q' | b'S' | b'F' => self.amidst = false,
                         b'P' | b'B' | b'D' | b'E' | b'C' => self.amidst = true,
                         _ => (),
                     }
                     if !self.amidst {
-                        self.began = self.moment(cancels);
+                        self.begin(cancels);
                     }
                 }
             }
@@ -169,18 +183,16 @@ impl Tap {
                         referee.server_answered(owner);
                     }
                 }
-                // A Sync that came with Execute was swallowed by COPY; another will follow the rows.
-                b'G' => {
-                    self.copying = true;
-                    if self.points.front().is_some_and(|point| !point.simple) {
-                        self.batch = self.points.pop_front().and_then(|point| point.owner);
-                    }
-                }
-                b'C' | b'E' => self.copying = false,
                 _ => (),
             }
         }
         self.body = body;
+    }
+
+    fn begin(&mut self, cancels: &Cancels<'_>) {
+        self.began = self.moment(cancels);
+        let Moment { owed, status, cancel } = self.began;
+        self.quiet_since |= owed == 0 && status == b'I' && !cancel;
     }
 
     fn moment(&self, cancels: &Cancels<'_>) -> Moment {
@@ -204,13 +216,12 @@ impl Tap {
         }
         match kind {
             b'Q' => {
-                self.points.push_back(Point { owner: tag.map(|tag| tag.client), simple: true });
+                self.points.push_back(Point { owner: tag.map(|tag| tag.client), read: false });
                 self.batch = None;
             }
-            b'c' | b'f' => self.copying = false,
-            b'S' if !self.copying => {
+            b'S' | b'F' => {
                 let owner = self.batch.take();
-                self.points.push_back(Point { owner, simple: false });
+                self.points.push_back(Point { owner, read: false });
             }
             _ => (),
         }
@@ -231,9 +242,13 @@ impl Tap {
         if own != referee.must_have_own_server(client) {
             referee.object("I2", format!("c{client} was given a server that is not of the kind it wants"));
         }
+        let was_quiet = std::mem::take(&mut self.quiet_since);
         let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
         if own {
             referee.object("I2", format!("c{client} was given the server that is c{before}'s own"));
+        }
+        if was_quiet {
+            return;
         }
         let Moment { owed, status, cancel } = self.began;
         if owed > 0 {
@@ -299,7 +314,8 @@ fn tag_of(kind: u8, body: &[u8]) -> Option<Option<Tag>> {
         }
         b'd' => Some(Tag::at_start(body)),
         b'S' | b'H' | b'c' | b'X' => body.is_empty().then_some(None),
-        b'D' | b'C' | b'E' | b'f' | b'p' | b'F' => Some(None),
+        // What no PostgreSQL knows is its client's doing.
+        b'D' | b'C' | b'E' | b'f' | b'p' | b'F' | b'y' | b'z' | b'!' => Some(None),
         _ => None,
     }
 }

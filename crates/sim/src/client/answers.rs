@@ -23,6 +23,7 @@ impl Client {
                     self.view.tell(name, value);
                 }
             }
+            (_, Phase::Open) if self.wild.is_some() => self.take_wild(kind, body, scene),
             (b'N', _) => self.take_notice(body, scene),
             (b'E', _) => self.take_error(body, scene),
             (b'R', Phase::LoggingIn) => self.take_authentication(body, scene),
@@ -33,6 +34,9 @@ impl Client {
             (b'Z', Phase::LoggingIn) => {
                 self.phase = Phase::Open;
                 self.waiting_since_us = None;
+                if let (Some(wild), Some(own)) = (&mut self.wild, self.view.own()) {
+                    wild.begin(own, scene.modern);
+                }
             }
             (b'Z', _) => self.take_ready(body, scene),
             _ => self.take_answer(kind, body, scene),

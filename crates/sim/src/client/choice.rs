@@ -6,7 +6,7 @@ use super::session::Client;
 use crate::sql::{Statement, Tag, Value};
 
 /// Values of TimeZone that clients use, as PostgreSQL spells them.
-pub(super) const TIME_ZONES: &[&str] = &["Etc/UTC", "Europe/Vienna", "Asia/Tokyo"];
+pub(crate) const TIME_ZONES: &[&str] = &["Etc/UTC", "Europe/Vienna", "Asia/Tokyo"];
 
 impl Client {
     /// A statement for one request. With `extended`, its tag goes into a parameter where it has one.

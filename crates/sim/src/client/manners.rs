@@ -5,6 +5,9 @@ use super::session::Client;
 use crate::network::Ending;
 use crate::protocol::message;
 
+/// How often a wild client stands still within what it sends, in a million.
+const HALVES: u32 = 50_000;
+
 impl Client {
     pub(super) fn say_farewell(&mut self, scene: &mut Scene<'_>) {
         if self.planned_open && scene.prng.chance(500_000) {
@@ -30,6 +33,14 @@ impl Client {
             let ending = scene.prng.pick(&[Ending::Finish, Ending::Reset]);
             let bytes = scene.prng.log_between(1, 400);
             self.doom = Some((usize::try_from(bytes).unwrap_or(1), ending));
+        }
+    }
+
+    /// Decides to stand still within what it is about to send: in the middle of a message, if it wants.
+    pub(super) fn stand_still(&mut self, bytes: usize, scene: &mut Scene<'_>) {
+        if bytes > 0 && scene.chaos && self.output.is_empty() && scene.prng.chance(HALVES) {
+            let at = 1 + scene.prng.index(bytes);
+            self.stands_at = Some((at, scene.prng.log_between(100, 50_000)));
         }
     }
 

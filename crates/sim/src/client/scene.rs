@@ -20,6 +20,10 @@ pub(crate) struct Scene<'a> {
     pub(crate) asks: bool,
     /// Statements keep their names when servers change.
     pub(crate) named: bool,
+    /// Names that SQL gives to statements are those of the protocol, and stay with the client.
+    pub(crate) sql_names: bool,
+    /// The server is PostgreSQL 18 rather than 15.
+    pub(crate) modern: bool,
     /// DDL spoils prepared statements, or somebody deallocates them.
     pub(crate) spoils: bool,
     /// What DDL does to prepared statements is mended where it can be.

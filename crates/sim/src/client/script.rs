@@ -37,6 +37,9 @@ impl Client {
         if self.phase != Phase::Open || self.gives_up() || scene.now_us < self.thinks_until_us {
             return;
         }
+        if self.wild.is_some() {
+            return self.act_wild(scene);
+        }
         if let Some(group) = self.groups.front().filter(|group| !group.synced && group.steps.is_empty()) {
             // The describer has its answers and goes on; anybody else waits for rows to be wanted.
             if self.groups.len() == 1 && !group.failed {
@@ -267,7 +270,7 @@ impl Client {
         group.needs_server |= statement.has_parameter();
         let describes = self.describes && scene.prng.chance(600_000);
         self.has_described |= describes;
-        let limit = if statement.rows() > 1 && scene.prng.chance(200_000) {
+        let limit = if statement.rows() > 1 && statement.returns_rows() && scene.prng.chance(200_000) {
             u32::try_from(scene.prng.between(1, u64::from(statement.rows()))).unwrap_or(1)
         } else {
             0

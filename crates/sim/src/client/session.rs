@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::expect::{Group, Step};
 use super::login::Login;
 use super::scene::Scene;
+use super::shadowed::Wild;
 use super::view::View;
 use crate::invariants::Claim;
 use crate::model::session::Status;
@@ -97,6 +98,12 @@ pub(crate) struct Client {
     pub(super) gives_up_at_us: Option<u64>,
     /// A Parse of the pipeline under way may have been refused by a failed transaction, or skipped.
     pub(super) was_refused: bool,
+    /// It does as a script says, and is answered as by PostgreSQL alone.
+    pub(super) wild: Option<Box<Wild>>,
+    /// So many bytes from now on it stands still for a while.
+    pub(crate) stands_at: Option<(usize, u64)>,
+    /// It writes nothing until then.
+    pub(crate) silent_until_us: u64,
     /// Rows of the open transaction.
     pub(super) rows: Vec<Tag>,
     frames: Frames,
@@ -135,9 +142,13 @@ impl Client {
             has_described: false,
             gives_up_at_us: None,
             was_refused: false,
+            wild: Wild::draw(number, scene),
+            stands_at: None,
+            silent_until_us: 0,
             rows: Vec::new(),
             frames: Frames::default(),
         };
+        client.replicates &= client.wild.is_none();
         if scene.prng.chance(scene.crowd.slow_per_million) {
             client.piece_most = scene.prng.log_between(1, 200);
         }
@@ -177,7 +188,8 @@ impl Client {
     /// The pooler (or the network) has closed the connection.
     pub(crate) fn hung_up(&mut self, scene: &mut Scene<'_>) {
         if self.phase != Phase::Over {
-            if scene.fair && !self.disturbed && !self.awaits_refusal() {
+            let asked_for_it = self.wild.as_ref().is_some_and(|wild| wild.asked_for_it());
+            if scene.fair && !self.disturbed && !asked_for_it && !self.awaits_refusal() {
                 self.object("unfair", format!("was hung up on while {:?}", self.phase), scene);
             }
             self.leave(scene);
@@ -191,6 +203,9 @@ impl Client {
         }
         self.phase = Phase::Over;
         self.waiting_since_us = None;
+        if let Some(wild) = self.wild.take() {
+            return self.leave_wild(&wild, scene);
+        }
         self.settle_rows(scene);
     }
 

@@ -38,6 +38,11 @@ impl View {
         self.own = Parameters::new(pairs);
     }
 
+    /// The parameters of a session of its own.
+    pub(super) fn own(&self) -> Option<Parameters> {
+        self.own.clone()
+    }
+
     /// A group was answered: whether the client was told what PostgreSQL would have told it.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         self.unsettled = false;

@@ -77,6 +77,11 @@ impl Backend {
         self.frames.push(bytes);
     }
 
+    /// For each Query, FunctionCall and Sync that it has read since this was asked last, whether ReadyForQuery answers it.
+    pub(crate) fn take_readies(&mut self) -> VecDeque<bool> {
+        self.session.as_mut().map(|session| std::mem::take(&mut session.readies)).unwrap_or_default()
+    }
+
     /// Whether it has logged in and not ended.
     pub(crate) fn is_session(&self) -> bool {
         self.session.is_some() && !self.ended

@@ -11,7 +11,7 @@ use crate::sql::{self, Statement, Tag};
 /// A prepared statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
-    statement: Statement,
+    pub(super) statement: Statement,
     /// Whose text it is; None for a text that several share.
     tag: Option<Tag>,
     /// The transaction in which it was last parsed or bound: that holds a lock, and no DDL gets by.
@@ -28,6 +28,10 @@ pub(crate) struct Portal {
     pub(super) parameter: Option<Vec<u8>>,
     /// Rows that earlier executions have sent.
     pub(super) sent: u32,
+    /// It is run, and cannot be again.
+    pub(super) done: bool,
+    /// How many savepoints there were when it was made.
+    pub(super) level: usize,
 }
 
 /// Why a message is refused: SQLSTATE, words, whose it was.
@@ -74,9 +78,13 @@ impl Session {
             self.say(b'I', near);
             return Progress::Waiting;
         }
+        if portal.done && (self.status != Status::Failed || portal.statement.ends_transaction()) {
+            self.fail("55000", "portal cannot be run", portal.tag, near);
+            return Progress::Waiting;
+        }
         let running = Running::of_portal(name, portal, limit);
         let tag = running.tag;
-        self.work = Some(Work { rest: [].into(), running: None, simple: false, tag });
+        self.work = Some(Work { rest: [].into(), running: None, simple: false, several: false, tag });
         self.start(running, near)
     }
 
@@ -117,6 +125,9 @@ impl Session {
         let name = fields.text().ok_or(UNREADABLE)?;
         let text = fields.text().ok_or(UNREADABLE)?;
         let tag = Tag::in_comment(text);
+        if name.is_empty() {
+            self.statements.remove(name);
+        }
         let mut found = sql::parse(text);
         if found.len() > 1 {
             return Err(("42601", "cannot insert multiple commands into a prepared statement", tag));
@@ -157,11 +168,11 @@ impl Session {
         if self.is_barred(&prepared.statement) {
             return Err(("25P02", IN_FAILED, tag));
         }
-        if prepared.spoilt {
-            return Err(("0A000", "cached plan must not change result type", tag));
-        }
         if !portal.is_empty() && self.portals.contains_key(portal) {
             return Err(("42P03", "cursor already exists", tag));
+        }
+        if prepared.spoilt {
+            return Err(("0A000", "cached plan must not change result type", tag));
         }
         if prepared.statement == Statement::DivideByZero {
             return Err(("22012", "division by zero", tag));
@@ -169,7 +180,14 @@ impl Session {
         if let Some(prepared) = self.statements.get_mut(name) {
             prepared.locked_in = self.transactions;
         }
-        let made = Portal { statement: prepared.statement, tag, parameter, sent: 0 };
+        let made = Portal {
+            statement: prepared.statement,
+            tag,
+            parameter,
+            sent: 0,
+            done: false,
+            level: self.savepoints.len(),
+        };
         self.portals.insert(portal.to_vec(), made);
         Ok(())
     }
@@ -204,6 +222,20 @@ impl Session {
     /// Whether a failed transaction refuses it (Parse of nothing is let through, Bind of nothing is not).
     fn is_barred(&self, statement: &Statement) -> bool {
         self.status == Status::Failed && !statement.ends_transaction()
+    }
+}
+
+impl Portal {
+    /// One that can never be run.
+    pub(super) fn failed(statement: Statement, tag: Option<Tag>, level: usize) -> Portal {
+        Portal { statement, tag, parameter: None, sent: 0, done: true, level }
+    }
+}
+
+impl Prepared {
+    /// What PREPARE makes.
+    pub(super) fn by_sql(statement: Statement, locked_in: u64) -> Prepared {
+        Prepared { statement, tag: None, locked_in, spoilt: false }
     }
 }
 

@@ -10,6 +10,8 @@ use crate::sql::Tag;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     applied: BTreeMap<Tag, u32>,
+    /// What was committed since it was last asked.
+    new: Vec<Tag>,
     /// Requests that were applied more than once.
     twice: Vec<Tag>,
     /// Statements that servers ran, of any kind: the simulator's measure of work.
@@ -22,12 +24,18 @@ impl Ledger {
     /// A transaction with these rows was committed.
     pub(crate) fn commit(&mut self, rows: &mut Vec<Tag>) {
         for tag in rows.drain(..) {
+            self.new.push(tag);
             let times = self.applied.entry(tag).or_insert(0);
             *times += 1;
             if *times == 2 {
                 self.twice.push(tag);
             }
         }
+    }
+
+    /// What was committed since this was asked last.
+    pub(crate) fn take_new(&mut self) -> Vec<Tag> {
+        std::mem::take(&mut self.new)
     }
 
     /// How often a request was applied.

@@ -23,14 +23,23 @@ const DEFAULTS: [&str; 7] = ["", "UTF8", "ISO, MDY", "postgres", "Etc/UTC", "on"
 /// Values in the order of [`NAMES`].
 type Values = [String; 7];
 
+/// What a savepoint goes back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    values: Values,
+    lasting: Option<Box<Values>>,
+}
+
 /// The parameters of one session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     /// What RESET goes back to.
     initial: Values,
     values: Values,
     /// What to go back to if the transaction fails; None while it has changed nothing.
     saved: Option<Box<Values>>,
+    /// What stays if the transaction ends well; None while that is what is in force (no SET LOCAL).
+    lasting: Option<Box<Values>>,
     reported: Values,
     /// Whether anything may differ from what was reported.
     changed: bool,
@@ -44,7 +53,14 @@ impl Parameters {
             initial[index(name)?] = canonical(name, value);
         }
         let values = initial.clone();
-        Some(Parameters { initial, reported: values.clone(), values, saved: None, changed: false })
+        Some(Parameters {
+            initial,
+            reported: values.clone(),
+            values,
+            saved: None,
+            lasting: None,
+            changed: false,
+        })
     }
 
     /// All that are reported at login.
@@ -67,7 +83,32 @@ impl Parameters {
         let Some(at) = index(name) else { return false };
         self.save();
         self.values[at] = value.map_or_else(|| self.initial[at].clone(), |value| canonical(name, value));
+        if let Some(lasting) = &mut self.lasting {
+            lasting[at].clone_from(&self.values[at]);
+        }
         true
+    }
+
+    /// SET LOCAL; false for one that does not exist.
+    pub(crate) fn set_local(&mut self, name: &str, value: &str) -> bool {
+        let Some(at) = index(name) else { return false };
+        self.save();
+        let values = &self.values;
+        self.lasting.get_or_insert_with(|| Box::new(values.clone()));
+        self.values[at] = canonical(name, value);
+        true
+    }
+
+    /// SAVEPOINT.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { values: self.values.clone(), lasting: self.lasting.clone() }
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    pub(crate) fn restore(&mut self, snapshot: &Snapshot) {
+        self.save();
+        self.values.clone_from(&snapshot.values);
+        self.lasting.clone_from(&snapshot.lasting);
     }
 
     /// Nothing has been set since login, or all of it has been reset.
@@ -79,6 +120,7 @@ impl Parameters {
     pub(crate) fn reset_all(&mut self) {
         self.save();
         self.values.clone_from(&self.initial);
+        self.lasting = None;
     }
 
     /// A statement that sets or resets.
@@ -87,17 +129,26 @@ impl Parameters {
             Statement::Set(name, value) => drop(self.set(name, value.as_deref())),
             Statement::Reset(name) => drop(self.set(name, None)),
             Statement::ResetAll | Statement::DiscardAll => self.reset_all(),
+            Statement::SetLocal(name, value) | Statement::SetConfig(name, value, true) => {
+                let _ = self.set_local(name, value);
+            }
+            Statement::SetConfig(name, value, false) => drop(self.set(name, Some(value))),
             _ => {}
         }
     }
 
     /// The transaction ended well: what it set stays.
     pub(crate) fn commit(&mut self) {
+        if let Some(lasting) = self.lasting.take() {
+            self.values = *lasting;
+            self.changed = true;
+        }
         self.saved = None;
     }
 
     /// The transaction failed: what it set is undone.
     pub(crate) fn roll_back(&mut self) {
+        self.lasting = None;
         if let Some(saved) = self.saved.take() {
             self.values = *saved;
         }

@@ -7,13 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::extended::{Portal, Prepared};
 use super::ledger::Ledger;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, Snapshot};
 use super::reply::{self, Sqlstate};
-use super::statement::Running;
+use super::statement::{IN_FAILED, Running};
 use crate::prng::Prng;
-use crate::protocol::Fields;
+use crate::protocol::{Fields, message};
 use crate::sql::{self, Statement, Tag};
 use crate::swarm::Servers;
+
+/// The function that the model knows.
+pub(crate) const INT4PL: u32 = 177;
 
 /// What a session needs of the world while it works.
 pub(crate) struct Surroundings<'a> {
@@ -71,8 +74,26 @@ pub(crate) struct Work {
     pub(super) running: Option<Running>,
     /// Whether ReadyForQuery follows.
     pub(super) simple: bool,
+    /// Whether it began with more than one statement.
+    pub(super) several: bool,
     /// Whose it is.
     pub(super) tag: Option<Tag>,
+}
+
+impl Work {
+    /// A simple query's.
+    fn new(rest: VecDeque<Statement>, tag: Option<Tag>) -> Work {
+        Work { several: rest.len() > 1, rest, running: None, simple: true, tag }
+    }
+}
+
+/// A savepoint.
+#[derive(Debug)]
+pub(super) struct Savepoint {
+    pub(super) name: String,
+    /// Rows of the transaction that came before it.
+    pub(super) rows: usize,
+    pub(super) parameters: Snapshot,
 }
 
 /// A session.
@@ -93,11 +114,24 @@ pub(crate) struct Session {
     pub(super) work: Option<Work>,
     /// Rows of the open transaction.
     pub(super) pending: Vec<Tag>,
+    pub(super) savepoints: Vec<Savepoint>,
+    /// Statements of the extended protocol were executed since the last Sync.
+    pub(super) pipelined: bool,
+    /// PostgreSQL 18: commands behind those are in a block of their own until Sync.
+    pub(super) implicit: bool,
+    /// PostgreSQL 18: the last command of that block was a Query or FunctionCall. A Sync right behind it says idle and leaves
+    /// the transaction open.
+    paused: bool,
+    /// PostgreSQL 18: it did; the next command fails for it.
+    left_open: bool,
+    /// For each Query, FunctionCall and Sync that was read, whether ReadyForQuery answers it.
+    pub(crate) readies: VecDeque<bool>,
     /// A cancel came while COPY was waiting for data.
     pub(super) cancelled: bool,
     /// Answers; the first `flushed` bytes may be sent.
     pub(super) out: Vec<u8>,
     flushed: usize,
+    has_flushed: bool,
 }
 
 impl Session {
@@ -114,9 +148,16 @@ impl Session {
             has_lookup_path: false,
             work: None,
             pending: Vec::new(),
+            savepoints: Vec::new(),
+            pipelined: false,
+            implicit: false,
+            paused: false,
+            left_open: false,
+            readies: VecDeque::new(),
             cancelled: false,
             out: Vec::new(),
             flushed: 0,
+            has_flushed: false,
         }
     }
 
@@ -130,10 +171,67 @@ impl Session {
         self.flushed = 0;
     }
 
+    /// Whether a message begins a command of a transaction, or goes on with one.
+    fn begins_command(&self, kind: u8, body: &[u8]) -> bool {
+        let mut fields = Fields(body);
+        match kind {
+            b'P' | b'D' | b'Q' | b'F' => true,
+            b'B' => {
+                fields.text();
+                fields.text().is_some_and(|name| self.statements.contains_key(name))
+            }
+            b'E' => {
+                let portal = fields.text().and_then(|name| self.portals.get(name));
+                portal.is_some_and(|portal| portal.statement != Statement::Empty)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes all that was said, and how many bytes of it may be sent, if anything was flushed since.
+    pub(crate) fn take_all(&mut self) -> (Vec<u8>, Option<usize>) {
+        let flushed = std::mem::take(&mut self.has_flushed).then_some(std::mem::take(&mut self.flushed));
+        (std::mem::take(&mut self.out), flushed)
+    }
+
+    /// The parameters' values.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Whether a transaction is open of which ReadyForQuery said that it is not.
+    pub(crate) fn is_left_open(&self) -> bool {
+        self.left_open
+    }
+
+    /// Whether everything is ignored until Sync.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// Whether an Execute waits for CopyData.
+    pub(crate) fn is_copying_by_portal(&self) -> bool {
+        self.is_copying_in() && self.work.as_ref().is_some_and(|work| !work.simple)
+    }
+
     /// A message came; only to be called while the session is [`Progress::Waiting`].
     pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+        if matches!(kind, b'Q' | b'F' | b'S') {
+            let skipped = self.skipping && kind != b'S';
+            self.readies.push_back(!(skipped || self.is_copying_in() || self.is_streaming()));
+        }
         if self.is_copying_in() {
             return self.copy_message(kind, body, near);
+        }
+        if !self.skipping && self.begins_command(kind, body) {
+            self.implicit |= near.servers.modern && self.pipelined && self.status == Status::Idle;
+            self.paused = false;
+            if std::mem::take(&mut self.left_open) {
+                let simple = matches!(kind, b'Q' | b'F');
+                self.work = simple.then(|| Work::new(VecDeque::new(), None));
+                self.fail("XX000", "StartTransactionCommand: unexpected state STARTED", None, near);
+                return Progress::Waiting;
+            }
         }
         if self.is_streaming() {
             return self.stream_message(kind, body, near);
@@ -141,7 +239,7 @@ impl Session {
         match kind {
             b'X' => return Progress::Ended,
             b'S' => self.sync(near),
-            b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'Q' if self.skipping => (),
+            b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'Q' | b'F' if self.skipping => (),
             b'Q' => return self.query(body, near),
             b'P' => self.parse(body, near),
             b'B' => self.bind(body, near),
@@ -149,6 +247,7 @@ impl Session {
             b'E' => return self.execute(body, near),
             b'C' => self.close(body, near),
             b'H' => self.flush(),
+            b'F' => self.call_function(body, near),
             // Copy messages outside COPY are ignored: the COPY may have failed while they were on their way.
             b'd' | b'c' | b'f' => (),
             _ => return self.end_fatally("08P01", &format!("invalid frontend message type {kind}")),
@@ -166,8 +265,12 @@ impl Session {
         match next {
             Some(statement) => self.start(Running::new(statement, tag), near),
             None if work.simple => {
+                let several = work.several;
                 self.work = None;
-                self.end_implicit(near);
+                self.paused = self.implicit && !several;
+                if !self.paused {
+                    self.end_implicit(near);
+                }
                 self.ready(near);
                 Progress::Waiting
             }
@@ -214,14 +317,13 @@ impl Session {
         let text = Fields(body).text().unwrap_or(body);
         let tag = Tag::in_comment(text);
         self.statements.remove(&b""[..]);
-        self.portals.remove(&b""[..]);
         let rest: VecDeque<Statement> = sql::parse(text).into();
         let unknown = rest.contains(&Statement::Unknown);
         if rest.is_empty() {
             self.chatter(near);
             reply::bare(&mut self.out, b'I');
         }
-        self.work = Some(Work { rest, running: None, simple: true, tag });
+        self.work = Some(Work::new(rest, tag));
         if unknown {
             self.fail("42601", "syntax error at or near \"SELEC\"", tag, near);
             return Progress::Waiting;
@@ -229,10 +331,34 @@ impl Session {
         Progress::Again
     }
 
+    /// FunctionCall: the model knows int4pl(1, 2) alone.
+    fn call_function(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+        self.work = Some(Work::new(VecDeque::new(), None));
+        if self.status == Status::Failed {
+            return self.fail("25P02", IN_FAILED, None, near);
+        }
+        if Fields(body).long() != Some(INT4PL) {
+            return self.fail("42883", "function does not exist", None, near);
+        }
+        self.work = None;
+        self.chatter(near);
+        message(&mut self.out, b'V', |body| body.extend_from_slice(b"\0\0\0\x013"));
+        self.paused = self.implicit;
+        if !self.paused {
+            self.end_implicit(near);
+        }
+        self.ready(near);
+    }
+
     fn sync(&mut self, near: &mut Surroundings<'_>) {
         self.skipping = false;
+        self.pipelined = false;
         self.has_lookup_path = false;
-        self.end_implicit(near);
+        if std::mem::take(&mut self.paused) {
+            (self.implicit, self.left_open) = (false, true);
+        } else if !self.left_open {
+            self.end_implicit(near);
+        }
         self.ready(near);
     }
 
@@ -255,18 +381,44 @@ impl Session {
         }
     }
 
+    /// What an error undoes. In a block savepoints and portals stay until that ends, and what was set is undone to where the
+    /// innermost savepoint is.
     fn abort(&mut self) {
         if self.status == Status::Open {
             self.status = Status::Failed;
+        }
+        (self.pipelined, self.implicit, self.paused, self.left_open) = (false, false, false, false);
+        if self.status == Status::Failed {
+            let level = self.savepoints.len();
+            self.portals
+                .values_mut()
+                .filter(|portal| portal.level >= level)
+                .for_each(|portal| portal.done = true);
+            return self.undo_to_savepoint();
         }
         self.pending.clear();
         self.portals.clear();
         self.parameters.roll_back();
     }
 
+    pub(super) fn undo_to_savepoint(&mut self) {
+        match self.savepoints.last() {
+            Some(savepoint) => {
+                self.pending.truncate(savepoint.rows);
+                self.parameters.restore(&savepoint.parameters);
+            }
+            None => {
+                self.pending.clear();
+                self.parameters.roll_back();
+            }
+        }
+    }
+
     /// Ends the transaction: well, or with nothing done.
     pub(super) fn end_transaction(&mut self, well: bool, near: &mut Surroundings<'_>) {
         self.status = Status::Idle;
+        self.savepoints.clear();
+        (self.pipelined, self.implicit, self.paused, self.left_open) = (false, false, false, false);
         self.transactions += 1;
         near.ledger.transactions += 1;
         if well {
@@ -288,13 +440,15 @@ impl Session {
             reply::parameter(&mut self.out, name, &value);
         }
         self.chatter(near);
-        reply::ready(&mut self.out, self.status.byte());
+        let status = if self.implicit { Status::Open } else { self.status };
+        reply::ready(&mut self.out, status.byte());
         self.chatter(near);
         self.flush();
     }
 
     pub(super) fn flush(&mut self) {
         self.flushed = self.out.len();
+        self.has_flushed = true;
     }
 
     pub(super) fn notice(&mut self, severity: &str, sqlstate: Sqlstate, words: &str, tag: Option<Tag>) {

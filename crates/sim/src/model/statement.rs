@@ -2,13 +2,17 @@
 //!
 //! Never decides whose turn it is: `session.rs` does.
 
+use super::extended::{Portal, Prepared};
 use super::reply;
-use super::session::{Progress, Session, Status, Surroundings};
+use super::session::{Progress, Savepoint, Session, Status, Surroundings};
 use super::stream::Stream;
 use crate::sql::{Statement, Tag, Value};
 
 /// Users whose names begin so cannot be looked up: the server has an error instead.
 pub(crate) const UNREADABLE: &str = "unreadable";
+
+/// A parameter that does not exist.
+const NO_SUCH_PARAMETER: (&str, &str) = ("42704", "unrecognized configuration parameter");
 
 /// Rows that are sent before the session looks up.
 const SLICE_ROWS: u32 = 64;
@@ -52,7 +56,7 @@ impl Running {
     }
 
     /// A portal's statement, of which so many rows were sent before.
-    pub(super) fn of_portal(name: &[u8], portal: &super::extended::Portal, limit: u32) -> Running {
+    pub(super) fn of_portal(name: &[u8], portal: &Portal, limit: u32) -> Running {
         Running {
             parameter: portal.parameter.clone(),
             sent: portal.sent,
@@ -85,6 +89,14 @@ impl Session {
         }
         if near.prng.chance(near.servers.chatter_per_million) && tag.is_some() {
             self.notice("NOTICE", "00000", "at work", tag);
+        }
+        if running.is_simple() && matches!(statement, Statement::Execute(_)) {
+            return self.start_executed(running, near);
+        }
+        if running.is_simple() {
+            // A query's statements run in the portal without a name, too; of one that fails in a block it is left.
+            let failed = Portal::failed(statement.clone(), tag, self.savepoints.len());
+            self.portals.insert(Vec::new(), failed);
         }
         if running.is_simple() && statement.returns_rows() && !matches!(statement, Statement::Show(_)) {
             reply::description(&mut self.out, statement.columns());
@@ -130,7 +142,10 @@ impl Session {
                 self.look_up(&name, near);
                 return Progress::Again;
             }
-            statement if statement.returns_rows() && !matches!(statement, Statement::Show(_)) => {
+            statement
+                if statement.returns_rows()
+                    && !(running.is_simple() && matches!(statement, Statement::Show(_))) =>
+            {
                 return self.rows(near);
             }
             _ => (),
@@ -186,7 +201,7 @@ impl Session {
                         return Progress::Waiting;
                     }
                     running.counted += 1;
-                    if tag.is_some() && Tag::at_start(line) != tag {
+                    if tag.is_some() && Tag::at_start(line).map(|of| of.client) != tag.map(|tag| tag.client) {
                         near.strange.push(format!("a row for another COPY came into that of {tag:?}"));
                     }
                 }
@@ -233,14 +248,22 @@ impl Session {
                 other => told(other, running.tag),
             },
             Statement::SelectNumber(number) => number.to_string(),
+            Statement::SetConfig(_, value, _) => value.clone(),
+            Statement::Show(name) => self.parameters.value(name).unwrap_or_default().to_owned(),
             Statement::Stamp(moment) => {
                 let parameter = String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b""));
                 format!("{parameter} {}", moment.unwrap_or_default())
             }
             _ => String::new(),
         };
+        if let Statement::SetConfig(..) = running.statement
+            && running.sent == 0
+        {
+            self.parameters.run(&running.statement);
+        }
         let (application_name, time_zone) = self.parameters.in_rows();
         let text = match running.tag {
+            Some(_) if matches!(running.statement, Statement::SetConfig(..) | Statement::Show(_)) => value,
             Some(_) => format!("{value}|{}|{application_name}|{time_zone}", self.number),
             None => value,
         };
@@ -252,7 +275,8 @@ impl Session {
                 return Progress::Again;
             }
             if exhausted {
-                let word = format!("SELECT {}", running.counted);
+                let shows = matches!(running.statement, Statement::Show(_));
+                let word = if shows { "SHOW".to_owned() } else { format!("SELECT {}", running.counted) };
                 self.chatter(near);
                 self.done(&word);
                 return Progress::Again;
@@ -279,6 +303,7 @@ impl Session {
         self.chatter(near);
         reply::bare(&mut self.out, b's');
         let Some(running) = self.work.take().and_then(|work| work.running) else { return };
+        self.pipelined = true;
         if let Some(portal) = running.portal.as_ref().and_then(|name| self.portals.get_mut(name)) {
             portal.sent = running.sent;
         }
@@ -289,9 +314,16 @@ impl Session {
         reply::complete(&mut self.out, word);
         let Some(work) = &mut self.work else { return };
         let running = work.running.take();
+        self.pipelined |= running
+            .as_ref()
+            .is_some_and(|running| running.portal.is_some() && !running.statement.is_about_transactions());
         let portal = running.as_ref().and_then(|running| running.portal.as_ref());
+        if running.as_ref().is_some_and(Running::is_simple) {
+            self.portals.remove(&b""[..]);
+        }
         if let Some(portal) = portal.and_then(|name| self.portals.get_mut(name)) {
             portal.sent = portal.statement.rows();
+            portal.done = !portal.statement.returns_rows();
         }
         if !work.simple {
             self.work = None;
@@ -306,7 +338,6 @@ impl Session {
         parameter: Option<&[u8]>,
         near: &mut Surroundings<'_>,
     ) -> Result<String, (&'static str, &'static str)> {
-        const NO_SUCH_PARAMETER: (&str, &str) = ("42704", "unrecognized configuration parameter");
         let word = match statement {
             Statement::Begin => self.begin(),
             Statement::Commit => self.commit(near),
@@ -359,9 +390,35 @@ impl Session {
                 self.notice("NOTICE", "00000", text, tag);
                 "DO"
             }
-            _ => "",
+            _ => self.block_command(statement)?,
         };
         Ok(word.to_owned())
+    }
+
+    /// Commands that differ within a transaction block, and those about statements by SQL.
+    fn block_command(&mut self, statement: &Statement) -> Result<&'static str, (&'static str, &'static str)> {
+        Ok(match statement {
+            Statement::SetLocal(name, value) => {
+                if self.status == Status::Idle && !self.implicit && !self.is_among_others() {
+                    self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
+                }
+                if !self.parameters.set_local(name, value) {
+                    return Err(NO_SUCH_PARAMETER);
+                }
+                "SET"
+            }
+            Statement::Savepoint(name) => self.savepoint(name)?,
+            Statement::RollbackTo(name) => self.roll_back_to(name)?,
+            Statement::Release(name) => self.release(name)?,
+            Statement::Prepare(name, statement) => self.prepare_by_sql(name, statement)?,
+            Statement::Deallocate(name) => {
+                if self.statements.remove(name.as_bytes()).is_none() {
+                    return Err(("26000", "prepared statement does not exist"));
+                }
+                "DEALLOCATE"
+            }
+            _ => "",
+        })
     }
 
     fn begin(&mut self) -> &'static str {
@@ -389,8 +446,77 @@ impl Session {
         "ROLLBACK"
     }
 
+    /// One of several statements of a query, which are a block of their own.
+    fn is_among_others(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.simple && work.several)
+    }
+
+    fn savepoint(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
+        self.must_be_in_block()?;
+        let (rows, parameters) = (self.pending.len(), self.parameters.snapshot());
+        self.savepoints.push(Savepoint { name: name.to_owned(), rows, parameters });
+        Ok("SAVEPOINT")
+    }
+
+    fn roll_back_to(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        self.portals.retain(|_, portal| portal.level <= at);
+        self.undo_to_savepoint();
+        self.status = Status::Open;
+        Ok("ROLLBACK")
+    }
+
+    fn release(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at);
+        for portal in self.portals.values_mut() {
+            portal.level = portal.level.min(at);
+        }
+        Ok("RELEASE")
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize, (&'static str, &'static str)> {
+        self.must_be_in_block()?;
+        let at = self.savepoints.iter().rposition(|savepoint| savepoint.name == name);
+        at.ok_or(("3B001", "savepoint does not exist"))
+    }
+
+    fn must_be_in_block(&self) -> Result<(), (&'static str, &'static str)> {
+        match self.status {
+            Status::Idle => Err(("25P01", "savepoints can only be used in transaction blocks")),
+            Status::Open | Status::Failed => Ok(()),
+        }
+    }
+
+    fn prepare_by_sql(
+        &mut self,
+        name: &str,
+        statement: &Statement,
+    ) -> Result<&'static str, (&'static str, &'static str)> {
+        if self.statements.contains_key(name.as_bytes()) {
+            return Err(("42P05", "prepared statement already exists"));
+        }
+        let prepared = Prepared::by_sql(statement.clone(), self.transactions);
+        self.statements.insert(name.as_bytes().to_vec(), prepared);
+        Ok("PREPARE")
+    }
+
+    /// EXECUTE: as what the name stands for.
+    fn start_executed(&mut self, mut running: Running, near: &mut Surroundings<'_>) -> Progress {
+        let Statement::Execute(name) = &running.statement else { return Progress::Again };
+        let Some(prepared) = self.statements.get(name.as_bytes()) else {
+            return self.refuse("26000", "prepared statement does not exist", running.tag, near);
+        };
+        if prepared.statement.has_parameter() {
+            return self.refuse("42601", "wrong number of parameters", running.tag, near);
+        }
+        running.statement = prepared.statement.clone();
+        self.start(running, near)
+    }
+
     fn discard_all(&mut self) -> Result<&'static str, (&'static str, &'static str)> {
-        if self.status != Status::Idle {
+        if self.status != Status::Idle || self.is_among_others() || self.pipelined {
             return Err(("25001", "DISCARD ALL cannot run inside a transaction block"));
         }
         self.parameters.reset_all();

@@ -8,7 +8,7 @@ use crate::pooler::Pooler;
 use crate::protocol::untyped;
 use crate::setup;
 use crate::swarm::Crowd;
-use settings::AuthType;
+use settings::{AuthType, PoolMode};
 
 /// The longest pause of a slow writer between two pieces.
 const PIECE_PAUSE_US: u64 = 500;
@@ -30,6 +30,8 @@ impl<P: Pooler> World<P> {
             fair,
             asks: self.swarm.pooling.auth_type != AuthType::Trust,
             named: own || pooling.always_names(),
+            sql_names: pooling.sql_names(),
+            modern: self.swarm.servers.modern,
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: self.pools && pooling.max_prepared_statements > 0 && pooling.always_names() && shares,
             shares,
@@ -56,10 +58,12 @@ impl<P: Pooler> World<P> {
             now_us: self.clock.now_us(),
             fair,
             asks: self.swarm.pooling.auth_type != AuthType::Trust,
-            named: false,
-            spoils: false,
+            named: pooling.always_names(),
+            sql_names: pooling.sql_names(),
+            modern: self.swarm.servers.modern,
+            spoils: self.swarm.servers.ddl_per_million > 0,
             mends: false,
-            shares: false,
+            shares: pooling.pool_mode == PoolMode::Transaction || pooling.reloads.pool_mode,
             chaos: !probing,
         };
         let mut client = Client::new(number, &user, &database, &mut scene);
@@ -154,7 +158,8 @@ impl<P: Pooler> World<P> {
             return self.close_client(number, ending);
         }
         let deaf_until = client.deaf_until_us;
-        if client.phase == Phase::Open && !client.is_waiting() || client.gives_up() {
+        let acts = !client.is_waiting() || client.sends_ahead();
+        if client.phase == Phase::Open && acts || client.gives_up() {
             let at_us = client.acts_next_us(self.clock.now_us());
             self.plan_client(number, at_us);
         }
@@ -169,7 +174,14 @@ impl<P: Pooler> World<P> {
         if client.output.is_empty() {
             return;
         }
+        if self.clock.now_us() < client.silent_until_us {
+            let at_us = client.silent_until_us;
+            return self.plan_client(number, at_us);
+        }
         let mut most = client.doom.map_or(usize::MAX, |(left, _)| left).min(client.output.len());
+        if let Some((left, _)) = client.stands_at {
+            most = most.min(left);
+        }
         if client.piece_most > 0 {
             most = most.min(usize::try_from(self.prng.between(1, client.piece_most)).unwrap_or(1));
         }
@@ -179,6 +191,15 @@ impl<P: Pooler> World<P> {
         if client.piece_most > 0 && !client.output.is_empty() && written > 0 {
             let at_us = self.clock.now_us() + 1 + self.prng.below(PIECE_PAUSE_US);
             self.plan_client(number, at_us);
+        }
+        let client = &mut self.clients[number as usize];
+        if let Some((left, while_us)) = &mut client.stands_at {
+            *left -= written;
+            if *left == 0 {
+                let until_us = self.clock.now_us() + *while_us;
+                (client.silent_until_us, client.stands_at) = (until_us, None);
+                self.plan_client(number, until_us);
+            }
         }
         let client = &mut self.clients[number as usize];
         if let Some((left, ending)) = &mut client.doom {

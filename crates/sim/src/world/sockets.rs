@@ -224,8 +224,10 @@ impl<P: Pooler> World<P> {
         let mut bytes = Vec::new();
         self.network.read(end, usize::try_from(most).unwrap_or(1), &mut bytes, &mut self.clock);
         self.trace.bytes(&bytes);
+        let readies = self.readies(end);
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
         if let Some(tap) = &mut socket.tap {
+            tap.read(readies);
             tap.received(&bytes, &mut self.referee);
         }
         let unsent = socket.has_unsent();
@@ -253,8 +255,9 @@ impl<P: Pooler> World<P> {
                 .object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
         }
         socket.unsent.extend(bytes);
-        let spot = socket.spot;
+        let (spot, end) = (socket.spot, socket.end);
         let Some(mut tap) = socket.tap.take() else { return };
+        tap.read(end.map(|end| self.readies(end)).unwrap_or_default());
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
         let mut referee = std::mem::take(&mut self.referee);
@@ -274,6 +277,14 @@ impl<P: Pooler> World<P> {
         }
         if let Some(socket) = self.socket(spot) {
             socket.tap = Some(tap);
+        }
+    }
+
+    /// What the server at the other end says of the requests that it has read.
+    fn readies(&mut self, end: End) -> VecDeque<bool> {
+        match self.owner(end.peer()) {
+            Owner::Backend(number) => self.cluster.backend(number).take_readies(),
+            _ => VecDeque::new(),
         }
     }
 

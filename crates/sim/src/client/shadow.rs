@@ -1,0 +1,174 @@
+//! What PostgreSQL alone would answer a client: a session of the model server that is the client's own and meets nothing
+//! but what the client sends. Whatever a pooler does in between, the client must not be able to tell the difference.
+//!
+//! Owns what is expected and what of it PostgreSQL would have sent by now. Never knows what was received.
+
+use std::collections::VecDeque;
+
+use crate::model::ledger::Ledger;
+use crate::model::parameters::Parameters;
+use crate::model::session::{Progress, Session, Surroundings};
+use crate::prng::Prng;
+use crate::protocol::{Frames, Next};
+use crate::sql::Tag;
+use crate::swarm::Servers;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) kind: u8,
+    pub(crate) body: Vec<u8>,
+    /// Rows that are known to be there once it has come.
+    pub(crate) committed: Vec<Tag>,
+    /// What has been reported by then, with ReadyForQuery.
+    pub(crate) parameters: Option<[(&'static str, String); 4]>,
+}
+
+impl Answer {
+    fn new(kind: u8, body: &[u8]) -> Answer {
+        Answer { kind, body: body.to_vec(), committed: Vec::new(), parameters: None }
+    }
+}
+
+/// The parameters that clients change.
+const REPORTED: [&str; 4] = ["application_name", "DateStyle", "IntervalStyle", "TimeZone"];
+
+/// A client's own PostgreSQL.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    session: Session,
+    ended: bool,
+    /// What it has committed.
+    pub(crate) ledger: Ledger,
+    servers: Servers,
+    prng: Prng,
+    /// Answers that have not come yet.
+    answers: VecDeque<Answer>,
+    /// How many of them PostgreSQL has sent; the others wait for a Flush.
+    due: usize,
+    /// Whether ParameterStatus is among the answers.
+    keeps_reports: bool,
+    /// A COPY failed or a Sync came amidst its data: a pooler cannot always know which Syncs count.
+    pub(crate) unclear: bool,
+}
+
+impl Shadow {
+    /// A session with these parameters, of PostgreSQL 18 or of 15.
+    pub(crate) fn new(parameters: Parameters, modern: bool) -> Shadow {
+        let servers = Servers {
+            modern,
+            work_us: 0,
+            chatter_per_million: 0,
+            ddl_per_million: 0,
+            max_connections: 1_000,
+            starting_us: 0,
+            lookup_us: 0,
+            secret: "",
+        };
+        Shadow {
+            session: Session::new(0, parameters),
+            ended: false,
+            ledger: Ledger::default(),
+            servers,
+            prng: Prng::new(0),
+            answers: VecDeque::new(),
+            due: 0,
+            keeps_reports: false,
+            unclear: false,
+        }
+    }
+
+    /// The same, with ParameterStatus among its answers.
+    pub(crate) fn with_reports(self) -> Shadow {
+        Shadow { keeps_reports: true, ..self }
+    }
+
+    /// The client sends a message.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        let (mut frames, mut body) = (Frames::default(), Vec::new());
+        frames.push(bytes);
+        while !self.ended
+            && let Next::Frame(kind) = frames.next(&mut body)
+        {
+            let copied = self.session.is_copying_by_portal();
+            let mut strange = Vec::new();
+            let Shadow { session, ledger, servers, prng, .. } = self;
+            let mut near = Surroundings { prng, ledger, servers, strange: &mut strange };
+            let mut progress = session.message(kind, &body, &mut near);
+            while session.is_working() && progress != Progress::Ended {
+                progress = session.work(&mut near);
+            }
+            self.ended = progress == Progress::Ended;
+            // A Sync or a failure amidst the data.
+            self.unclear |= copied && kind != b'd' && kind != b'c' || copied && self.session.is_skipping();
+            self.collect();
+        }
+    }
+
+    fn collect(&mut self) {
+        let before = self.answers.len();
+        self.session.readies.clear();
+        let (mut frames, mut body) = (Frames::default(), Vec::new());
+        let (bytes, flushed) = self.session.take_all();
+        frames.push(&bytes[..flushed.unwrap_or(0)]);
+        while let Next::Frame(kind) = frames.next(&mut body) {
+            self.answers.push_back(Answer::new(kind, &body));
+        }
+        if flushed.is_some() {
+            self.due = self.answers.len();
+        }
+        frames.push(&bytes[flushed.unwrap_or(0)..]);
+        while let Next::Frame(kind) = frames.next(&mut body) {
+            self.answers.push_back(Answer::new(kind, &body));
+        }
+        // Parameters are told by the next ReadyForQuery, wherever their own messages are.
+        let kept = self.answers.split_off(before);
+        for answer in kept {
+            if answer.kind == b'S' && !self.keeps_reports {
+                self.due = self.due.saturating_sub(1);
+            } else {
+                self.answers.push_back(answer);
+            }
+        }
+        let committed = self.ledger.take_new();
+        let parameters = self.session.parameters();
+        if let Some(last) = self.answers.back_mut() {
+            last.committed.extend(committed);
+            if last.kind == b'Z' {
+                let value = |name| (name, parameters.value(name).unwrap_or_default().to_owned());
+                last.parameters = Some(REPORTED.map(value));
+            }
+        }
+    }
+
+    /// Whether PostgreSQL has sent something that has not come yet.
+    pub(crate) fn owes(&self) -> bool {
+        self.due > 0 || self.ended
+    }
+
+    /// Whether PostgreSQL has closed the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether a transaction is open of which PostgreSQL says that it is not.
+    pub(crate) fn is_left_open(&self) -> bool {
+        self.session.is_left_open()
+    }
+
+    /// The oldest answer that has not come yet.
+    pub(crate) fn front(&self) -> Option<&Answer> {
+        self.answers.front()
+    }
+
+    /// It has come.
+    pub(crate) fn pop(&mut self) -> Option<Answer> {
+        self.due = self.due.saturating_sub(1);
+        self.answers.pop_front()
+    }
+
+    /// Answers that PostgreSQL has sent, taken.
+    pub(crate) fn take_due(&mut self) -> impl Iterator<Item = Answer> {
+        self.answers.drain(..std::mem::take(&mut self.due))
+    }
+}

@@ -1,0 +1,260 @@
+//! A client that sends whatever its script says and knows by its shadow what it must be answered.
+//!
+//! Owns the comparison of what came with what PostgreSQL alone would have sent, and what can be said of its rows. What to
+//! send is the script's (`wild`).
+
+use std::collections::BTreeSet;
+
+use super::scene::Scene;
+use super::session::{Client, Phase};
+use super::shadow::{Answer, Shadow};
+use super::wild::{Habit, Item, Script, Terms};
+use crate::invariants::Claim;
+use crate::model::parameters::Parameters;
+use crate::protocol::{Fields, error_field};
+use crate::sql::Tag;
+
+/// What servers say unasked.
+const CHATTER: &[&[u8]] = &[b"the weather is fine", b"at work"];
+
+/// A script, its shadow and how far both have come.
+#[derive(Debug)]
+pub(super) struct Wild {
+    script: Script,
+    /// Some once it has logged in.
+    shadow: Option<Shadow>,
+    /// It goes on once everything is answered.
+    waits: bool,
+    /// Rows of which it was told that they are there.
+    applied: BTreeSet<Tag>,
+}
+
+impl Wild {
+    /// Such a client, now and then.
+    pub(super) fn draw(number: u32, scene: &mut Scene<'_>) -> Option<Box<Wild>> {
+        let crowd = scene.crowd;
+        if !scene.prng.chance(crowd.wild_per_million) {
+            return None;
+        }
+        let terms = Terms {
+            named: scene.named && !scene.spoils,
+            by_sql: scene.sql_names,
+            pooled: scene.shares,
+            fail_per_million: crowd.fail_per_million,
+            copy_per_million: crowd.copy_per_million,
+            set_per_million: crowd.set_per_million,
+        };
+        let script = Script::new(number, Habit::draw(scene.prng), terms);
+        Some(Box::new(Wild { script, shadow: None, waits: false, applied: BTreeSet::new() }))
+    }
+
+    /// It has logged in with these parameters.
+    pub(super) fn begin(&mut self, parameters: Parameters, modern: bool) {
+        self.shadow = Some(Shadow::new(parameters, modern));
+    }
+
+    /// PostgreSQL alone would have sent something that has not come.
+    fn owes(&self) -> bool {
+        self.shadow.as_ref().is_some_and(Shadow::owes)
+    }
+
+    /// Whatever ends the connection is its own doing.
+    pub(super) fn asked_for_it(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|shadow| shadow.has_ended() || shadow.unclear)
+    }
+}
+
+impl Client {
+    /// The client may act.
+    pub(super) fn act_wild(&mut self, scene: &mut Scene<'_>) {
+        let Some(mut wild) = self.wild.take() else { return };
+        self.go_on(&mut wild, scene);
+        self.note_waiting(&wild, scene);
+        self.wild = Some(wild);
+    }
+
+    fn go_on(&mut self, wild: &mut Wild, scene: &mut Scene<'_>) {
+        if wild.owes() && (wild.waits || self.budget == 0) || wild.asked_for_it() && wild.owes() {
+            return;
+        }
+        wild.waits = false;
+        if self.budget == 0 {
+            return self.say_farewell(scene);
+        }
+        let Some(shadow) = &mut wild.shadow else { return };
+        self.grow_tired(scene);
+        self.budget -= 1;
+        let mut bytes = Vec::new();
+        for _ in 0..scene.prng.log_between(1, 16) {
+            match wild.script.next(scene.prng) {
+                Item::Wait => {
+                    wild.waits = true;
+                    break;
+                }
+                Item::Send(message) => {
+                    let start = bytes.len();
+                    message.write(&mut bytes);
+                    shadow.take(&bytes[start..]);
+                    // PostgreSQL 18 would fail the next command, whichever it is, and a pooler answers some itself.
+                    if shadow.has_ended() || shadow.is_left_open() {
+                        self.budget = 0;
+                        break;
+                    }
+                }
+            }
+        }
+        self.stand_still(bytes.len(), scene);
+        self.output.extend(bytes);
+        self.talk_nonsense(scene);
+        self.thinks_until_us = scene.now_us + 1 + scene.prng.below(scene.crowd.think_us);
+    }
+
+    fn note_waiting(&mut self, wild: &Wild, scene: &Scene<'_>) {
+        self.waiting_since_us = match wild.owes() && self.phase == Phase::Open {
+            true => Some(self.waiting_since_us.unwrap_or(scene.now_us)),
+            false => None,
+        };
+    }
+
+    /// Whether it may have something to send although answers are to come.
+    pub(crate) fn sends_ahead(&self) -> bool {
+        self.wild.as_ref().is_some_and(|wild| !wild.waits && self.budget > 0 && !wild.asked_for_it())
+    }
+
+    /// A message came.
+    pub(super) fn take_wild(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+        let Some(mut wild) = self.wild.take() else { return };
+        self.compare(&mut wild, kind, body, scene);
+        self.note_waiting(&wild, scene);
+        self.wild = Some(wild);
+    }
+
+    fn compare(&mut self, wild: &mut Wild, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+        let Some(shadow) = &mut wild.shadow else { return };
+        if kind == b'N' && is_chatter(body) {
+            let tag = error_field(body, b'M').and_then(Tag::in_brackets);
+            if tag.is_some_and(|tag| tag.client != self.number) {
+                self.object("I1", format!("got a notice of {tag:?}"), scene);
+            }
+            return;
+        }
+        let fatal = kind == b'E' && error_field(body, b'S') != Some(b"ERROR");
+        let found = shadow.front().map_or_else(|| Err("nothing more".to_owned()), |due| due.fits(kind, body));
+        match found {
+            Ok(()) => {}
+            Err(_) if fatal => {
+                let tolerated = self.disturbed || wild.asked_for_it();
+                if scene.fair && !tolerated {
+                    let words = String::from_utf8_lossy(error_field(body, b'M').unwrap_or(b"")).into_owned();
+                    self.object("unfair", format!("got FATAL {words}"), scene);
+                }
+                return self.leave_wild(wild, scene);
+            }
+            Err(expected) => {
+                let invariant = broken(kind, body, shadow.front());
+                let habit = wild.script.habit();
+                let found = crate::corpus::line(kind, body);
+                let text = format!("({habit:?}) got `{found}` where PostgreSQL sends {expected}");
+                return self.object(invariant, text, scene);
+            }
+        }
+        let Some(answer) = shadow.pop() else { return };
+        wild.applied.extend(answer.committed);
+        if fatal {
+            return self.leave_wild(wild, scene);
+        }
+        let Some(parameters) = answer.parameters else { return };
+        for (name, value) in parameters {
+            let told = self.view.told(name);
+            if told != value {
+                let text = format!("{name} is `{value}` in PostgreSQL, told was `{told}`");
+                return self.object("I4", text, scene);
+            }
+        }
+    }
+
+    /// The session is over: what is known of its rows.
+    pub(super) fn leave_wild(&mut self, wild: &Wild, scene: &mut Scene<'_>) {
+        for request in 1..=wild.script.requests() {
+            let tag = Tag { client: self.number, request };
+            let claim = if wild.applied.contains(&tag) {
+                Claim::Applied
+            } else if wild.shadow.as_ref().is_some_and(|shadow| shadow.ledger.times(tag) > 0) {
+                Claim::Unknown
+            } else {
+                Claim::NotApplied
+            };
+            scene.referee.claim(tag, claim);
+        }
+        self.phase = Phase::Over;
+        self.waiting_since_us = None;
+    }
+}
+
+fn is_chatter(body: &[u8]) -> bool {
+    let words = error_field(body, b'M').unwrap_or(b"");
+    error_field(body, b'C') == Some(b"57P02") || CHATTER.iter().any(|known| words.starts_with(known))
+}
+
+/// Which invariant a wrong answer breaks.
+fn broken(kind: u8, body: &[u8], due: Option<&Answer>) -> &'static str {
+    match (kind, error_field(body, b'C').filter(|_| kind == b'E')) {
+        (_, Some(b"57014")) => "I5",
+        (_, Some(b"26000" | b"42P05" | b"0A000")) => "I9",
+        (b'Z', _) if due.is_none_or(|due| due.kind != b'Z') => "I3",
+        (b'D', _) if due.is_some_and(|due| due.kind == b'D') => "I4",
+        _ => "I1",
+    }
+}
+
+impl Answer {
+    /// Whether this is what came, or what is expected instead.
+    fn fits(&self, kind: u8, body: &[u8]) -> Result<(), String> {
+        let same = self.kind == kind
+            && match kind {
+                b'E' | b'N' => {
+                    // An error may be that of the Parse that a pooler had to send again.
+                    let tag = |body| {
+                        error_field(body, b'M').and_then(Tag::in_brackets).map(|tag| match kind {
+                            b'E' => Tag { request: 0, ..tag },
+                            _ => tag,
+                        })
+                    };
+                    let own =
+                        tag(body).is_none() || tag(&self.body).is_none() || tag(body) == tag(&self.body);
+                    let field = |name| error_field(body, name) == error_field(&self.body, name);
+                    // The statement may have to be prepared first, which a failed block refuses.
+                    let refused = error_field(body, b'C') == Some(b"25P02");
+                    let judged = matches!(error_field(&self.body, b'C'), Some(b"42P05" | b"08P01"));
+                    own && (field(b'C') || refused && judged) && field(b'V')
+                }
+                b'D' => value(body) == value(&self.body),
+                _ => self.body == body,
+            };
+        if same {
+            Ok(())
+        } else {
+            Err(format!("`{}` {}", crate::corpus::line(self.kind, &self.body), self.words()))
+        }
+    }
+
+    fn words(&self) -> String {
+        match self.kind {
+            b'D' => value(&self.body).join("|"),
+            b'E' => String::from_utf8_lossy(error_field(&self.body, b'M').unwrap_or(b"")).into_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The parts of a row, but for the number of the server process.
+fn value(body: &[u8]) -> Vec<String> {
+    let mut fields = Fields(body);
+    fields.short();
+    let text = String::from_utf8_lossy(fields.value().unwrap_or(b"")).into_owned();
+    let mut parts: Vec<String> = text.split('|').map(str::to_owned).collect();
+    if parts.len() > 1 {
+        parts.remove(1);
+    }
+    parts
+}
