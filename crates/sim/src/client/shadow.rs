@@ -90,7 +90,7 @@ impl Shadow {
         while !self.ended
             && let Next::Frame(kind) = frames.next(&mut body)
         {
-            let copied = self.session.is_copying_by_portal();
+            let copied = self.session.is_copying_in();
             let mut strange = Vec::new();
             let Shadow { session, ledger, servers, prng, .. } = self;
             let mut near = Surroundings { prng, ledger, servers, strange: &mut strange };

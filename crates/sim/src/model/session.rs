@@ -209,11 +209,6 @@ impl Session {
         self.skipping
     }
 
-    /// Whether an Execute waits for CopyData.
-    pub(crate) fn is_copying_by_portal(&self) -> bool {
-        self.is_copying_in() && self.work.as_ref().is_some_and(|work| !work.simple)
-    }
-
     /// A message came; only to be called while the session is [`Progress::Waiting`].
     pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
         if matches!(kind, b'Q' | b'F' | b'S') {
@@ -309,7 +304,7 @@ impl Session {
         self.work.is_some() && !self.is_copying_in() && !self.is_streaming()
     }
 
-    pub(super) fn is_copying_in(&self) -> bool {
+    pub(crate) fn is_copying_in(&self) -> bool {
         self.work.as_ref().and_then(|work| work.running.as_ref()).is_some_and(Running::is_copying_in)
     }
 
