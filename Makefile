@@ -10,12 +10,13 @@ BUILT    = $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS   ?= 3000
 SCRIPTS ?= 1000
 SEED    ?= 1
+SECONDS ?= 60
 
 # Where scripts/tools.bash puts Rust, before the distribution's own.
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench bench-full sim differential panel build advisories fmt lint install uninstall clean
+.PHONY: help demo test test-all bench bench-full sim differential load panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +41,9 @@ sim: ## the simulator over SEEDS seeds
 
 differential: ## SCRIPTS random scripts from SEED on for each driver, pool mode and size and PostgreSQL, against PostgreSQL itself
 	@WEIR_SCRIPTS=$(SCRIPTS) WEIR_SEED=$(SEED) .venv/bin/python -m pytest tests/e2e/test_random_scripts.py -q -s
+
+load: ## thousands of clients, idle, active, waiting, logging in, coming and going, not reading; the lasting ones for SECONDS
+	@WEIR_LOAD_FIGURES=$(SECONDS) .venv/bin/python -m pytest tests/e2e/test_load_figures.py -q -s
 
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel
