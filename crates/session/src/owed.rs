@@ -237,19 +237,9 @@ impl Owes {
         self.queue.front().copied()
     }
 
-    /// The oldest entry is a COPY that fails with a Sync among its data: whether the server answers that Sync, and executes or
-    /// skips what was sent behind the COPY, cannot be told. True if something depends on it: a request that may be skipped, or
-    /// a reply of Weir's own that would stand before or behind that ReadyForQuery.
-    pub(crate) fn outcome_is_unclear(&self) -> bool {
-        // The end of a copy is ignored, whether the copy goes on or has failed.
-        let mut behind = self.queue.iter().filter(|owed| **owed != Owed::CopyEnd);
-        let front = behind.next();
-        let mut behind = behind.peekable();
-        if front == Some(&Owed::Execute) && behind.peek().is_some_and(|owed| **owed != Owed::Sync) {
-            return true;
-        }
-        let next = behind.find(|owed| **owed != Owed::Sync);
-        matches!(next, Some(Owed::SayParseComplete | Owed::SayCloseComplete))
+    /// An error that answers the oldest entry has the server skip the one behind it.
+    pub(crate) fn second_is_skipped(&self) -> bool {
+        self.queue.get(1).is_some_and(|owed| *owed != Owed::Sync)
     }
 
     /// Asked of the server.
@@ -418,23 +408,6 @@ mod tests {
         let mut queue = owes(&[Owed::Query, Owed::Query]);
         assert!(!queue.fail(drop));
         assert_eq!(queue.len(), 2);
-    }
-
-    #[test]
-    fn what_stands_behind_a_copy_that_fails_may_be_unclear() {
-        use Owed::{CopyEnd, Execute, Parse, Query, SayCloseComplete, SayParseComplete, Sync};
-        assert!(!owes(&[Execute, CopyEnd, CopyEnd, Sync, Query]).outcome_is_unclear());
-        assert!(!owes(&[Execute, CopyEnd]).outcome_is_unclear());
-        assert!(owes(&[Execute, CopyEnd, Parse(None), Sync]).outcome_is_unclear(), "it may be skipped");
-        assert!(
-            owes(&[Execute, Sync, SayCloseComplete, Sync]).outcome_is_unclear(),
-            "it may be said too soon"
-        );
-        assert!(
-            owes(&[Query, CopyEnd, SayParseComplete, Sync]).outcome_is_unclear(),
-            "it may be said too soon"
-        );
-        assert!(!owes(&[Query, CopyEnd, Query]).outcome_is_unclear());
     }
 
     #[test]

@@ -80,14 +80,12 @@ impl Step<'_, '_> {
         Verdict::Reworded
     }
 
-    /// What comes behind a copy that fails with a Sync among its data depends on whether the server has read that Sync before
-    /// or behind the data it refuses. Nor does a Close fail.
+    /// Whether the requests behind a copy that fails by the extended protocol are skipped depends on a Sync among its data,
+    /// which the server may have read before or behind the data it refuses. Nor does a Close fail.
     fn skips_unclear(&self) -> bool {
         match self.server.owes.front() {
             Some(Owed::Marker) => true,
-            Some(Owed::Execute | Owed::Query) => {
-                self.server.copy_syncs > 0 && self.server.owes.outcome_is_unclear()
-            }
+            Some(Owed::Execute) => self.server.copy_syncs > 0 && self.server.owes.second_is_skipped(),
             _ => false,
         }
     }
