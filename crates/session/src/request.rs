@@ -5,6 +5,7 @@
 
 mod held;
 mod named;
+mod refused;
 mod resets;
 
 use wire::encode;

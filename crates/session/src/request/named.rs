@@ -30,7 +30,7 @@ enum Reads {
 }
 
 /// What has to come before a message that uses a statement.
-enum Before {
+pub(super) enum Before {
     Nothing(Traits),
     Parse,
 }
@@ -220,7 +220,11 @@ impl Step<'_, '_> {
 
     /// What has to come before a message that uses the statement that a client's name stands for.
     #[inline(always)]
-    fn before_named(&mut self, name: &[u8], statement: StatementId) -> Option<(StatementId, Before)> {
+    pub(super) fn before_named(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+    ) -> Option<(StatementId, Before)> {
         match self.before_use(Some(statement))? {
             Before::Parse => self.before_parse(name, statement),
             nothing @ Before::Nothing(_) => Some((statement, nothing)),
@@ -287,7 +291,13 @@ impl Step<'_, '_> {
 
     /// Sends a Parse under the shared name, making room first.
     #[inline(never)]
-    fn prepare(&mut self, statement: StatementId, owed: Owed, at: Boundary, out: &mut impl Output) {
+    pub(super) fn prepare(
+        &mut self,
+        statement: StatementId,
+        owed: Owed,
+        at: Boundary,
+        out: &mut impl Output,
+    ) {
         let segment = self.server.owes.segment();
         if self.server.statements.is_expected(statement) {
             self.close_own(statement, at, out);
@@ -307,7 +317,7 @@ impl Step<'_, '_> {
         self.server.owes.push(owed);
     }
 
-    fn close_own(&mut self, statement: StatementId, at: Boundary, out: &mut impl Output) {
+    pub(super) fn close_own(&mut self, statement: StatementId, at: Boundary, out: &mut impl Output) {
         let name = server_name(statement);
         send_own(self.server, at, out, |bytes| encode::close(bytes, b'S', &name));
         self.server.statements.close_sent(statement, self.server.owes.segment());
@@ -519,115 +529,5 @@ impl Step<'_, '_> {
         } else {
             self.server.owes.push(owed);
         }
-    }
-}
-
-/// What PostgreSQL would refuse is refused by the server, in its place in the stream: what follows in the segment is
-/// skipped there as well.
-impl Step<'_, '_> {
-    /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
-    /// text first, the name last.
-    #[cold]
-    #[inline(never)]
-    fn refuse_parse(
-        &mut self,
-        header: Header,
-        name: &[u8],
-        taken: StatementId,
-        rest: &[u8],
-        at: Boundary,
-        out: &mut impl Output,
-    ) -> Verdict {
-        let Some((taken, before)) = self.before_named(name, taken) else { return Verdict::AwaitReplies };
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
-        }
-        self.flush(out);
-        self.server.status = None;
-        if matches!(before, Before::Parse) {
-            self.prepare(taken, Owed::OwnParse(taken), at, out);
-        }
-        send(&mut self.server.watch, at, out, |bytes| parse_message(bytes, &server_name(taken), rest));
-        self.server.owes.push_refused(name);
-        Verdict::Dropped(header.frame_bytes as usize)
-    }
-
-    /// Bind of a name that stands for nothing.
-    #[cold]
-    #[inline(never)]
-    fn refuse_bind(
-        &mut self,
-        header: Header,
-        portal: &[u8],
-        name: &[u8],
-        rest: usize,
-        at: Boundary,
-        out: &mut impl Output,
-    ) -> Verdict {
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
-        }
-        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
-        self.server.owes.push_refused(name);
-        verdict
-    }
-
-    /// Bind of a client that would read the rows by an old description; the words of the error are Weir's.
-    #[cold]
-    #[inline(never)]
-    fn refuse_old_description(
-        &mut self,
-        header: Header,
-        portal: &[u8],
-        name: &[u8],
-        rest: usize,
-        at: Boundary,
-        out: &mut impl Output,
-    ) -> Verdict {
-        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
-        self.server.owes.push(Owed::RefusedBind);
-        verdict
-    }
-
-    fn bind_nothing(
-        &mut self,
-        header: Header,
-        portal: &[u8],
-        name: &[u8],
-        rest: usize,
-        at: Boundary,
-        out: &mut impl Output,
-    ) -> Verdict {
-        self.flush(out);
-        self.server.segment_effects.add(Effects::BOUND);
-        self.server.status = None;
-        self.close_own(NO_STATEMENT, at, out); // SQL may have prepared one under this name.
-        send(&mut self.server.watch, at, out, |bytes| {
-            rename::bind(bytes, header, portal, name.len(), &server_name(NO_STATEMENT));
-        });
-        Verdict::Dropped(HEADER_BYTES + rest)
-    }
-
-    /// Describe of a name that stands for nothing.
-    #[cold]
-    #[inline(never)]
-    fn refuse_describe(
-        &mut self,
-        header: Header,
-        name: &[u8],
-        at: Boundary,
-        out: &mut impl Output,
-    ) -> Verdict {
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
-        }
-        self.flush(out);
-        self.server.status = None;
-        self.close_own(NO_STATEMENT, at, out);
-        send(&mut self.server.watch, at, out, |bytes| {
-            rename::target(bytes, tag::DESCRIBE, b'S', &server_name(NO_STATEMENT));
-        });
-        self.server.owes.push_refused(name);
-        Verdict::Dropped(header.frame_bytes as usize)
     }
 }
