@@ -197,12 +197,12 @@ BOUND = [
     "fetch all from walker", "move 1 in walker", "close walker", "declare walker scroll cursor for table {t} order by id", "fetch prior from walker",
     "select pg_advisory_xact_lock({n})", "set transaction read only", "set constraints all immediate", "copy kept from stdin",
 ]
-# Session mode only.
+# Session mode only; `@` because a lock of the run before may be held for a moment yet.
 KEPT = [
     "set work_mem = '5MB'", "show work_mem", "reset work_mem", "prepare q as select 7", "execute q", "deallocate q", "execute a", "deallocate a",
     "create temp table mine (id int)", "insert into mine values (2)", "table mine", "drop table mine",
     "declare holder cursor with hold for select i from generate_series(1, 4) i", "fetch 2 from holder", "close all", "set search_path = pg_catalog",
-    "set role bob", "reset role", "discard temp", "discard plans", "select pg_try_advisory_lock({n})", "select pg_advisory_unlock_all()",
+    "set role bob", "reset role", "discard temp", "discard plans", "select pg_try_advisory_lock(@)", "select pg_advisory_unlock_all()",
     "set default_transaction_read_only = on", "set session characteristics as transaction isolation level serializable",
 ]
 # A statement with parameters, and values that it takes (or not).
