@@ -439,6 +439,18 @@ fn a_server_that_does_not_take_parameters_is_given_up() {
 }
 
 #[test]
+fn a_server_that_dies_while_it_takes_parameters_is_closed_once() {
+    let mut world = World::new("default_pool_size = 1\nserver_connect_timeout = 2");
+    let client = world.client(&[("application_name", "a")]);
+    let server = world.server();
+    world.query(client, "select 1");
+    world.is_slow_to_close = true;
+    world.event(Event::HungUp { conn: server });
+    world.pass(2_500);
+    assert_eq!(world.closed, [server, client]);
+}
+
+#[test]
 fn a_farewell_behind_the_last_answer_is_not_the_clients() {
     let mut world = World::new("default_pool_size = 1");
     let client = world.client(&[]);

@@ -146,7 +146,8 @@ impl Order {
     }
 
     fn run_many(&self) -> ExitCode {
-        let (begun, mut passed, mut failed, mut statements) = (Instant::now(), 0_u64, 0_u64, 0_u64);
+        let (begun, mut passed, mut failed) = (Instant::now(), 0_u64, 0_u64);
+        let (mut statements, mut transactions) = (0_u64, 0_u64);
         let limit = self.seconds.map(Duration::from_secs);
         for seed in self.start..self.start + self.seeds {
             if limit.is_some_and(|limit| begun.elapsed() >= limit) || (self.first && failed > 0) {
@@ -154,6 +155,7 @@ impl Order {
             }
             let report = self.run(seed, false);
             statements += report.statements;
+            transactions += report.transactions;
             match self.fault_of(&report) {
                 Some(text) => {
                     failed += 1;
@@ -165,7 +167,10 @@ impl Order {
             }
         }
         let seconds = begun.elapsed().as_secs_f64();
-        println!("{statements} statements in {seconds:.1} s, {:.0} a second", statements as f64 / seconds);
+        let a_second = transactions as f64 / seconds;
+        println!(
+            "{statements} statements, {transactions} transactions in {seconds:.1} s, {a_second:.0} a second"
+        );
         println!("{passed} passed, {failed} failed");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

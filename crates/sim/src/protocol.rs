@@ -52,11 +52,14 @@ impl Frames {
         self.cut(0, 0, body)
     }
 
-    /// Takes one byte, as the answer to SSLRequest is.
-    pub(crate) fn take_byte(&mut self) -> Option<u8> {
-        let byte = self.bytes.get(self.taken).copied()?;
+    /// The next byte; the answer to SSLRequest is but one.
+    pub(crate) fn peek_byte(&self) -> Option<u8> {
+        self.bytes.get(self.taken).copied()
+    }
+
+    /// Takes it.
+    pub(crate) fn skip_byte(&mut self) {
         self.taken += 1;
-        Some(byte)
     }
 
     fn cut(&mut self, head: usize, kind: u8, body: &mut Vec<u8>) -> Next {

@@ -167,7 +167,8 @@ impl Tap {
     /// The pooler has received bytes.
     pub(crate) fn received(&mut self, bytes: &[u8], referee: &mut Referee) {
         self.to_pooler.push(bytes);
-        if self.asked_for_tls && self.to_pooler.take_byte().is_some() {
+        if self.asked_for_tls && self.to_pooler.peek_byte().is_some() {
+            self.to_pooler.skip_byte();
             self.asked_for_tls = false;
         }
         let mut body = std::mem::take(&mut self.body);

@@ -405,13 +405,13 @@ impl State {
             }
             // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.
             client::Phase::Preparing(server) => {
-                let restores = |server: &mut server::Server| {
-                    matches!(server.phase, server::Phase::Errand(Errand::Restore(_)))
-                };
-                if self.server(server).is_some_and(restores) {
-                    self.close_server(server, "client disconnect while server was not ready");
-                } else if let Some(server) = self.server(server) {
-                    server.phase = server::Phase::Errand(Errand::Check);
+                let Some(Conn::Server(preparing)) = self.conns.get_mut(server.0 as usize) else { return };
+                match preparing.phase {
+                    server::Phase::Errand(Errand::Restore(_)) => {
+                        self.close_server(server, "client disconnect while server was not ready");
+                    }
+                    server::Phase::Errand(_) => preparing.phase = server::Phase::Errand(Errand::Check),
+                    _ => {} // It is being closed.
                 }
             }
             client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) => {

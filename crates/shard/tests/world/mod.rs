@@ -118,6 +118,8 @@ pub struct World {
     pub letters: Vec<Neighbour>,
     pub handed_on: Vec<HandOn>,
     pub log: Vec<String>,
+    /// The kernel is not done with the sockets that were closed.
+    pub is_slow_to_close: bool,
 }
 
 impl World {
@@ -140,6 +142,7 @@ impl World {
             letters: vec![],
             handed_on: vec![],
             log: vec![],
+            is_slow_to_close: false,
         }
     }
 
@@ -167,7 +170,9 @@ impl World {
         }
         for conn in closing {
             self.closed.push(conn);
-            self.event(Event::Closed { conn });
+            if !self.is_slow_to_close {
+                self.event(Event::Closed { conn });
+            }
         }
     }
 

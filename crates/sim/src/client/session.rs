@@ -166,11 +166,14 @@ impl Client {
     pub(crate) fn receive(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
         self.frames.push(bytes);
         if self.phase == Phase::AskedForTls {
-            match self.frames.take_byte() {
+            match self.frames.peek_byte() {
                 Some(b'N') => {
+                    self.frames.skip_byte();
                     self.phase = Phase::LoggingIn;
                     self.send_startup(scene);
                 }
+                // Its login has lasted too long before the request was read.
+                Some(b'E') => self.phase = Phase::LoggingIn,
                 None => return,
                 other => self.object("I1", format!("SSLRequest was answered {other:?}"), scene),
             }

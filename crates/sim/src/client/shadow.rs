@@ -100,7 +100,7 @@ impl Shadow {
             }
             self.ended = progress == Progress::Ended;
             // A Sync or a failure amidst the data.
-            self.unclear |= copied && kind != b'd' && kind != b'c' || copied && self.session.is_skipping();
+            self.unclear |= copied && (kind == b'S' || kind == b'd' && !self.session.is_copying_in());
             self.collect();
         }
     }
@@ -149,6 +149,11 @@ impl Shadow {
     /// Whether PostgreSQL has closed the connection.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether its transaction has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.session.has_failed()
     }
 
     /// Whether a transaction is open of which PostgreSQL says that it is not.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::message::Message;
 use super::scene::Scene;
 use super::session::{Client, Phase};
 use super::shadow::{Answer, Shadow};
@@ -91,6 +92,8 @@ impl Client {
                     wild.waits = true;
                     break;
                 }
+                // A server that lacks the statement cannot parse it in a failed transaction.
+                Item::Send(Message::Describe(b'S', _)) if shadow.has_failed() => {}
                 Item::Send(message) => {
                     let start = bytes.len();
                     message.write(&mut bytes);

@@ -204,9 +204,9 @@ impl Session {
         self.left_open
     }
 
-    /// Whether everything is ignored until Sync.
-    pub(crate) fn is_skipping(&self) -> bool {
-        self.skipping
+    /// Whether a transaction has failed and is still open.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.status == Status::Failed
     }
 
     /// A message came; only to be called while the session is [`Progress::Waiting`].
