@@ -52,7 +52,7 @@ class Bench:
 
     def run(self, *words):
         process = self.start(*words)
-        stdout, stderr = process.communicate(timeout=120)
+        stdout, stderr = process.communicate(timeout=480)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def measure(self, task, *words, status=0, uri=None):
@@ -216,10 +216,10 @@ def test_a_running_poolers_cpu_time_is_seen(bench, weir):
 def test_ctrl_c_keeps_what_is_measured(bench):
     words = ["replay", "own.sql", "--clients", 2, "--no-weir", *short(rounds=500), "--server", bench.uri(), "--out", bench.out]
     process = bench.start(*words)
-    host.eventually(lambda: (bench.out / "result.json").exists() and whole(bench.record()), timeout=60)
+    host.eventually(lambda: (bench.out / "result.json").exists() and whole(bench.record()), timeout=480)
     children = host.children(process.pid)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 130, stdout + stderr
     record = bench.record()
     assert not record["complete"] and whole(record)

@@ -32,7 +32,7 @@ def ended(web, run):
 
 def events(web, run):
     """Every event of a run, until the stream ends with it."""
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=480)
     connection.request("GET", f"/api/v1/lab/runs/{run}/events", headers={"Authorization": f"Bearer {web.token}"})
     text = connection.getresponse().read().decode()
     connection.close()
@@ -48,7 +48,7 @@ def test_a_comparison_is_run_watched_and_read(weir, pg):
     panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH), 409, "conflict", "another run")
     told = events(web, run)
     assert told[-1]["event"] == "end" and {"begin", "run", "ran"} <= {one["event"] for one in told}, told
-    found = host.eventually(lambda: ended(web, run), timeout=60)
+    found = host.eventually(lambda: ended(web, run), timeout=480)
     assert found["state"] == "done" and found["ended"] >= found["started"], found
     assert [one["id"] for one in web.get("/api/v1/lab/runs")["runs"]] == [run]
     assert events(web, run) == told
@@ -67,7 +67,7 @@ def test_the_size_that_a_sweep_advises_is_given_to_a_pool(weir, pg):
     assert web.ask("POST", "/api/v1/pools", pool)[0] == 201
     sweep = {**WISH, "kind": "sweep", "clients": [8], "pool_sizes": [1, 2, 4, 8], "rounds": 3}
     run = web.ask("POST", "/api/v1/lab/runs", sweep)[1]["run"]["id"]
-    size = host.eventually(lambda: ended(web, run), timeout=120)["advice"]["size"]
+    size = host.eventually(lambda: ended(web, run), timeout=480)["advice"]["size"]
     assert size in sweep["pool_sizes"]
     panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "dne"}), 404, "not_found")
     panel.is_refused(web.ask("POST", f"/api/v1/lab/runs/{run}/apply", {"pool": "app"}), 403, "forbidden")
@@ -88,7 +88,7 @@ def test_what_other_users_make_in_the_temporary_directory_is_not_served(weir, pg
         assert place.parent != foreseen and not list(foreseen.iterdir())
         for directory in (place, place.parent):
             assert directory.stat().st_mode & 0o777 == 0o700 and directory.owner() == host.USER_NAME
-        found = host.eventually(lambda: ended(web, run), timeout=120)
+        found = host.eventually(lambda: ended(web, run), timeout=480)
         assert found["report"], found
         page = web.ask("GET", f"/api/v1/lab/runs/{run}/report")[1]
         # Whoever could rename the directory would change nothing: it is read by its handle, and no link is followed.
@@ -109,7 +109,7 @@ def test_a_run_is_interrupted(weir, pg):
     assert status == 201, body
     run = body["run"]["id"]
     assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
-    assert host.eventually(lambda: ended(web, run), timeout=60)["state"] == "interrupted"
+    assert host.eventually(lambda: ended(web, run), timeout=480)["state"] == "interrupted"
     assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204
 
 
@@ -179,7 +179,7 @@ def test_the_lab_runs_after_the_program_was_replaced(weir, pg):
     status, body, _ = web.ask("POST", "/api/v1/lab/runs", WISH)
     assert status == 201, body
     run = body["run"]["id"]
-    found = host.eventually(lambda: ended(web, run), timeout=120)
+    found = host.eventually(lambda: ended(web, run), timeout=480)
     assert found["state"] == "done", found
 
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 // What the browser itself reports of answers that a journey provokes on purpose: 401, 409, 422, 429, and a pooler that is away.
 const PROVOKED = /Failed to load resource|net::ERR_/;
 

@@ -37,7 +37,7 @@ export default async function ({ visitor, token, ask, traces }) {
   // On a private server it always names a size, with its doubts.
   await begin('A private PostgreSQL');
   const apply = me.button(/^Apply \d+$/);
-  await apply.waitFor({ timeout: 120_000 });
+  await apply.waitFor({ timeout: 480_000 });
   const size = (await apply.innerText()).replace('Apply ', '');
   const report = page.frameLocator('iframe[title=Report]');
   await report.locator('h1').waitFor();
