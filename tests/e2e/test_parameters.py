@@ -417,6 +417,49 @@ def test_values_are_read_the_same_whatever_encoding_the_last_client_had(weir, pg
     assert pg.query("select to_regclass('public.injected')::text", "app") == [(None,)]
 
 
+@pytest.mark.weir_only  # PgBouncer keeps the bytes and sets them under whatever encoding is in force
+@pytest.mark.parametrize("zone", [b"<\xfc\xfcX>-03", "<X\u00e4>-03".encode()])
+def test_a_value_that_is_not_ascii_stays_with_its_client(weir, zone):
+    """The server reports it in client_encoding; the second value is valid UTF-8, and other text there."""
+    pooler = weir(default_pool_size=1)
+    zone_bytes = "select current_setting('timezone')::bytea::text"
+    with wire.Raw(pooler.port).login(client_encoding="LATIN1") as one, wire.Raw(pooler.port).login() as two:
+        usual = two.simple(zone_bytes)
+        replies = one.ask(wire.message(b"Q", b"set timezone = '" + zone + b"'\0"))
+        assert b"TimeZone\0" + zone + b"\0" in [reply.body for reply in replies if reply.kind == "S"]
+        own = [["\\x" + zone.decode("latin1").encode().hex()]]
+        for _ in range(2):
+            assert two.simple(zone_bytes) == usual
+            assert one.simple(zone_bytes) == own
+
+
+@pytest.mark.weir_only
+def test_a_role_whose_name_is_not_ascii_stays_with_its_client(weir, pg):
+    pg.query("drop role if exists chief; create role chief superuser login")
+    pg.query('drop role if exists "r\u00f6lle"; create role "r\u00f6lle" login')
+    pooler = weir(default_pool_size=1, userlist={"chief": "", "admin": ""})
+    user_bytes = "select session_user::bytea::text"
+    with wire.Raw(pooler.port).login(user="chief", client_encoding="LATIN1") as one:
+        one.ask(wire.message(b"Q", b'set session authorization "r\xf6lle"\0'))
+        with wire.Raw(pooler.port).login(user="chief") as two:
+            assert two.simple(user_bytes) == [["\\x" + b"chief".hex()]]
+        assert one.simple(user_bytes) == [["\\x" + "r\u00f6lle".encode().hex()]]
+
+
+@pytest.mark.weir_only
+def test_a_client_whose_value_is_not_known_does_not_run_under_another(weir):
+    """In SJIS and similar encodings several characters are the same bytes."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login(client_encoding="SJIS") as one, wire.Raw(pooler.port).login() as two:
+        usual = show(two, "timezone")
+        one.ask(wire.message(b"Q", b"set timezone = '<\x83\x65\x83\x58\x83\x67>-03'\0"))
+        one.simple("select 1")
+        assert show(two, "timezone") == usual
+        one.send(wire.query("select 2"))
+        assert wire.errors(one.read_to_end())[0][0] == "0A000"
+        assert show(two, "timezone") == usual
+
+
 # --- newer protocols ------------------------------------------------------------------------------------------
 @pytest.mark.weir_only
 def test_a_newer_protocol_is_negotiated_once(weir):

@@ -8,6 +8,7 @@ use wire::backend::Status;
 use crate::kept::Unnamed;
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::Watch;
+use crate::reported::NonAscii;
 use crate::resets::Resets;
 use crate::statement_text::Effects;
 use crate::{Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
@@ -73,6 +74,8 @@ pub struct Conversation {
     pub(crate) resets: Resets,
     /// What is the client's again by its startup packet, and not on this server.
     pub(crate) lost: Reset,
+    /// Parameters reported last in bytes other than ASCII.
+    pub(crate) non_ascii: NonAscii,
     /// Statements prepared here.
     pub statements: ServerStatements,
     /// Tracked parameters as the server reported them.
@@ -110,6 +113,7 @@ impl Conversation {
             own_answer: None,
             resets: Resets::default(),
             lost: Reset::default(),
+            non_ascii: NonAscii::default(),
             statements: ServerStatements::default(),
             parameters,
         }

@@ -20,6 +20,7 @@ pub mod probe;
 mod replay;
 pub mod replication;
 pub mod reply;
+mod reported;
 pub mod request;
 pub mod resets;
 pub mod server_login;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::reported::{self, push_hex};
 use crate::resets::bit;
 
 /// The parameters that are always tracked, as PostgreSQL spells them: all that it reports and a client may set.
@@ -33,11 +34,11 @@ const LISTS: [&str; 3] = ["search_path", "temp_tablespaces", "local_preload_libr
 /// order of SHOW FDS.
 pub const SHOWN_BY_DESCRIPTOR: [usize; 4] = [0, 3, 1, 2];
 
+/// Position of client_encoding in every [`Tracked`].
+pub(crate) const CLIENT_ENCODING: usize = 0;
+
 /// Position of application_name in every [`Tracked`].
 pub const APPLICATION_NAME: usize = 4;
-
-/// Stands for a value that is not known; no client can ask for it.
-const UNCERTAIN: &str = "\0";
 
 /// Which parameters are tracked: the fixed ones and `track_extra_parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +115,32 @@ impl Parameters {
         self.values.get(position).and_then(Option::as_ref)
     }
 
+    /// The value at a position, if it is stored as text.
+    #[must_use]
+    pub fn text(&self, position: usize) -> Option<&str> {
+        self.value(position).map(|value| &**value).filter(|value| reported::is_text(value))
+    }
+
+    /// The position of a value that a server with `now` lacks and that cannot be set there, because its text is not known.
+    #[must_use]
+    pub fn unrestorable(&self, now: &Parameters, tracked: &Tracked) -> Option<usize> {
+        let is_unknown = |value: &Arc<str>| reported::is_unknown(value);
+        let mut settable = (0..self.values.len()).filter(|position| !tracked.is_fact(*position));
+        settable.find(|position| {
+            let own = self.value(*position);
+            own.is_some_and(is_unknown) && own != now.value(*position)
+        })
+    }
+
+    /// The values of `wanted` have been set on this server: those that it reported in unknown text are these.
+    pub fn resolve_unknown(&mut self, wanted: &Parameters) {
+        for position in 0..self.values.len() {
+            if self.value(position).is_some_and(|value| reported::is_unknown(value)) {
+                self.take_over(position, wanted);
+            }
+        }
+    }
+
     /// Sets one value. Does nothing, and keeps sharing, if it is that already.
     pub fn set(&mut self, position: usize, value: &str) {
         if self.value(position).is_some_and(|now| &**now == value) || position >= self.values.len() {
@@ -124,7 +151,7 @@ impl Parameters {
 
     /// A server may have this value or not: whichever client comes next has its own set.
     pub fn doubt(&mut self, position: usize) {
-        self.set(position, UNCERTAIN);
+        self.set(position, reported::UNKNOWN);
     }
 
     /// Sets several values at once, as [`Parameters::set`] does one.
@@ -212,6 +239,7 @@ impl Parameters {
         for (position, name) in tracked.names.iter().enumerate() {
             match (self.value(position), now.value(position)) {
                 _ if tracked.is_fact(position) => {}
+                (Some(value), _) if reported::is_unknown(value) => {}
                 (Some(value), other) if other != Some(value) => {
                     push_set(&mut sets, name, value, local & bit(position) != 0);
                 }
@@ -232,9 +260,12 @@ impl Parameters {
 
 /// Appends one SET. All SETs that Weir makes are escaped here and nowhere else. What a server takes for text depends on the
 /// client_encoding and standard_conforming_strings that its last client left: only ASCII without a backslash reads the same under
-/// all of them, so that any other value goes as the digits of its UTF-8.
+/// all of them, so that any other value is sent in hexadecimal, in UTF-8 or in the encoding that it was reported in.
+/// set_config() returns the value in a row: if client_encoding cannot express it, the statement fails and nothing is set. A report
+/// that fails for this reason is repeated by PostgreSQL without end.
 fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
-    let is_plain = value.bytes().all(|byte| byte.is_ascii() && byte != b'\\');
+    let encoded = reported::encoded(value);
+    let is_plain = encoded.is_none() && value.bytes().all(|byte| byte.is_ascii() && byte != b'\\');
     if is_plain && !LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
         sets.extend([if local { "SET LOCAL " } else { "SET " }, name, "="]);
         push_quoted(sets, value);
@@ -246,8 +277,11 @@ fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
         push_quoted(sets, value);
     } else {
         sets.push_str("pg_catalog.convert_from(pg_catalog.decode('");
-        push_hex(sets, value.as_bytes());
-        sets.push_str("','hex'),'UTF8')");
+        match encoded {
+            Some((_, digits)) => sets.push_str(digits),
+            None => push_hex(sets, value.as_bytes()),
+        }
+        sets.extend(["','hex'),'", encoded.map_or("UTF8", |(encoding, _)| encoding), "')"]);
     }
     sets.push_str(if local { ",true);" } else { ",false);" });
 }
@@ -261,14 +295,6 @@ fn push_quoted(sets: &mut String, value: &str) {
         }
     }
     sets.push('\'');
-}
-
-fn push_hex(sets: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            sets.extend(char::from_digit(digit.into(), 16));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -133,8 +133,14 @@ impl Registry {
     }
 
     fn insert(&mut self, rest: &[u8], scope: Scope) -> StatementId {
+        let id = self.next_number();
+        self.insert_as(id, rest, scope);
+        id
+    }
+
+    /// A number that is used nowhere else, on any shard or in any process of a takeover.
+    pub(crate) fn next_number(&mut self) -> StatementId {
         self.last_id += 1;
-        self.insert_as(self.last_id, rest, scope);
         self.last_id
     }
 

@@ -5,6 +5,7 @@
 //! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
 
 mod failed;
+mod parameters;
 mod resets;
 mod statements;
 
@@ -476,26 +477,6 @@ impl Step<'_, '_> {
         self.server.query_amidst = may_come || !self.server.owes.is_empty();
         self.server.doubtful |=
             answered == Owed::Sync && before == Status::InTransaction && status == Status::Idle;
-    }
-
-    fn parameter_status(&mut self, _header: Header, body: &[u8]) -> Verdict {
-        let Some((name, value)) = backend::parameter_status(body) else {
-            return Verdict::Fault(ServerFault::Malformed);
-        };
-        if let (Some(position), Ok(value)) = (self.context.tracked.position(name), std::str::from_utf8(value))
-        {
-            if self.context.registry.is_setting(position) {
-                let segment = self.server.owes.answering_segment();
-                self.server.statements.settings_changed(segment);
-            }
-            self.server.parameters.set(position, value);
-            self.replied.parameters_changed = true;
-            if self.keeps_to_itself(position) {
-                return Verdict::Swallow;
-            }
-        }
-        // While the server is made like its client, the client is told nothing: it has these values.
-        if self.is_private() { Verdict::Swallow } else { Verdict::Pass }
     }
 
     /// Says what stands at the head of the queue and is Weir's to say.

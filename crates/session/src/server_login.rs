@@ -9,6 +9,8 @@ use wire::startup::Version;
 use wire::tag::backend as tag;
 use wire::{backend, encode};
 
+use crate::parameters::CLIENT_ENCODING;
+use crate::reported::is_utf8;
 use crate::{ServerFault, Tracked};
 
 /// No message of a login is larger.
@@ -212,11 +214,17 @@ impl ServerLogin {
 }
 
 impl Hello {
-    /// The tracked parameters among those reported, over `base`.
+    /// The tracked parameters among those reported, over `base`. A value that is neither ASCII nor in UTF-8 counts as not
+    /// reported: it is never set, RESET goes back to it.
     #[must_use]
     pub fn tracked(&self, tracked: &Tracked, mut base: crate::Parameters) -> crate::Parameters {
+        let is_utf8 = self.parameters.iter().any(|(name, value)| {
+            tracked.position(name) == Some(CLIENT_ENCODING) && std::str::from_utf8(value).is_ok_and(is_utf8)
+        });
         for (name, value) in &self.parameters {
-            if let (Some(position), Ok(value)) = (tracked.position(name), std::str::from_utf8(value)) {
+            if let (Some(position), Ok(value)) = (tracked.position(name), std::str::from_utf8(value))
+                && (is_utf8 || value.is_ascii())
+            {
                 base.set(position, value);
             }
         }

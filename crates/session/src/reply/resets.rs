@@ -7,6 +7,8 @@ use wire::backend::Status;
 use wire::encode;
 
 use super::{Step, Verdict};
+use crate::parameters::CLIENT_ENCODING;
+use crate::reported;
 use crate::resets::{Resets, bit};
 use crate::{Owed, Parameters, Reset};
 
@@ -63,14 +65,19 @@ impl<'c> Step<'_, 'c> {
         let is_unsure = resets.failed || resets.seen && resets.asked.is_empty();
         let mut frames = Vec::new();
         if let Some((said, fresh)) = self.startup() {
+            let returns = lost.all() & bit(CLIENT_ENCODING) != 0;
+            let now = if returns { said } else { &self.server.parameters };
+            let encoding = now.text(CLIENT_ENCODING).map(str::to_owned);
             for position in 0..self.context.tracked.count() {
                 let is_lost = lost.all() & bit(position) != 0;
                 let told = if is_lost { said } else { &self.server.parameters };
                 let is_told =
                     is_lost && fresh.value(position).is_some() || resets.untold & bit(position) != 0;
-                if let Some(value) = told.value(position).filter(|_| is_told) {
+                if let Some(value) = told.value(position).filter(|_| is_told)
+                    && let Some(value) = reported::for_client(value, encoding.as_deref())
+                {
                     let name = self.context.tracked.name(position).as_bytes();
-                    encode::parameter_status(&mut frames, name, value.as_bytes());
+                    encode::parameter_status(&mut frames, name, &value);
                 }
                 if is_lost && fresh.value(position).is_none() {
                     match is_unsure {

@@ -5,7 +5,7 @@
 
 use session::{Parameters, Tracked};
 use telemetry::Level;
-use wire::encode;
+use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::state::{Conn, State, linked};
@@ -27,7 +27,7 @@ impl State {
             startup.spell_as(&own, &canonical);
         }
         for position in own.differing(&canonical) {
-            let (Some(old), Some(new)) = (own.value(position), canonical.value(position)) else { continue };
+            let (Some(old), Some(new)) = (own.text(position), canonical.text(position)) else { continue };
             let name = self.tracked.name(position).to_owned();
             if self.tracked.is_fact(position) {
                 self.outbox.write(client_conn, |out| {
@@ -41,6 +41,17 @@ impl State {
         }
     }
 
+    /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
+    #[cold]
+    pub(crate) fn refuse_to_link(&mut self, client_conn: ConnId, server_conn: ConnId, position: usize) {
+        let text = format!(
+            "parameter \"{}\" cannot be restored: its value is not known from the server's report",
+            self.tracked.name(position)
+        );
+        self.fail_client(client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+        self.free_or_close(server_conn);
+    }
+
     /// The SETs of an [`crate::server::Errand::Apply`] have been run: what this server never reports is as its client
     /// wanted it, because we say so.
     pub(crate) fn note_unreported(&mut self, client_conn: ConnId, server_conn: ConnId) {
@@ -49,6 +60,7 @@ impl State {
         let fresh = part.fresh.clone();
         if let Some((client, server)) = self.link(client_conn, server_conn) {
             server.talk.parameters.note_unreported(&fresh, &client.parameters);
+            server.talk.parameters.resolve_unknown(&client.parameters);
         }
     }
 

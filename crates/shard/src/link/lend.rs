@@ -66,6 +66,10 @@ impl State {
         server.transaction_us = now_us;
         let sets = if client.parameters.shared_with(&server.talk.parameters) {
             None
+        } else if let Some(position) = client.parameters.unrestorable(&server.talk.parameters, &self.tracked)
+        {
+            self.refuse_to_link(client_conn, server_conn, position);
+            return None;
         } else {
             client.parameters.sets_from(&server.talk.parameters, &self.tracked)
         };

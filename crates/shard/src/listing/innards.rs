@@ -89,5 +89,5 @@ impl State {
 }
 
 fn shown(parameters: &session::Parameters) -> [Option<String>; 4] {
-    SHOWN_BY_DESCRIPTOR.map(|position| parameters.value(position).map(ToString::to_string))
+    SHOWN_BY_DESCRIPTOR.map(|position| parameters.text(position).map(str::to_owned))
 }

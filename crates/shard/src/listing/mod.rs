@@ -95,11 +95,7 @@ impl State {
             link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
             remote_pid,
             tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
-            application_name: client
-                .parameters
-                .value(APPLICATION_NAME)
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            application_name: client.parameters.text(APPLICATION_NAME).map(str::to_owned).unwrap_or_default(),
             is_server: false,
             held_bytes: client.request.held.len() as u64,
             remaining_bytes: 0,
@@ -144,8 +140,8 @@ impl State {
             application_name: server
                 .talk
                 .parameters
-                .value(APPLICATION_NAME)
-                .map(ToString::to_string)
+                .text(APPLICATION_NAME)
+                .map(str::to_owned)
                 .unwrap_or_default(),
             is_server: true,
             held_bytes: 0,

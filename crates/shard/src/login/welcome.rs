@@ -78,7 +78,7 @@ impl Greeting {
         let mut text = Vec::new();
         encode::authentication_ok(&mut text);
         for (name, value) in &hello.parameters {
-            let own = tracked.position(name).and_then(|position| parameters.value(position));
+            let own = tracked.position(name).and_then(|position| parameters.text(position));
             encode::parameter_status(&mut text, name, own.map_or(value, |own| own.as_bytes()));
         }
         pooler.report(&mut text);

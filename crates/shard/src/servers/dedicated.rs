@@ -60,8 +60,8 @@ impl State {
         own.push(("replication".to_owned(), wish.kind().value().to_owned()));
         // A WAL sender takes no SET, so that what is tracked is said here.
         for position in 0..self.tracked.count() {
-            if let Some(value) = parameters.value(position) {
-                own.push((self.tracked.name(position).to_owned(), value.to_string()));
+            if let Some(value) = parameters.text(position) {
+                own.push((self.tracked.name(position).to_owned(), value.to_owned()));
             }
         }
         own
