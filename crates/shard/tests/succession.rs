@@ -404,3 +404,100 @@ fn what_is_no_state_is_closed() {
         assert_eq!(new.closed.pop(), Some(conn));
     }
 }
+
+/// What a server reported is known in both processes, whatever its bytes.
+#[test]
+fn values_in_other_encodings_move_with_their_client_and_server() {
+    for (encoding, is_restored) in [("LATIN1", true), ("SJIS", false)] {
+        let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+        let (client, other) = (old.client(&[]), old.client(&[]));
+        let server = old.server();
+        report(&mut old, client, server, &[("client_encoding", encoding.as_bytes()), ("TimeZone", ZONE)]);
+        hand_over(&mut old, 1);
+        let mut places = Places::new();
+        assert!(carry(&mut old, &mut new, &mut places));
+        let (client, other, server) = (places[&client], places[&other], places[&server]);
+        new.query(client, "select 1");
+        assert!(new.text(server).ends_with("select 1\0"), "its server has it");
+        new.answer(server, Status::Idle);
+        new.query(other, "select 2");
+        assert!(new.text(server).contains("RESET TimeZone;"));
+        new.receive(server, &reports(&[("TimeZone", b"Etc/UTC"), ("client_encoding", b"UTF8")]));
+        new.answer(server, Status::Idle);
+        new.sent.clear();
+        new.query(client, "select 3");
+        assert_eq!(new.text(server).contains("decode('3cfcfc783e2d3033','hex'),'LATIN1')"), is_restored);
+        assert_eq!(new.text(client).contains("0A000"), !is_restored);
+    }
+}
+
+#[test]
+fn what_a_server_of_an_older_process_reported_is_not_trusted() {
+    let (mut old, mut new) = (World::new("default_pool_size = 2"), World::new("default_pool_size = 2"));
+    let (client, other) = (old.client(&[]), old.client(&[]));
+    let idle = old.server();
+    old.query(client, "begin");
+    old.query(other, "begin");
+    let linked = old.server();
+    old.answer(linked, Status::InTransaction);
+    old.answer(idle, Status::Idle);
+    hand_over(&mut old, 1);
+    for what in &mut old.handed_on {
+        if let HandOn::Socket { state, is_server: true, .. } = what {
+            *state = without(39, state);
+        }
+    }
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (idle, linked) = (places[&idle], places[&linked]);
+    new.sent.clear();
+    let (client, other) = (places[&client], places[&other]);
+    new.query(client, "select 1");
+    assert!(new.text(idle).contains("SET DateStyle='ISO, MDY';"), "set again, unlike what is known");
+    new.receive(idle, &reports(&[]));
+    assert!(new.text(idle).ends_with("select 1\0"));
+    new.answer(idle, Status::Idle);
+    new.query(client, "select 2");
+    assert!(new.text(idle).ends_with("select 2\0"), "it is known now");
+    new.query(other, "commit");
+    assert!(new.text(linked).ends_with("commit\0"));
+    new.answer(linked, Status::Idle);
+    assert_eq!(new.tags(linked), "X", "the client of its transaction is its last");
+    assert!(!new.closed.contains(&other));
+}
+
+const ZONE: &[u8] = b"<\xfc\xfcx>-03";
+
+fn report(world: &mut World, client: ConnId, server: ConnId, values: &[(&str, &[u8])]) {
+    world.query(client, "set");
+    for value in values {
+        world.receive(server, &reports(&[*value]));
+        world.query(client, "set");
+    }
+    world.answer(server, Status::Idle);
+    world.sent.clear();
+}
+
+fn reports(values: &[(&str, &[u8])]) -> Vec<u8> {
+    message(|out| {
+        encode::command_complete(out, "SET");
+        for (name, value) in values {
+            encode::parameter_status(out, name.as_bytes(), value);
+        }
+        encode::ready(out, Status::Idle);
+    })
+}
+
+/// A state as a process writes it that does not know this field.
+fn without(number: u16, mut state: &[u8]) -> Vec<u8> {
+    let mut rest = vec![];
+    while let Some((head, _)) = state.split_first_chunk::<6>() {
+        let length = u32::from_be_bytes(head[2..].try_into().unwrap()) as usize;
+        let (field, behind) = state.split_at(6 + length);
+        if head[..2] != number.to_be_bytes() {
+            rest.extend_from_slice(field);
+        }
+        state = behind;
+    }
+    rest
+}

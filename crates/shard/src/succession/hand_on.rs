@@ -270,6 +270,7 @@ impl State {
         }
         out.number(field::ID, server.id);
         self.put_parameters(&mut out, field::PARAMETER, &server.talk.parameters);
+        out.number(field::NON_ASCII, 1);
         self.put_server_statements(&mut out, &server.talk.statements);
         if let Some(client) = server.talk.unnamed_owner() {
             out.number(field::UNNAMED, client);

@@ -48,6 +48,9 @@ impl State {
             Inherit::Client { conn, state } => self.inherit_client(conn, &state),
             Inherit::Server { conn, state } => {
                 if self.inherit_server(conn, &state).is_some() {
+                    if has_partial_reports(&state) {
+                        self.doubt_reported(conn);
+                    }
                     self.errand_over(conn);
                 }
             }
@@ -159,6 +162,9 @@ impl State {
         client.phase = client::Phase::Linked(server_conn);
         client.server_used_last = Some(server_conn.0);
         client.parameters = server.talk.parameters.clone();
+        if has_partial_reports(server_state) {
+            server.close_when_free = Some("reported parameters unknown");
+        }
         server.phase = server::Phase::Linked(conn);
         server.names_as_they_are = client.passes_names(&config, mode);
         self.ask_held(conn, server_conn);
@@ -284,6 +290,20 @@ impl State {
         })
     }
 
+    /// The next client of this server has all its parameters set.
+    fn doubt_reported(&mut self, server_conn: ConnId) {
+        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let met = self.parts.get(server.pool).and_then(|part| part.met.as_ref());
+        let reported = met.into_iter().flat_map(|met| &met.hello.parameters);
+        let named: Vec<usize> = reported.filter_map(|(name, _)| self.tracked.settable(name)).collect();
+        let now = &mut server.talk.parameters;
+        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_fact(*position)) {
+            if now.value(position).is_some() || named.contains(&position) {
+                now.doubt(position);
+            }
+        }
+    }
+
     fn read_parameters(&self, fields: &Fields<'_>, number: u16) -> Parameters {
         let mut parameters = Parameters::unknown(&self.tracked);
         for (name, value) in fields.all(number).filter_map(pair) {
@@ -293,6 +313,11 @@ impl State {
         }
         parameters
     }
+}
+
+/// The state of a server is of an older process, which ignored reports in bytes other than ASCII.
+fn has_partial_reports(server_state: &[u8]) -> bool {
+    Fields::read(server_state).is_none_or(|fields| fields.number(field::NON_ASCII).is_none())
 }
 
 fn read_keys(fields: &Fields<'_>) -> Option<ScramKeys> {

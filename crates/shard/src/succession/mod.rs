@@ -157,6 +157,8 @@ pub(crate) mod field {
     pub(crate) const STATEMENT_SCOPE: u16 = 36;
     /// Of a server: the number of a statement whose name it has for what may be another one.
     pub(crate) const STALE_STATEMENT: u16 = 38;
+    /// Of a server: its parameters include what it reported in bytes other than ASCII. An older process ignored that.
+    pub(crate) const NON_ASCII: u16 = 39;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
