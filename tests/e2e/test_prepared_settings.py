@@ -217,6 +217,32 @@ def test_what_a_function_sets_while_a_statement_is_planned(weir, pg):
         pg.query("drop function plans()", "app")
 
 
+RUN_OTHER_SQL = {
+    "fetch": "fetch {}",
+    "execute": "execute {}",
+    "escaped": "select U&\"set\\005fconfig\"('datestyle', 'ISO, {}', true)",
+    "view": "update pg_settings set setting = 'ISO, {}' where name = 'DateStyle'",
+}
+
+
+@pytest.mark.parametrize("by", RUN_OTHER_SQL)
+def test_settings_that_are_set_and_restored_around_a_parse(weir, by):
+    """Nothing is reported of them; the command does not name set_config() either."""
+    pooler = weir(default_pool_size=1)
+    with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
+        one.simple("begin")
+        for order in ("dmy", "mdy"):
+            query = f"select set_config('datestyle', 'ISO, {order}', true)"
+            one.simple(f"declare {order} cursor for {query}" if by == "fetch" else f"prepare {order} as {query}")
+        runs = [parse(order, RUN_OTHER_SQL[by].format(order).encode()) for order in ("dmy", "mdy")]
+        first, second = ([run, wire.bind(order), wire.execute()] for run, order in zip(runs, ("dmy", "mdy"), strict=True))
+        assert not wire.errors(one.ask(*first, parse("s", DATE), *second, wire.SYNC))
+        assert answer(one, "s") == "2003-02-01", "as PostgreSQL does"
+        one.simple("rollback")
+        prepare(other, "s", DATE)
+        assert answer(other, "s") == "2003-01-02"
+
+
 def test_do_may_prepare_a_statement_under_the_name_of_another(weir):
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:

@@ -15,7 +15,7 @@ impl Effects {
     pub(crate) const SETTINGS: Effects = Effects(4);
     /// It may change which statements are prepared.
     pub(crate) const STATEMENTS: Effects = Effects(8);
-    /// Not all of its text was looked at: it may change parameters and change them back before its segment ends.
+    /// Not all that it runs was looked at: it may change parameters and change them back before its segment ends.
     pub(crate) const UNSEEN: Effects = Effects(16);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
@@ -161,7 +161,19 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
-    if contains_word(text, b"set_config").next().is_some() { known.and(SETS) } else { known }
+    let has = |word| contains_word(text, word).next().is_some();
+    match has(b"set_config") {
+        true => known.and(SETS),
+        false if runs_other_sql(text) || has(b"execute") || has(b"pg_settings") => known.unseen_calls(),
+        false => known,
+    }
+}
+
+/// The text does not tell what it runs: the query of a cursor, or functions whose names are escaped.
+fn runs_other_sql(text: &[u8]) -> bool {
+    let word = skip_blanks(text).and_then(first_word).map_or(&b""[..], |(word, _)| word);
+    let is_cursor = [&b"fetch"[..], b"move"].iter().any(|known| word.eq_ignore_ascii_case(known));
+    is_cursor || text.windows(3).any(|part| part.eq_ignore_ascii_case(b"u&\""))
 }
 
 /// Whether the text may hold a literal that stands for the time of Parse ('now', 'tomorrow 12:00').
@@ -232,6 +244,24 @@ mod tests {
             assert_eq!(effects(text), known, "{}", String::from_utf8_lossy(text));
         }
         assert_eq!(effects_of_whole(b"with x as (select Set_Config('a', 'b', true)) table x\0"), SETS);
+    }
+
+    #[test]
+    fn a_command_that_runs_other_sql_is_known_by_its_whole_text() {
+        for (text, runs) in [
+            (&b"-- next\n Fetch 10 from c\0"[..], true),
+            (b"move c\0", true),
+            (b"EXECUTE e(1)\0", true),
+            (b"create table t as execute e\0", true),
+            (b"select 1, u&\"\\0073et_config\"('a', 'b', true)\0", true),
+            (b"update Pg_Settings set setting = 'b' where name = 'a'\0", true),
+            (b"select * from t fetch first 10 rows only\0", false),
+            (b"select a from executed\0", false),
+            (b"select U&'\\0061'\0", false),
+        ] {
+            let known = if runs { Effects::CALLS.and(Effects::UNSEEN) } else { Effects::CALLS };
+            assert_eq!(effects_of_whole(text), known, "{}", String::from_utf8_lossy(text));
+        }
     }
 
     #[test]

@@ -199,6 +199,31 @@ fn what_is_parsed_behind_a_text_that_was_not_read_whole_is_its_clients_alone() {
 }
 
 #[test]
+fn a_parse_behind_a_command_that_runs_other_sql_is_for_its_client_alone() {
+    for sql in [
+        &b"fetch c"[..],
+        b"/* why */ MOVE 1 in c",
+        b"execute e",
+        b"explain analyze execute e",
+        b"select U&\"set\\005fconfig\"('datestyle', 'ISO, DMY', true)",
+        b"update pg_settings set setting = 'ISO, DMY' where name = 'DateStyle'",
+    ] {
+        let (mut world, [one, other], server) = world(1, [&[], &[]]);
+        let runs = message(|out| {
+            encode::parse(out, b"r", sql, &[]);
+            encode::bind_simple(out, b"", b"r", &[]);
+            encode::execute(out, b"", 0);
+        });
+        world.receive(one, &[runs, parse(b"s")].concat());
+        assert_eq!(sent(&mut world, server).0, "PBEPS", "{}", String::from_utf8_lossy(sql));
+        says(&mut world, server, &[PARSED, BOUND, PARSED, IDLE]);
+        world.sent.clear();
+        world.receive(other, &parse(b"s"));
+        assert_eq!(world.tags(server), "PS", "{}", String::from_utf8_lossy(sql));
+    }
+}
+
+#[test]
 fn what_stands_for_the_time_of_its_parse_is_parsed_each_time() {
     let (mut world, [one, other], server) = world(1, [&[], &[]]);
     for (client, number) in [(one, "1"), (other, "2")] {
