@@ -13,7 +13,8 @@ use control::{Facts, Input};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::Signals;
 use driver::{
-    Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, StartFault, TakeoverFault,
+    Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
+    TakeoverFault,
 };
 use http::{Doorway, NoDoorway};
 use settings::{Config, Finding, Threads};
@@ -221,6 +222,7 @@ fn start(
         threads: shards,
         io: config.global.io_driver,
         receive_buffers: ReceiveBuffers::default(),
+        ring: RingSize::default(),
         listeners,
         inheritance: predecessor.as_ref().map(|old| old.inheritance).unwrap_or_default(),
         log: writer(logger),

@@ -24,6 +24,21 @@ pub trait Core {
     fn deadline(&self) -> Option<u64>;
     /// The configuration in force.
     fn config(&self) -> &Arc<Config>;
+    /// The loop has ended; what it still held then. For tests: a shard has nothing to do any more.
+    fn stopped(&mut self, _held: Held) {}
+}
+
+/// What a loop holds for connections that are not closed, in numbers. Without connections all are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Connections in any state, those that are about to leave too.
+    pub connections: usize,
+    /// Receive buffers with bytes that have not gone on.
+    pub buffers: usize,
+    /// Requests that the kernel has not answered for the last time.
+    pub requests: usize,
+    /// Events of which the shard was not told.
+    pub events: usize,
 }
 
 impl Core for Shard {

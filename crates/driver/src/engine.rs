@@ -26,7 +26,7 @@ use crate::listen::{Kind, Listeners};
 use crate::mailbox::{Letter, Mailbox};
 use crate::outside::Outside;
 use crate::succession::{self, Giver, Heir, Inheritance, News, Predecessor, Succession};
-use crate::uring::{self, ReceiveBuffers, UringLoop};
+use crate::uring::{self, ReceiveBuffers, RingSize, UringLoop};
 
 /// Where log records go; called by every thread.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
@@ -44,6 +44,8 @@ pub struct Plan {
     pub io: IoDriver,
     /// Receive buffers of io_uring, per shard.
     pub receive_buffers: ReceiveBuffers,
+    /// Queues of io_uring, per shard.
+    pub ring: RingSize,
     /// Bound already, so that a port in use is told before anything runs.
     pub listeners: Listeners,
     /// Of the process that this one takes over from, if there is one.
@@ -309,9 +311,9 @@ impl Crew {
             let (start, started) = sync_channel(1);
             let (make, outside, verdicts) = (Arc::clone(&make), self.outside(id), verdicts.clone());
             let try_uring = self.plan.io != IoDriver::Epoll;
-            let receive_buffers = self.plan.receive_buffers;
+            let (size, receive_buffers) = (self.plan.ring, self.plan.receive_buffers);
             let work = move || {
-                let ring = try_uring.then(|| uring::Kernel::new(receive_buffers));
+                let ring = try_uring.then(|| uring::Kernel::new(size, receive_buffers));
                 let _ = verdicts.send(match &ring {
                     Some(Err(why)) => Err(why.clone()),
                     _ => Ok(()),

@@ -35,10 +35,10 @@ mod sys;
 pub mod syslog;
 mod uring;
 
-pub use crate::core::Core;
+pub use crate::core::{Core, Held};
 pub use directory::OneProcess;
 pub use engine::{Engine, Log, Plan, Reports, Seat, StartFault};
 pub use inherited::Inherited;
 pub use listen::{ListenFault, Listeners, unix_path};
 pub use succession::{Inheritance, News, Predecessor, TakeoverFault};
-pub use uring::ReceiveBuffers;
+pub use uring::{ReceiveBuffers, RingSize};

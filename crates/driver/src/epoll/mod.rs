@@ -83,6 +83,7 @@ impl<C: Core> EpollLoop<C> {
                 self.net.watch_gate(number);
             }
         }
+        self.core.stopped(self.net.held());
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Handover, Now};
 use telemetry::Level;
 
+use crate::core::Held;
 use crate::epoll::conn::{Backlog, Conn, State};
 use crate::gate::Gate;
 use crate::mailbox::{Mover, Ticket};
@@ -297,6 +298,12 @@ impl Net {
             }
         }
         None
+    }
+
+    /// What is left of connections.
+    pub(crate) fn held(&self) -> Held {
+        let connections = self.conns.iter().filter(|slot| slot.state != State::Free).count();
+        Held { connections, events: self.pending.len(), ..Held::default() }
     }
 
     /// The connection that the system means, if it is still that one.

@@ -214,6 +214,11 @@ impl Buffers {
         self.held > self.first / 4
     }
 
+    /// How many have a holder.
+    pub(crate) fn held(&self) -> u16 {
+        self.held
+    }
+
     /// How many the kernel can choose from.
     pub(crate) fn free(&self) -> u16 {
         self.handed_out - self.held

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::system::uname;
 
 use crate::uring::buffers::{Buffers, ReceiveBuffers};
-use crate::uring::ring::{Completion, Op, Ring, Size, Tag, socket_pair};
+use crate::uring::ring::{Completion, Op, Ring, RingSize, Tag, socket_pair};
 
 /// The oldest kernel with everything that the loop needs.
 const OLDEST: (u32, u32) = (6, 1);
@@ -27,12 +27,12 @@ type Refusal = (&'static str, io::Error);
 
 impl Kernel {
     /// A ring of the calling thread, or why there is none.
-    pub(crate) fn new(plan: ReceiveBuffers) -> Result<Kernel, String> {
+    pub(crate) fn new(size: RingSize, plan: ReceiveBuffers) -> Result<Kernel, String> {
         let release = uname().release().to_string_lossy().into_owned();
         if version(&release).is_some_and(|version| version < OLDEST) {
             return Err(format!("kernel {release} is older than {}.{}", OLDEST.0, OLDEST.1));
         }
-        Kernel::of(Size::USUAL, plan).or_else(|refusal| Kernel::smaller(plan, refusal)).map_err(reason)
+        Kernel::of(size, plan).or_else(|refusal| Kernel::smaller(plan, refusal)).map_err(reason)
     }
 
     /// Rings are locked memory, which is limited for all processes of a user together: where it does not suffice, a
@@ -47,7 +47,7 @@ impl Kernel {
                 break;
             }
             thread::sleep(Duration::from_millis(pause_ms));
-            match Kernel::of(Size::SMALL, plan) {
+            match Kernel::of(RingSize::SMALL, plan) {
                 Ok(kernel) => return Ok(kernel),
                 Err(again) => refusal = again,
             }
@@ -55,7 +55,7 @@ impl Kernel {
         Err(refusal)
     }
 
-    fn of(size: Size, plan: ReceiveBuffers) -> Result<Kernel, Refusal> {
+    fn of(size: RingSize, plan: ReceiveBuffers) -> Result<Kernel, Refusal> {
         let ring = Ring::new(size).map_err(|fault| ("no ring", fault))?;
         let buffers = Buffers::new(ring.kernel(), plan).map_err(|fault| ("no provided buffers", fault))?;
         let mut kernel = Kernel { ring, buffers };

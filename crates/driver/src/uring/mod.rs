@@ -34,6 +34,7 @@ use crate::uring::ring::{Completion, Op, Tag};
 
 pub use crate::uring::buffers::ReceiveBuffers;
 pub(crate) use crate::uring::kernel::Kernel;
+pub use crate::uring::ring::RingSize;
 
 /// The loop.
 pub(crate) struct UringLoop<C> {
@@ -94,6 +95,7 @@ impl<C: Core> UringLoop<C> {
                 self.net.trim();
             }
         }
+        self.core.stopped(self.net.held());
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Now, Source};
 
+use crate::core::Held;
 use crate::gate::Gate;
 use crate::mailbox::Ticket;
 use crate::outside::Outside;
@@ -346,6 +347,17 @@ impl Net {
         slot.state = State::Closed;
         self.gate.a_file_is_free();
         self.pending.push_back(Event::Closed { conn });
+    }
+
+    /// What is left of connections.
+    pub(crate) fn held(&self) -> Held {
+        let connections = self.conns.iter().filter(|slot| slot.state != State::Free).count();
+        Held {
+            connections: connections + self.leaving.len(),
+            buffers: usize::from(self.buffers.held()),
+            requests: self.conns.iter().map(|slot| usize::from(slot.requests)).sum(),
+            events: self.pending.len(),
+        }
     }
 
     /// The next thing to tell the shard, if it still concerns a connection that the shard knows.

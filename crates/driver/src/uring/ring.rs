@@ -16,19 +16,24 @@ use crate::uring::buffers::{Buffers, GROUP};
 use crate::uring::outbox::{Outbox, PIECES, Piece};
 
 /// How long a ring's queues are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSize {
     /// Requests that can be prepared before the kernel must be entered.
-    submissions: u32,
+    pub submissions: u32,
     /// Answers that fit before the kernel has to queue them elsewhere.
-    completions: u32,
+    pub completions: u32,
 }
 
-impl Size {
+impl Default for RingSize {
     /// What much is going on needs: about 250 KiB of locked memory.
-    pub(crate) const USUAL: Size = Size { submissions: 1024, completions: 8192 };
-    /// What works too, in an eighth of that.
-    pub(crate) const SMALL: Size = Size { submissions: 128, completions: 1024 };
+    fn default() -> RingSize {
+        RingSize { submissions: 1024, completions: 8192 }
+    }
+}
+
+impl RingSize {
+    /// What works too, in an eighth of the usual memory.
+    pub(crate) const SMALL: RingSize = RingSize { submissions: 128, completions: 1024 };
 }
 
 /// All or an error: less than all is said to be that, even of a quiet send.
@@ -137,7 +142,7 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// A ring of the calling thread.
-    pub(crate) fn new(size: Size) -> io::Result<Ring> {
+    pub(crate) fn new(size: RingSize) -> io::Result<Ring> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
         builder.setup_submit_all().setup_cqsize(size.completions);
@@ -391,7 +396,7 @@ mod tests {
     fn a_quiet_send_is_told_whole_or_short() {
         const LENGTH: u32 = 8000;
         let plan = ReceiveBuffers { size: 4096, first: 1, most: 2 };
-        let Kernel { mut ring, buffers } = Kernel::new(plan).unwrap();
+        let Kernel { mut ring, buffers } = Kernel::new(RingSize::default(), plan).unwrap();
         let (near, far) = socket_pair().unwrap();
         let tag = Tag { op: Op::Send, ticket: 1, number: 2 };
         let mut answers = Vec::new();

@@ -12,7 +12,7 @@ use mail::Command;
 use settings::{Config, IoDriver};
 use shard::event::Peer;
 use shard::{Action, ConnId, Event, Now, Source, Target};
-use weir_driver::{Core, Engine, Listeners, Plan, ReceiveBuffers, Seat};
+use weir_driver::{Core, Engine, Listeners, Plan, ReceiveBuffers, RingSize, Seat};
 
 /// What scripted shards have seen, added up.
 #[derive(Default)]
@@ -295,6 +295,7 @@ pub fn plan(setup: &Setup, seen: &Arc<Seen>) -> Plan {
         threads: setup.threads,
         io: setup.io,
         receive_buffers: setup.buffers,
+        ring: RingSize::default(),
         inheritance: weir_driver::Inheritance::default(),
         listeners: Listeners::open(&setup.config.global, Vec::new()).unwrap(),
         log: Arc::new(move |record| told.log.lock().unwrap().push(record.text)),
