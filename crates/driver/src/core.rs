@@ -3,6 +3,7 @@
 //! The product has one implementation, [`Shard`]; tests bring small scripted ones. The loops are generic over it, so
 //! that nothing is dispatched at run time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use settings::Config;
@@ -69,4 +70,22 @@ impl Core for Shard {
     fn config(&self) -> &Arc<Config> {
         Shard::config(self)
     }
+}
+
+/// The connection that a pending event is about. Pending events of a connection that leaves are dropped: its id may belong
+/// to another one before they would be handled.
+pub(crate) fn told_of(event: &Event<'_>) -> Option<ConnId> {
+    match event {
+        Event::Clogged { conn }
+        | Event::Drained { conn }
+        | Event::WriteFailed { conn }
+        | Event::HalfClosed { conn }
+        | Event::Connected { conn, .. } => Some(*conn),
+        _ => None,
+    }
+}
+
+/// Drops a pending HalfClosed: the shard resumes before it has handled it. It belongs to one pause, and comes once in each.
+pub(crate) fn forget_half_close(pending: &mut VecDeque<Event<'static>>, conn: ConnId) {
+    pending.retain(|event| !matches!(event, Event::HalfClosed { conn: of } if *of == conn));
 }

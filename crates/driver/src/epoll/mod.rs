@@ -125,29 +125,36 @@ impl<C: Core> EpollLoop<C> {
                 self.net.arrived(conn, config);
                 self.tell_pending();
                 // A server that spoke at once: this event was the only one about its first bytes.
-                if self.net.open(conn).is_some() {
-                    self.wake(conn, flags);
-                }
+                self.wake(data, flags);
             }
-            State::Open => self.wake(conn, flags),
+            State::Open => self.wake(data, flags),
             _ => {}
         }
     }
 
-    /// Something is new on an open connection.
-    fn wake(&mut self, conn: ConnId, flags: EventFlags) {
-        if flags.contains(EventFlags::OUT) && self.net.slot(conn).backlog.is_some() {
+    /// Something is new on a connection. Each thing that is told of it may end it, and give its id to another.
+    fn wake(&mut self, data: u64, flags: EventFlags) {
+        // First, because closing must know whether there is something to be read.
+        if flags.contains(EventFlags::IN)
+            && let Some(slot) = self.net.meant(data).and_then(|conn| self.net.open(conn))
+        {
+            slot.readable = true;
+        }
+        if flags.contains(EventFlags::OUT)
+            && let Some(conn) = self.net.meant(data)
+        {
             self.net.writable(conn);
             self.tell_pending();
         }
-        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
+            && let Some(conn) = self.net.meant(data)
+        {
             self.net.saw_end(conn);
             self.tell_pending();
         }
         if flags.contains(EventFlags::IN)
-            && let Some(slot) = self.net.open(conn)
+            && let Some(conn) = self.net.meant(data)
         {
-            slot.readable = true;
             self.read(conn);
         }
     }

@@ -13,7 +13,7 @@ use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Handover, Now};
 use telemetry::Level;
 
-use crate::core::Held;
+use crate::core::{Held, forget_half_close, told_of};
 use crate::epoll::conn::{Backlog, Conn, State};
 use crate::gate::Gate;
 use crate::mailbox::{Mover, Ticket};
@@ -192,7 +192,7 @@ impl Net {
 
     /// The peer's end was seen (but not read yet).
     pub(crate) fn saw_end(&mut self, conn: ConnId) {
-        let Some(slot) = self.open(conn) else { return };
+        let Some(slot) = self.open(conn).filter(|slot| !slot.ended) else { return };
         slot.hung_up = true;
         if !slot.paused {
             self.queue(conn);
@@ -219,8 +219,12 @@ impl Net {
 
     fn resume(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn) else { return };
-        (slot.paused, slot.half_told) = (false, false);
-        if slot.may_read() {
+        slot.paused = false;
+        let (was_told, may_read) = (std::mem::take(&mut slot.half_told), slot.may_read());
+        if was_told {
+            forget_half_close(&mut self.pending, conn);
+        }
+        if may_read {
             self.queue(conn);
         }
     }
@@ -260,6 +264,7 @@ impl Net {
         if left.is_watched {
             let _ = epoll::delete(&self.epoll, &fd);
         }
+        self.pending.retain(|event| told_of(event) != Some(conn));
         Some((fd, unsent))
     }
 
@@ -284,12 +289,8 @@ impl Net {
                 Event::Clogged { conn }
                 | Event::Drained { conn }
                 | Event::WriteFailed { conn }
-                | Event::HalfClosed { conn } => {
-                    if self.open(conn).is_some() {
-                        return Some(event);
-                    }
-                }
-                Event::Connected { conn, .. } => {
+                | Event::HalfClosed { conn }
+                | Event::Connected { conn, .. } => {
                     if self.open(conn).is_some() {
                         return Some(event);
                     }

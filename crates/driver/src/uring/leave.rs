@@ -6,6 +6,7 @@
 use mail::ShardId;
 use shard::{ConnId, Handover};
 
+use crate::core::told_of;
 use crate::mailbox::Mover;
 use crate::succession::{Farewell, Leaver};
 use crate::uring::conn::{Conn, Receive};
@@ -42,6 +43,7 @@ impl Net {
         let slot = &mut self.conns[conn.0 as usize];
         let stays = Conn { dirty: slot.dirty, ticket: slot.ticket, ..Conn::default() };
         let mut slot = std::mem::replace(slot, stays);
+        self.pending.retain(|event| told_of(event) != Some(conn));
         let mut unread = Vec::new();
         while let Some((buffer, length)) = slot.kept() {
             unread.extend_from_slice(self.buffers.bytes(&buffer, length));

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Now, Source};
 
-use crate::core::Held;
+use crate::core::{Held, forget_half_close};
 use crate::gate::Gate;
 use crate::mailbox::Ticket;
 use crate::outside::Outside;
@@ -198,8 +198,13 @@ impl Net {
 
     fn resume(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn) else { return };
-        (slot.paused, slot.half_told) = (false, false);
-        if slot.inbox.is_some() || slot.end_waits {
+        slot.paused = false;
+        let (was_told, has_input) =
+            (std::mem::take(&mut slot.half_told), slot.inbox.is_some() || slot.end_waits);
+        if was_told {
+            forget_half_close(&mut self.pending, conn);
+        }
+        if has_input {
             self.ready.push_back(conn);
         } else {
             self.touch(conn);
