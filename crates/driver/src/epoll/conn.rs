@@ -40,6 +40,8 @@ pub(crate) struct Conn {
     pub(crate) readable: bool,
     /// All that had come was read, and nothing was sent since.
     pub(crate) emptied: bool,
+    /// There is urgent data: a read ends before it, so that a short one says nothing about what is behind.
+    pub(crate) has_urgent: bool,
     /// The peer's end or an error was seen: read until the end shows.
     pub(crate) hung_up: bool,
     /// The end was read: nothing more will come.

@@ -139,6 +139,7 @@ impl<C: Core> EpollLoop<C> {
             && let Some(slot) = self.net.meant(data).and_then(|conn| self.net.open(conn))
         {
             slot.readable = true;
+            slot.has_urgent |= flags.contains(EventFlags::PRI);
         }
         if flags.contains(EventFlags::OUT)
             && let Some(conn) = self.net.meant(data)
@@ -166,14 +167,14 @@ impl<C: Core> EpollLoop<C> {
             match slot.receive(&mut self.scratch) {
                 Ok(0) => return self.end(conn),
                 Ok(count) => {
-                    slot.readable = count == self.scratch.len();
+                    slot.readable = count == self.scratch.len() || slot.has_urgent;
                     slot.emptied = !slot.readable;
                     let unsent = slot.backlog.is_some();
                     slot.owes_drained |= unsent;
                     self.receive(conn, count, unsent);
                 }
                 Err(Errno::AGAIN) => {
-                    (slot.readable, slot.hung_up) = (false, false);
+                    (slot.readable, slot.has_urgent, slot.hung_up) = (false, false, false);
                     return;
                 }
                 Err(Errno::INTR) => {}

@@ -25,7 +25,8 @@ use crate::succession::{Farewell, Leaver};
 const CLOG: usize = 64 * 1024;
 
 const BOTH_WAYS: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(INWARD);
-const INWARD: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+const INWARD: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Connections of one thread.
 pub(crate) struct Net {
