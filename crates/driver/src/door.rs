@@ -33,12 +33,13 @@ impl Door {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 
-    /// Takes a descriptor into reserve again if it can.
-    pub(crate) fn refill(&self) {
+    /// Takes a descriptor into reserve again if it can; false if there is none in reserve afterwards.
+    pub(crate) fn refill(&self) -> bool {
         let mut reserve = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if reserve.is_none() {
             *reserve = spare();
         }
+        reserve.is_some()
     }
 }
 
@@ -75,7 +76,7 @@ mod tests {
         let door = Door::new();
         assert!(door.give_up());
         assert!(!door.give_up());
-        door.refill();
+        assert!(door.refill());
         assert!(door.give_up());
     }
 }

@@ -204,8 +204,8 @@ impl Gate {
         if !self.is_watched() || self.resting_until_us.is_none_or(|until| until > now.mono_us) {
             return Vec::new();
         }
-        self.resting_until_us = None;
-        self.door.refill();
+        // The next who needs the reserve may be an administrator: it is tried for until it is there.
+        self.resting_until_us = (!self.door.refill()).then_some(now.mono_us + REST_US);
         let rested = |(number, one): (u32, &mut Watched)| std::mem::take(&mut one.resting).then_some(number);
         (0..).zip(&mut self.watched).filter_map(rested).collect()
     }
