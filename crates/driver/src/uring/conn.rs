@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use shard::ConnId;
 
 use crate::connect::Attempt;
 use crate::mailbox::Ticket;
 use crate::outside::Occupant;
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::outbox::Outbox;
-use crate::uring::ring::Flight;
+use crate::uring::ring::{Flight, Op, Ring, Tag};
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,10 @@ pub(crate) struct Conn {
     pub(crate) starved: bool,
     /// Requests that the kernel has not answered for the last time.
     pub(crate) requests: u16,
+    /// Those of them that are to end another one.
+    pub(crate) cancels: u8,
+    /// One of those found nothing to end.
+    pub(crate) missed: bool,
     /// Output that is queued, in flight or not, in bytes.
     pub(crate) queued: u32,
     /// A send that the kernel works on.
@@ -116,6 +121,35 @@ impl Conn {
     pub(crate) fn is_here_to_stay(&self) -> bool {
         const RECEIVES: u8 = 5;
         self.settled && self.heard >= RECEIVES
+    }
+
+    /// Asks the kernel to end everything that it still does for this connection, whose id is `conn`.
+    pub(crate) fn cancel_all(&mut self, conn: ConnId, ring: &mut Ring) {
+        if self.receive != Receive::Idle {
+            self.receive = Receive::Cancelling;
+            self.cancel(conn, Op::Receive, ring);
+        }
+        if self.flight.is_some() {
+            self.cancel(conn, Op::Send, ring);
+        }
+        if self.watched {
+            self.cancel(conn, Op::Watch, ring);
+        }
+    }
+
+    /// Asks the kernel to end one request.
+    pub(crate) fn cancel(&mut self, conn: ConnId, op: Op, ring: &mut Ring) {
+        self.requests += 1;
+        self.cancels += 1;
+        ring.cancel(Tag { op, ticket: self.ticket, number: conn.0 });
+    }
+
+    /// The kernel has answered one of those. True if it must be asked again: it does not find a request that it has in
+    /// hand at that moment, to poll it anew or to have a thread of its own wait for it, and goes on with it.
+    pub(crate) fn is_missed(&mut self, answer: Result<u32, Errno>) -> bool {
+        self.cancels = self.cancels.saturating_sub(1);
+        self.missed |= answer == Err(Errno::NOENT);
+        self.cancels == 0 && std::mem::take(&mut self.missed)
     }
 
     /// It may be given bytes now.

@@ -39,8 +39,8 @@ impl Net {
             }
             return;
         }
-        self.cancel_all(conn);
         let slot = &mut self.conns[conn.0 as usize];
+        slot.cancel_all(conn, &mut self.ring);
         let stays = Conn { dirty: slot.dirty, ticket: slot.ticket, ..Conn::default() };
         let mut slot = std::mem::replace(slot, stays);
         self.pending.retain(|event| told_of(event) != Some(conn));
@@ -86,6 +86,10 @@ impl Net {
                 }
             }
             Op::Receive if !answer.more => one.slot.receive = Receive::Idle,
+            Op::Watch => one.slot.watched = false,
+            Op::Cancel if one.slot.is_missed(answer.result) => {
+                one.slot.cancel_all(one.conn, &mut self.ring);
+            }
             _ => {}
         }
         if one.slot.requests == 0 {

@@ -147,6 +147,7 @@ impl<C: Core> UringLoop<C> {
             Op::Receive => self.received(conn, answer),
             Op::Send => self.sent(conn, answer.result),
             Op::Watch => self.watched(conn),
+            Op::Cancel => self.net.cancelled(conn, answer.result),
             _ => {}
         }
         if self.net.slot(conn).state == State::Closing {

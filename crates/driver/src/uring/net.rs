@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::Errno;
 use settings::Config;
 use shard::{Action, ConnId, Event, HandOn, Now, Source};
 
@@ -264,8 +265,21 @@ impl Net {
         let slot = &mut self.conns[conn.0 as usize];
         if slot.receive == Receive::Armed {
             slot.receive = Receive::Cancelling;
-            slot.requests += 1;
-            self.ring.cancel(Tag { op: Op::Receive, ticket: slot.ticket, number: conn.0 });
+            slot.cancel(conn, Op::Receive, &mut self.ring);
+        }
+    }
+
+    /// The kernel has looked for a request that was to end.
+    pub(crate) fn cancelled(&mut self, conn: ConnId, answer: Result<u32, Errno>) {
+        let slot = &mut self.conns[conn.0 as usize];
+        if !slot.is_missed(answer) {
+            return;
+        }
+        if slot.state == State::Closing {
+            slot.cancel_all(conn, &mut self.ring);
+        } else if slot.receive == Receive::Cancelling {
+            slot.receive = Receive::Armed;
+            self.stop_receiving(conn);
         }
     }
 
@@ -296,8 +310,7 @@ impl Net {
         for (conn, slot) in (0..).map(ConnId).zip(&mut self.conns) {
             let is_sparse = slot.flight.is_some_and(|flight| self.ring.is_sparse(flight, &self.buffers));
             if slot.state == State::Open && is_sparse && std::mem::replace(&mut slot.is_slow, is_sparse) {
-                slot.requests += 1;
-                self.ring.cancel(Tag { op: Op::Send, ticket: slot.ticket, number: conn.0 });
+                slot.cancel(conn, Op::Send, &mut self.ring);
             }
         }
     }
@@ -322,19 +335,8 @@ impl Net {
         if was_open && slot.flight.is_none() {
             self.conns[conn.0 as usize].say(&mut self.buffers);
         }
-        self.cancel_all(conn);
+        self.conns[conn.0 as usize].cancel_all(conn, &mut self.ring);
         self.finish(conn);
-    }
-
-    /// Ends everything that the kernel still does for a connection.
-    pub(crate) fn cancel_all(&mut self, conn: ConnId) {
-        self.stop_receiving(conn);
-        let slot = &mut self.conns[conn.0 as usize];
-        let armed = [(slot.flight.is_some(), Op::Send), (slot.watched, Op::Watch)];
-        for (_, op) in armed.into_iter().filter(|(is_armed, _)| *is_armed) {
-            slot.requests += 1;
-            self.ring.cancel(Tag { op, ticket: slot.ticket, number: conn.0 });
-        }
     }
 
     /// Closes the socket if it is to be closed and the kernel has let go of it.
