@@ -66,6 +66,8 @@ pub(crate) struct Conn {
     pub(crate) emptied: bool,
     /// A watch for the peer's end (or for the outcome of connecting) is armed.
     pub(crate) watched: bool,
+    /// The peer's end was seen: what is left is received by being asked each time, because that shows the end for sure.
+    pub(crate) end_seen: bool,
     /// The end was received: nothing more will come.
     pub(crate) ended: bool,
     /// The shard was not told of the end yet.
@@ -120,7 +122,7 @@ impl Conn {
     /// It comes for longer than for one question, so that it is worth its while to receive until it is told to stop.
     pub(crate) fn is_here_to_stay(&self) -> bool {
         const RECEIVES: u8 = 5;
-        self.settled && self.heard >= RECEIVES
+        self.settled && self.heard >= RECEIVES && !self.end_seen
     }
 
     /// Asks the kernel to end everything that it still does for this connection, whose id is `conn`.

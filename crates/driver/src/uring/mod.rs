@@ -230,7 +230,11 @@ impl<C: Core> UringLoop<C> {
                 self.net.arrived(conn, config);
                 self.tell_pending();
             }
-            State::Open => self.half_closed(conn),
+            State::Open => {
+                slot.end_seen = true;
+                self.net.stop_receiving(conn);
+                self.half_closed(conn);
+            }
             _ => {}
         }
     }

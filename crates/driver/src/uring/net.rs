@@ -241,19 +241,25 @@ impl Net {
             slot.flight = Some(flight);
             slot.requests += 1;
         }
-        if slot.receive != Receive::Idle || slot.ended || slot.starved {
+        if slot.receive != Receive::Idle || slot.ended {
             return;
         }
         if !slot.paused && slot.inbox.is_none() {
-            if slot.is_here_to_stay() {
-                self.ring.receive_on(tag(Op::Receive), socket.as_fd());
-            } else {
-                self.ring.receive_once(tag(Op::Receive), socket.as_fd(), self.buffers.size());
+            if slot.starved {
+                return;
             }
             slot.receive = Receive::Armed;
             slot.requests += 1;
-        } else if slot.paused && !slot.watched && !slot.half_told {
-            // Nothing else would show that a client which waits has gone.
+            if !slot.is_here_to_stay() {
+                return self.ring.receive_once(tag(Op::Receive), socket.as_fd(), self.buffers.size());
+            }
+            self.ring.receive_on(tag(Op::Receive), socket.as_fd());
+        } else if !slot.paused || slot.half_told {
+            return;
+        }
+        // Nothing else shows that a client which waits has gone; and a receive until further notice is not always woken by
+        // an end that was there when the kernel had filled many buffers in a row.
+        if !slot.watched {
             self.ring.watch(tag(Op::Watch), socket.as_fd(), i32::from(libc::POLLRDHUP), false);
             slot.watched = true;
             slot.requests += 1;
