@@ -46,9 +46,35 @@ pub(crate) enum Receive {
     Cancelling,
 }
 
-/// Buffers that are kept, with their lengths. Its own type so that an idle connection has only a pointer's room for it.
+/// Input that is kept. Its own type so that an idle connection has only a pointer's room for it.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(VecDeque<(Buffer, usize)>);
+pub(crate) struct Inbox(VecDeque<Input>);
+
+/// A piece of it.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// As it was received: a buffer, and how much of it.
+    Buffer(Buffer, usize),
+    /// Copied, because others need the buffers.
+    Owned(Vec<u8>),
+}
+
+impl Input {
+    /// The bytes.
+    pub(crate) fn bytes<'a>(&'a self, buffers: &'a Buffers) -> &'a [u8] {
+        match self {
+            Input::Buffer(buffer, length) => buffers.bytes(buffer, *length),
+            Input::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Gives its buffer back.
+    pub(crate) fn release(self, buffers: &mut Buffers) {
+        if let Input::Buffer(buffer, _) = self {
+            buffers.release(buffer);
+        }
+    }
+}
 
 /// One connection.
 #[derive(Debug, Default)]
@@ -159,13 +185,21 @@ impl Conn {
         self.state == State::Open && !self.paused
     }
 
-    /// Keeps input for later.
-    pub(crate) fn keep(&mut self, buffer: Buffer, length: usize) {
-        self.inbox.get_or_insert_default().0.push_back((buffer, length));
+    /// Keeps input for later. That may be long, so where many buffers are held already, the bytes are copied: no more of
+    /// them come than are in the socket by now.
+    pub(crate) fn keep(&mut self, buffer: Buffer, length: usize, buffers: &mut Buffers) {
+        let input = if buffers.are_scarce() {
+            let bytes = buffers.bytes(&buffer, length).to_vec();
+            buffers.release(buffer);
+            Input::Owned(bytes)
+        } else {
+            Input::Buffer(buffer, length)
+        };
+        self.inbox.get_or_insert_default().0.push_back(input);
     }
 
     /// The first of what was kept; without any, there is no inbox afterwards.
-    pub(crate) fn kept(&mut self) -> Option<(Buffer, usize)> {
+    pub(crate) fn kept(&mut self) -> Option<Input> {
         let first = self.inbox.as_mut()?.0.pop_front();
         if self.inbox.as_ref().is_some_and(|inbox| inbox.0.is_empty()) {
             self.inbox = None;
@@ -175,8 +209,8 @@ impl Conn {
 
     /// Gives all buffers back.
     pub(crate) fn empty(&mut self, buffers: &mut Buffers) {
-        while let Some((buffer, _)) = self.kept() {
-            buffers.release(buffer);
+        while let Some(input) = self.kept() {
+            input.release(buffers);
         }
         if let Some(mut out) = self.out.take() {
             out.clear(buffers);

@@ -45,9 +45,9 @@ impl Net {
         let mut slot = std::mem::replace(slot, stays);
         self.pending.retain(|event| told_of(event) != Some(conn));
         let mut unread = Vec::new();
-        while let Some((buffer, length)) = slot.kept() {
-            unread.extend_from_slice(self.buffers.bytes(&buffer, length));
-            self.buffers.release(buffer);
+        while let Some(input) = slot.kept() {
+            unread.extend_from_slice(input.bytes(&self.buffers));
+            input.release(&mut self.buffers);
         }
         let leaving = Leaving { conn, slot, to, unread };
         if leaving.slot.requests == 0 {

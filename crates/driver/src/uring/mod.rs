@@ -27,7 +27,7 @@ use crate::mailbox::{Letter, Mover};
 use crate::outside::Outside;
 use crate::succession::Seats;
 use crate::uring::buffers::Buffer;
-use crate::uring::conn::{Receive, State};
+use crate::uring::conn::{Input, Receive, State};
 use crate::uring::net::{Net, Origin};
 use crate::uring::outbox::Outbox;
 use crate::uring::ring::{Completion, Op, Tag};
@@ -174,7 +174,7 @@ impl<C: Core> UringLoop<C> {
                 }
             }
             (Some(buffer), _) if slot.paused || slot.inbox.is_some() => {
-                slot.keep(buffer, length);
+                slot.keep(buffer, length, &mut self.net.buffers);
                 self.net.stop_receiving(conn);
             }
             (Some(buffer), _) => self.tell_received(conn, buffer, length),
@@ -292,14 +292,25 @@ impl<C: Core> UringLoop<C> {
 
     fn read_on(&mut self, conn: ConnId) {
         while let Some(slot) = self.net.open(conn).filter(|slot| slot.may_receive()) {
-            let Some((buffer, length)) = slot.kept() else {
+            let Some(input) = slot.kept() else {
                 if std::mem::take(&mut slot.end_waits) {
                     return self.deliver(Event::HungUp { conn });
                 }
                 return self.net.touch(conn);
             };
-            self.tell_received(conn, buffer, length);
+            match input {
+                Input::Buffer(buffer, length) => self.tell_received(conn, buffer, length),
+                Input::Owned(bytes) => self.tell_copied(conn, &bytes),
+            }
         }
+    }
+
+    fn tell_copied(&mut self, conn: ConnId, bytes: &[u8]) {
+        let slot = &mut self.net.conns[conn.0 as usize];
+        let unsent = slot.queued > 0;
+        slot.owes_drained |= unsent;
+        self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
+        self.obey(Origin::Owned(bytes));
     }
 
     fn watch_gate(&mut self, number: u32) {
