@@ -165,7 +165,8 @@ impl<C: Core> UringLoop<C> {
             slot.heard = slot.heard.saturating_add(1);
         }
         // Not every kernel says of a unix socket that there is more; a full buffer says so, too.
-        slot.emptied = buffer.is_some() && !answer.leaves_rest && length < self.net.buffers.size() as usize;
+        let leaves_rest = answer.leaves_rest || length >= self.net.buffers.size() as usize;
+        slot.emptied = buffer.is_some() && !leaves_rest && !slot.paused;
         match (buffer, answer.result) {
             (Some(buffer), _) if slot.state != State::Open || length == 0 => {
                 self.net.buffers.release(buffer);

@@ -190,7 +190,8 @@ impl Net {
 
     fn pause(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn) else { return };
-        slot.paused = true;
+        // What comes from now on is not seen, so closing must look for it.
+        (slot.paused, slot.emptied) = (true, false);
         if slot.end_waits && !std::mem::replace(&mut slot.half_told, true) {
             self.pending.push_back(Event::HalfClosed { conn });
         }
