@@ -48,6 +48,8 @@ pub(crate) struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
     size: usize,
+    /// From one to the next, in bytes: whole pages, because that is what is given back to the system.
+    stride: usize,
     most: u16,
     tail: u16,
     /// Holders of each buffer.
@@ -76,13 +78,15 @@ impl Buffers {
     pub(crate) fn new(ring: &IoUring, plan: ReceiveBuffers) -> io::Result<Buffers> {
         let most = plan.most.next_power_of_two();
         let entries = reserve(usize::from(most) * size_of::<BufRingEntry>())?.cast::<BufRingEntry>();
-        let memory = reserve(usize::from(most) * plan.size)?;
+        let stride = plan.size.next_multiple_of(PAGE);
+        let memory = reserve(usize::from(most) * stride)?;
         // SAFETY: the entries are page-aligned, long enough for `most`, zeroed and never unmapped.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, most, GROUP, 0) }?;
         let mut buffers = Buffers {
             entries,
             memory,
             size: plan.size,
+            stride,
             most,
             tail: 0,
             holds: vec![0; usize::from(most)],
@@ -158,7 +162,7 @@ impl Buffers {
 
     fn at(&self, id: u16) -> *mut u8 {
         // SAFETY: ids are below `most`, so this stays within the reserved memory.
-        unsafe { self.memory.add(usize::from(id) * self.size) }
+        unsafe { self.memory.add(usize::from(id) * self.stride) }
     }
 
     /// The kernel had none for somebody: it gets more from now on, if there are more.
@@ -309,6 +313,17 @@ mod tests {
         }
         assert!(buffers.free() <= 32, "what is too much is retired");
         assert_eq!(usize::from(buffers.handed_out) + buffers.reserve.len(), 64, "none was lost");
+    }
+
+    #[test]
+    fn memory_goes_back_of_no_other_buffer() {
+        let plan = ReceiveBuffers { size: 64, first: 64, most: 64 };
+        let mut buffers = Buffers::new(&IoUring::new(8).unwrap(), plan).unwrap();
+        let (first, second) = (buffers.take(0, 64), buffers.take(1, 64));
+        // SAFETY: the buffer is held, and 64 bytes long.
+        unsafe { ptr::write_bytes(buffers.address(&second).cast_mut(), 7, 64) };
+        buffers.retire(first.0);
+        assert_eq!(buffers.bytes(&second, 64), [7; 64]);
     }
 
     #[test]
