@@ -1,4 +1,5 @@
-//! Bugs planted at the real decisions, for the simulator to find (`crates/sim/canaries.sh`).
+//! Bugs planted at the real decisions, for the simulator to find (`crates/sim/canaries.sh`), and those of the event loops
+//! (`loop_…`) for their model test (`crates/driver/canaries.sh`).
 //!
 //! `bug!("name")` is a constant `false` in every build but the one with `--cfg weir_bugs`, which holds all of them and
 //! switches one on at run time. Never anything else: no product build has this crate's static.
@@ -11,6 +12,17 @@ pub const BUGS: &[&str] = &[
     "half_request_left",
     "key_ignores_settings",
     "limit_off_by_one",
+    "loop_buffer_kept",
+    "loop_cancel_missed",
+    "loop_descriptor_kept",
+    "loop_edge_lost",
+    "loop_half_close_ignored",
+    "loop_rest_dropped",
+    "loop_short_send_whole",
+    "loop_starved_forgotten",
+    "loop_told_while_paused",
+    "loop_write_error_ignored",
+    "loop_wrong_slot",
     "own_server_lent",
     "parse_cached_early",
     "release_at_first_ready",

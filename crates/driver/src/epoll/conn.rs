@@ -139,7 +139,7 @@ impl Conn {
         self.emptied = false;
         let length = parcel.length();
         let sent = if self.backlog.is_some() { 0 } else { self.transmit(parcel, bytes)? };
-        if sent < length {
+        if sent < length && !(sent > 0 && planted::bug!("loop_rest_dropped")) {
             self.backlog.get_or_insert_default().append(parcel, bytes, sent);
         }
         Ok(sent < length)

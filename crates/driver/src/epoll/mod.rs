@@ -138,7 +138,7 @@ impl<C: Core> EpollLoop<C> {
         if flags.contains(EventFlags::IN)
             && let Some(slot) = self.net.meant(data).and_then(|conn| self.net.open(conn))
         {
-            slot.readable = true;
+            slot.readable = !(slot.paused && planted::bug!("loop_edge_lost"));
             slot.has_urgent |= flags.contains(EventFlags::PRI);
         }
         if flags.contains(EventFlags::OUT)

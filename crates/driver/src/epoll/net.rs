@@ -148,6 +148,7 @@ impl Net {
                     self.ask_writability(conn, true);
                 }
             }
+            Err(_) if planted::bug!("loop_write_error_ignored") => {}
             Err(_) => self.lose(conn),
         }
     }
@@ -194,6 +195,9 @@ impl Net {
     /// The peer's end was seen (but not read yet).
     pub(crate) fn saw_end(&mut self, conn: ConnId) {
         let Some(slot) = self.open(conn).filter(|slot| !slot.ended) else { return };
+        if planted::bug!("loop_half_close_ignored") && slot.paused && slot.backlog.is_some() {
+            return;
+        }
         slot.hung_up = true;
         if !slot.paused {
             self.queue(conn);
@@ -311,7 +315,10 @@ impl Net {
     /// The connection that the system means, if it is still that one.
     pub(crate) fn meant(&self, data: u64) -> Option<ConnId> {
         let (conn, ticket) = parts(data);
-        self.conns.get(conn.0 as usize).filter(|slot| slot.ticket == ticket).map(|_| conn)
+        self.conns
+            .get(conn.0 as usize)
+            .filter(|slot| slot.ticket == ticket || planted::bug!("loop_wrong_slot"))
+            .map(|_| conn)
     }
 
     /// Whether a name is still wanted, or a key.

@@ -169,19 +169,25 @@ impl<C: Core> UringLoop<C> {
         slot.emptied = buffer.is_some() && !leaves_rest && !slot.paused;
         match (buffer, answer.result) {
             (Some(buffer), _) if slot.state != State::Open || length == 0 => {
-                self.net.buffers.release(buffer);
+                if !planted::bug!("loop_buffer_kept") {
+                    self.net.buffers.release(buffer);
+                }
                 if length == 0 {
                     self.end(conn);
                 }
             }
-            (Some(buffer), _) if slot.paused || slot.inbox.is_some() => {
+            (Some(buffer), _)
+                if slot.inbox.is_some() || (slot.paused && !planted::bug!("loop_told_while_paused")) =>
+            {
                 slot.keep(buffer, length, &mut self.net.buffers);
                 self.net.stop_receiving(conn);
             }
             (Some(buffer), _) => self.tell_received(conn, buffer, length),
             (None, Err(Errno::NOBUFS)) if slot.state == State::Open => {
                 slot.starved = true;
-                self.net.starved.push(conn);
+                if !planted::bug!("loop_starved_forgotten") {
+                    self.net.starved.push(conn);
+                }
                 self.net.buffers.ran_out();
             }
             (None, Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN)) => {}
@@ -244,7 +250,7 @@ impl<C: Core> UringLoop<C> {
         let slot = &mut self.net.conns[conn.0 as usize];
         let Some(flight) = slot.flight.take() else { return };
         let mut outbox = self.net.ring.land(flight);
-        let gone = result.unwrap_or(0);
+        let gone = if planted::bug!("loop_short_send_whole") { slot.queued } else { result.unwrap_or(0) };
         outbox.advance(&mut self.net.buffers, gone as usize);
         slot.queued = slot.queued.saturating_sub(gone);
         let later = slot.out.take();

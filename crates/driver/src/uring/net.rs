@@ -4,7 +4,7 @@
 //! noted; requests to the kernel are made once for the whole batch ([`Net::attend_all`]).
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use settings::Config;
@@ -357,7 +357,10 @@ impl Net {
             slot.drain_input();
         }
         slot.empty(&mut self.buffers);
-        slot.socket = None;
+        let socket = slot.socket.take();
+        if planted::bug!("loop_descriptor_kept") && slot.lost {
+            socket.into_iter().for_each(|socket| _ = socket.into_raw_fd());
+        }
         slot.state = State::Closed;
         self.gate.a_file_is_free();
         self.pending.push_back(Event::Closed { conn });
