@@ -321,6 +321,40 @@ def test_a_reset_goes_back_to_the_startup_packet_as_in_postgresql(weir, pg, mode
 
 
 @pytest.mark.weir_only
+@pytest.mark.every_version
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"search_path": "pg_catalog, public"},
+        {"search_path": '"$user",  "it\'s" ,Public, "a ""b"""'},
+        {"search_path": "", "application_name": "it's \\ all"},
+    ],
+    ids=["list", "quoted", "backslash"],
+)
+def test_a_reset_in_a_block_leaves_the_isolation_level_to_choose(weir, pg, own):
+    """What is set again behind it is no query, behind which PostgreSQL refuses to change the level (25001)."""
+    schemas = "select current_schemas(false)::text, current_setting('application_name')"
+    pg.query('drop schema if exists "it\'s" cascade; create schema "it\'s"; grant usage on schema "it\'s" to public', "app")
+    pooler = weir(default_pool_size=1)
+    try:
+        for reset in ("reset all", "reset search_path"):
+            with wire.Raw(pg.port).login(**own) as ours, wire.Raw(pooler.port).login(**own) as theirs:
+                for raw in (ours, theirs):
+                    raw.simple("begin")
+                    raw.simple("set search_path to pg_catalog")
+                    raw.simple(reset)
+                    raw.simple("set transaction isolation level serializable")
+                    raw.simple("set transaction read only")
+                assert theirs.simple(schemas) == ours.simple(schemas)
+                assert theirs.simple("show transaction_isolation") == [["serializable"]]
+                for raw in (ours, theirs):
+                    raw.simple("commit")
+                assert theirs.simple(schemas) == ours.simple(schemas)
+    finally:
+        pg.query('drop schema "it\'s" cascade', "app")
+
+
+@pytest.mark.weir_only
 def test_prepared_statements_that_reset(weir):
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login(**OWN) as raw, wire.Raw(pooler.port).login() as other:

@@ -229,19 +229,23 @@ impl Parameters {
     /// it, and of which this side never heard, is reset.
     #[must_use]
     pub fn sets_from(&self, now: &Parameters, tracked: &Tracked) -> Option<String> {
-        self.sets_within(now, tracked, 0)
+        self.sets(now, tracked, Place::Outside)
     }
 
-    /// The same, where some values (bits by position) are only for the transaction that runs.
+    /// The same within a transaction block, where some values (bits by position) are only for the transaction that runs.
     #[must_use]
     pub fn sets_within(&self, now: &Parameters, tracked: &Tracked, local: u64) -> Option<String> {
+        self.sets(now, tracked, Place::Block { local })
+    }
+
+    fn sets(&self, now: &Parameters, tracked: &Tracked, place: Place) -> Option<String> {
         let mut sets = String::new();
         for (position, name) in tracked.names.iter().enumerate() {
             match (self.value(position), now.value(position)) {
                 _ if tracked.is_fact(position) => {}
                 (Some(value), _) if reported::is_unknown(value) => {}
                 (Some(value), other) if other != Some(value) => {
-                    push_set(&mut sets, name, value, local & bit(position) != 0);
+                    push_set(&mut sets, name, value, position, place);
                 }
                 (None, Some(_)) => sets.extend(["RESET ", name, ";"]),
                 _ => {}
@@ -258,22 +262,47 @@ impl Parameters {
     }
 }
 
+/// Where a SET of Weir's is run.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Outside,
+    /// In a client's transaction block; `local` are the parameters (bits by position) that are set for it alone.
+    Block {
+        local: u64,
+    },
+}
+
 /// Appends one SET. All SETs that Weir makes are escaped here and nowhere else. What a server takes for text depends on the
 /// client_encoding and standard_conforming_strings that its last client left: only ASCII without a backslash reads the same under
 /// all of them, so that any other value is sent in hexadecimal, in UTF-8 or in the encoding that it was reported in.
 /// set_config() returns the value in a row: if client_encoding cannot express it, the statement fails and nothing is set. A report
 /// that fails for this reason is repeated by PostgreSQL without end.
-fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
+fn push_set(sets: &mut String, name: &str, value: &str, position: usize, place: Place) {
     let encoded = reported::encoded(value);
-    let is_plain = encoded.is_none() && value.bytes().all(|byte| byte.is_ascii() && byte != b'\\');
-    if is_plain && !LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
-        sets.extend([if local { "SET LOCAL " } else { "SET " }, name, "="]);
-        push_quoted(sets, value);
+    let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(name));
+    let (is_local, in_block) = match place {
+        Place::Outside => (false, false),
+        Place::Block { local } => (local & bit(position) != 0, true),
+    };
+    // A SELECT takes a snapshot, behind which the client could not choose its isolation level any more.
+    let items = match (is_list, in_block) {
+        _ if encoded.is_some() || !value.is_ascii() => None,
+        (false, true) => Some(vec![value.to_owned()]),
+        (true, true) => list_items(value),
+        (false, false) => is_plain(value).then(|| vec![value.to_owned()]),
+        (true, false) => None,
+    };
+    if let Some(items) = items {
+        sets.extend([if is_local { "SET LOCAL " } else { "SET " }, name, "="]);
+        for (index, item) in items.iter().enumerate() {
+            sets.push_str(if index > 0 { "," } else { "" });
+            push_literal(sets, item);
+        }
         sets.push(';');
         return;
     }
     sets.extend(["SELECT pg_catalog.set_config('", name, "',"]);
-    if is_plain {
+    if encoded.is_none() && is_plain(value) {
         push_quoted(sets, value);
     } else {
         sets.push_str("pg_catalog.convert_from(pg_catalog.decode('");
@@ -283,7 +312,65 @@ fn push_set(sets: &mut String, name: &str, value: &str, local: bool) {
         }
         sets.extend(["','hex'),'", encoded.map_or("UTF8", |(encoding, _)| encoding), "')"]);
     }
-    sets.push_str(if local { ",true);" } else { ",false);" });
+    sets.push_str(if is_local { ",true);" } else { ",false);" });
+}
+
+/// It reads the same under every client_encoding and standard_conforming_strings.
+fn is_plain(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii() && byte != b'\\')
+}
+
+/// The names in a list, as SET takes each for a string; None where PostgreSQL may read one otherwise. (SplitIdentifierString: names
+/// without quotes are read in lower case.)
+fn list_items(value: &str) -> Option<Vec<String>> {
+    let (mut items, mut rest) = (Vec::new(), value.trim_ascii());
+    if rest.is_empty() {
+        return Some(vec![String::new()]);
+    }
+    loop {
+        let (item, behind) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted_name(quoted)?,
+            None => {
+                let end =
+                    rest.find(|byte: char| byte == ',' || byte.is_ascii_whitespace()).unwrap_or(rest.len());
+                let (name, behind) = rest.split_at(end);
+                let is_name =
+                    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+                (is_name.then(|| name.to_ascii_lowercase())?, behind)
+            }
+        };
+        items.push(item);
+        rest = match behind.trim_ascii_start() {
+            "" => return Some(items),
+            behind => behind.strip_prefix(',')?.trim_ascii_start(),
+        };
+    }
+}
+
+/// A name up to its closing quote, and what is behind that.
+fn quoted_name(mut rest: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    loop {
+        let (part, behind) = rest.split_once('"')?;
+        name.push_str(part);
+        match behind.strip_prefix('"') {
+            Some(behind) => {
+                name.push('"');
+                rest = behind;
+            }
+            None => return Some((name, behind)),
+        }
+    }
+}
+
+/// ASCII as a string that reads the same under every client_encoding and standard_conforming_strings.
+fn push_literal(sets: &mut String, value: &str) {
+    if is_plain(value) {
+        return push_quoted(sets, value);
+    }
+    sets.push_str("E'");
+    sets.push_str(&value.replace('\\', "\\\\").replace('\'', "''"));
+    sets.push('\'');
 }
 
 fn push_quoted(sets: &mut String, value: &str) {
@@ -379,6 +466,33 @@ mod tests {
         let decoded = format!("pg_catalog.convert_from(pg_catalog.decode('{digits}','hex'),'UTF8')");
         let expected = format!("SELECT pg_catalog.set_config('application_name',{decoded},false);");
         assert_eq!(sets, Some(expected));
+    }
+
+    #[test]
+    fn a_block_gets_no_snapshot_by_a_set() {
+        let tracked = Tracked::new([]);
+        let set = |name: &str, value: &str| {
+            let mut client = Parameters::unknown(&tracked);
+            let position = tracked.position(name.as_bytes()).unwrap();
+            client.set(position, value);
+            client.sets_within(&Parameters::unknown(&tracked), &tracked, bit(position)).unwrap()
+        };
+        for (value, expected) in [
+            ("a, b", "'a','b'"),
+            (r#" "$user" ,Public"#, "'$user','public'"),
+            (r#""a,""b","c d""#, r#"'a,"b','c d'"#),
+            (r#""it's""#, "'it''s'"),
+            (r#""a\b""#, r"E'a\\b'"),
+            ("", "''"),
+        ] {
+            assert_eq!(set("search_path", value), format!("SET LOCAL search_path={expected};"));
+        }
+        for value in ["a b", "a,", "\"schem\u{e4}\"", "\"a", ",", "a\"b\""] {
+            assert!(set("search_path", value).starts_with("SELECT pg_catalog.set_config("), "{value}");
+        }
+        assert_eq!(set("application_name", "\\'"), r"SET LOCAL application_name=E'\\''';");
+        assert!(set("application_name", "\u{e4}").starts_with("SELECT "), "client_encoding may not have it");
+        assert_eq!(set("application_name", "plain"), "SET LOCAL application_name='plain';");
     }
 
     #[test]

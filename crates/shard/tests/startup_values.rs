@@ -344,7 +344,7 @@ fn a_reset_of_another_parameter_leaves_what_is_set_in_the_block() {
         world.query(client, "reset all");
         done(&mut world, server, "RESET", None, Status::InTransaction);
         let heard = world.text(server);
-        assert!(heard.contains("set_config('search_path','own',false)"), "{sql}: {heard:?}");
+        assert!(heard.contains("SET search_path='own';"), "{sql}: {heard:?}");
     }
 }
 
@@ -385,7 +385,7 @@ fn by_the_extended_protocol_it_does_so_too() {
         world.sent.clear();
         world.receive(server, &[answered("RESET"), answered("RESET"), ready.clone()].concat());
         let heard = world.text(server);
-        assert!(heard.contains("set_config('search_path','own',false)"), "{heard:?}");
+        assert!(heard.contains("SET search_path='own';"), "{heard:?}");
     }
 }
 
@@ -421,7 +421,7 @@ fn a_portal_that_resets_everything_is_not_taken_for_one_that_does_not() {
     for _ in 0..2 {
         world.receive(client, &[executed(b"", "reset role"), sync.clone()].concat());
         world.receive(server, &[answered("RESET"), ready.clone()].concat());
-        if world.text(server).contains("set_config") {
+        if world.text(server).contains("SET search_path") {
             done(&mut world, server, "SET", None, Status::InTransaction);
         }
     }
@@ -432,5 +432,5 @@ fn a_portal_that_resets_everything_is_not_taken_for_one_that_does_not() {
     world.sent.clear();
     world.receive(server, &[reset, ready].concat());
     let heard = world.text(server);
-    assert!(heard.contains("set_config('search_path','own',false)"), "{heard:?}");
+    assert!(heard.contains("SET search_path='own';"), "{heard:?}");
 }

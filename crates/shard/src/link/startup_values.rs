@@ -39,7 +39,12 @@ impl State {
         }
         server.talk.release_requests();
         let local = server.talk.take_lost().local;
-        match client.parameters.sets_within(&server.talk.parameters, &self.tracked, local) {
+        let now = &server.talk.parameters;
+        let sets = match server.talk.in_block() {
+            true => client.parameters.sets_within(now, &self.tracked, local),
+            false => client.parameters.sets_from(now, &self.tracked),
+        };
+        match sets {
             Some(sets) => self.prepare(client_conn, server_conn, Errand::Restore(client_conn), &sets),
             None => self.prepared(server_conn, client_conn),
         }
