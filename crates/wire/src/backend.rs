@@ -189,6 +189,58 @@ pub fn data_row(body: &[u8]) -> Option<Values<'_>> {
     walk.is_used_up().then_some(values)
 }
 
+/// The type numbers of a ParameterDescription, in the order of the parameters.
+#[must_use]
+pub fn parameter_types(body: &[u8]) -> Option<impl ExactSizeIterator<Item = u32>> {
+    let (count, types) = body.split_first_chunk::<2>()?;
+    let (types, odd) = types.as_chunks::<4>();
+    let whole = odd.is_empty() && types.len() == usize::from(u16::from_be_bytes(*count));
+    whole.then(|| types.iter().map(|oid| u32::from_be_bytes(*oid)))
+}
+
+/// What a RowDescription says of a column by which its values are read, but for their format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowColumn<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The type's number in `pg_type`.
+    pub type_oid: u32,
+    /// The type's modifier, such as the length of a varchar; -1 for none.
+    pub type_modifier: i32,
+}
+
+/// The columns of a RowDescription, left to right.
+#[derive(Clone, Debug)]
+pub struct RowColumns<'a> {
+    left: u16,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for RowColumns<'a> {
+    type Item = RowColumn<'a>;
+
+    fn next(&mut self) -> Option<RowColumn<'a>> {
+        // Behind the name: table, column, type, size of the type, its modifier, format.
+        let (name, rest) = text::split(self.rest).filter(|_| self.left > 0)?;
+        let ([_, _, _, _, _, _, oid @ .., _, _, m0, m1, m2, m3, _, _], rest) =
+            rest.split_first_chunk::<18>()?;
+        let oid = oid.first_chunk::<4>()?;
+        (self.left, self.rest) = (self.left - 1, rest);
+        let type_modifier = i32::from_be_bytes([*m0, *m1, *m2, *m3]);
+        Some(RowColumn { name, type_oid: u32::from_be_bytes(*oid), type_modifier })
+    }
+}
+
+/// A RowDescription's columns.
+#[must_use]
+pub fn row_columns(body: &[u8]) -> Option<RowColumns<'_>> {
+    let (count, rest) = body.split_first_chunk::<2>()?;
+    let columns = RowColumns { left: u16::from_be_bytes(*count), rest };
+    let mut walk = columns.clone();
+    walk.by_ref().for_each(drop);
+    (walk.left == 0 && walk.rest.is_empty()).then_some(columns)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -248,6 +300,24 @@ mod tests {
         ] {
             assert!(data_row(bad).is_none(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn descriptions_must_hold_what_they_count() {
+        let types: Vec<u32> = parameter_types(b"\0\x02\0\0\0\x17\0\0\0\x19").unwrap().collect();
+        assert_eq!(types, [23, 25]);
+        for bad in [&b"\0"[..], b"\0\x01", b"\0\0x", b"\0\x01\0\0\0\x17\0"] {
+            assert!(parameter_types(bad).is_none(), "{bad:?}");
+        }
+        let column = b"a\0\0\0\0\x05\0\x01\0\0\x04\x13\xff\xff\0\0\0\x24\0\0";
+        let row = [&b"\0\x01"[..], column].concat();
+        let columns: Vec<RowColumn<'_>> = row_columns(&row).unwrap().collect();
+        assert_eq!(columns, [RowColumn { name: b"a", type_oid: 1043, type_modifier: 36 }]);
+        assert_eq!(row_columns(b"\0\0").unwrap().count(), 0);
+        for cut in 0..row.len() {
+            assert!(row_columns(&row[..cut]).is_none(), "{cut}");
+        }
+        assert!(row_columns(&[&row[..], b"x"].concat()).is_none());
     }
 
     #[test]
