@@ -68,10 +68,12 @@ pub(crate) fn prepare(name: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The answer to it.
+/// The answer to it, and to Weir's Describe behind it.
 pub(crate) fn prepare_answer() -> Vec<u8> {
     message(|out| {
         encode::parse_complete(out);
+        encode::parameter_description(out, &[23]);
+        encode::row_description(out, &[BALANCE]);
         encode::ready(out, Status::Idle);
     })
 }
@@ -100,9 +102,10 @@ fn bound_answer(out: &mut Vec<u8>) {
     encode::ready(out, Status::Idle);
 }
 
+const BALANCE: Column<'_> = Column { name: "abalance", type_oid: 23, type_bytes: 4 };
+
 fn balance(out: &mut Vec<u8>) {
-    let column = Column { name: "abalance", type_oid: 23, type_bytes: 4 };
-    encode::row_description(out, &[column]);
+    encode::row_description(out, &[BALANCE]);
     encode::data_row(out, [Some(&b"-1234"[..])]);
 }
 

@@ -38,8 +38,6 @@ struct Name {
     unanswered: u32,
     /// The segment of the unanswered changes.
     segment: u64,
-    /// The number of the result that the client has a description of; 0 where it has none.
-    seen: u32,
 }
 
 /// A Parse or Close of a name that was sent and is unanswered.
@@ -47,6 +45,17 @@ struct Name {
 struct Change {
     name: Box<[u8]>,
     to: Option<StatementId>,
+}
+
+/// Which of the names that stand for a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whose<'a> {
+    All,
+    /// The only one; none if there are several.
+    Only,
+    /// That of the Parse which was answered last.
+    Latest,
+    This(&'a [u8]),
 }
 
 /// One client's names. Made only when the client prepares its first named statement.
@@ -57,6 +66,8 @@ pub struct ClientStatements {
     unanswered: VecDeque<Change>,
     /// What the client keeps of its [`CLIENT_BYTES`].
     bytes: usize,
+    /// The name of the Parse or Close that the stream has reached last.
+    latest: Box<[u8]>,
     /// How it reads results.
     pub(crate) habit: Habit,
 }
@@ -102,7 +113,6 @@ impl ClientStatements {
         let statement = registry.intern(rest, settings);
         self.bytes += cost(name, registry.bytes(statement));
         self.change(name, Some(statement), segment);
-        self.described(name, registry.shape(statement));
         Some(statement)
     }
 
@@ -138,29 +148,51 @@ impl ClientStatements {
             _ => &mut self.unanswered.iter_mut().rfind(|change| *change.name == *name)?.to,
         };
         let new = registry.intern(&rest, settings);
-        (*slot, entry.expected, entry.seen) = (Some(new), Some(new), registry.shape(new));
+        (*slot, entry.expected) = (Some(new), Some(new));
         self.bytes = (self.bytes + registry.bytes(new)).saturating_sub(registry.bytes(old));
         registry.release(old);
         Some(new)
     }
 
-    /// The client has, or will have before any row, the description of this result.
-    pub(crate) fn described(&mut self, name: &[u8], shape: u32) {
-        if let Some(entry) = self.names.get_mut(name) {
-            entry.seen = shape;
+    /// The names of these stand for another statement from here on, of the same text.
+    pub(crate) fn replace(
+        &mut self,
+        old: StatementId,
+        new: StatementId,
+        whose: Whose<'_>,
+        registry: &mut Registry,
+    ) {
+        let stands_for_it = |entry: &Name| entry.answered == Some(old) || entry.expected == Some(old);
+        let is_meant = |name: &[u8], latest: &[u8]| match whose {
+            Whose::All | Whose::Only => true,
+            Whose::Latest => *name == *latest,
+            Whose::This(this) => *name == *this,
+        };
+        if matches!(whose, Whose::Only)
+            && self.names.values().filter(|entry| stands_for_it(entry)).count() > 1
+        {
+            return;
         }
-    }
-
-    /// The same under whatever name.
-    pub(crate) fn statement_described(&mut self, id: StatementId, shape: u32) {
-        for entry in self.names.values_mut().filter(|entry| entry.expected == Some(id)) {
-            entry.seen = shape;
+        let mut slots = 0;
+        for (name, entry) in self.names.iter_mut().filter(|(name, _)| is_meant(name, &self.latest)) {
+            if entry.answered == Some(old) {
+                entry.answered = Some(new);
+                slots += 1;
+            }
+            if entry.expected == Some(old) {
+                entry.expected = Some(new);
+            }
+            let changes = self.unanswered.iter_mut().filter(|change| change.name == *name);
+            for change in changes.filter(|change| change.to == Some(old)) {
+                change.to = Some(new);
+                slots += 1;
+            }
         }
-    }
-
-    /// Whether it may be given rows of the present result without a new description.
-    pub(crate) fn is_current(&self, name: &[u8], shape: u32) -> bool {
-        shape == 0 || !self.habit.describes || self.names.get(name).is_some_and(|entry| entry.seen >= shape)
+        for _ in 0..slots {
+            self.bytes = (self.bytes + registry.bytes(new)).saturating_sub(registry.bytes(old));
+            registry.hold(new);
+            registry.release(old);
+        }
     }
 
     /// The stream reached the oldest unanswered Parse or Close.
@@ -170,6 +202,7 @@ impl ClientStatements {
         entry.unanswered = entry.unanswered.saturating_sub(1);
         let before = std::mem::replace(&mut entry.answered, to);
         self.settle(&name, before, registry);
+        self.latest = name;
     }
 
     /// The server skipped, or failed, the oldest unanswered Parse or Close.
@@ -178,7 +211,7 @@ impl ClientStatements {
         let Some(entry) = self.names.get_mut(&name) else { return };
         entry.unanswered = entry.unanswered.saturating_sub(1);
         if entry.unanswered == 0 {
-            (entry.expected, entry.seen) = (entry.answered, 0);
+            entry.expected = entry.answered;
         }
         self.settle(&name, to, registry);
     }
@@ -227,7 +260,7 @@ impl ClientStatements {
 
     /// A name that the client has already, of a statement that the registry has.
     pub fn adopt(&mut self, name: &[u8], statement: StatementId, registry: &mut Registry) {
-        // As far as we know, it reads by a description of before every change that was noticed here.
+        // As far as we know, it holds the description.
         self.habit.describes = true;
         registry.hold(statement);
         self.bytes += cost(name, registry.bytes(statement));
@@ -254,10 +287,10 @@ impl ClientStatements {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Parameters, Tracked};
+    use crate::{Catalog, Parameters, Tracked};
 
     fn settings(registry: &mut Registry) -> ParseSettings {
-        registry.settings(None, &Parameters::unknown(&Tracked::new([])))
+        registry.settings(None, &Parameters::unknown(&Tracked::new([])), Catalog::default())
     }
 
     /// A client with this name, its Parse answered.
@@ -269,19 +302,43 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_comes_after_a_change_has_not_seen_it() {
+    fn names_come_to_stand_for_a_successor() {
+        let mut registry = Registry::default();
+        let now = settings(&mut registry);
+        let mut client = with(b"a", &mut registry);
+        let (old, bytes) = (client.expected(b"a").unwrap(), client.bytes);
+        let successor = |registry: &mut Registry| {
+            registry.retire(old);
+            registry.successor(old, None, true).unwrap()
+        };
+        client.parse(b"b", b"x", Some(&now), 1, &mut registry).unwrap();
+        client.close(b"a", 1);
+        let new = successor(&mut registry);
+        client.replace(old, new, Whose::Only, &mut registry);
+        assert_eq!(client.find(b"b", 1), Lookup::Is(old), "two stand for it");
+        client.confirm(&mut registry);
+        client.replace(old, new, Whose::Latest, &mut registry);
+        assert_eq!((client.find(b"b", 2), client.expected(b"a")), (Lookup::Is(new), None));
+        client.undo(&mut registry);
+        assert_eq!(client.find(b"a", 2), Lookup::Is(old), "its Close was skipped");
+        client.replace(old, new, Whose::This(b"a"), &mut registry);
+        assert!(registry.rest(old).is_none() && client.find(b"a", 2) == Lookup::Is(new));
+        client.close(b"b", 3);
+        client.confirm(&mut registry);
+        assert_eq!(client.bytes, bytes);
+        client.forget_all(&mut registry);
+        assert!(registry.is_unused(new));
+    }
+
+    #[test]
+    fn names_from_another_process_are_settled() {
         let mut registry = Registry::default();
         let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let id = registry.intern(b"x", Some(&now));
         client.adopt(b"a", id, &mut registry);
-        assert!(client.is_current(b"a", registry.shape(id)), "nothing has changed");
-        registry.reshape(id, 0);
-        let mut newcomer = ClientStatements::default();
-        newcomer.adopt(b"a", id, &mut registry);
-        assert!(!newcomer.is_current(b"a", registry.shape(id)));
-        assert_eq!(newcomer.names().collect::<Vec<_>>(), [(&b"a"[..], id)]);
-        assert!(newcomer.is_settled());
+        assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], id)]);
+        assert!(client.is_settled() && client.habit.describes);
     }
 
     #[test]
@@ -336,7 +393,7 @@ mod tests {
         let old = client.expected(b"a").unwrap();
         let mut parameters = Parameters::unknown(&tracked);
         parameters.set(tracked.position(b"TimeZone").unwrap(), "Asia/Tokyo");
-        let tokyo = registry.settings(None, &parameters);
+        let tokyo = registry.settings(None, &parameters, Catalog::default());
         let new = client.parse_again(b"a", Some(&tokyo), &mut registry).unwrap();
         assert_ne!(old, new);
         assert!(registry.is_unused(old) && registry.rest(old) == registry.rest(new));

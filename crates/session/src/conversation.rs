@@ -11,7 +11,7 @@ use crate::replay::Watch;
 use crate::reported::NonAscii;
 use crate::resets::Resets;
 use crate::statement_text::Effects;
-use crate::{Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
+use crate::{Catalog, Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
 
 /// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
 /// be written between two halves of a client's.
@@ -58,6 +58,8 @@ pub struct Conversation {
     pub(crate) unnamed_resets: Reset,
     /// The last segment in which settings may have been changed, until it is answered.
     pub(crate) set_segment: Option<u64>,
+    /// Where names in a text are looked up.
+    pub(crate) catalog: Catalog,
     /// The settings in force, as of these parameters.
     pub(crate) settings: Option<(Parameters, ParseSettings)>,
     /// What the client sends now waits for replies to what was sent before.
@@ -68,6 +70,8 @@ pub struct Conversation {
     pub(crate) reworded: Vec<u8>,
     /// The request that may have to be said again.
     pub(crate) watch: Watch,
+    /// The types of the parameters of the statement that is being described to Weir.
+    pub(crate) own_parameters: Vec<u32>,
     /// The answer to a question of Weir's own, while one is asked.
     pub(crate) own_answer: Option<Box<OwnAnswer>>,
     /// What is known of resets since nothing was owed.
@@ -105,11 +109,13 @@ impl Conversation {
             portal_resets: Reset::default(),
             unnamed_resets: Reset::default(),
             set_segment: None,
+            catalog: Catalog::default(),
             settings: None,
             awaits_replies: false,
             awaits_until: 0,
             reworded: Vec::new(),
             watch: Watch::default(),
+            own_parameters: Vec::new(),
             own_answer: None,
             resets: Resets::default(),
             lost: Reset::default(),
@@ -117,6 +123,13 @@ impl Conversation {
             statements: ServerStatements::default(),
             parameters,
         }
+    }
+
+    /// The same, a server of this pool.
+    #[must_use]
+    pub fn within(mut self, catalog: Catalog) -> Conversation {
+        self.catalog = catalog;
+        self
     }
 
     /// A server that came from another process, where it had just said this ReadyForQuery.

@@ -40,8 +40,10 @@ struct Kept {
     verified: u64,
     /// The server has refused it, or it may be another one by now: it has to be closed before it is prepared again.
     stale: bool,
-    /// The number of the result that it was prepared for.
-    shape: u32,
+    /// At which count of `rests` its description was found to be another than the statement's.
+    differs: Option<u64>,
+    /// What is sent behind its Parse waits for its description.
+    awaited: bool,
     /// What executing it may change.
     effects: Effects,
     /// The settings that it was parsed under; None if no other client is given it.
@@ -90,8 +92,10 @@ pub(crate) enum Standing {
     Usable(Traits),
     /// The server lacks it.
     Lacking,
-    /// What the server has is stale, or of an older result.
+    /// What the server has is stale.
     Stale,
+    /// Parsed for this client a moment ago, it is another than its clients know.
+    Differs,
     /// A Parse or Close of an earlier segment is unanswered.
     InDoubt,
 }
@@ -131,18 +135,21 @@ impl ServerStatements {
         by_age.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether a message of this segment can use it, prepared for this result or a later one; if so it is now the last used.
+    /// Whether a message of this segment can use it; if so it is now the last used.
     #[inline]
-    pub(crate) fn touch(&mut self, id: StatementId, shape: u32, by: By) -> Standing {
+    pub(crate) fn touch(&mut self, id: StatementId, by: By) -> Standing {
         self.clock += 1;
         match self.kept.get_mut(&id) {
-            Some(kept) if kept.unanswered > 0 && kept.segment != by.segment => Standing::InDoubt,
-            Some(kept) if kept.expected && !kept.stale && kept.shape >= shape && !kept.is_tainted_for(by) => {
+            Some(kept) if kept.unanswered > 0 && (kept.segment != by.segment || kept.awaited) => {
+                Standing::InDoubt
+            }
+            Some(kept) if kept.expected && !kept.stale && !kept.is_tainted_for(by) => {
                 kept.used = self.clock;
                 kept.note(by);
                 let verified = kept.verified == self.rests;
                 Standing::Usable(Traits { verified, effects: kept.effects })
             }
+            Some(kept) if kept.expected && kept.differs == Some(self.rests) => Standing::Differs,
             Some(kept) if kept.expected => Standing::Stale,
             _ => Standing::Lacking,
         }
@@ -153,11 +160,10 @@ impl ServerStatements {
         self.kept.get(&id).is_some_and(|kept| kept.expected)
     }
 
-    /// Its Parse is being sent, for this result. `scope` are the settings that clients share it under.
+    /// Its Parse is being sent, and a Describe behind it. `scope` are the settings that clients share it under.
     pub(crate) fn parse_sent(
         &mut self,
         id: StatementId,
-        shape: u32,
         effects: Effects,
         scope: Option<SettingsId>,
         by: By,
@@ -165,11 +171,34 @@ impl ServerStatements {
         self.clock += 1;
         let (used, verified) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_default();
-        (kept.used, kept.verified, kept.shape, kept.stale) = (used, verified, shape, false);
+        (kept.used, kept.verified, kept.stale, kept.differs) = (used, verified, false, None);
         (kept.expected, kept.segment, kept.effects) = (true, by.segment, effects);
         (kept.scope, kept.tainted_by) = (scope, None);
         kept.note(by);
-        kept.unanswered += 1;
+        kept.unanswered += 2;
+    }
+
+    /// What uses it is not sent before its description has come.
+    pub(crate) fn await_description(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.awaited = true;
+        }
+    }
+
+    /// Its description has come: it is the one that its clients know, or another.
+    pub(crate) fn described(&mut self, id: StatementId, as_known: bool) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.stale |= !as_known;
+            kept.differs = (!as_known).then_some(self.rests);
+            self.settle(id);
+        }
+    }
+
+    /// The client was refused because its description differs: should it come again, that is looked at again.
+    pub(crate) fn forget_difference(&mut self, id: StatementId) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.differs = None;
+        }
     }
 
     /// A setting has changed in this segment: what was used in it, or later, was perhaps used under the new settings.
@@ -194,7 +223,7 @@ impl ServerStatements {
         }
     }
 
-    /// A Parse or Close of it failed, or was skipped.
+    /// A Parse, Describe or Close of it failed, or was skipped.
     pub(crate) fn skipped(&mut self, id: StatementId) {
         if let Some(kept) = self.kept.get_mut(&id) {
             if planted::bug!("parse_cached_early") {
@@ -203,7 +232,7 @@ impl ServerStatements {
             if kept.unanswered == 1 {
                 kept.expected = kept.answered;
             }
-            // Which result the server's own is for is not known any more.
+            // What the server's own is like is not known any more.
             kept.stale = kept.answered && !planted::bug!("parse_cached_early");
             self.settle(id);
         }
@@ -212,22 +241,19 @@ impl ServerStatements {
     fn settle(&mut self, id: StatementId) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         kept.unanswered = kept.unanswered.saturating_sub(1);
+        kept.awaited &= kept.unanswered > 0;
         if kept.unanswered == 0 && !kept.answered {
             self.kept.remove(&id);
         }
-    }
-
-    /// The number of the result that it was prepared for.
-    pub(crate) fn shape(&self, id: StatementId) -> Option<u32> {
-        self.kept.get(&id).map(|kept| kept.shape)
     }
 
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
     pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
         let by = By { client: 0, segment: 0, settings: registry.scope(id), parses: true };
-        self.parse_sent(id, 0, registry.effects(id), registry.scope(id), by);
+        self.parse_sent(id, registry.effects(id), registry.scope(id), by);
         self.answered(id, true);
+        self.described(id, true);
         self.mark_rest();
     }
 
@@ -281,23 +307,17 @@ impl ServerStatements {
         }
     }
 
-    /// A Close and a Parse of it are sent before messages that were sent already and are sent again: what those do to it
+    /// A Close, a Parse and a Describe of it are sent before messages that were sent already and are sent again: what those do to it
     /// comes last.
-    pub(crate) fn prepared_anew(
-        &mut self,
-        id: StatementId,
-        shape: u32,
-        scope: Option<SettingsId>,
-        segment: u64,
-    ) {
+    pub(crate) fn prepared_anew(&mut self, id: StatementId, scope: Option<SettingsId>, segment: u64) {
         let (clock, rests) = (self.clock, self.rests);
         let kept = self.kept.entry(id).or_insert(Kept { used: clock, ..Kept::default() });
         if kept.unanswered == 0 {
             (kept.expected, kept.segment) = (true, segment);
         }
-        (kept.verified, kept.stale, kept.shape) = (rests, false, shape);
+        (kept.verified, kept.stale, kept.differs) = (rests, false, None);
         (kept.scope, kept.used_in) = (scope, segment);
-        kept.unanswered += 2;
+        kept.unanswered += 3;
     }
 
     /// The server refused to bind it, and the client was told.
@@ -397,8 +417,9 @@ mod tests {
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();
         for id in ids {
-            server.parse_sent(*id, 0, Effects::NONE, Some(7), by(0));
+            server.parse_sent(*id, Effects::NONE, Some(7), by(0));
             server.answered(*id, true);
+            server.described(*id, true);
         }
         server
     }
@@ -406,44 +427,47 @@ mod tests {
     #[test]
     fn the_least_recently_used_makes_room() {
         let mut server = with(&[1, 2]);
-        assert_eq!(server.touch(1, 0, by(1)), USABLE);
+        assert_eq!(server.touch(1, by(1)), USABLE);
         assert_eq!(server.room(3, 1), Room::Enough);
         assert_eq!(server.room(2, 1), Room::Evict(2));
         server.close_sent(2, 1);
-        assert_eq!(server.touch(2, 0, by(1)), Standing::Lacking);
+        assert_eq!(server.touch(2, by(1)), Standing::Lacking);
         assert_eq!(server.room(2, 1), Room::Enough);
     }
 
     #[test]
     fn they_have_an_age() {
         let mut server = with(&[9, 7]);
-        server.touch(9, 0, by(0));
+        server.touch(9, by(0));
         assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]
     fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 0, Effects::NONE, Some(7), by(5));
-        assert_eq!(server.touch(1, 0, by(5)), USABLE);
-        assert_eq!(server.touch(1, 0, by(6)), Standing::InDoubt);
+        server.parse_sent(1, Effects::NONE, Some(7), by(5));
+        assert_eq!(server.touch(1, by(5)), USABLE);
+        assert_eq!(server.touch(1, by(6)), Standing::InDoubt);
         assert_eq!(server.room(1, 6), Room::InDoubt);
         server.answered(1, true);
-        assert_eq!(server.touch(1, 0, by(6)), USABLE);
+        assert_eq!(server.touch(1, by(6)), Standing::InDoubt, "its description may be another");
+        server.described(1, true);
+        assert_eq!(server.touch(1, by(6)), USABLE);
     }
 
     #[test]
     fn an_error_brings_back_what_was_answered_last() {
         let mut server = with(&[1]);
         server.close_sent(1, 5);
-        server.parse_sent(1, 0, Effects::NONE, Some(7), by(5));
+        server.parse_sent(1, Effects::NONE, Some(7), by(5));
         server.close_sent(1, 5);
-        assert_eq!(server.touch(1, 0, by(5)), Standing::Lacking);
+        assert_eq!(server.touch(1, by(5)), Standing::Lacking);
         server.answered(1, false);
-        server.skipped(1);
-        server.skipped(1);
+        for _ in ["Parse", "Describe", "Close"] {
+            server.skipped(1);
+        }
         assert_eq!(
-            (server.touch(1, 0, by(6)), server.count()),
+            (server.touch(1, by(6)), server.count()),
             (Standing::Lacking, 0),
             "the first Close was executed"
         );
@@ -452,25 +476,45 @@ mod tests {
         server.close_sent(1, 5);
         server.skipped(1);
         assert!(server.is_expected(1), "it is closed again before it is prepared again");
-        assert_eq!(server.touch(1, 0, by(6)), Standing::Stale);
+        assert_eq!(server.touch(1, by(6)), Standing::Stale);
     }
 
     #[test]
     fn a_stale_statement_counts_and_is_not_used() {
         let mut server = with(&[1]);
         server.mark_stale(1);
-        assert_eq!(server.touch(1, 0, by(0)), Standing::Stale);
+        assert_eq!(server.touch(1, by(0)), Standing::Stale);
         assert!(server.is_expected(1) && server.count() == 1, "the server has it");
     }
 
     #[test]
-    fn one_prepared_for_an_older_result_is_not_used() {
+    fn one_whose_description_differs_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, 2, Effects::NONE, Some(7), by(0));
+        server.parse_sent(1, Effects::NONE, Some(7), by(0));
+        server.await_description(1);
+        assert_eq!(server.touch(1, by(0)), Standing::InDoubt, "in its own segment too");
         server.answered(1, true);
-        assert_eq!((server.touch(1, 2, by(0)), server.touch(1, 3, by(0))), (USABLE, Standing::Stale));
-        server.prepared_anew(1, 3, Some(7), 0);
-        assert_eq!(server.touch(1, 3, by(0)), USABLE);
+        server.described(1, false);
+        assert_eq!(server.touch(1, by(0)), Standing::Differs);
+        server.forget_difference(1);
+        assert_eq!(server.touch(1, by(0)), Standing::Stale, "what it is now has to be asked");
+        server.prepared_anew(1, Some(7), 0);
+        assert_eq!(server.touch(1, by(0)), USABLE);
+        for _ in ["Close", "Parse"] {
+            server.answered(1, true);
+        }
+        server.described(1, false);
+        server.mark_rest();
+        assert_eq!(server.touch(1, by(0)), Standing::Stale, "DDL may have come since");
+    }
+
+    #[test]
+    fn one_whose_description_was_skipped_is_not_used() {
+        let mut server = ServerStatements::default();
+        server.parse_sent(1, Effects::NONE, Some(7), by(5));
+        server.answered(1, true);
+        server.skipped(1);
+        assert_eq!((server.touch(1, by(6)), server.count()), (Standing::Stale, 1));
     }
 
     #[test]
@@ -478,17 +522,19 @@ mod tests {
         let mut server = with(&[1]);
         // The segment that is sent again closes it at its end.
         server.close_sent(1, 5);
-        server.prepared_anew(1, 0, Some(7), 5);
-        for there in [false, true, false] {
+        server.prepared_anew(1, Some(7), 5);
+        for there in [false, true] {
             server.answered(1, there);
         }
-        assert_eq!((server.touch(1, 0, by(6)), server.count()), (Standing::Lacking, 0));
+        server.described(1, true);
+        server.answered(1, false);
+        assert_eq!((server.touch(1, by(6)), server.count()), (Standing::Lacking, 0));
     }
 
     #[test]
     fn a_statement_is_verified_until_the_server_rests() {
         let mut server = with(&[1]);
-        let verified = |server: &mut ServerStatements| match server.touch(1, 0, by(0)) {
+        let verified = |server: &mut ServerStatements| match server.touch(1, by(0)) {
             Standing::Usable(traits) => traits.verified,
             _ => false,
         };
@@ -520,35 +566,36 @@ mod tests {
     #[test]
     fn what_was_used_under_other_settings_is_that_clients() {
         let mut server = with(&[1]);
-        assert_eq!(server.touch(1, 0, By { settings: Some(8), ..by(1) }), USABLE);
-        assert_eq!(server.touch(1, 0, by(2)), USABLE, "as with PostgreSQL");
-        assert_eq!(server.touch(1, 0, By { parses: true, ..by(2) }), Standing::Stale);
+        assert_eq!(server.touch(1, By { settings: Some(8), ..by(1) }), USABLE);
+        assert_eq!(server.touch(1, by(2)), USABLE, "as with PostgreSQL");
+        assert_eq!(server.touch(1, By { parses: true, ..by(2) }), Standing::Stale);
         let other = By { client: 2, ..by(2) };
-        assert_eq!(server.touch(1, 0, other), Standing::Stale);
-        server.parse_sent(1, 0, Effects::NONE, Some(7), other);
-        assert_eq!(server.touch(1, 0, by(2)), USABLE);
-        assert_eq!(server.touch(1, 0, By { settings: None, ..by(2) }), USABLE, "they are not known");
-        assert_eq!(server.touch(1, 0, other), Standing::Stale);
+        assert_eq!(server.touch(1, other), Standing::Stale);
+        server.parse_sent(1, Effects::NONE, Some(7), other);
+        assert_eq!(server.touch(1, by(2)), USABLE);
+        assert_eq!(server.touch(1, By { settings: None, ..by(2) }), USABLE, "they are not known");
+        assert_eq!(server.touch(1, other), Standing::Stale);
     }
 
     #[test]
     fn a_change_that_is_reported_later_counts_from_its_segment_on() {
         let mut server = with(&[1, 2]);
-        server.touch(1, 0, by(4));
-        server.touch(2, 0, by(5));
+        server.touch(1, by(4));
+        server.touch(2, by(5));
         server.settings_changed(5);
         let other = By { client: 2, ..by(6) };
-        assert_eq!((server.touch(1, 0, other), server.touch(2, 0, other)), (USABLE, Standing::Stale));
-        assert_eq!(server.touch(2, 0, by(6)), USABLE);
+        assert_eq!((server.touch(1, other), server.touch(2, other)), (USABLE, Standing::Stale));
+        assert_eq!(server.touch(2, by(6)), USABLE);
     }
 
     #[test]
     fn what_no_other_client_is_given_is_never_another() {
         let mut server = with(&[]);
-        server.parse_sent(1, 0, Effects::NONE, None, by(0));
+        server.parse_sent(1, Effects::NONE, None, by(0));
         server.answered(1, true);
-        server.touch(1, 0, By { settings: None, ..by(1) });
+        server.described(1, true);
+        server.touch(1, By { settings: None, ..by(1) });
         server.settings_changed(0);
-        assert_eq!(server.touch(1, 0, By { parses: true, ..by(1) }), USABLE);
+        assert_eq!(server.touch(1, By { parses: true, ..by(1) }), USABLE);
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod client_statements;
 pub mod conversation;
+pub mod description;
 pub mod fault;
 pub mod greeting;
 mod hold;
@@ -28,14 +29,15 @@ mod statement_text;
 
 pub use client_statements::{ClientStatements, Lookup};
 pub use conversation::{Boundary, Conversation};
+pub use description::Description;
 pub use fault::{ClientFault, ServerFault};
 pub use greeting::Greeting;
 pub use kept::ServerStatements;
-pub use owed::{Owed, Owes};
+pub use owed::{Owed, Owes, Reader};
 pub use own_answer::{OwnAnswer, Row};
 pub use parameters::{Parameters, Tracked};
-pub use parse_settings::ParseSettings;
-pub use prepared::{Registry, Scope, StatementId};
+pub use parse_settings::{Catalog, ParseSettings};
+pub use prepared::{Adopted, Registry, Scope, StatementId};
 pub use replication::Replication;
 pub use reply::{Complaint, Context, Replied};
 pub use request::{Heard, Request, Rules, Wants, wants};

@@ -20,6 +20,8 @@ pub enum Owed {
     Parse(Option<StatementId>),
     /// Weir's own Parse, before a Bind or Describe on a server that lacks the statement: swallow its ParseComplete.
     OwnParse(StatementId),
+    /// Weir's own Describe of a statement, right behind its Parse: swallow the description, and compare it.
+    OwnDescribe(StatementId, Reader),
     /// The client's Parse of a statement that the server has already: say ParseComplete for it.
     SayParseComplete,
     /// Bind: BindComplete. Of a named statement it carries that.
@@ -52,6 +54,17 @@ pub enum Owed {
     Marker,
     /// The Sync of a segment that is said again: swallow its ReadyForQuery.
     OwnSync,
+}
+
+/// The client for which a statement was parsed: by which description it reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// It has just prepared it, and can have none but this one.
+    Preparing,
+    /// It asks for this one, or reads by none.
+    Anew,
+    /// It may hold an older one.
+    Holding,
 }
 
 impl Owed {
@@ -153,7 +166,7 @@ impl Owes {
     pub(crate) fn awaited(&self) -> u64 {
         if self.is_full() {
             self.answered + (self.queue.len() as u64 / 2).max(1)
-        } else if self.own_is_full() {
+        } else if self.own_is_full() || matches!(self.queue.back(), Some(Owed::OwnDescribe(..))) {
             self.next_number()
         } else {
             self.changes_before.max(self.answered + 1)
@@ -311,14 +324,15 @@ impl Owes {
 
     /// The segment at the head failed because of this statement and is sent again behind a fresh Parse. With a Sync of
     /// Weir's own behind its first part (`synced`), what comes next belongs to a segment of its own.
-    pub fn say_again(&mut self, statement: StatementId, synced: bool) {
+    pub fn say_again(&mut self, statement: StatementId, reader: Reader, synced: bool) {
         self.segment += u64::from(synced);
         match self.queue.front_mut() {
             Some(owed @ Owed::WatchedBind(_)) => *owed = Owed::Bind(Some(statement)),
             Some(owed @ Owed::WatchedDescribe(_)) => *owed = Owed::Describe(Some(statement)),
             _ => {}
         }
-        for owed in [Owed::OwnParse(statement), Owed::OwnClose(statement), Owed::OwnSync] {
+        let described = Owed::OwnDescribe(statement, reader);
+        for owed in [described, Owed::OwnParse(statement), Owed::OwnClose(statement), Owed::OwnSync] {
             self.queue.push_front(owed);
             self.answered -= 1;
         }

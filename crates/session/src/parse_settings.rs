@@ -1,5 +1,6 @@
-//! The parameters under which PostgreSQL parses a statement. A literal such as '03/04/2024'::date becomes a constant at Parse, and the
-//! lexer reads a string by standard_conforming_strings, so that one text under two values of these is two statements.
+//! The parameters under which PostgreSQL parses a statement, and the pool whose tables it names. A literal such as '03/04/2024'::date
+//! becomes a constant at Parse, and the lexer reads a string by standard_conforming_strings, so that one text under two values of these
+//! is two statements.
 //!
 //! Owns which parameters these are, and the number of each combination of their values.
 
@@ -30,10 +31,26 @@ pub(crate) type SettingsId = u64;
 
 type Values = Arc<[Option<Arc<str>>]>;
 
-/// One combination of values.
+/// Where the names in a text are looked up: the servers of one pool, that is of one database for one user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Catalog {
+    /// The pool's number; never used twice on a shard.
+    pub id: u64,
+    /// All servers number the types that they have made themselves (extensions, CREATE TYPE) alike, because they are one.
+    pub own_types: bool,
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog { id: 0, own_types: true }
+    }
+}
+
+/// One combination of values, in one pool.
 #[derive(Clone, Debug)]
 pub struct ParseSettings {
     id: SettingsId,
+    catalog: u64,
     values: Values,
     bytes: usize,
 }
@@ -55,7 +72,7 @@ impl ParseSettings {
 pub(crate) struct SettingsTable {
     /// Where the parameters stand in every [`Parameters`].
     positions: Vec<usize>,
-    known: BTreeMap<Values, ParseSettings>,
+    known: BTreeMap<(u64, Values), ParseSettings>,
     last_id: SettingsId,
     /// With so many, those that nothing refers to are dropped.
     most: usize,
@@ -75,20 +92,22 @@ impl SettingsTable {
         self.positions.contains(&position)
     }
 
-    /// These are the values of `parameters`.
-    pub(crate) fn are_of(&self, settings: &ParseSettings, parameters: &Parameters) -> bool {
+    /// These are the values of `parameters`, in this pool.
+    pub(crate) fn are_of(&self, settings: &ParseSettings, parameters: &Parameters, catalog: Catalog) -> bool {
         let mut pairs = self.positions.iter().zip(settings.values.iter());
-        pairs.all(|(position, value)| parameters.value(*position) == value.as_ref())
+        settings.catalog == catalog.id
+            && pairs.all(|(position, value)| parameters.value(*position) == value.as_ref())
     }
 
     /// The combination that is in force with these parameters.
-    pub(crate) fn intern(&mut self, parameters: &Parameters) -> ParseSettings {
+    pub(crate) fn intern(&mut self, parameters: &Parameters, catalog: Catalog) -> ParseSettings {
         let values = self.positions.iter().map(|position| parameters.value(*position).cloned()).collect();
-        self.intern_values(values)
+        self.intern_values(values, catalog)
     }
 
-    fn intern_values(&mut self, values: Values) -> ParseSettings {
-        if let Some(known) = self.known.get(&values) {
+    fn intern_values(&mut self, values: Values, catalog: Catalog) -> ParseSettings {
+        let key = (catalog.id, values);
+        if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
         if self.known.len() >= self.most {
@@ -96,16 +115,17 @@ impl SettingsTable {
             self.most = COMBINATIONS_MIN.max(2 * self.known.len());
         }
         self.last_id += 1;
+        let values = Arc::clone(&key.1);
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
-        let settings = ParseSettings { id: self.last_id, values: Arc::clone(&values), bytes };
-        self.known.insert(values, settings.clone());
+        let settings = ParseSettings { id: self.last_id, catalog: catalog.id, values, bytes };
+        self.known.insert(key, settings.clone());
         settings
     }
 
     /// Drops the combinations that nothing refers to.
     pub(crate) fn forget_unused(&mut self) {
         const OWN_REFERENCES: usize = 2; // The key and the value of `known`.
-        self.known.retain(|values, _| Arc::strong_count(values) > OWN_REFERENCES);
+        self.known.retain(|(_, values), _| Arc::strong_count(values) > OWN_REFERENCES);
     }
 
     /// The names and values, as another process reads them with [`SettingsTable::read`].
@@ -123,7 +143,12 @@ impl SettingsTable {
     }
 
     /// None if the other process knew other parameters.
-    pub(crate) fn read(&mut self, bytes: &[u8], tracked: &Tracked) -> Option<ParseSettings> {
+    pub(crate) fn read(
+        &mut self,
+        bytes: &[u8],
+        tracked: &Tracked,
+        catalog: Catalog,
+    ) -> Option<ParseSettings> {
         let mut values = vec![None; self.positions.len()];
         let mut missing = values.len();
         for pair in bytes.strip_suffix(&[0])?.split(|byte| *byte == 0) {
@@ -135,7 +160,7 @@ impl SettingsTable {
             }
             missing = missing.checked_sub(1)?;
         }
-        (missing == 0).then(|| self.intern_values(values.into()))
+        (missing == 0).then(|| self.intern_values(values.into(), catalog))
     }
 }
 
@@ -144,18 +169,31 @@ impl SettingsTable {
 mod tests {
     use super::*;
 
+    const HERE: Catalog = Catalog { id: 1, own_types: true };
+
     #[test]
     fn only_what_the_parser_reads_makes_a_difference() {
         let tracked = Tracked::new([]);
         let mut table = SettingsTable::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
-        let first = table.intern(&parameters);
+        let first = table.intern(&parameters, HERE);
         parameters.set(tracked.position(b"application_name").unwrap(), "psql");
-        assert_eq!(table.intern(&parameters).id(), first.id());
-        assert!(table.are_of(&first, &parameters));
+        assert_eq!(table.intern(&parameters, HERE).id(), first.id());
+        assert!(table.are_of(&first, &parameters, HERE));
         parameters.set(tracked.position(b"datestyle").unwrap(), "ISO, DMY");
-        assert_ne!(table.intern(&parameters).id(), first.id());
-        assert!(!table.are_of(&first, &parameters));
+        assert_ne!(table.intern(&parameters, HERE).id(), first.id());
+        assert!(!table.are_of(&first, &parameters, HERE));
+    }
+
+    #[test]
+    fn the_same_settings_in_another_pool_are_others() {
+        let tracked = Tracked::new([]);
+        let mut table = SettingsTable::new(&tracked);
+        let parameters = Parameters::unknown(&tracked);
+        let there = Catalog { id: 2, own_types: true };
+        let first = table.intern(&parameters, HERE);
+        assert_ne!(table.intern(&parameters, there).id(), first.id());
+        assert!(table.are_of(&first, &parameters, HERE) && !table.are_of(&first, &parameters, there));
     }
 
     #[test]
@@ -163,14 +201,14 @@ mod tests {
         let tracked = Tracked::new([]);
         let mut table = SettingsTable::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
-        let used = table.intern(&parameters);
+        let used = table.intern(&parameters, HERE);
         for number in 0..100 {
             parameters.set(tracked.position(b"search_path").unwrap(), &number.to_string());
-            table.intern(&parameters);
+            table.intern(&parameters, HERE);
         }
         table.forget_unused();
         assert_eq!(table.known.len(), 1);
-        assert_eq!(table.intern(&Parameters::unknown(&tracked)).id(), used.id());
+        assert_eq!(table.intern(&Parameters::unknown(&tracked), HERE).id(), used.id());
     }
 
     #[test]
@@ -180,7 +218,7 @@ mod tests {
         let mut parameters = Parameters::unknown(&tracked);
         for number in 0..10_000 {
             parameters.set(tracked.position(b"timezone").unwrap(), &number.to_string());
-            table.intern(&parameters);
+            table.intern(&parameters, HERE);
         }
         assert!(table.known.len() <= COMBINATIONS_MIN, "{}", table.known.len());
     }
@@ -192,13 +230,15 @@ mod tests {
         parameters.set(tracked.position(b"search_path").unwrap(), "a=b, c");
         parameters.set(tracked.position(b"timezone").unwrap(), "");
         let mut table = SettingsTable::new(&tracked);
-        let settings = table.intern(&parameters);
+        let settings = table.intern(&parameters, HERE);
         let written = table.write(&settings, &tracked);
-        assert_eq!(table.read(&written, &tracked).unwrap().id(), settings.id());
+        assert_eq!(table.read(&written, &tracked, HERE).unwrap().id(), settings.id());
         let more = Tracked::new(["xmloption"]);
-        assert!(SettingsTable::new(&more).read(&written, &more).is_none(), "it knew fewer");
+        assert!(SettingsTable::new(&more).read(&written, &more, HERE).is_none(), "it knew fewer");
         for cut in 0..written.len() {
-            assert!(table.read(&written[..cut], &tracked).is_none_or(|read| read.id() != settings.id()));
+            assert!(
+                table.read(&written[..cut], &tracked, HERE).is_none_or(|read| read.id() != settings.id())
+            );
         }
     }
 }

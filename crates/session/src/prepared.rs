@@ -1,15 +1,21 @@
 //! The texts of prepared statements, and the names that all servers share for them.
 //!
 //! Owns the registry of texts, and which Parse may be answered by a statement that was parsed for another client; each client's names
-//! are [`crate::client_statements`]'s, what each server has [`crate::kept`]'s. Never parses SQL.
+//! are [`crate::client_statements`]'s, what each server has [`crate::kept`]'s. A statement has one description for as long as it lives:
+//! once DDL has changed it, those that prepare the same text get another statement ([`successors`]). Never parses SQL.
 
-use std::collections::BTreeMap;
+mod successors;
+mod takeover;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::parse_settings::{ParseSettings, SettingsId, SettingsTable};
+use crate::parse_settings::{Catalog, ParseSettings, SettingsId, SettingsTable};
 use crate::resets::reset_by_portal;
 use crate::statement_text::{Effects, effects_of_whole, has_clock_literal};
-use crate::{Parameters, Reset, Tracked};
+use crate::{Description, Parameters, Reset, Tracked};
+
+pub use takeover::Adopted;
 
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
@@ -41,6 +47,8 @@ struct Statement {
     effects: Effects,
     /// What it resets, once that was asked.
     resets: Option<Reset>,
+    /// What its clients may read and write by; None until a server has said it. Its types are no more than the text has bytes.
+    description: Option<Description>,
 }
 
 impl Statement {
@@ -57,8 +65,8 @@ pub struct Registry {
     /// The shared statements of each text, in the order of their settings.
     by_rest: BTreeMap<Arc<[u8]>, Vec<(SettingsId, StatementId)>>,
     by_id: BTreeMap<StatementId, Statement>,
-    /// How often the result of a statement was seen to change; only of those that did.
-    shapes: BTreeMap<StatementId, u32>,
+    /// Those that DDL is known to have changed: no client gets one of them any more.
+    retired: BTreeSet<StatementId>,
     settings: SettingsTable,
     last_id: StatementId,
     spare: Spare,
@@ -100,7 +108,7 @@ impl Registry {
         Registry {
             by_rest: BTreeMap::new(),
             by_id: BTreeMap::new(),
-            shapes: BTreeMap::new(),
+            retired: BTreeSet::new(),
             settings: SettingsTable::new(tracked),
             last_id: 0,
             spare: Spare::default(),
@@ -150,15 +158,10 @@ impl Registry {
             Some((rest, _)) => Arc::clone(rest),
             None => rest.into(),
         };
-        if let Scope::Shared(settings) = &scope {
-            let variants = self.by_rest.entry(Arc::clone(&rest)).or_default();
-            if let Err(at) = variants.binary_search_by_key(&settings.id(), |(settings, _)| *settings) {
-                variants.insert(at, (settings.id(), id));
-            }
-        }
-        let statement = Statement { rest, scope, clients: 0, effects, resets: None };
+        let statement = Statement { rest, scope, clients: 0, effects, resets: None, description: None };
         self.spare.add(statement.bytes());
         self.by_id.insert(id, statement);
+        self.offer(id);
     }
 
     /// The statement with this rest of a Parse body that was parsed under these settings, if there is one.
@@ -184,9 +187,14 @@ impl Registry {
     }
 
     /// Whether a server with these parameters, all of which are known, may be sent its Parse.
-    pub(crate) fn may_be_parsed_with(&self, id: StatementId, parameters: &Parameters) -> bool {
+    pub(crate) fn may_be_parsed_with(
+        &self,
+        id: StatementId,
+        parameters: &Parameters,
+        catalog: Catalog,
+    ) -> bool {
         match self.by_id.get(&id).map(|statement| &statement.scope) {
-            Some(Scope::Shared(own)) => self.settings.are_of(own, parameters),
+            Some(Scope::Shared(own)) => self.settings.are_of(own, parameters, catalog),
             Some(Scope::Private) => true,
             Some(Scope::Unknown) | None => false,
         }
@@ -203,10 +211,15 @@ impl Registry {
     }
 
     /// The settings that are in force with these parameters. `now` are those that were when it was asked last.
-    pub(crate) fn settings(&mut self, now: Option<&ParseSettings>, parameters: &Parameters) -> ParseSettings {
+    pub(crate) fn settings(
+        &mut self,
+        now: Option<&ParseSettings>,
+        parameters: &Parameters,
+        catalog: Catalog,
+    ) -> ParseSettings {
         match now {
-            Some(now) if self.settings.are_of(now, parameters) => now.clone(),
-            _ => self.settings.intern(parameters),
+            Some(now) if self.settings.are_of(now, parameters, catalog) => now.clone(),
+            _ => self.settings.intern(parameters, catalog),
         }
     }
 
@@ -241,9 +254,8 @@ impl Registry {
         if statement.clients > 0 {
             return;
         }
-        if matches!(statement.scope, Scope::Private) {
+        if matches!(statement.scope, Scope::Private) || self.retired.remove(&id) {
             self.by_id.remove(&id);
-            self.shapes.remove(&id);
             return;
         }
         self.spare.add(statement.bytes());
@@ -259,7 +271,7 @@ impl Registry {
             variants.retain(|(_, id)| by_id.contains_key(id));
             !variants.is_empty()
         });
-        self.shapes.retain(|id, _| by_id.contains_key(id));
+        self.retired.retain(|id| by_id.contains_key(id));
         self.settings.forget_unused();
         self.spare = Spare::default();
     }
@@ -274,60 +286,6 @@ impl Registry {
     #[cfg(test)]
     pub(crate) fn is_unused(&self, id: StatementId) -> bool {
         self.by_id.get(&id).is_none_or(|statement| statement.clients == 0)
-    }
-
-    /// Numbers statements from here on, so that no other shard and no earlier process has used a number.
-    pub fn number_from(&mut self, base: StatementId) {
-        self.last_id = self.last_id.max(base);
-    }
-
-    /// A client or server that came from another process has this statement under this number. The number that it has here.
-    pub fn adopt(&mut self, id: StatementId, rest: &[u8], scope: Scope) -> StatementId {
-        if self.by_id.contains_key(&id) {
-            return id;
-        }
-        if let Scope::Shared(settings) = &scope
-            && let Some(known) = self.find(rest, settings)
-        {
-            return known;
-        }
-        self.insert_as(id, rest, scope);
-        id
-    }
-
-    /// Its scope, as another process reads it with [`Registry::read_scope`].
-    #[must_use]
-    pub fn write_scope(&self, id: StatementId, tracked: &Tracked) -> Vec<u8> {
-        match self.by_id.get(&id).map(|statement| &statement.scope) {
-            Some(Scope::Shared(settings)) => [b"s", &self.settings.write(settings, tracked)[..]].concat(),
-            Some(Scope::Private) => b"p".to_vec(),
-            Some(Scope::Unknown) | None => Vec::new(),
-        }
-    }
-
-    /// A scope that another process has written.
-    pub fn read_scope(&mut self, bytes: &[u8], tracked: &Tracked) -> Scope {
-        match bytes {
-            [b's', settings @ ..] => {
-                self.settings.read(settings, tracked).map_or(Scope::Unknown, Scope::Shared)
-            }
-            b"p" => Scope::Private,
-            _ => Scope::Unknown,
-        }
-    }
-
-    /// The number of a statement's present result: it counts the changes that were noticed.
-    #[must_use]
-    pub(crate) fn shape(&self, id: StatementId) -> u32 {
-        if self.shapes.is_empty() { 0 } else { self.shapes.get(&id).copied().unwrap_or(0) }
-    }
-
-    /// A server that had prepared it at this number says that its result has changed. Others may say so later of the
-    /// same change.
-    pub(crate) fn reshape(&mut self, id: StatementId, prepared_at: u32) {
-        if self.shape(id) == prepared_at {
-            self.shapes.insert(id, prepared_at + 1);
-        }
     }
 
     /// Parse's body after the name.
@@ -384,6 +342,8 @@ impl std::ops::Deref for ServerName {
 mod tests {
     use super::*;
 
+    const HERE: Catalog = Catalog { id: 1, own_types: true };
+
     #[test]
     fn names_on_servers_end_in_their_number() {
         assert_eq!(&*server_name(0), b"PGBOUNCER_0");
@@ -396,9 +356,9 @@ mod tests {
         let tracked = Tracked::new([]);
         let mut registry = Registry::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
-        let one = registry.settings(None, &parameters);
+        let one = registry.settings(None, &parameters, HERE);
         parameters.set(tracked.position(b"DateStyle").unwrap(), "ISO, DMY");
-        let other = registry.settings(Some(&one), &parameters);
+        let other = registry.settings(Some(&one), &parameters, HERE);
         (registry, one, other)
     }
 
@@ -438,19 +398,6 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_prepared_keeps_its_number() {
-        let (mut registry, settings, other) = with_settings();
-        registry.number_from(1 << 40);
-        assert_eq!(registry.adopt(7, b"x", Scope::Shared(settings.clone())), 7);
-        assert_eq!(registry.adopt(8, b"x", Scope::Shared(settings.clone())), 7);
-        assert_eq!(registry.intern(b"x", Some(&settings)), 7);
-        assert_eq!(registry.intern(b"x", Some(&other)), (1 << 40) + 1);
-        assert_eq!(registry.adopt(9, b"z", Scope::Unknown), 9);
-        assert!(!registry.may_be_parsed(9, Some(&settings)));
-        assert_ne!(registry.intern(b"z", Some(&settings)), 9);
-    }
-
-    #[test]
     fn unused_texts_do_not_grow_without_bound() {
         let (mut registry, settings, _) = with_settings();
         for number in 0..3 * SPARE_STATEMENTS {
@@ -470,7 +417,7 @@ mod tests {
     fn a_text_is_read_once_for_what_it_resets() {
         let (tracked, more) = (Tracked::new([]), Tracked::new(["statement_timeout"]));
         let mut registry = Registry::new(&tracked);
-        let settings = registry.settings(None, &Parameters::unknown(&tracked));
+        let settings = registry.settings(None, &Parameters::unknown(&tracked), HERE);
         let named = registry.intern(b"RESET timezone\0\0\0", Some(&settings));
         let other = registry.intern(b"RESET statement_timeout\0\0\0", Some(&settings));
         let timezone = registry.resets(named, &tracked);
@@ -491,7 +438,7 @@ mod tests {
         let mut parameters = Parameters::unknown(&tracked);
         for number in 0..1000 {
             parameters.set(tracked.position(b"search_path").unwrap(), &format!("{number:>30000}"));
-            let settings = registry.settings(None, &parameters);
+            let settings = registry.settings(None, &parameters, HERE);
             let id = registry.intern(b"select 1", Some(&settings));
             registry.release(id);
         }

@@ -8,7 +8,7 @@
 use wire::{encode, error, sqlstate};
 
 use crate::prepared::server_name;
-use crate::{Boundary, Conversation, Output, Owed, Registry, StatementId};
+use crate::{Boundary, Conversation, Output, Owed, Reader, Registry, StatementId};
 
 /// A request that is longer is not kept: its errors pass.
 pub(crate) const BYTES: usize = 64 * 1024;
@@ -149,16 +149,23 @@ fn is_gone(error_body: &[u8]) -> bool {
     error::parse(error_body).code() == Some(sqlstate::UNDEFINED_PREPARED.as_bytes())
 }
 
+/// An error that says that a text which was parsed once cannot be parsed any more, or not with the types that its parameters had: it is
+/// about a place in the text. What a function has to say of its values is not.
+pub(crate) fn is_misfit(error_body: &[u8]) -> bool {
+    let fields = error::parse(error_body);
+    fields.code().is_some_and(|code| code.starts_with(b"42")) && fields.field(b'P').is_some()
+}
+
 /// One of the two.
 pub(crate) fn is_spoilt(error_body: &[u8]) -> bool {
     is_reshaped(error_body) || is_gone(error_body)
 }
 
 impl Conversation {
-    /// Whether the request that the server has just refused with this error can be said again.
-    pub(crate) fn may_replay(&self, error_body: &[u8], habit: Habit, registry: &Registry) -> bool {
+    /// Whether the request that the server has just refused with this error can be said again, and for whom.
+    pub(crate) fn may_replay(&self, error_body: &[u8], habit: Habit, registry: &Registry) -> Option<Reader> {
         let Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) = self.owes.front() else {
-            return false;
+            return None;
         };
         let watch = &self.watch;
         let nothing_behind =
@@ -169,14 +176,21 @@ impl Conversation {
         let mendable = is_gone(error_body) || is_reshaped(error_body) && reads_anew;
         let known = watch.number == self.owes.answered() && registry.rest(statement).is_some();
         let spared = !planted::bug!("spoilt_plan_told");
-        spared && mendable && nothing_behind && !self.in_block() && known
+        let may = spared && mendable && nothing_behind && !self.in_block() && known;
+        may.then_some(if reads_anew { Reader::Anew } else { Reader::Holding })
     }
 
     /// Says it again: what was to be skipped ends with a Sync of our own or the client's, the statement is prepared
     /// anew, and the copy follows. True if the client's further requests had been held back.
-    pub(crate) fn replay(&mut self, at: Boundary, registry: &Registry, out: &mut impl Output) -> bool {
+    pub(crate) fn replay(
+        &mut self,
+        at: Boundary,
+        reader: Reader,
+        registry: &Registry,
+        out: &mut impl Output,
+    ) -> bool {
         let statement = self.watch.statement;
-        let Some(rest) = registry.rest(statement) else { return self.watch.end() };
+        let Some(rest) = registry.typed(statement) else { return self.watch.end() };
         let (name, whole) = (server_name(statement), self.watch.is_whole());
         let copy = std::mem::take(&mut self.watch.copy);
         self.owes.note_own(rest.len() + copy.len());
@@ -185,20 +199,17 @@ impl Conversation {
                 encode::sync(bytes);
             }
             encode::close(bytes, b'S', &name);
-            parse_message(bytes, &name, rest);
+            parse_message(bytes, &name, &rest);
+            encode::describe(bytes, b'S', &name);
             bytes.extend_from_slice(&copy);
             if whole {
                 encode::sync(bytes);
             }
         });
-        self.owes.say_again(statement, !whole);
-        self.statements.prepared_anew(
-            statement,
-            registry.shape(statement),
-            registry.scope(statement),
-            self.owes.segment(),
-        );
-        if !registry.may_be_parsed_with(statement, &self.parameters) {
+        self.owes.say_again(statement, reader, !whole);
+        let segment = self.owes.segment();
+        self.statements.prepared_anew(statement, registry.scope(statement), segment);
+        if !registry.may_be_parsed_with(statement, &self.parameters, self.catalog) {
             // Parsed under other settings, it is for this request only.
             self.statements.mark_stale(statement);
         }

@@ -16,8 +16,8 @@ use wire::tag::backend as tag;
 
 use crate::statement_text::Effects;
 use crate::{
-    Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Registry, ServerFault, Tracked,
-    own_answer,
+    Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Reader, Registry, ServerFault,
+    Tracked, own_answer,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -168,7 +168,7 @@ enum Verdict {
     /// An error or ReadyForQuery that the client gets in other words, or behind others, which the conversation has.
     Reworded,
     /// An error that the client is spared: its request is sent again.
-    Replay(Boundary),
+    Replay(Boundary, Reader),
     /// This and what follows is not for the client.
     Stop,
     Fault(ServerFault),
@@ -211,7 +211,7 @@ impl Step<'_, '_> {
                 self.fail(fault);
                 return false;
             }
-            Verdict::Pass | Verdict::Swallow | Verdict::Reworded | Verdict::Replay(_) => {}
+            Verdict::Pass | Verdict::Swallow | Verdict::Reworded | Verdict::Replay(..) => {}
         }
         self.flush(out);
         self.at += header.frame_bytes as usize;
@@ -221,8 +221,8 @@ impl Step<'_, '_> {
                 let frame = std::mem::take(&mut self.server.reworded);
                 out.to_client(|bytes| bytes.extend_from_slice(&frame));
             }
-            Verdict::Replay(at) => {
-                self.replied.unblocked |= self.server.replay(at, self.context.registry, out);
+            Verdict::Replay(at, reader) => {
+                self.replied.unblocked |= self.server.replay(at, reader, self.context.registry, out);
                 self.replied.replayed += 1;
             }
             _ => {}
@@ -274,7 +274,7 @@ impl Step<'_, '_> {
             tag::DATA_ROW | tag::COPY_DATA => self.data(),
             tag::READY => self.with_body(header, rest, Self::ready),
             tag::COMMAND_COMPLETE => self.command_complete(header, rest),
-            tag::ROW_DESCRIPTION | tag::NO_DATA => self.described(header),
+            tag::ROW_DESCRIPTION | tag::NO_DATA => self.described(header, rest),
             tag::PARSE_COMPLETE => self.parse_complete(header),
             tag::BIND_COMPLETE => self.bind_complete(header),
             tag::CLOSE_COMPLETE => self.close_complete(header),

@@ -4,6 +4,7 @@
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
 mod held;
+mod lacking;
 mod named;
 mod refused;
 mod resets;

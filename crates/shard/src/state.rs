@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
 use mail::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
 use pool::{Directory, Pool, Process};
-use session::{Complaint, Registry, Tracked};
+use session::{Catalog, Complaint, Registry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Histograms, Level, Record};
@@ -51,6 +51,8 @@ pub(crate) enum Conn {
 /// One pool's part on this shard, with what is not a decision.
 pub(crate) struct Part {
     pub(crate) pool: Pool,
+    /// The number by which its prepared statements are told from those of other pools.
+    pub(crate) catalog: u64,
     pub(crate) database_name: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) database: Arc<Database>,
@@ -88,6 +90,11 @@ impl Part {
     pub(crate) fn is_forced(&self) -> bool {
         self.database.user.as_deref() == Some(&*self.user)
     }
+
+    /// Where its statements' names are looked up.
+    pub(crate) fn catalog(&self) -> Catalog {
+        Catalog { id: self.catalog, own_types: self.database.host.len() <= 1 }
+    }
 }
 
 /// A command whose answer waits until something has become true.
@@ -119,6 +126,8 @@ pub(crate) struct State {
     pub(crate) unix_user_id: Option<u32>,
     pub(crate) conns: Slab<Conn>,
     pub(crate) parts: Slab<Part>,
+    /// Counts them as they are made.
+    pub(crate) catalogs: u64,
     pub(crate) part_of: BTreeMap<(Arc<str>, Arc<str>), usize>,
     pub(crate) paused_databases: std::collections::BTreeSet<String>,
     /// DISABLE.
@@ -194,6 +203,7 @@ impl State {
             unix_user_id: None,
             conns: Slab::new(),
             parts: Slab::new(),
+            catalogs: 0,
             part_of: BTreeMap::new(),
             paused_databases: std::collections::BTreeSet::new(),
             disabled_databases: std::collections::BTreeSet::new(),

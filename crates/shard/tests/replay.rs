@@ -11,7 +11,13 @@ use world::{World, message};
 
 /// A client that has prepared `s` on the only server; nothing is owed.
 fn prepared(settings: &str) -> (World, ConnId, ConnId) {
+    prepared_with(settings, vec![])
+}
+
+/// The same with a statement that returns these columns.
+fn prepared_with(settings: &str, columns: Vec<&'static str>) -> (World, ConnId, ConnId) {
     let mut world = World::new(&format!("default_pool_size = 1\nserver_check_query =\n{settings}"));
+    world.describer.as_mut().unwrap().columns = columns;
     let client = world.client(&[]);
     let server = world.server();
     world.receive(
@@ -349,7 +355,7 @@ fn the_client_may_leave_while_its_requests_are_kept() {
 
 /// Two clients that share a statement on one server; both have its description.
 fn two_that_described() -> (World, ConnId, ConnId, ConnId) {
-    let (mut world, client, server) = prepared("");
+    let (mut world, client, server) = prepared_with("", vec!["a"]);
     let other = world.client(&[]);
     world.receive(
         other,
@@ -378,6 +384,7 @@ fn two_that_described() -> (World, ConnId, ConnId, ConnId) {
 #[test]
 fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
     let (mut world, client, other, server) = two_that_described();
+    world.describer.as_mut().unwrap().columns = vec!["a", "b"];
     world.receive(client, &describing());
     world.receive(server, &refused("0A000", Some(Status::Idle)));
     assert_eq!(world.tags(server), "BDESCPBDES");
@@ -395,6 +402,14 @@ fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
     assert_eq!(world.tags(client), "2nCZ");
     // The other does not ask again: PostgreSQL would have told it. Its driver prepares anew.
     world.receive(other, &bind_execute(b"1"));
+    assert_eq!(world.tags(server), "CPH", "whether the result is as it was has to be known first");
+    world.receive(
+        server,
+        &message(|out| {
+            encode::close_complete(out);
+            encode::parse_complete(out);
+        }),
+    );
     assert_eq!(world.tags(server), "CBES");
     world.receive(server, &message(encode::close_complete));
     world.receive(server, &refused("26000", Some(Status::Idle)));
@@ -406,10 +421,11 @@ fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
         encode::sync(out);
     });
     world.receive(other, &anew);
-    assert_eq!(world.tags(server), "DS", "the server has the new one");
+    assert_eq!(world.tags(server), "PDS", "under another name");
     world.receive(
         server,
         &message(|out| {
+            encode::parse_complete(out);
             encode::parameter_description(out, &[]);
             encode::no_data(out);
             encode::ready(out, Status::Idle);

@@ -226,6 +226,7 @@ fn a_statement_that_sql_may_have_replaced_stays_distrusted() {
     let mut places = Places::new();
     assert!(carry(&mut old, &mut new, &mut places));
     new.sent.clear();
+    new.follow(places[&server]);
     new.receive(places[&client], &named(b"s"));
     assert_eq!(new.tags(places[&server]), "CPBES", "it is closed and prepared anew");
 }
@@ -254,6 +255,7 @@ fn a_portal_of_a_block_may_change_settings_behind_a_takeover_too() {
     let mut places = Places::new();
     assert!(carry(&mut old, &mut new, &mut places));
     let (client, other, server) = (places[&client], places[&other], places[&server]);
+    new.follow(server);
     new.sent.clear();
     const DATE: &[u8] = b"select date '01/02/2003'";
     let asked = message(|out| {

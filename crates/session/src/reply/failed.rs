@@ -9,7 +9,7 @@ use wire::frame::{HEADER_BYTES, Header};
 
 use super::{Complaint, HELD_BYTES, Step, Verdict};
 use crate::prepared::SERVER_NAME_HEAD;
-use crate::{Owed, ServerFault, StatementId, replay};
+use crate::{Owed, Reader, ServerFault, StatementId, replay};
 
 impl Step<'_, '_> {
     #[cold]
@@ -36,12 +36,12 @@ impl Step<'_, '_> {
                 let severity = wire::error::parse(body).severity().unwrap_or(b"");
                 let fatal = severity == b"FATAL" || severity == b"PANIC";
                 self.replied.fatal |= fatal;
+                self.note_changed(body);
                 if !fatal
                     && let Some(at) = self.server.boundary()
-                    && self.may_replay(body)
+                    && let Some(reader) = self.may_replay(body)
                 {
-                    self.note_reshaped(body);
-                    return Verdict::Replay(at);
+                    return Verdict::Replay(at, reader);
                 }
                 self.note_spoilt(body);
             }
@@ -65,7 +65,9 @@ impl Step<'_, '_> {
                 statements.skipped(statement);
                 names += 1;
             }
-            Owed::OwnParse(statement) | Owed::OwnClose(statement) => statements.skipped(statement),
+            Owed::OwnParse(statement) | Owed::OwnDescribe(statement, _) | Owed::OwnClose(statement) => {
+                statements.skipped(statement);
+            }
             Owed::SayParseComplete | Owed::SayCloseComplete => names += 1,
             _ => {}
         });
@@ -112,7 +114,7 @@ impl Step<'_, '_> {
         self.context.complaints.push(complaint);
     }
 
-    fn may_replay(&self, error_body: &[u8]) -> bool {
+    fn may_replay(&self, error_body: &[u8]) -> Option<Reader> {
         let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
         self.server.may_replay(error_body, habit, self.context.registry)
     }
@@ -120,28 +122,22 @@ impl Step<'_, '_> {
     /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
     fn note_spoilt(&mut self, error_body: &[u8]) {
         if let (Some(statement), true) = (self.statement_refused(), replay::is_spoilt(error_body)) {
-            self.reshape(statement, error_body);
             self.server.statements.mark_stale(statement);
         }
     }
 
-    /// A request is said again whose client reads the rows by the description that comes with them, or by none.
-    fn note_reshaped(&mut self, error_body: &[u8]) {
-        let Some(statement) = self.statement_refused() else { return };
-        if self.reshape(statement, error_body)
-            && let Some(names) = &mut self.context.names
-        {
-            names.statement_described(statement, self.context.registry.shape(statement));
+    /// Tables have changed under a statement: no further client gets it. Those that prepare the same text get what PostgreSQL makes of it
+    /// now, as the types of its parameters may be others.
+    fn note_changed(&mut self, error_body: &[u8]) {
+        let used = match self.server.owes.front() {
+            Some(Owed::OwnParse(statement)) => Some(statement),
+            _ => self.statement_refused(),
+        };
+        let Some(statement) = used else { return };
+        let is_known = self.context.registry.description(statement).is_some();
+        if replay::is_reshaped(error_body) || is_known && replay::is_misfit(error_body) {
+            self.context.registry.retire(statement);
         }
-    }
-
-    /// True if the error tells of another result.
-    fn reshape(&mut self, statement: StatementId, error_body: &[u8]) -> bool {
-        let reshaped = replay::is_reshaped(error_body);
-        if let (true, Some(prepared_at)) = (reshaped, self.server.statements.shape(statement)) {
-            self.context.registry.reshape(statement, prepared_at);
-        }
-        reshaped
     }
 
     fn statement_refused(&self) -> Option<StatementId> {

@@ -1,11 +1,16 @@
 //! Replies about prepared statements and portals: matched, swallowed where the request was Weir's own, and what they
 //! tell of the statement. Never sees an error; that is [`super::failed`].
 
-use wire::frame::Header;
+use wire::backend;
+use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{HELD_BYTES, Step, Verdict};
-use crate::{Owed, ServerFault, StatementId};
+use crate::client_statements::Whose;
+use crate::{Description, Owed, Reader, ServerFault, StatementId};
+
+/// The longest part of a description that is kept until it is whole: PostgreSQL has at most 1664 columns and 65535 parameters.
+const DESCRIPTION_BYTES: usize = 512 * 1024;
 
 impl Step<'_, '_> {
     pub(super) fn bind_complete(&mut self, header: Header) -> Verdict {
@@ -41,7 +46,11 @@ impl Step<'_, '_> {
     /// the answer or, of what has to be said again, neither.
     pub(super) fn parameters_described(&mut self, header: Header, rest: &[u8]) -> Verdict {
         self.server.unsure_readies = 0;
-        let Some(Owed::WatchedDescribe(_)) = self.server.owes.front() else { return self.data() };
+        match self.server.owes.front() {
+            Some(Owed::WatchedDescribe(_)) => {}
+            Some(Owed::OwnDescribe(..)) => return self.own_parameters(header, rest),
+            _ => return self.data(),
+        }
         match rest.get(header.frame_bytes as usize) {
             Some(&tag::ROW_DESCRIPTION | &tag::NO_DATA) => Verdict::Pass,
             Some(&tag::ERROR) => Verdict::Swallow,
@@ -53,9 +62,10 @@ impl Step<'_, '_> {
         }
     }
 
-    pub(super) fn described(&mut self, header: Header) -> Verdict {
+    pub(super) fn described(&mut self, header: Header, rest: &[u8]) -> Verdict {
         self.server.unsure_readies = 0;
         match self.server.owes.front() {
+            Some(Owed::OwnDescribe(statement, reader)) => self.own_described(header, rest, statement, reader),
             Some(Owed::Describe(_)) => {
                 self.server.owes.pop();
                 Verdict::Pass
@@ -68,6 +78,63 @@ impl Step<'_, '_> {
             Some(Owed::Own) => self.swallow_body(),
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
         }
+    }
+
+    /// The body of a frame that answers Weir's own Describe.
+    fn own_body(header: Header, rest: &[u8]) -> Result<&[u8], Verdict> {
+        match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
+            Some(body) => Ok(body),
+            None if header.frame_bytes as usize <= DESCRIPTION_BYTES => Err(Verdict::Hold),
+            None => Err(Verdict::Fault(ServerFault::Malformed)),
+        }
+    }
+
+    fn own_parameters(&mut self, header: Header, rest: &[u8]) -> Verdict {
+        match Self::own_body(header, rest).map(backend::parameter_types) {
+            Ok(Some(types)) => {
+                self.server.own_parameters = types.collect();
+                Verdict::Swallow
+            }
+            Ok(None) => Verdict::Fault(ServerFault::Malformed),
+            Err(verdict) => verdict,
+        }
+    }
+
+    /// A statement that Weir has had parsed is described. If its clients know it otherwise, it is another one from here on for a client
+    /// that reads by this description, or by none; those that may hold theirs keep it.
+    fn own_described(
+        &mut self,
+        header: Header,
+        rest: &[u8],
+        statement: StatementId,
+        reader: Reader,
+    ) -> Verdict {
+        let body = match Self::own_body(header, rest) {
+            Ok(body) => Some(body).filter(|_| header.tag == tag::ROW_DESCRIPTION),
+            Err(verdict) => return verdict,
+        };
+        let parameters = std::mem::take(&mut self.server.own_parameters);
+        let own_types = self.server.catalog.own_types;
+        let Some(description) = Description::read(parameters, body, own_types) else {
+            return Verdict::Fault(ServerFault::Malformed);
+        };
+        self.server.owes.pop();
+        let as_known = self.context.registry.describe(statement, &description);
+        self.server.statements.described(statement, as_known);
+        if !as_known && let Some(names) = &mut self.context.names {
+            let whose = match reader {
+                Reader::Preparing => Whose::Latest,
+                _ if !names.habit.describes => Whose::All,
+                Reader::Anew => Whose::Only,
+                Reader::Holding => return Verdict::Swallow,
+            };
+            let registry = &mut *self.context.registry;
+            let typed = reader != Reader::Preparing;
+            if let Some(new) = registry.successor(statement, Some(&description), typed) {
+                names.replace(statement, new, whose, registry);
+            }
+        }
+        Verdict::Swallow
     }
 
     /// The server dropped all its prepared statements, and the client meant its own.

@@ -6,6 +6,8 @@
 //! at once, because an error before it skips what follows it too; in a later segment, or behind SQL that may deallocate,
 //! what depends on it waits for the replies. Never parses SQL.
 
+use std::borrow::Cow;
+
 use wire::frame::{HEADER_BYTES, Header};
 use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
@@ -17,26 +19,28 @@ use crate::parse_settings::SettingsId;
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::{self, parse_message};
 use crate::statement_text::{Effects, effects};
-use crate::{Boundary, ClientFault, Lookup, Output, Owed, ParseSettings, StatementId};
-
-/// By which description a client will read rows.
-enum Reads {
-    /// That of the result as it is, or none.
-    ByThis,
-    /// One from before it changed.
-    ByAnOlder,
-    /// It may be about to ask for it: its next message is not here yet.
-    Unknown,
-}
+use crate::{Boundary, ClientFault, Lookup, Output, Owed, ParseSettings, Reader, StatementId};
 
 /// What has to come before a message that uses a statement.
 pub(super) enum Before {
     Nothing(Traits),
     Parse,
+    /// The server has just described it otherwise than the client may know it.
+    Differs,
+}
+
+/// Why a message that uses a statement is not sent.
+pub(super) enum Obstacle {
+    /// It depends on replies.
+    Replies,
+    /// It depends on the client's next message.
+    Next,
+    /// The client would read the rows by an old description.
+    OldDescription,
 }
 
 /// What is known of the settings under which the server will parse what is sent now.
-enum InForce {
+pub(super) enum InForce {
     /// They are these; None if they are known to nobody but the server.
     Settings(Option<ParseSettings>),
     /// An answer that will tell has not come.
@@ -120,7 +124,9 @@ impl Step<'_, '_> {
                 self.pass(Owed::Bind(None))
             }
             Standing::InDoubt => Verdict::AwaitReplies,
-            Standing::Lacking | Standing::Stale => self.refuse_bind(header, portal, b"", rest, at, out),
+            Standing::Lacking | Standing::Stale | Standing::Differs => {
+                self.refuse_bind(header, portal, b"", rest, at, out)
+            }
         }
     }
 
@@ -158,7 +164,7 @@ impl Step<'_, '_> {
             Before::Nothing(_) if self.may_answer_parse() => {
                 self.say(Owed::SayParseComplete, encode::parse_complete, out);
             }
-            _ => self.prepare(statement, Owed::Parse(Some(statement)), at, out),
+            _ => self.prepare(statement, Owed::Parse(Some(statement)), Reader::Preparing, at, out),
         }
         dropped
     }
@@ -176,7 +182,7 @@ impl Step<'_, '_> {
 
     /// The settings under which the server will parse what is sent now. A command that changes them is reported with the next
     /// ReadyForQuery: in its own segment nothing is known, behind that its answer is waited for.
-    fn in_force(&mut self) -> InForce {
+    pub(super) fn in_force(&mut self) -> InForce {
         if let Some(set) = self.server.set_segment {
             if self.server.status.is_some() || set < self.server.owes.answering_segment() {
                 self.server.set_segment = None;
@@ -194,28 +200,12 @@ impl Step<'_, '_> {
         let known = match server.settings.take() {
             Some((of, settings)) if of.shared_with(&server.parameters) => settings,
             older => {
-                self.rules.registry.settings(older.as_ref().map(|(_, settings)| settings), &server.parameters)
+                let older = older.as_ref().map(|(_, settings)| settings);
+                self.rules.registry.settings(older, &server.parameters, server.catalog)
             }
         };
         server.settings = Some((server.parameters.clone(), known.clone()));
         InForce::Settings(Some(known))
-    }
-
-    /// The server lacks the statement that a client's name stands for: what has to be sent before a message that uses it, and the
-    /// statement that the name stands for then. None if that depends on replies.
-    #[cold]
-    #[inline(never)]
-    fn before_parse(&mut self, name: &[u8], statement: StatementId) -> Option<(StatementId, Before)> {
-        if self.server.owes.own_is_full() {
-            return None;
-        }
-        let InForce::Settings(settings) = self.in_force() else { return None };
-        if self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
-            return Some((statement, Before::Parse));
-        }
-        let names = self.request.statements.as_mut()?;
-        let statement = names.parse_again(name, settings.as_ref(), self.rules.registry)?;
-        Some((statement, self.before_use(Some(statement))?))
     }
 
     /// What has to come before a message that uses the statement that a client's name stands for.
@@ -224,16 +214,23 @@ impl Step<'_, '_> {
         &mut self,
         name: &[u8],
         statement: StatementId,
-    ) -> Option<(StatementId, Before)> {
-        match self.before_use(Some(statement))? {
-            Before::Parse => self.before_parse(name, statement),
-            nothing @ Before::Nothing(_) => Some((statement, nothing)),
+        header: Header,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        if !self.rules.registry.is_retired(statement) {
+            match self.before_use(Some(statement)) {
+                Some(nothing @ Before::Nothing(_)) => return Ok((statement, nothing)),
+                Some(Before::Parse | Before::Differs) => {}
+                None => return Err(Obstacle::Replies),
+            }
         }
+        self.before_parse(name, statement, header, at, out)
     }
 
     /// What has to come before a message that uses this statement; None if that depends on replies.
     #[inline(always)]
-    fn before_use(&mut self, statement: Option<StatementId>) -> Option<Before> {
+    pub(super) fn before_use(&mut self, statement: Option<StatementId>) -> Option<Before> {
         let by = self.by(false);
         self.before(statement, by)
     }
@@ -249,13 +246,12 @@ impl Step<'_, '_> {
         if self.server.owes.has_change() {
             return None;
         }
-        let standing = statement.map_or(Standing::Lacking, |id| {
-            self.server.statements.touch(id, self.rules.registry.shape(id), by)
-        });
+        let standing = statement.map_or(Standing::Lacking, |id| self.server.statements.touch(id, by));
         match standing {
             Standing::Usable(traits) => Some(Before::Nothing(traits)),
             Standing::InDoubt => None,
             Standing::Stale => Some(Before::Parse),
+            Standing::Differs => Some(Before::Differs),
             Standing::Lacking => match self.server.statements.room(self.rules.statements_max, by.segment) {
                 Room::InDoubt => None,
                 Room::Enough | Room::Evict(_) => Some(Before::Parse),
@@ -289,12 +285,14 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Sends a Parse under the shared name, making room first.
+    /// Sends a Parse under the shared name, and a Describe, making room first. A client that prepares it now gets the types of parameters
+    /// that PostgreSQL finds now; one that has had it parsed before keeps those that it had then.
     #[inline(never)]
     pub(super) fn prepare(
         &mut self,
         statement: StatementId,
         owed: Owed,
+        reader: Reader,
         at: Boundary,
         out: &mut impl Output,
     ) {
@@ -305,16 +303,23 @@ impl Step<'_, '_> {
         while let Room::Evict(oldest) = self.server.statements.room(self.rules.statements_max, segment) {
             self.close_own(oldest, at, out);
         }
-        if let Some(rest) = self.rules.registry.rest(statement) {
-            send_own(self.server, at, out, |bytes| parse_message(bytes, &server_name(statement), rest));
-        }
+        let registry = &self.rules.registry;
+        let rest = match reader {
+            Reader::Preparing => registry.rest(statement).map(|rest| Cow::Borrowed(&**rest)),
+            Reader::Anew | Reader::Holding => registry.typed(statement),
+        };
+        let name = server_name(statement);
+        send_own(self.server, at, out, |bytes| {
+            parse_message(bytes, &name, rest.as_deref().unwrap_or_default());
+            encode::describe(bytes, b'S', &name);
+        });
         self.rules.parsed_on_server += 1;
         let by = self.by(true);
         let registry = &self.rules.registry;
-        let (shape, effects, scope) =
-            (registry.shape(statement), registry.effects(statement), registry.scope(statement));
-        self.server.statements.parse_sent(statement, shape, effects, scope, by);
+        let (effects, scope) = (registry.effects(statement), registry.scope(statement));
+        self.server.statements.parse_sent(statement, effects, scope, by);
         self.server.owes.push(owed);
+        self.server.owes.push(Owed::OwnDescribe(statement, reader));
     }
 
     pub(super) fn close_own(&mut self, statement: StatementId, at: Boundary, out: &mut impl Output) {
@@ -343,21 +348,21 @@ impl Step<'_, '_> {
             Lookup::Unknown => return self.refuse_bind(header, portal, name, rest, at, out),
             Lookup::Is(statement) => statement,
         };
-        match self.reads_by(name, statement, header) {
-            Reads::ByThis => {}
-            Reads::ByAnOlder => return self.refuse_old_description(header, portal, name, rest, at, out),
-            Reads::Unknown => return Verdict::AwaitNext,
-        }
-        let Some((statement, before)) = self.before_named(name, statement) else {
-            return Verdict::AwaitReplies;
+        let (statement, before) = match self.before_named(name, statement, header, at, out) {
+            Ok(found) => found,
+            Err(Obstacle::Replies) => return Verdict::AwaitReplies,
+            Err(Obstacle::Next) => return Verdict::AwaitNext,
+            Err(Obstacle::OldDescription) => {
+                return self.refuse_old_description(header, portal, name, rest, at, out);
+            }
         };
         self.rules.bound += 1;
         let effects = match &before {
             Before::Nothing(traits) => traits.effects,
-            Before::Parse => self.rules.registry.effects(statement),
+            _ => self.rules.registry.effects(statement),
         };
         self.flush(out);
-        let owed = match self.ensure_prepared(statement, before, at, out) {
+        let owed = match self.ensure_prepared(name, statement, before, header, at, out) {
             true => Owed::WatchedBind(statement),
             false => Owed::Bind(Some(statement)),
         };
@@ -375,25 +380,6 @@ impl Step<'_, '_> {
         Verdict::Dropped(HEADER_BYTES + rest)
     }
 
-    /// By which description the client will read the rows of a Bind. PostgreSQL would refuse to bind for a client whose
-    /// description is old; the statement has been prepared anew for others, so it has to be done for PostgreSQL.
-    #[inline(always)]
-    fn reads_by(&mut self, name: &[u8], statement: StatementId, header: Header) -> Reads {
-        let shape = self.rules.registry.shape(statement);
-        let Some(names) = &mut self.request.statements else { return Reads::ByThis };
-        if names.is_current(name, shape) {
-            return Reads::ByThis;
-        }
-        match self.input.get(self.at + header.frame_bytes as usize) {
-            Some(&tag::DESCRIBE) => {
-                names.described(name, shape);
-                Reads::ByThis
-            }
-            None if header.frame_bytes as usize <= replay::BYTES => Reads::Unknown,
-            _ => Reads::ByAnOlder,
-        }
-    }
-
     /// Describe or Close of a named statement.
     #[inline(never)]
     fn target(&mut self, header: Header, name: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
@@ -409,10 +395,10 @@ impl Step<'_, '_> {
             (tag::CLOSE, Lookup::Is(_)) => self.close(name, out),
             (tag::CLOSE, _) => self.close_nothing(at, out),
             (_, Lookup::Is(statement)) => {
-                let Some((statement, before)) = self.before_named(name, statement) else {
+                let Ok((statement, before)) = self.before_named(name, statement, header, at, out) else {
                     return Verdict::AwaitReplies;
                 };
-                self.describe(name, statement, before, at, out);
+                self.describe(name, header, statement, before, at, out);
             }
             _ => return self.refuse_describe(header, name, at, out),
         }
@@ -445,6 +431,7 @@ impl Step<'_, '_> {
     fn describe(
         &mut self,
         name: &[u8],
+        header: Header,
         statement: StatementId,
         before: Before,
         at: Boundary,
@@ -452,11 +439,7 @@ impl Step<'_, '_> {
     ) {
         self.flush(out);
         self.note_describe();
-        let shape = self.rules.registry.shape(statement);
-        if let Some(names) = &mut self.request.statements {
-            names.described(name, shape);
-        }
-        let owed = match self.ensure_prepared(statement, before, at, out) {
+        let owed = match self.ensure_prepared(name, statement, before, header, at, out) {
             true => Owed::WatchedDescribe(statement),
             false => Owed::Describe(Some(statement)),
         };
@@ -478,7 +461,9 @@ impl Step<'_, '_> {
             _ if self.server.skipping => Verdict::Pass,
             Standing::Usable(_) => self.pass(Owed::Describe(None)),
             Standing::InDoubt => Verdict::AwaitReplies,
-            Standing::Lacking | Standing::Stale => self.refuse_describe(header, b"", at, out),
+            Standing::Lacking | Standing::Stale | Standing::Differs => {
+                self.refuse_describe(header, b"", at, out)
+            }
         }
     }
 
@@ -500,13 +485,16 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn ensure_prepared(
         &mut self,
+        name: &[u8],
         statement: StatementId,
         before: Before,
+        header: Header,
         at: Boundary,
         out: &mut impl Output,
     ) -> bool {
         let Before::Nothing(traits) = before else {
-            self.prepare(statement, Owed::OwnParse(statement), at, out);
+            let reader = self.reader(name, header).unwrap_or(Reader::Holding);
+            self.prepare(statement, Owed::OwnParse(statement), reader, at, out);
             return false;
         };
         let server = &mut *self.server;

@@ -10,7 +10,7 @@ use super::{Step, Verdict, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::parse_message;
 use crate::statement_text::Effects;
-use crate::{Boundary, Output, Owed, StatementId};
+use crate::{Boundary, Output, Owed, Reader, StatementId};
 
 impl Step<'_, '_> {
     /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
@@ -26,14 +26,16 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Verdict {
-        let Some((taken, before)) = self.before_named(name, taken) else { return Verdict::AwaitReplies };
+        let Ok((taken, before)) = self.before_named(name, taken, header, at, out) else {
+            return Verdict::AwaitReplies;
+        };
         if self.server.owes.own_is_full() {
             return Verdict::AwaitReplies; // The name is kept.
         }
         self.flush(out);
         self.server.status = None;
-        if matches!(before, Before::Parse) {
-            self.prepare(taken, Owed::OwnParse(taken), at, out);
+        if !matches!(before, Before::Nothing(_)) {
+            self.prepare(taken, Owed::OwnParse(taken), Reader::Holding, at, out);
         }
         send(&mut self.server.watch, at, out, |bytes| parse_message(bytes, &server_name(taken), rest));
         self.server.owes.push_refused(name);

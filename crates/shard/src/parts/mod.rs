@@ -27,8 +27,10 @@ impl State {
         let mut pool = Pool::new(limits(&self.config, database, user), shared, counts, user_counts);
         let paused_by_command = self.all_paused || self.paused_databases.contains(database_name);
         pool.paused = paused_by_command || self.suspended_since_us.is_some();
+        self.catalogs += 1;
         let part = Part {
             pool,
+            catalog: self.catalogs,
             database_name: Arc::clone(&key.0),
             user: Arc::clone(&key.1),
             database: Arc::clone(database),

@@ -76,7 +76,7 @@ impl State {
         let Some(Dedicated { client: client_conn, .. }) = server.dedicated else { return };
         part.pool.logged_in(OpenFor::Dedicated, true, now_us);
         server.key.clone_from(&hello.key);
-        server.talk = Conversation::new(parameters.clone());
+        server.talk = Conversation::new(parameters.clone()).within(part.catalog());
         server.phase = server::Phase::Unsettled;
         let reason = server.close_when_free.or(part.pool.paused.then_some("pause"));
         self.log_server(conn, Level::Debug, "login ok, dedicated to a replication client");

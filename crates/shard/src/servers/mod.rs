@@ -202,7 +202,7 @@ impl State {
             part.fresh = fresh;
         }
         server.key.clone_from(&hello.key);
-        server.talk = Conversation::new(part.fresh.clone());
+        server.talk = Conversation::new(part.fresh.clone()).within(part.catalog());
         server.phase = Phase::Unsettled;
         server.request_us = now.mono_us;
         let backend = hello.key.as_ref().map_or(0, |key| key.0);

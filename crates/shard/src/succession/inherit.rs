@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use mail::Right;
-use session::{Conversation, Hello, Parameters};
+use session::{Catalog, Conversation, Hello, Parameters};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -16,7 +16,7 @@ use crate::client::{self, Client};
 use crate::console::dialogue::Session;
 use crate::login::welcome::Met;
 use crate::server::{self, Lent, Server};
-use crate::state::{Conn, State};
+use crate::state::{Conn, Part, State};
 use crate::succession::fields::{Fields, pair};
 use crate::succession::hand_on::target_text;
 use crate::succession::{HandOn, Inherit, field};
@@ -175,8 +175,9 @@ impl State {
     /// Makes a client of a state, in phase Idle (or Console); the answer is the phase that it was in.
     fn seat_client(&mut self, conn: ConnId, state: &[u8]) -> Option<String> {
         let part = self.pool_named(state);
+        let catalog = part.and_then(|part| self.parts.get(part)).map(Part::catalog).unwrap_or_default();
         let fields = Fields::read(state);
-        let made = fields.and_then(|fields| Some((self.client_of(&fields)?, fields)));
+        let made = fields.and_then(|fields| Some((self.client_of(&fields, catalog)?, fields)));
         let Some((mut client, fields)) = made else {
             self.act(Action::Close { conn });
             return None;
@@ -204,7 +205,7 @@ impl State {
         Some(phase)
     }
 
-    fn client_of(&mut self, fields: &Fields<'_>) -> Option<Client> {
+    fn client_of(&mut self, fields: &Fields<'_>, catalog: Catalog) -> Option<Client> {
         let peer = read_peer(fields.text(field::PEER)?)?;
         let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
         let mut client = Client::new(fields.number(field::ID)?, peer, &self.tracked, login_user, self.now);
@@ -217,7 +218,7 @@ impl State {
         client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(self.now.wall_us);
         client.request_us = fields.number(field::REQUEST).unwrap_or(self.now.mono_us);
         client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
-        client.request.statements = self.read_client_statements(fields);
+        client.request.statements = self.read_client_statements(fields, catalog);
         Some(client)
     }
 
@@ -244,8 +245,9 @@ impl State {
         let status = Server::status_of(fields.number(field::STATUS)?);
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
         let parameters = self.read_parameters(fields, field::PARAMETER);
-        let mut talk = Conversation::resumed(parameters, status, doubtful);
-        self.read_server_statements(fields, &mut talk.statements)?;
+        let catalog = self.parts.get(part_index)?.catalog();
+        let mut talk = Conversation::resumed(parameters, status, doubtful).within(catalog);
+        self.read_server_statements(fields, catalog, &mut talk.statements)?;
         if let Some(client) = fields.number(field::UNNAMED) {
             talk.adopt_unnamed(client);
         }

@@ -155,6 +155,7 @@ pub(crate) mod field {
     /// Of a server: the number of the client whose unnamed statement it has.
     pub(crate) const UNNAMED: u16 = 35;
     pub(crate) const STATEMENT_SCOPE: u16 = 36;
+    pub(crate) const STATEMENT_DESCRIPTION: u16 = 37;
     /// Of a server: the number of a statement whose name it has for what may be another one.
     pub(crate) const STALE_STATEMENT: u16 = 38;
     /// Of a server: its parameters include what it reported in bytes other than ASCII. An older process ignored that.

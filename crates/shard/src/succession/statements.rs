@@ -1,19 +1,20 @@
 //! Prepared statements on their way from one process to the next: a client's names, and what a server has.
 //!
-//! Owns their fields. A statement keeps its number, because that is its name on the servers, and the settings under which it was parsed.
-//! An older process does not say the latter: its statements serve those that have them, and no one else. What a server has under a name
-//! that is not trusted to be the statement has a field of its own, so that an older process does not take it for one.
+//! Owns their fields. A statement keeps its number, because that is its name on the servers, the settings under which it was parsed, and
+//! what its clients may read by. An older process does not say the settings: its statements serve those that have them, and no one else.
+//! What a server has under a name that is not trusted to be the statement has a field of its own, so that an older process does not take
+//! it for one.
 
 use std::collections::BTreeMap;
 
-use session::{ClientStatements, Scope, ServerStatements, StatementId};
+use session::{Adopted, Catalog, ClientStatements, Description, ServerStatements, StatementId};
 
 use crate::state::State;
 use crate::succession::field;
 use crate::succession::fields::{Fields, FieldsOut, pair, paired};
 
 /// As a process has written them.
-type Scopes = BTreeMap<StatementId, Scope>;
+type Known = BTreeMap<StatementId, Adopted>;
 
 impl State {
     pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
@@ -40,17 +41,24 @@ impl State {
     fn put_scope(&self, out: &mut FieldsOut, id: StatementId) {
         let scope = self.registry.write_scope(id, &self.tracked);
         out.bytes(field::STATEMENT_SCOPE, &[&id.to_be_bytes(), &scope[..]].concat());
+        let description = self.registry.write_description(id);
+        if !description.is_empty() {
+            out.bytes(field::STATEMENT_DESCRIPTION, &[&id.to_be_bytes(), &description[..]].concat());
+        }
     }
 
     /// A client's names; None if it has none.
-    pub(super) fn read_client_statements(&mut self, fields: &Fields<'_>) -> Option<Box<ClientStatements>> {
-        let mut scopes = self.read_scopes(fields);
+    pub(super) fn read_client_statements(
+        &mut self,
+        fields: &Fields<'_>,
+        catalog: Catalog,
+    ) -> Option<Box<ClientStatements>> {
+        let known = self.read_known(fields, catalog);
         let mut names = None;
         for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
             let Some((id, rest)) = statement.split_first_chunk() else { continue };
             let id = u64::from_be_bytes(*id);
-            let scope = scopes.remove(&id).unwrap_or(Scope::Unknown);
-            let id = self.registry.adopt(id, rest, scope);
+            let id = self.registry.adopt(id, rest, known.get(&id).cloned().unwrap_or_default());
             let names: &mut Box<ClientStatements> = names.get_or_insert_default();
             names.adopt(name, id, &mut self.registry);
         }
@@ -61,27 +69,36 @@ impl State {
     pub(super) fn read_server_statements(
         &mut self,
         fields: &Fields<'_>,
+        catalog: Catalog,
         statements: &mut ServerStatements,
     ) -> Option<()> {
         for id in fields.all(field::STALE_STATEMENT) {
             statements.adopt_stale(u64::from_be_bytes(id.try_into().ok()?), &self.registry);
         }
-        let mut scopes = self.read_scopes(fields);
+        let known = self.read_known(fields, catalog);
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
             if !rest.is_empty() {
-                let scope = scopes.remove(&id).unwrap_or(Scope::Unknown);
-                self.registry.adopt(id, rest, scope);
+                self.registry.adopt(id, rest, known.get(&id).cloned().unwrap_or_default());
             }
             statements.adopt(id, &self.registry);
         }
         Some(())
     }
 
-    fn read_scopes(&mut self, fields: &Fields<'_>) -> Scopes {
-        let written = fields.all(field::STATEMENT_SCOPE).filter_map(|scope| scope.split_first_chunk());
-        written
-            .map(|(id, scope)| (u64::from_be_bytes(*id), self.registry.read_scope(scope, &self.tracked)))
-            .collect()
+    fn read_known(&mut self, fields: &Fields<'_>, catalog: Catalog) -> Known {
+        let mut known = Known::new();
+        for (id, scope) in fields.all(field::STATEMENT_SCOPE).filter_map(<[u8]>::split_first_chunk) {
+            let adopted = self.registry.read_scope(scope, &self.tracked, catalog);
+            known.insert(u64::from_be_bytes(*id), adopted);
+        }
+        for (id, description) in
+            fields.all(field::STATEMENT_DESCRIPTION).filter_map(<[u8]>::split_first_chunk)
+        {
+            if let Some(adopted) = known.get_mut(&u64::from_be_bytes(*id)) {
+                adopted.description = Description::from_bytes(description);
+            }
+        }
+        known
     }
 }

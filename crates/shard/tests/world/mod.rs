@@ -3,6 +3,8 @@
 //! Owns nothing but the plumbing; what is asserted stands in the tests.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
+mod describer;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +16,8 @@ use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{encode, frame::Frames};
+
+use describer::Describer;
 
 pub struct Ini(pub String);
 
@@ -120,6 +124,8 @@ pub struct World {
     pub log: Vec<String>,
     /// The kernel is not done with the sockets that were closed.
     pub is_slow_to_close: bool,
+    /// None in a test that is about descriptions.
+    pub describer: Option<Describer>,
 }
 
 impl World {
@@ -143,6 +149,7 @@ impl World {
             handed_on: vec![],
             log: vec![],
             is_slow_to_close: false,
+            describer: Some(Describer::default()),
         }
     }
 
@@ -154,7 +161,11 @@ impl World {
             match action {
                 Action::Send { to, source, start, end } => {
                     let from = if source == Source::Received { &received[..] } else { self.shard.written() };
-                    let bytes = from[start as usize..end as usize].to_vec();
+                    let bytes = &from[start as usize..end as usize];
+                    let bytes = match &mut self.describer {
+                        Some(describer) => describer.asked(to, bytes),
+                        None => bytes.to_vec(),
+                    };
                     self.sent.entry(to).or_default().extend(bytes);
                 }
                 Action::Connect { conn, .. } => self.connecting.push(conn),
@@ -183,7 +194,11 @@ impl World {
     }
 
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
-        self.event(Event::Received { conn, bytes, unsent: false });
+        let bytes = match &mut self.describer {
+            Some(describer) => describer.said(conn, bytes),
+            None => bytes.to_vec(),
+        };
+        self.event(Event::Received { conn, bytes: &bytes, unsent: false });
     }
 
     /// A socket that has said nothing yet.
@@ -229,6 +244,13 @@ impl World {
         conn
     }
 
+    /// A server speaks in frames from here on: what Weir asks of descriptions is answered for the test.
+    pub fn follow(&mut self, server: ConnId) {
+        if let Some(describer) = &mut self.describer {
+            describer.follow(server);
+        }
+    }
+
     /// The server lets Weir in.
     pub fn log_in(&mut self, conn: ConnId, behind: &[u8]) {
         let mut hello = vec![];
@@ -240,6 +262,7 @@ impl World {
         encode::ready(&mut hello, Status::Idle);
         hello.extend_from_slice(behind);
         self.receive(conn, &hello);
+        self.follow(conn);
     }
 
     /// Tags of the messages sent to a connection since the last look.

@@ -1,0 +1,184 @@
+//! A message that uses a statement which the server lacks, or has otherwise than its clients know it: what is sent before it, and
+//! whether it is sent at all.
+//!
+//! Owns the judgement by which description a client reads. PostgreSQL refuses to bind a statement whose result has changed since it was
+//! parsed. A statement that is parsed again would be bound, and its rows be read by the old description; so its new one is compared
+//! before anything is bound. All of this is off the path of a statement that the server has.
+
+use wire::frame::{self, HEADER_BYTES, Header};
+use wire::frontend::{self, Found};
+use wire::tag::frontend as tag;
+
+use super::Step;
+use super::named::{Before, InForce, Obstacle};
+use crate::client_statements::Whose;
+use crate::{Boundary, Output, Owed, ParseSettings, Reader, StatementId, replay};
+
+impl Step<'_, '_> {
+    /// What has to come before a message that uses the statement that a client's name stands for, and which that is then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn before_parse(
+        &mut self,
+        name: &[u8],
+        mut statement: StatementId,
+        header: Header,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        let mut before = self.before_use(Some(statement)).ok_or(Obstacle::Replies)?;
+        if let Before::Nothing(traits) = &before
+            && traits.verified
+        {
+            return Ok((statement, before)); // Parsed or bound a moment ago: what has changed since, PostgreSQL tells.
+        }
+        let reader = self.reader(name, header);
+        let differs = matches!(before, Before::Differs);
+        if differs || self.rules.registry.is_retired(statement) {
+            match reader {
+                None => return Err(Obstacle::Next),
+                Some(Reader::Anew) => {
+                    let is_usable = matches!(before, Before::Nothing(_));
+                    statement = self.follow(name, statement, is_usable, at, out);
+                    before = self.before_use(Some(statement)).ok_or(Obstacle::Replies)?;
+                }
+                Some(_) if differs && header.tag == tag::BIND => {
+                    self.server.statements.forget_difference(statement);
+                    return Err(Obstacle::OldDescription);
+                }
+                Some(_) => {}
+            }
+        }
+        if matches!(before, Before::Nothing(_)) {
+            return Ok((statement, before));
+        }
+        if self.server.owes.own_is_full() {
+            return Err(Obstacle::Replies);
+        }
+        let InForce::Settings(settings) = self.in_force() else { return Err(Obstacle::Replies) };
+        let matters = self.rules.registry.description(statement).is_some_and(|known| known.matters());
+        let compares = matters && header.tag == tag::BIND && reader != Some(Reader::Anew);
+        if compares && reader.is_none() {
+            return Err(Obstacle::Next);
+        }
+        if !self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
+            return self.under_other_settings(name, statement, settings, compares, at, out);
+        }
+        if compares {
+            return self.await_description(statement, at, out);
+        }
+        Ok((statement, Before::Parse))
+    }
+
+    /// By which description the client reads what it asks for with this message; None if it may be about to ask for one: its next
+    /// message is not here yet.
+    pub(super) fn reader(&self, name: &[u8], header: Header) -> Option<Reader> {
+        let describes = self.request.statements.as_ref().is_some_and(|names| names.habit.describes);
+        if !describes || header.tag == tag::DESCRIBE {
+            return Some(Reader::Anew);
+        }
+        if header.tag == tag::PARSE {
+            return Some(Reader::Holding);
+        }
+        let bytes = header.frame_bytes as usize;
+        let (bind, next) = self.input[self.at..].split_at_checked(bytes).unwrap_or_default();
+        let next_body = match frame::header(next) {
+            Ok(Some(header)) if header.tag != tag::DESCRIBE => return Some(Reader::Holding),
+            Ok(Some(header)) => next.get(HEADER_BYTES..header.frame_bytes as usize),
+            _ if next.first().is_some_and(|first| *first != tag::DESCRIBE) => return Some(Reader::Holding),
+            _ => None,
+        };
+        let Some(next_body) = next_body else { return (bytes > replay::BYTES).then_some(Reader::Holding) };
+        let portal = match frontend::bind_names(bind.get(HEADER_BYTES..).unwrap_or_default()) {
+            Found::Yes((portal, _, _)) => portal,
+            _ => b"",
+        };
+        Some(match frontend::target(next_body) {
+            Found::Yes((b'P', target)) if target == portal => Reader::Anew,
+            Found::Yes((b'S', target)) if target == name => Reader::Anew,
+            _ => Reader::Holding,
+        })
+    }
+
+    /// From here on the name stands for the statement that has taken its statement's place. What the server has of the old one is
+    /// closed, unless those that keep it can use it.
+    fn follow(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+        is_usable: bool,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> StatementId {
+        let Some(names) = &mut self.request.statements else { return statement };
+        let Some(new) = self.rules.registry.successor(statement, None, true) else { return statement };
+        names.replace(statement, new, Whose::This(name), self.rules.registry);
+        if !is_usable && self.server.statements.is_expected(statement) {
+            self.flush(out);
+            self.server.status = None;
+            self.close_own(statement, at, out);
+        }
+        new
+    }
+
+    /// Sends its Parse; the message that needs it waits for its description.
+    fn await_description(
+        &mut self,
+        statement: StatementId,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        self.flush(out);
+        self.server.status = None;
+        self.prepare(statement, Owed::OwnParse(statement), Reader::Holding, at, out);
+        self.server.statements.await_description(statement);
+        Err(Obstacle::Replies)
+    }
+
+    /// The statement cannot be parsed here, because other settings are in force than when it was: the name comes to stand for the same
+    /// text under these. A client that may hold a description of the first has it compared with the second's before that.
+    fn under_other_settings(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+        settings: Option<ParseSettings>,
+        compares: bool,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        if !compares {
+            return self.parse_again(name, settings.as_ref());
+        }
+        let registry = &mut *self.rules.registry;
+        let known = registry.description(statement).cloned();
+        let rest = registry.rest(statement).cloned().ok_or(Obstacle::Replies)?;
+        let other = settings.as_ref().map(|settings| {
+            let other = registry.intern(&rest, Some(settings));
+            registry.release(other);
+            other
+        });
+        let Some(other) = other.filter(|other| registry.scope(*other).is_some()) else {
+            let (own, _) = self.parse_again(name, None)?;
+            self.rules.registry.expect(own, known);
+            return self.await_description(own, at, out);
+        };
+        match registry.description(other) {
+            Some(description) if Some(description) != known.as_ref() => Err(Obstacle::OldDescription),
+            Some(_) => self.parse_again(name, settings.as_ref()),
+            None => match self.before_use(Some(other)).ok_or(Obstacle::Replies)? {
+                Before::Nothing(_) => self.parse_again(name, settings.as_ref()),
+                _ => self.await_description(other, at, out),
+            },
+        }
+    }
+
+    fn parse_again(
+        &mut self,
+        name: &[u8],
+        settings: Option<&ParseSettings>,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        let names = self.request.statements.as_mut().ok_or(Obstacle::Replies)?;
+        let statement = names.parse_again(name, settings, self.rules.registry).ok_or(Obstacle::Replies)?;
+        Ok((statement, self.before_use(Some(statement)).ok_or(Obstacle::Replies)?))
+    }
+}
