@@ -4,7 +4,6 @@
 //! the [`Registry`]'s. Never sees a byte of the protocol.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use crate::parse_settings::ParseSettings;
 use crate::replay::Habit;
@@ -133,21 +132,21 @@ impl ClientStatements {
     }
 
     /// The name's statement cannot be prepared where the client uses it next, because other settings are in force there than when it
-    /// was parsed: from here on the name stands for the same text under these. None if there is no such name.
+    /// was parsed: from here on the name stands for the same text under these ([`Registry::under`]). None if there is no such name.
     pub(crate) fn parse_again(
         &mut self,
         name: &[u8],
         settings: Option<&ParseSettings>,
+        is_read_by: bool,
         registry: &mut Registry,
     ) -> Option<StatementId> {
         let entry = self.names.get_mut(name)?;
         let old = entry.expected?;
-        let rest = Arc::clone(registry.rest(old)?);
         let slot = match entry.unanswered {
             0 => &mut entry.answered,
             _ => &mut self.unanswered.iter_mut().rfind(|change| *change.name == *name)?.to,
         };
-        let new = registry.intern(&rest, settings);
+        let new = registry.under(old, settings, is_read_by)?;
         (*slot, entry.expected) = (Some(new), Some(new));
         self.bytes = (self.bytes + registry.bytes(new)).saturating_sub(registry.bytes(old));
         registry.release(old);
@@ -394,20 +393,20 @@ mod tests {
         let mut parameters = Parameters::unknown(&tracked);
         parameters.set(tracked.position(b"TimeZone").unwrap(), "Asia/Tokyo");
         let tokyo = registry.settings(None, &parameters, Catalog::default());
-        let new = client.parse_again(b"a", Some(&tokyo), &mut registry).unwrap();
+        let new = client.parse_again(b"a", Some(&tokyo), false, &mut registry).unwrap();
         assert_ne!(old, new);
         assert!(registry.is_unused(old) && registry.rest(old) == registry.rest(new));
         assert_eq!((client.find(b"a", 1), client.names().count()), (Lookup::Is(new), 1));
         // In the segment of its Parse, too.
         let text = client.parse(b"b", b"x", Some(&tokyo), 1, &mut registry).unwrap();
-        let own = client.parse_again(b"b", None, &mut registry).unwrap();
+        let own = client.parse_again(b"b", None, false, &mut registry).unwrap();
         assert_eq!((text, client.find(b"b", 1)), (new, Lookup::Is(own)));
         client.undo(&mut registry);
         assert!(registry.is_unused(own) && client.find(b"b", 2) == Lookup::Unknown);
         client.clear(&mut registry);
         assert_eq!(client.bytes, 0);
         assert!(registry.is_unused(new));
-        assert_eq!(client.parse_again(b"a", None, &mut registry), None);
+        assert_eq!(client.parse_again(b"a", None, true, &mut registry), None);
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl Description {
         self.has_rows || self.parameters.iter().any(|oid| *oid >= FIRST_OWN_TYPE)
     }
 
+    /// What is encoded by one is read alike by the other.
+    pub(crate) fn has_parameters_of(&self, other: &Description) -> bool {
+        self.parameters == other.parameters
+    }
+
     /// The rest of a Parse body (text, NUL, types) by which the parameters keep these types, whatever the tables are like by now: for
     /// PostgreSQL they are fixed at the first Parse. Types of the server's own are left to it to find, because a number may be another
     /// type's, or no type's, by now. None if `rest` does so already.

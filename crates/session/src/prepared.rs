@@ -118,16 +118,18 @@ impl Registry {
     /// The statement with this rest of a Parse body, used by one client more. It is the client's own unless it is known under which
     /// settings it is parsed, and nothing else of that moment counts.
     pub fn intern(&mut self, rest: &[u8], settings: Option<&ParseSettings>) -> StatementId {
-        let id = match settings {
-            Some(settings) => self.find(rest, settings).unwrap_or_else(|| {
-                let scope =
-                    if has_clock_literal(rest) { Scope::Private } else { Scope::Shared(settings.clone()) };
-                self.insert(rest, scope)
-            }),
-            None => self.insert(rest, Scope::Private),
-        };
+        let known = settings.and_then(|settings| self.find(rest, settings));
+        let id = known.unwrap_or_else(|| self.insert(rest, Registry::scope_of(rest, settings)));
         self.hold(id);
         id
+    }
+
+    /// Which clients a statement may serve that is parsed now.
+    fn scope_of(rest: &[u8], settings: Option<&ParseSettings>) -> Scope {
+        match settings {
+            Some(settings) if !has_clock_literal(rest) => Scope::Shared(settings.clone()),
+            _ => Scope::Private,
+        }
     }
 
     /// One client more uses it.

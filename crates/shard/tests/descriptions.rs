@@ -231,6 +231,78 @@ fn a_description_that_is_none_ends_the_server() {
     }
 }
 
+const DMY: &str = "ISO, DMY";
+
+/// A client that has described `s`, then changed its settings to those under which another one has described it so, and a server that
+/// lacks it.
+fn under_other_settings(types: [&[u32]; 2], columns: [&[u32]; 2]) -> (World, ConnId, ConnId) {
+    let mut world = World::new("default_pool_size = 2\nserver_check_query =");
+    world.describer = None;
+    let (client, other) = (world.client(&[]), world.client(&[("DateStyle", DMY)]));
+    let first = world.server();
+    for (who, (types, columns)) in [client, other].into_iter().zip(types.into_iter().zip(columns)) {
+        world.receive(who, &parse_and_describe(b"s"));
+        if who == other {
+            set(&mut world, first, DMY);
+        }
+        let described = parsed(types, columns);
+        world.receive(first, &[&described[..], &described[5..], &ready()].concat());
+    }
+    world.query(client, "set datestyle to dmy");
+    set(&mut world, first, "ISO, MDY");
+    set(&mut world, first, DMY);
+    // The other client keeps the first server.
+    world.query(other, "begin");
+    world.answer(first, Status::InTransaction);
+    world.query(client, "select 1");
+    let second = world.server();
+    set(&mut world, second, DMY);
+    world.answer(second, Status::Idle);
+    world.sent.clear();
+    (world, client, second)
+}
+
+fn set(world: &mut World, server: ConnId, to: &str) {
+    let reply = message(|out| {
+        encode::parameter_status(out, b"DateStyle", to.as_bytes());
+        encode::command_complete(out, "SET");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &reply);
+}
+
+#[test]
+fn under_other_settings_nothing_is_bound_before_the_description_is_known_either() {
+    for others in [&[23][..], &[20]] {
+        let (mut world, client, server) = under_other_settings([&[23], &[23]], [&[23], others]);
+        world.receive(client, &bind_execute(b""));
+        assert_eq!(world.tags(server), "PDH");
+        world.receive(server, &parsed(&[23], &[20]));
+        assert_eq!(world.tags(server), "CBES", "a Bind that fails in its place");
+        let refusal = message(|out| {
+            encode::close_complete(out);
+            encode::error(out, "ERROR", "26000", "prepared statement \"PGBOUNCER_0\" does not exist");
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(server, &refusal);
+        assert_eq!(world.tags(client), "EZ");
+        // It is compared anew each time.
+        world.receive(client, &bind_execute(b""));
+        world.receive(server, &[message(encode::close_complete), parsed(&[23], &[23])].concat());
+        assert_eq!(world.tags(server), "CPDHBES");
+    }
+}
+
+#[test]
+fn parameters_keep_their_types_under_other_settings() {
+    for (others, asked) in [(&[23][..], "PGBOUNCER_2"), (&[20], "PGBOUNCER_3")] {
+        let (mut world, client, server) = under_other_settings([&[23], others], [&[], &[]]);
+        world.receive(client, &bind_execute(b""));
+        assert_eq!(types_asked_for(&world.sent[&server]), [23]);
+        assert!(world.text(server).contains(asked), "one statement only where the types are the same");
+    }
+}
+
 #[test]
 fn a_text_is_another_statement_in_another_database() {
     let mut world = World::new("default_pool_size = 1\nserver_check_query =");

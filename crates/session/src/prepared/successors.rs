@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use super::{Registry, Scope, Statement, StatementId};
 use crate::Description;
+use crate::parse_settings::ParseSettings;
 
 impl Registry {
     /// Clients that prepare its text under its settings get it, unless they get another one already.
@@ -55,13 +56,6 @@ impl Registry {
         self.by_id.get(&id).and_then(|statement| statement.description.as_ref())
     }
 
-    /// Its client holds this description of the same text.
-    pub(crate) fn expect(&mut self, id: StatementId, description: Option<Description>) {
-        if let Some(statement) = self.by_id.get_mut(&id) {
-            statement.description = description;
-        }
-    }
-
     /// A server that has just parsed it describes it so. False if that is not what its clients know: it is retired then.
     pub(crate) fn describe(&mut self, id: StatementId, description: &Description) -> bool {
         let is_retired = self.is_retired(id);
@@ -99,6 +93,36 @@ impl Registry {
         let statement = self.by_id.get(&id)?;
         let typed = statement.description.as_ref().and_then(|known| known.typed(&statement.rest));
         Some(typed.map_or(Cow::Borrowed(&statement.rest), Cow::Owned))
+    }
+
+    /// The statement of the same text under other settings (None: known to nobody but the server), held for a client that has had this
+    /// one parsed before: the types of its parameters are the same, and the description is if the client reads by it.
+    pub(crate) fn under(
+        &mut self,
+        id: StatementId,
+        settings: Option<&ParseSettings>,
+        is_read_by: bool,
+    ) -> Option<StatementId> {
+        let raw = self.rest(id).cloned()?;
+        let typed = self.typed(id)?.into_owned();
+        let known = self.description(id).cloned();
+        let fits = |of: &Description| match &known {
+            Some(known) if is_read_by => of == known,
+            Some(known) => of.has_parameters_of(known),
+            None => true,
+        };
+        // With those that have prepared the text there, if they have found it to be the same.
+        let shared = settings.and_then(|settings| self.find(&raw, settings));
+        let shared = shared.filter(|other| self.description(*other).is_some_and(fits)).or_else(|| {
+            let other = self.find(&typed, settings?)?;
+            self.description(other).is_none_or(fits).then_some(other)
+        });
+        let other = shared.unwrap_or_else(|| self.insert(&typed, Registry::scope_of(&typed, settings)));
+        if is_read_by && let Some(statement) = self.by_id.get_mut(&other) {
+            statement.description = known;
+        }
+        self.hold(other);
+        Some(other)
     }
 
     /// The statement that takes its place for a client that need not keep it: of the same text and settings, with this description
@@ -139,7 +163,7 @@ impl Registry {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::parse_settings::{Catalog, ParseSettings};
+    use crate::parse_settings::Catalog;
     use crate::{Parameters, Tracked};
 
     const TEXT: &[u8] = b"select $1\0\0\0";

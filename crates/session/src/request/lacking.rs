@@ -62,7 +62,7 @@ impl Step<'_, '_> {
             return Err(Obstacle::Next);
         }
         if !self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
-            return self.under_other_settings(name, statement, settings, compares, at, out);
+            return self.under_other_settings(name, settings.as_ref(), compares, at, out);
         }
         if compares {
             return self.await_description(statement, at, out);
@@ -136,49 +136,25 @@ impl Step<'_, '_> {
     }
 
     /// The statement cannot be parsed here, because other settings are in force than when it was: the name comes to stand for the same
-    /// text under these. A client that may hold a description of the first has it compared with the second's before that.
+    /// text under these. The description that a client may hold of the first is compared with the second's, too.
     fn under_other_settings(
         &mut self,
         name: &[u8],
-        statement: StatementId,
-        settings: Option<ParseSettings>,
+        settings: Option<&ParseSettings>,
         compares: bool,
         at: Boundary,
         out: &mut impl Output,
     ) -> Result<(StatementId, Before), Obstacle> {
-        if !compares {
-            return self.parse_again(name, settings.as_ref());
-        }
-        let registry = &mut *self.rules.registry;
-        let known = registry.description(statement).cloned();
-        let rest = registry.rest(statement).cloned().ok_or(Obstacle::Replies)?;
-        let other = settings.as_ref().map(|settings| {
-            let other = registry.intern(&rest, Some(settings));
-            registry.release(other);
-            other
-        });
-        let Some(other) = other.filter(|other| registry.scope(*other).is_some()) else {
-            let (own, _) = self.parse_again(name, None)?;
-            self.rules.registry.expect(own, known);
-            return self.await_description(own, at, out);
-        };
-        match registry.description(other) {
-            Some(description) if Some(description) != known.as_ref() => Err(Obstacle::OldDescription),
-            Some(_) => self.parse_again(name, settings.as_ref()),
-            None => match self.before_use(Some(other)).ok_or(Obstacle::Replies)? {
-                Before::Nothing(_) => self.parse_again(name, settings.as_ref()),
-                _ => self.await_description(other, at, out),
-            },
-        }
-    }
-
-    fn parse_again(
-        &mut self,
-        name: &[u8],
-        settings: Option<&ParseSettings>,
-    ) -> Result<(StatementId, Before), Obstacle> {
         let names = self.request.statements.as_mut().ok_or(Obstacle::Replies)?;
-        let statement = names.parse_again(name, settings, self.rules.registry).ok_or(Obstacle::Replies)?;
-        Ok((statement, self.before_use(Some(statement)).ok_or(Obstacle::Replies)?))
+        let statement =
+            names.parse_again(name, settings, compares, self.rules.registry).ok_or(Obstacle::Replies)?;
+        match self.before_use(Some(statement)).ok_or(Obstacle::Replies)? {
+            Before::Parse if compares => self.await_description(statement, at, out),
+            Before::Differs if compares => {
+                self.server.statements.forget_difference(statement);
+                Err(Obstacle::OldDescription)
+            }
+            before => Ok((statement, before)),
+        }
     }
 }
