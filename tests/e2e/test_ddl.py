@@ -199,6 +199,49 @@ def test_a_pipeline_is_refused_in_its_place(stage, table):
     assert wire.errors(replies) == CHANGED
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["here", "elsewhere"])
+def test_who_describes_something_else_holds_what_it_has(stage, table, moves):
+    raw = stage.client()
+    prepare(raw, "s", SELECT)
+    prepare(raw, "one", "select 1")
+    table.query("alter table ddl add column b int", "app")
+    if moves:
+        stage.move()
+    other = bind("one") + wire.describe(b"P") + wire.execute()
+    assert wire.errors(raw.ask(bind("s") + wire.execute() + other, wire.SYNC)) == CHANGED
+
+
+def test_a_description_that_does_not_come_leaves_the_client_with_its_own(stage, table):
+    text = "select * from ddl where a <> $1"
+    raw = stage.client()
+    prepare(raw, "s", text)
+    table.query("alter table ddl alter column a type text using 'x'", "app")
+    stage.move()
+    for _ in range(2):
+        assert [code for code, _ in wire.errors(raw.ask(wire.describe(b"S", "s"), wire.SYNC))] == ["42883"]
+    table.query("alter table ddl alter column a type int using 1, add column b int", "app")
+    stage.move()
+    # Neither does a portal's, if it cannot be bound.
+    assert [code for code, _ in wire.errors(raw.ask(run("s", [b"no number"], between=wire.describe(b"P"))))] == ["22P02"]
+    assert wire.errors(raw.ask(run("s", [b"0"]))) == CHANGED
+
+
+def test_names_of_one_text_are_described_one_by_one(pooled, table):
+    raw = pooled.client()
+    for name in ("s", "t"):
+        prepare(raw, name, SELECT)
+    table.query("alter table ddl add column b int", "app")
+    pooled.move()
+    replies = raw.ask(wire.describe(b"S", "s"), wire.SYNC)
+    assert wire.kinds(replies) == "tTZ" and b"b\0" in replies[1].body
+    assert wire.errors(raw.ask(run("t"))) == CHANGED
+    assert width(raw.ask(run("s"))) == [2]
+    table.query("alter table ddl drop column b", "app")
+    pooled.move()
+    assert width(raw.ask(run("t"))) == [1]
+    assert wire.errors(raw.ask(run("s"))) == CHANGED
+
+
 # --- parameters ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["bigint", "real", "numeric"])
 @pytest.mark.parametrize("described", [True, False], ids=["described", "known"])

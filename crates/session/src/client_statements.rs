@@ -3,6 +3,8 @@
 //! Owns which statement a name stands for, what is taken back by an error, and how much one client may keep. The texts are
 //! the [`Registry`]'s. Never sees a byte of the protocol.
 
+mod reading;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::parse_settings::ParseSettings;
@@ -50,8 +52,6 @@ struct Change {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose<'a> {
     All,
-    /// The only one; none if there are several.
-    Only,
     /// That of the Parse which was answered last.
     Latest,
     This(&'a [u8]),
@@ -67,6 +67,8 @@ pub struct ClientStatements {
     bytes: usize,
     /// The name of the Parse or Close that the stream has reached last.
     latest: Box<[u8]>,
+    /// The descriptions that it is being told.
+    readings: reading::Readings,
     /// How it reads results.
     pub(crate) habit: Habit,
 }
@@ -161,17 +163,11 @@ impl ClientStatements {
         whose: Whose<'_>,
         registry: &mut Registry,
     ) {
-        let stands_for_it = |entry: &Name| entry.answered == Some(old) || entry.expected == Some(old);
         let is_meant = |name: &[u8], latest: &[u8]| match whose {
-            Whose::All | Whose::Only => true,
+            Whose::All => true,
             Whose::Latest => *name == *latest,
             Whose::This(this) => *name == *this,
         };
-        if matches!(whose, Whose::Only)
-            && self.names.values().filter(|entry| stands_for_it(entry)).count() > 1
-        {
-            return;
-        }
         let mut slots = 0;
         for (name, entry) in self.names.iter_mut().filter(|(name, _)| is_meant(name, &self.latest)) {
             if entry.answered == Some(old) {
@@ -272,6 +268,7 @@ impl ClientStatements {
 
     /// The client leaves.
     pub fn forget_all(&mut self, registry: &mut Registry) {
+        self.read_no_more(registry);
         for id in self.unanswered.drain(..).filter_map(|change| change.to) {
             registry.release(id);
         }
@@ -293,7 +290,7 @@ mod tests {
     }
 
     /// A client with this name, its Parse answered.
-    fn with(name: &[u8], registry: &mut Registry) -> ClientStatements {
+    pub(super) fn with(name: &[u8], registry: &mut Registry) -> ClientStatements {
         let mut client = ClientStatements::default();
         client.parse(name, b"x", Some(&settings(registry)), 0, registry).unwrap();
         client.confirm(registry);
@@ -313,8 +310,6 @@ mod tests {
         client.parse(b"b", b"x", Some(&now), 1, &mut registry).unwrap();
         client.close(b"a", 1);
         let new = successor(&mut registry);
-        client.replace(old, new, Whose::Only, &mut registry);
-        assert_eq!(client.find(b"b", 1), Lookup::Is(old), "two stand for it");
         client.confirm(&mut registry);
         client.replace(old, new, Whose::Latest, &mut registry);
         assert_eq!((client.find(b"b", 2), client.expected(b"a")), (Lookup::Is(new), None));

@@ -5,6 +5,9 @@
 //! refused that very message (0A000, 26000) before anything of the segment was executed, outside a transaction block,
 //! and nothing of what comes behind has been sent. Never knows a socket; never keeps more than [`BYTES`].
 
+use wire::frame::{self, HEADER_BYTES};
+use wire::frontend::{self, Found};
+use wire::tag::frontend as tag;
 use wire::{encode, error, sqlstate};
 
 use crate::prepared::server_name;
@@ -25,8 +28,6 @@ pub(crate) struct Watch {
     number: u64,
     /// What was sent, from the watched message on; its Sync is not in it.
     copy: Vec<u8>,
-    /// The client asked for the description of its result, so it will not read new rows by an old one.
-    described: bool,
     /// The server has bound the statement since it was last at rest: nothing is made to wait for it.
     verified: bool,
     /// Something was sent behind the segment.
@@ -50,7 +51,7 @@ impl Watch {
     pub(crate) fn begin(&mut self, statement: StatementId, number: u64, verified: bool) {
         self.copy.clear();
         (self.state, self.statement, self.number) = (State::Recording, statement, number);
-        (self.described, self.verified, self.followed) = (false, verified, false);
+        (self.verified, self.followed) = (verified, false);
     }
 
     /// What is sent now belongs to the copy.
@@ -94,19 +95,28 @@ impl Watch {
         self.followed |= behind && self.is_whole();
     }
 
-    /// The client asks for a description.
-    pub(crate) fn describe(&mut self) {
-        self.described = true;
+    /// What was watched is a Bind, and the message behind it asks for the description of its portal.
+    fn describes_portal(&self) -> bool {
+        let Ok(Some(bind)) = frame::header(&self.copy) else { return false };
+        let Some((bind, next)) = self.copy.split_at_checked(bind.frame_bytes as usize) else { return false };
+        let Ok(Some(describe)) = frame::header(next) else { return false };
+        let body = next.get(HEADER_BYTES..describe.frame_bytes as usize).unwrap_or_default();
+        match (frontend::bind_names(&bind[HEADER_BYTES..]), frontend::target(body)) {
+            (Found::Yes((portal, _, _)), Found::Yes((b'P', target))) => {
+                describe.tag == tag::DESCRIBE && target == portal
+            }
+            _ => false,
+        }
     }
 
-    /// The segment's Sync goes to the server. Some if it was watched; true if its result was described.
+    /// The segment's Sync goes to the server. True if it was watched.
     #[inline]
-    pub(crate) fn sync(&mut self) -> Option<bool> {
-        if !self.records() {
-            return None;
+    pub(crate) fn sync(&mut self) -> bool {
+        let records = self.records();
+        if records {
+            self.state = if self.verified { State::Whole } else { State::HoldsBack };
         }
-        self.state = if self.verified { State::Whole } else { State::HoldsBack };
-        Some(self.described)
+        records
     }
 
     /// What the client sends behind this segment has to wait until it is known that the segment need not be said
@@ -132,8 +142,6 @@ impl Watch {
 pub(crate) struct Habit {
     /// It has asked for a description: it may still read rows by that one.
     pub(crate) describes: bool,
-    /// It asked for one in its last request.
-    pub(crate) describes_each: bool,
 }
 
 /// An error that says that a prepared statement's result has changed. Its SQLSTATE has other uses, and its words are
@@ -161,23 +169,38 @@ pub(crate) fn is_spoilt(error_body: &[u8]) -> bool {
     is_reshaped(error_body) || is_gone(error_body)
 }
 
+/// A request that can be said again.
+pub(crate) struct Refused {
+    pub(crate) statement: StatementId,
+    pub(crate) reader: Reader,
+    /// The number of the Describe of what is bound, where there is one.
+    pub(crate) described: Option<u64>,
+    /// The result has changed.
+    pub(crate) is_reshaped: bool,
+}
+
 impl Conversation {
     /// Whether the request that the server has just refused with this error can be said again, and for whom.
-    pub(crate) fn may_replay(&self, error_body: &[u8], habit: Habit, registry: &Registry) -> Option<Reader> {
+    pub(crate) fn may_replay(&self, error_body: &[u8], habit: Habit, registry: &Registry) -> Option<Refused> {
         let Some(Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement)) = self.owes.front() else {
             return None;
         };
         let watch = &self.watch;
         let nothing_behind =
             watch.state != State::Off && (!watch.followed || planted::bug!("replay_overtakes"));
-        let will_describe = watch.state == State::Recording && habit.describes_each;
-        let is_description = matches!(self.owes.front(), Some(Owed::WatchedDescribe(_)));
-        let reads_anew = watch.described || is_description || will_describe || !habit.describes;
-        let mendable = is_gone(error_body) || is_reshaped(error_body) && reads_anew;
-        let known = watch.number == self.owes.answered() && registry.rest(statement).is_some();
+        let front = self.owes.answered();
+        let described = match self.owes.front() {
+            Some(Owed::WatchedDescribe(_)) => Some(front),
+            _ => watch.describes_portal().then_some(front + 1),
+        };
+        let reads_anew = described.is_some() || !habit.describes;
+        let is_reshaped = is_reshaped(error_body);
+        let mendable = is_gone(error_body) || is_reshaped && reads_anew;
+        let known = watch.number == front && registry.rest(statement).is_some();
         let spared = !planted::bug!("spoilt_plan_told");
         let may = spared && mendable && nothing_behind && !self.in_block() && known;
-        may.then_some(if reads_anew { Reader::Anew } else { Reader::Holding })
+        let reader = if reads_anew { Reader::Anew } else { Reader::Holding };
+        may.then_some(Refused { statement, reader, described, is_reshaped })
     }
 
     /// Says it again: what was to be skipped ends with a Sync of our own or the client's, the statement is prepared

@@ -374,13 +374,8 @@ impl Step<'_, '_> {
         if !self.server.resets.asked.is_empty() {
             self.server.hold_requests();
         }
-        if let Some(described) = self.server.watch.sync() {
-            if let Some(names) = &mut self.request.statements {
-                names.habit.describes_each = described;
-            }
-            if self.server.watch.holds_back() {
-                return Verdict::PassAndHold;
-            }
+        if self.server.watch.sync() && self.server.watch.holds_back() {
+            return Verdict::PassAndHold;
         }
         Verdict::Pass
     }

@@ -71,10 +71,11 @@ impl Step<'_, '_> {
             Owed::SayParseComplete | Owed::SayCloseComplete => names += 1,
             _ => {}
         });
-        for _ in 0..names {
-            if let Some(client) = &mut self.context.names {
+        if let Some(client) = &mut self.context.names {
+            for _ in 0..names {
                 client.undo(self.context.registry);
             }
+            client.read_nothing_before(self.server.owes.answered(), self.context.registry);
         }
         self.settle_watch();
         let Some(frame) = reworded else { return Verdict::Pass };
@@ -114,9 +115,23 @@ impl Step<'_, '_> {
         self.context.complaints.push(complaint);
     }
 
-    fn may_replay(&self, error_body: &[u8]) -> Option<Reader> {
+    fn may_replay(&mut self, error_body: &[u8]) -> Option<Reader> {
         let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
-        self.server.may_replay(error_body, habit, self.context.registry)
+        let refused = self.server.may_replay(error_body, habit, self.context.registry)?;
+        let statement = refused.statement;
+        if let (Some(number), Some(names)) = (refused.described, &mut self.context.names)
+            && !names.is_reading(statement)
+        {
+            match names.only_name(statement) {
+                Some(name) => {
+                    names.will_read(&name, statement, statement, Some(number), self.context.registry);
+                }
+                // It would not be known by which name the client reads anew.
+                None if refused.is_reshaped => return None,
+                None => {}
+            }
+        }
+        Some(refused.reader)
     }
 
     /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.

@@ -67,16 +67,25 @@ impl Step<'_, '_> {
         match self.server.owes.front() {
             Some(Owed::OwnDescribe(statement, reader)) => self.own_described(header, rest, statement, reader),
             Some(Owed::Describe(_)) => {
+                self.reads_by_this();
                 self.server.owes.pop();
                 Verdict::Pass
             }
             Some(Owed::WatchedDescribe(statement)) => {
+                self.reads_by_this();
                 self.server.owes.pop();
                 self.plan_holds(statement)
             }
             Some(Owed::Query | Owed::Execute) => Verdict::Pass,
             Some(Owed::Own) => self.swallow_body(),
             _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    #[inline]
+    fn reads_by_this(&mut self) {
+        if let Some(names) = &mut self.context.names {
+            names.read(self.server.owes.answered(), self.context.registry);
         }
     }
 
@@ -100,8 +109,8 @@ impl Step<'_, '_> {
         }
     }
 
-    /// A statement that Weir has had parsed is described. If its clients know it otherwise, it is another one from here on for a client
-    /// that reads by this description, or by none; those that may hold theirs keep it.
+    /// A statement that Weir has had parsed is described. If its clients know it otherwise, it is another one for a client that reads by
+    /// no description, from here on, or by this one, once it has it; those that may hold theirs keep it.
     fn own_described(
         &mut self,
         header: Header,
@@ -122,16 +131,19 @@ impl Step<'_, '_> {
         let as_known = self.context.registry.describe(statement, &description);
         self.server.statements.described(statement, as_known);
         if !as_known && let Some(names) = &mut self.context.names {
-            let whose = match reader {
-                Reader::Preparing => Whose::Latest,
-                _ if !names.habit.describes => Whose::All,
-                Reader::Anew => Whose::Only,
-                Reader::Holding => return Verdict::Swallow,
-            };
             let registry = &mut *self.context.registry;
+            let whose = match reader {
+                Reader::Preparing => Some(Whose::Latest),
+                _ if !names.habit.describes => Some(Whose::All),
+                Reader::Anew if names.is_reading(statement) => None,
+                Reader::Anew | Reader::Holding => return Verdict::Swallow,
+            };
             let typed = reader != Reader::Preparing;
             if let Some(new) = registry.successor(statement, Some(&description), typed) {
-                names.replace(statement, new, whose, registry);
+                match whose {
+                    Some(whose) => names.replace(statement, new, whose, registry),
+                    None => names.will_read_instead(statement, new, registry),
+                }
             }
         }
         Verdict::Swallow

@@ -15,10 +15,31 @@ use crate::client_statements::Whose;
 use crate::{Boundary, Output, Owed, ParseSettings, Reader, StatementId, replay};
 
 impl Step<'_, '_> {
-    /// What has to come before a message that uses the statement that a client's name stands for, and which that is then.
+    /// What has to come before a message that uses the statement that a client's name stands for, and which one it uses then.
     #[cold]
     #[inline(never)]
     pub(super) fn before_parse(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+        header: Header,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<(StatementId, Before), Obstacle> {
+        let (used, before) = self.judge_lacking(name, statement, header, at, out)?;
+        let is_described = header.tag == tag::DESCRIBE
+            || header.tag == tag::BIND && self.describes_next(name, header) == Some(true);
+        if let Some(names) = &mut self.request.statements
+            && let Some(held) = names.expected(name)
+            && is_described
+            && (used != held || !matches!(before, Before::Nothing(_)))
+        {
+            names.will_read(name, held, used, None, self.rules.registry);
+        }
+        Ok((used, before))
+    }
+
+    fn judge_lacking(
         &mut self,
         name: &[u8],
         mut statement: StatementId,
@@ -57,12 +78,13 @@ impl Step<'_, '_> {
         }
         let InForce::Settings(settings) = self.in_force() else { return Err(Obstacle::Replies) };
         let matters = self.rules.registry.description(statement).is_some_and(|known| known.matters());
+        let is_held = matters && self.may_hold_descriptions();
         let compares = matters && header.tag == tag::BIND && reader != Some(Reader::Anew);
         if compares && reader.is_none() {
             return Err(Obstacle::Next);
         }
         if !self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
-            return self.under_other_settings(name, settings.as_ref(), compares, at, out);
+            return self.under_other_settings(name, settings.as_ref(), is_held, compares, at, out);
         }
         if compares {
             return self.await_description(statement, at, out);
@@ -73,35 +95,46 @@ impl Step<'_, '_> {
     /// By which description the client reads what it asks for with this message; None if it may be about to ask for one: its next
     /// message is not here yet.
     pub(super) fn reader(&self, name: &[u8], header: Header) -> Option<Reader> {
-        let describes = self.request.statements.as_ref().is_some_and(|names| names.habit.describes);
-        if !describes || header.tag == tag::DESCRIBE {
-            return Some(Reader::Anew);
+        match header.tag {
+            tag::DESCRIBE => return Some(Reader::Anew),
+            tag::PARSE => return Some(Reader::Holding),
+            _ => {}
         }
-        if header.tag == tag::PARSE {
-            return Some(Reader::Holding);
+        match self.describes_next(name, header) {
+            Some(false) if self.may_hold_descriptions() => Some(Reader::Holding),
+            None if self.may_hold_descriptions() => None,
+            _ => Some(Reader::Anew),
         }
+    }
+
+    fn may_hold_descriptions(&self) -> bool {
+        self.request.statements.as_ref().is_some_and(|names| names.habit.describes)
+    }
+
+    /// Whether the message behind this Bind asks for the description of what it binds; None if that is not here yet.
+    fn describes_next(&self, name: &[u8], header: Header) -> Option<bool> {
         let bytes = header.frame_bytes as usize;
         let (bind, next) = self.input[self.at..].split_at_checked(bytes).unwrap_or_default();
         let next_body = match frame::header(next) {
-            Ok(Some(header)) if header.tag != tag::DESCRIBE => return Some(Reader::Holding),
+            Ok(Some(header)) if header.tag != tag::DESCRIBE => return Some(false),
             Ok(Some(header)) => next.get(HEADER_BYTES..header.frame_bytes as usize),
-            _ if next.first().is_some_and(|first| *first != tag::DESCRIBE) => return Some(Reader::Holding),
+            _ if next.first().is_some_and(|first| *first != tag::DESCRIBE) => return Some(false),
             _ => None,
         };
-        let Some(next_body) = next_body else { return (bytes > replay::BYTES).then_some(Reader::Holding) };
+        let Some(next_body) = next_body else { return (bytes > replay::BYTES).then_some(false) };
         let portal = match frontend::bind_names(bind.get(HEADER_BYTES..).unwrap_or_default()) {
             Found::Yes((portal, _, _)) => portal,
             _ => b"",
         };
         Some(match frontend::target(next_body) {
-            Found::Yes((b'P', target)) if target == portal => Reader::Anew,
-            Found::Yes((b'S', target)) if target == name => Reader::Anew,
-            _ => Reader::Holding,
+            Found::Yes((b'P', target)) => target == portal,
+            Found::Yes((b'S', target)) => target == name,
+            _ => false,
         })
     }
 
-    /// From here on the name stands for the statement that has taken its statement's place. What the server has of the old one is
-    /// closed, unless those that keep it can use it.
+    /// The statement that has taken the place of this one. A client that may hold a description keeps its statement until it has the new
+    /// one's. What the server has of the old one is closed, unless those that keep it can use it.
     fn follow(
         &mut self,
         name: &[u8],
@@ -110,9 +143,12 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> StatementId {
+        let may_hold = self.may_hold_descriptions();
         let Some(names) = &mut self.request.statements else { return statement };
         let Some(new) = self.rules.registry.successor(statement, None, true) else { return statement };
-        names.replace(statement, new, Whose::This(name), self.rules.registry);
+        if !may_hold {
+            names.replace(statement, new, Whose::This(name), self.rules.registry);
+        }
         if !is_usable && self.server.statements.is_expected(statement) {
             self.flush(out);
             self.server.status = None;
@@ -141,13 +177,14 @@ impl Step<'_, '_> {
         &mut self,
         name: &[u8],
         settings: Option<&ParseSettings>,
+        is_held: bool,
         compares: bool,
         at: Boundary,
         out: &mut impl Output,
     ) -> Result<(StatementId, Before), Obstacle> {
         let names = self.request.statements.as_mut().ok_or(Obstacle::Replies)?;
         let statement =
-            names.parse_again(name, settings, compares, self.rules.registry).ok_or(Obstacle::Replies)?;
+            names.parse_again(name, settings, is_held, self.rules.registry).ok_or(Obstacle::Replies)?;
         match self.before_use(Some(statement)).ok_or(Obstacle::Replies)? {
             Before::Parse if compares => self.await_description(statement, at, out),
             Before::Differs if compares => {

@@ -447,11 +447,13 @@ impl Step<'_, '_> {
         send(&mut self.server.watch, at, out, |bytes| {
             rename::target(bytes, tag::DESCRIBE, b'S', &server);
         });
+        self.note_describe_sent();
         self.ask(owed);
     }
 
     fn describe_portal(&mut self) -> Verdict {
         self.note_describe();
+        self.note_describe_sent();
         self.pass(Owed::Describe(None))
     }
 
@@ -467,8 +469,16 @@ impl Step<'_, '_> {
         }
     }
 
+    /// It is the next that is owed, unless it is skipped.
+    #[inline]
+    fn note_describe_sent(&mut self) {
+        if let Some(names) = &mut self.request.statements {
+            let number = self.server.owes.next_number();
+            names.describe_sent((!self.server.skipping).then_some(number), self.rules.registry);
+        }
+    }
+
     fn note_describe(&mut self) {
-        self.server.watch.describe();
         if let Some(names) = &mut self.request.statements {
             names.habit.describes = true;
         }
