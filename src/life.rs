@@ -37,6 +37,8 @@ pub(crate) trait Crew {
     ) -> std::io::Result<()>;
     /// Asks the process before this one to cancel what nobody here runs.
     fn cancel_at_predecessor(&self, key: &[u8]);
+    /// Undoes what is still paused in the process before this one: one database, or all.
+    fn resume_predecessor(&self, database: Option<&str>);
 }
 
 /// A running process.
@@ -196,6 +198,7 @@ impl<C: Crew> Life<C> {
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
             Output::StrayCancel { key } => self.crew.cancel_at_predecessor(&key),
+            Output::ResumePredecessor { database } => self.crew.resume_predecessor(database.as_deref()),
             Output::Exit => {}
         }
         None
@@ -253,6 +256,7 @@ mod tests {
             Err(std::io::ErrorKind::Unsupported.into())
         }
         fn cancel_at_predecessor(&self, _: &[u8]) {}
+        fn resume_predecessor(&self, _: Option<&str>) {}
     }
 
     fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {

@@ -50,6 +50,10 @@ impl Crew for Workers {
     fn cancel_at_predecessor(&self, key: &[u8]) {
         self.engine.cancel_at_predecessor(key);
     }
+
+    fn resume_predecessor(&self, database: Option<&str>) {
+        self.engine.resume_predecessor(database);
+    }
 }
 
 fn outcome(news: News) -> Succession {
@@ -57,6 +61,7 @@ fn outcome(news: News) -> Succession {
         News::Begun => Succession::Begun,
         News::Failed(why) => Succession::Failed(why),
         News::Orphaned => Succession::Orphaned,
+        News::Resumed { database } => Succession::Resumed { database },
         News::Over => Succession::Over,
     }
 }

@@ -273,6 +273,20 @@ def test_what_was_paused_stays_paused(weir, pg):
     assert not failures
 
 
+def test_who_waits_in_the_old_process_is_resumed_too(weir, pg):
+    """A client that replicates stays there, and the console is the new one's."""
+    pooler = weir()
+    pooler.value("select 1")
+    pooler.console("PAUSE app")
+    done, failures = in_threads(lambda _: replicas.replicating(pooler).close(), 1)
+    host.eventually(lambda: pooler.pool().get("cl_waiting") == 1)
+    old = reboot(pooler, wait=False)
+    pooler.console("RESUME app")
+    done[0].join(20)
+    assert not done[0].is_alive() and not failures
+    assert old.wait(30) == 0
+
+
 def test_without_an_old_process_it_starts_as_always(weir):
     pooler = weir.prepared()
     pooler.start("--reboot")

@@ -257,7 +257,9 @@ impl Control {
 
     pub(crate) fn resume_shards(&mut self, database: Option<String>) {
         self.interrupt_pauses(database.as_deref());
-        self.tell_all(&Command::Resume { database });
+        self.tell_all(&Command::Resume { database: database.clone() });
+        // It was paused there before it was here, and its console is this one now.
+        self.push(Output::ResumePredecessor { database });
     }
 
     /// RELOAD or SIGHUP.

@@ -318,6 +318,11 @@ mod tests {
         assert!(
             matches!(harness.told.last(), Some((1, Command::Resume { database: Some(name) })) if name == "app")
         );
+        assert_eq!(
+            harness.resumed_before,
+            [Some("app".to_owned())],
+            "a process before, if there is one, too"
+        );
         harness.done(0, 0);
         harness.done(1, 0);
         assert_eq!(harness.replies.len(), before + 2, "late Dones of a pause that is gone");

@@ -150,6 +150,11 @@ pub enum Output {
         /// As the asker sent it.
         key: Box<[u8]>,
     },
+    /// RESUME, for a process that still hands over to this one: what cannot move waits there.
+    ResumePredecessor {
+        /// One database, or all.
+        database: Option<String>,
+    },
     /// End the process with success, as it is.
     Exit,
 }

@@ -30,6 +30,8 @@ pub(crate) struct Harness {
     pub(crate) closed_tcp: bool,
     pub(crate) exited: bool,
     pub(crate) handed_over: Option<(String, String)>,
+    /// RESUMEs for a predecessor.
+    pub(crate) resumed_before: Vec<Option<String>>,
     /// How often the file of pools was asked for.
     pub(crate) pool_reads: usize,
     pub(crate) server_answers: Vec<(u64, Option<crate::ServerFacts>)>,
@@ -62,6 +64,7 @@ impl Harness {
             closed_tcp: false,
             exited: false,
             handed_over: None,
+            resumed_before: Vec::new(),
             pool_reads: 0,
             server_answers: Vec::new(),
             pool_writes: Vec::new(),
@@ -84,6 +87,7 @@ impl Harness {
                 Output::CloseTcp => self.closed_tcp = true,
                 Output::HandOver { line, note } => self.handed_over = Some((line, note)),
                 Output::StrayCancel { .. } => {}
+                Output::ResumePredecessor { database } => self.resumed_before.push(database),
                 Output::ServerAnswer { id, facts } => self.server_answers.push((id, facts)),
                 Output::ReadPools { .. } => self.pool_reads += 1,
                 Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),

@@ -18,6 +18,11 @@ pub enum Succession {
     Failed(String),
     /// The other process has ended, and nobody can come to this one any more.
     Orphaned,
+    /// RESUME was said to the other process: what could not leave was paused here.
+    Resumed {
+        /// One database, or all.
+        database: Option<String>,
+    },
     /// Everything has left.
     Over,
 }
@@ -56,6 +61,11 @@ impl Control {
                 self.hands_over = false;
                 self.log("the process that took over has ended, waiting for all clients disconnect");
                 self.begin_shutdown(ShutdownMode::WaitForClients);
+            }
+            Succession::Resumed { database } => {
+                if self.pausing.resume(database.as_deref()).is_ok() {
+                    self.resume_shards(database);
+                }
             }
             Succession::Over => {
                 self.log("everything handed over, exiting");
@@ -119,6 +129,23 @@ mod tests {
         assert_eq!((paused.as_str(), database.as_str()), ("app", "other"));
         new.ask("RESUME app");
         assert_eq!(new.tag(), "RESUME");
+    }
+
+    #[test]
+    fn what_could_not_leave_is_resumed_with_the_rest() {
+        let mut harness = Harness::new();
+        harness.ask("PAUSE app");
+        harness.input(Input::Succession(Succession::Begun));
+        harness.told.clear();
+        let database = Some("app".to_owned());
+        harness.input(Input::Succession(Succession::Resumed { database: database.clone() }));
+        assert!(
+            matches!(&harness.told[..], [(0, Command::Resume { database: resumed }), (1, _)] if *resumed == database)
+        );
+        assert_eq!(harness.resumed_before, [database], "and a process before, if there is one, too");
+        harness.told.clear();
+        harness.input(Input::Succession(Succession::Resumed { database: None }));
+        assert!(harness.told.is_empty(), "it was not paused here");
     }
 
     #[test]

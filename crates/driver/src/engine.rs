@@ -256,6 +256,11 @@ impl Engine {
         self.succession.cancel_there(key);
     }
 
+    /// Undoes what was paused in the process that this one still takes over from, if there is one.
+    pub fn resume_predecessor(&self, database: Option<&str>) {
+        self.succession.resume_there(database);
+    }
+
     /// Refuses new TCP connections from now on; the unix socket stays for administrators.
     pub fn close_tcp_listeners(&self) {
         self.close(false);

@@ -104,8 +104,10 @@ pub(crate) struct Pending {
 }
 
 pub(crate) enum PendingKind {
-    /// No server of this database (all) is in use or open.
+    /// No server of this database (all) is in use or open, here or still with a process before.
     Paused(Option<String>),
+    /// No server of this database (all) is open here.
+    Killed(Option<String>),
     /// No output is left to be sent.
     Suspended,
     /// No server of this database (all) is obsolete.

@@ -503,3 +503,75 @@ fn without(number: u16, mut state: &[u8]) -> Vec<u8> {
     }
     rest
 }
+
+#[test]
+fn a_client_is_greeted_also_if_its_server_came_from_the_old_process_unknown() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places), "its server is being opened");
+    assert!(new.connecting.is_empty(), "and is the only one");
+    let unknown = old.server();
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.event(Event::HungUp { conn: places[&unknown] });
+    let opened = new.server();
+    assert!(new.tags(places[&client]).ends_with('Z'), "only a login tells what a client is greeted with");
+    new.query(places[&client], "select 1");
+    assert!(new.text(opened).contains("select 1"));
+}
+
+#[test]
+fn a_process_that_stands_still_hands_over_all_the_same() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let (busy, waiting) = (old.client(&[]), old.client(&[]));
+    let server = old.server();
+    old.query(busy, "select 1");
+    old.query(waiting, "select 2");
+    old.event(Event::Command(Command::Suspend { request: mail::RequestId(1) }));
+    hand_over(&mut old, 1);
+    assert!(old.paused.is_empty() || old.paused == [waiting], "what was begun is answered: {:?}", old.paused);
+    old.answer(server, Status::Idle);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places), "nothing is left");
+    assert!(new.text(places[&server]).contains("select 2"), "nothing stands still there");
+}
+
+#[test]
+fn a_pair_that_comes_while_everything_stands_still_stands_still() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    let server = old.server();
+    old.query(client, "begin");
+    old.answer(server, Status::InTransaction);
+    new.event(Event::Command(Command::Suspend { request: mail::RequestId(1) }));
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (client, server) = (places[&client], places[&server]);
+    assert_eq!(new.paused, [client, server]);
+    new.event(Event::Command(Command::Resume { database: None }));
+    assert!(new.paused.is_empty());
+    new.query(client, "commit");
+    assert!(new.text(server).contains("commit"));
+}
+
+#[test]
+fn a_pause_waits_for_what_the_process_before_still_has() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    let server = old.server();
+    old.query(client, "begin");
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places));
+    new.event(Event::Command(Command::Pause { request: mail::RequestId(1), database: None }));
+    let is_done = |new: &World| new.reports.iter().any(|report| matches!(report, mail::Report::Done { .. }));
+    assert!(!is_done(&new), "a transaction is open there");
+    old.answer(server, Status::InTransaction);
+    assert!(carry(&mut old, &mut new, &mut places) && !is_done(&new), "and here");
+    new.query(places[&client], "commit");
+    new.answer(places[&server], Status::Idle);
+    new.event(Event::HungUp { conn: places[&server] });
+    assert!(is_done(&new));
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mail::{Command, ShardId};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use shard::succession::fields::FieldsOut;
+use shard::succession::fields::{Fields, FieldsOut};
 use shard::{HandOn, Inherit};
 use telemetry::{Level, Record};
 
@@ -162,6 +162,13 @@ impl Giver {
             first.post(Letter::Command(Command::Cancel { key: key.into() }));
         }
     }
+
+    /// What cannot move waits here, and what is paused is the control thread's to know.
+    fn resume(&self, payload: &[u8]) {
+        let fields = Fields::read(payload);
+        let database = fields.as_ref().and_then(|fields| fields.text(field::DATABASE)).map(str::to_owned);
+        (self.news)(News::Resumed { database });
+    }
 }
 
 /// What has gone and what is awaited.
@@ -272,6 +279,7 @@ impl<'a> Giving<'a> {
                 self.send(shard, leaver)?;
             }
             Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.giver.cancel(payload),
+            Item::Heard(Frame { kind: from_new::RESUME, payload, .. }) => self.giver.resume(&payload),
             Item::PredecessorOver => {
                 self.gone_when_empty = None;
                 self.next_round();

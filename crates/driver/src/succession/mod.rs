@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use mail::ShardId;
 use shard::HandOn;
+use shard::succession::fields::FieldsOut;
 
 pub(crate) use handover::Giver;
 pub(crate) use legacy::{Legacy, Seats};
@@ -42,6 +43,8 @@ mod from_new {
     pub(super) const REST_GATES: u8 = 20;
     pub(super) const READY: u8 = 21;
     pub(super) const CANCEL: u8 = 22;
+    /// An older process does not know it: what is paused there stays so.
+    pub(super) const RESUME: u8 = 23;
 }
 
 /// Numbers of fields in the messages' payloads. A number is never used again for something else.
@@ -57,6 +60,8 @@ mod field {
     pub(super) const STATE: u16 = 9;
     /// The listening socket is the panel's. A process that does not know this field closes it, and binds the port later.
     pub(super) const PANEL: u16 = 10;
+    /// The database of a command; none is all.
+    pub(super) const DATABASE: u16 = 11;
     /// State, unsent output and unread input of a client's socket, and of a server's.
     pub(super) const CLIENT: [u16; 3] = [20, 21, 22];
     pub(super) const SERVER: [u16; 3] = [30, 31, 32];
@@ -71,6 +76,11 @@ pub enum News {
     Failed(String),
     /// The successor has ended and taken the listening sockets with it; what is left here is served to its end.
     Orphaned,
+    /// An operator has said RESUME to the successor.
+    Resumed {
+        /// One database, or all.
+        database: Option<String>,
+    },
     /// Everything has gone: this process can end.
     Over,
 }
@@ -140,8 +150,21 @@ impl Succession {
 
     /// Asks the predecessor to cancel what nobody here runs.
     pub(crate) fn cancel_there(&self, key: &[u8]) {
+        self.ask_predecessor(from_new::CANCEL, key);
+    }
+
+    /// Has the predecessor undo a PAUSE or KILL, of one database or of all.
+    pub(crate) fn resume_there(&self, database: Option<&str>) {
+        let mut out = FieldsOut::new();
+        if let Some(database) = database {
+            out.text(field::DATABASE, database);
+        }
+        self.ask_predecessor(from_new::RESUME, &out.into_bytes());
+    }
+
+    fn ask_predecessor(&self, kind: u8, payload: &[u8]) {
         let Some(line) = lock(&self.predecessor).clone() else { return };
-        let _ = frame::put(&line, from_new::CANCEL, key, &[]);
+        let _ = frame::put(&line, kind, payload, &[]);
     }
 }
 

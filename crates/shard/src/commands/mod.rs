@@ -114,7 +114,7 @@ impl State {
     fn resume(&mut self, database: Option<&str>) {
         // Nobody waits for what RESUME undoes: the control thread has said so to who asked for it.
         self.pending.retain(|pending| match &pending.what {
-            PendingKind::Paused(paused) => paused.as_deref() != database,
+            PendingKind::Paused(paused) | PendingKind::Killed(paused) => paused.as_deref() != database,
             PendingKind::Suspended => database.is_some(),
             PendingKind::ObsoleteClosed(_) | PendingKind::Shutdown(_) => true,
         });
@@ -138,7 +138,10 @@ impl State {
         let pending = std::mem::take(&mut self.pending);
         for waiting in pending {
             let over = match &waiting.what {
-                PendingKind::Paused(database) => self
+                PendingKind::Paused(database) => self.parts_of(database.as_deref()).into_iter().all(|part| {
+                    self.parts.get(part).is_none_or(|part| part.pool.open() + part.pool.elsewhere() == 0)
+                }),
+                PendingKind::Killed(database) => self
                     .parts_of(database.as_deref())
                     .into_iter()
                     .all(|part| self.parts.get(part).is_none_or(|part| part.pool.open() == 0)),
@@ -191,7 +194,7 @@ impl State {
                 self.close_server(conn, "database was killed");
             }
         }
-        self.pending.push(Pending { request, what: PendingKind::Paused(database) });
+        self.pending.push(Pending { request, what: PendingKind::Killed(database) });
         self.paused_progress();
     }
 

@@ -54,6 +54,19 @@ impl State {
         self.paused_progress();
     }
 
+    /// SUSPEND is over for those whom no RESUME will reach; false if it was not in force. Pools are served by who calls.
+    pub(crate) fn end_suspension(&mut self) -> bool {
+        if self.suspended_since_us.is_none() {
+            return false;
+        }
+        self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
+        self.stand_no_more();
+        for (_, part) in &mut self.parts {
+            part.pool.paused = part.paused_by_command;
+        }
+        true
+    }
+
     /// RESUME after SUSPEND: everything is read again. Pools are resumed by who calls.
     pub(crate) fn stand_no_more(&mut self) {
         if self.suspended_since_us.take().is_none() {

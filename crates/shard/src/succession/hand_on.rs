@@ -41,11 +41,18 @@ impl State {
             return;
         }
         self.handing_on = Some(HandingOn { round, ..HandingOn::default() });
+        // RESUME goes to the successor, which does not stand still: what is half done would never come to rest here.
+        let stood_still = self.end_suspension();
         let states: Vec<_> = self.parts.iter().map(|(_, part)| pool_state(part, true)).collect();
         for state in states {
             self.tell_successor(HandOn::Pool { state });
         }
         self.hand_on_all();
+        if stood_still {
+            // Who cannot move is served here.
+            let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
+            parts.into_iter().for_each(|index| self.serve_or_open(index));
+        }
     }
 
     /// The successor has died before it had everything: what is left is served here again.

@@ -104,6 +104,7 @@ impl State {
         if part.pool.closed_elsewhere() {
             self.tell_of_server(part_index, false);
             self.permit_is_free(part_index);
+            self.paused_progress();
         }
     }
 
@@ -170,6 +171,12 @@ impl State {
         self.ask_held(conn, server_conn);
         self.give_back(server_conn);
         self.hands_on(conn);
+        if self.suspended_since_us.is_some()
+            && self.client(conn).is_some_and(|client| client.server().is_some())
+        {
+            self.pause_client(conn);
+            self.pause_server(server_conn);
+        }
     }
 
     /// Makes a client of a state, in phase Idle (or Console); the answer is the phase that it was in.
@@ -279,7 +286,11 @@ impl State {
             cancels: 0,
             lent: if fields.number(field::LENT) == Some(0) { Lent::Never } else { Lent::ToClient },
             names_as_they_are: false,
-            close_when_free: must_close.then_some("database configuration changed"),
+            close_when_free: match must_close {
+                true => Some("database configuration changed"),
+                // Only the login of a server tells what clients are greeted with, and this one's was elsewhere.
+                false => part.met.is_none().then_some("unknown to this process"),
+            },
             since_us: time(field::SINCE),
             since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),
             request_us: time(field::REQUEST),
