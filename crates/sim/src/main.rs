@@ -2,23 +2,28 @@
 //! Owns the command line and the real clock; never anything that a seed decides.
 #![forbid(unsafe_code)]
 
+mod campaign;
+
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use campaign::Campaign;
 use weir_sim::{Report, record, record_random, run, run_direct};
 
 const HELP: &str = "\
-weir-sim [--seeds N] [--start S] [--seconds T] [--first] [--direct] [--bug NAME]
+weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--direct] [--bug NAME]
 weir-sim --seed X [--trace] [--direct] [--bug NAME]
 weir-sim --bugs
+weir-sim --invariants
 weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 
-Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds. One in a hundred is
+Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds, on J threads (1 unless given;
+0: as many as there are cores). --hours runs for H hours whatever N is, and tells every minute how far it is. One seed in a hundred is
 run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
 puts a plain relay in the shard's place: what fails then is the simulator's own fault. --bug NAME switches a planted bug on, in a
-build that has them (crates/sim/canaries.sh); --bugs lists their names.
+build that has them (crates/sim/canaries.sh); --bugs lists their names. --invariants prints what is checked.
 
 record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus; with --scripts, what so
 many random scripts ask, of whose answers it writes the hashes (random.hashes) and tells where the model differs.";
@@ -39,6 +44,9 @@ struct Order {
     seeds: u64,
     start: u64,
     seconds: Option<u64>,
+    hours: Option<u64>,
+    jobs: usize,
+    invariants: bool,
     only: Option<u64>,
     trace: bool,
     direct: bool,
@@ -52,7 +60,7 @@ struct Order {
 
 impl Order {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Order, String> {
-        let mut order = Order { seeds: 2_000, ..Order::default() };
+        let mut order = Order { seeds: 2_000, jobs: 1, ..Order::default() };
         while let Some(word) = words.next() {
             let mut number = || {
                 let text = words.next().unwrap_or_default();
@@ -63,6 +71,9 @@ impl Order {
                 "--start" => order.start = number()?,
                 "--scripts" => order.scripts = Some(number()?),
                 "--seconds" => order.seconds = Some(number()?),
+                "--hours" => order.hours = Some(number()?),
+                "--jobs" => order.jobs = cores_if_zero(number()?),
+                "--invariants" => order.invariants = true,
                 "--seed" => order.only = Some(number()?),
                 "--trace" => order.trace = true,
                 "--direct" => order.direct = true,
@@ -85,6 +96,10 @@ impl Order {
             // The simulator has no event loop.
             let mut own = planted::BUGS.iter().filter(|bug| !bug.starts_with("loop_"));
             let _ = own.try_for_each(|bug| writeln!(out, "{bug}"));
+            return ExitCode::SUCCESS;
+        }
+        if self.invariants {
+            print!("{}", weir_sim::markdown());
             return ExitCode::SUCCESS;
         }
         if let Some(bug) = self.bug.as_ref().filter(|bug| !planted::switch_on(bug)) {
@@ -148,42 +163,23 @@ impl Order {
     }
 
     fn run_many(&self) -> ExitCode {
-        let (begun, mut passed, mut failed) = (Instant::now(), 0_u64, 0_u64);
-        let (mut statements, mut transactions) = (0_u64, 0_u64);
-        let limit = self.seconds.map(Duration::from_secs);
-        for seed in self.start..self.start + self.seeds {
-            if limit.is_some_and(|limit| begun.elapsed() >= limit) || (self.first && failed > 0) {
-                break;
-            }
-            let report = self.run(seed, false);
-            statements += report.statements;
-            transactions += report.transactions;
-            match self.fault_of(&report) {
-                Some(text) => {
-                    failed += 1;
-                    let direct = if self.direct { " --direct" } else { "" };
-                    println!("seed {seed} failed: {text}");
-                    println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace{direct}");
-                }
-                None => passed += 1,
-            }
-        }
-        let seconds = begun.elapsed().as_secs_f64();
-        let a_second = transactions as f64 / seconds;
-        println!(
-            "{statements} statements, {transactions} transactions in {seconds:.1} s, {a_second:.0} a second"
-        );
-        println!("{passed} passed, {failed} failed");
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        let hours = self.hours.map(|hours| Duration::from_secs(hours * 3_600));
+        let campaign = Campaign {
+            start: self.start,
+            seeds: if hours.is_some() { u64::MAX } else { self.seeds },
+            limit: hours.or(self.seconds.map(Duration::from_secs)),
+            first: self.first,
+            direct: self.direct,
+            jobs: self.jobs,
+            progress: hours.is_some(),
+        };
+        if campaign.run() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
+}
 
-    /// What is wrong with a run, if anything; one in a hundred must repeat itself.
-    fn fault_of(&self, report: &Report) -> Option<String> {
-        if let Some(violation) = &report.violation {
-            return Some(violation.to_string());
-        }
-        let again = report.seed.is_multiple_of(100).then(|| self.run(report.seed, false).hash);
-        let differs = again.is_some_and(|hash| hash != report.hash);
-        differs.then(|| "two runs of it differ".to_owned())
+fn cores_if_zero(jobs: u64) -> usize {
+    match usize::try_from(jobs) {
+        Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
+        Ok(jobs) => jobs,
     }
 }

@@ -1,0 +1,141 @@
+//! Many seeds, on one thread or several, for as long as was asked: which fail, and what it cost.
+//!
+//! Owns the real clock and threads; a seed is run by one thread alone, and knows nothing of others.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_sim::{Report, run, run_direct};
+
+/// Between two lines of progress of a long run.
+const PROGRESS: Duration = Duration::from_secs(60);
+/// How often it is looked whether such a line is due.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Campaign {
+    /// The first seed.
+    pub(crate) start: u64,
+    /// How many.
+    pub(crate) seeds: u64,
+    /// For how long at most.
+    pub(crate) limit: Option<Duration>,
+    /// Stop at the first seed that fails.
+    pub(crate) first: bool,
+    /// A plain relay in place of the shards.
+    pub(crate) direct: bool,
+    /// Threads.
+    pub(crate) jobs: usize,
+    /// Tell every minute how far it has come.
+    pub(crate) progress: bool,
+}
+
+/// What came of it so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+    statements: u64,
+    transactions: u64,
+}
+
+impl Campaign {
+    /// Runs it; true if no seed failed.
+    pub(crate) fn run(&self) -> bool {
+        let begun = Instant::now();
+        let (next, totals) = (AtomicU64::new(self.start), Mutex::new(Totals::default()));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..self.jobs.max(1)).map(|_| scope.spawn(|| self.work(begun, &next, &totals))).collect();
+            if self.progress {
+                scope.spawn(|| tell_progress(begun, &over, &totals));
+            }
+            workers.into_iter().for_each(|worker| drop(worker.join()));
+            over.store(true, Ordering::Relaxed);
+        });
+        let totals = *lock(&totals);
+        println!("{}", totals.in_words(begun));
+        println!("{} passed, {} failed", totals.passed, totals.failed);
+        totals.failed == 0 && totals.passed > 0
+    }
+
+    fn work(&self, begun: Instant, next: &AtomicU64, totals: &Mutex<Totals>) {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let is_late = self.limit.is_some_and(|limit| begun.elapsed() >= limit);
+            let is_enough = self.first && lock(totals).failed > 0;
+            if seed >= self.start.saturating_add(self.seeds) || is_late || is_enough {
+                return;
+            }
+            let report = self.seed(seed);
+            let fault = self.fault_of(&report);
+            let mut totals = lock(totals);
+            totals.statements += report.statements;
+            totals.transactions += report.transactions;
+            match fault {
+                Some(text) => {
+                    totals.failed += 1;
+                    let direct = if self.direct { " --direct" } else { "" };
+                    println!("seed {seed} failed: {text}");
+                    println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace{direct}");
+                }
+                None => totals.passed += 1,
+            }
+        }
+    }
+
+    fn seed(&self, seed: u64) -> Report {
+        if self.direct { run_direct(seed, false) } else { run(seed, false) }
+    }
+
+    /// What is wrong with a run, if anything; one in a hundred must repeat itself.
+    fn fault_of(&self, report: &Report) -> Option<String> {
+        if let Some(violation) = &report.violation {
+            return Some(violation.to_string());
+        }
+        let again = report.seed.is_multiple_of(100).then(|| self.seed(report.seed).hash);
+        let differs = again.is_some_and(|hash| hash != report.hash);
+        differs.then(|| "two runs of it differ".to_owned())
+    }
+}
+
+impl Totals {
+    fn in_words(&self, begun: Instant) -> String {
+        let Totals { passed, failed, statements, transactions } = *self;
+        let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds());
+        let rate = transactions as f64 / cpu.max(0.01);
+        format!(
+            "{} seeds, {failed} failed, {transactions} transactions, {statements} statements in {seconds:.0} s ({cpu:.0} CPU seconds), {rate:.0} transactions a CPU second",
+            passed + failed
+        )
+    }
+}
+
+fn tell_progress(begun: Instant, over: &AtomicBool, totals: &Mutex<Totals>) {
+    let mut told = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        thread::sleep(LOOK);
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let totals = *lock(totals);
+            println!("{}", totals.in_words(begun));
+        }
+    }
+}
+
+/// What the process has used so far; 0 where the system does not say.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_name = text.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 =
+        behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    ticks as f64 / 100.0
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
