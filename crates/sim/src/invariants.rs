@@ -1,7 +1,7 @@
 //! The judge: what must be true of every run, and the first thing that was not.
 //!
 //! It sees bytes, events and what clients were told, never the pooler's insides and never which bugs were planted.
-//! The numbers I1 to I8 are those of the project's list of invariants (`ARCHITECTURE.md`).
+//! The numbers are those of `table.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub(crate) enum Claim {
 /// What was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// `I1` to `I8`, or a word for what is no numbered invariant.
+    /// A number of the table; or `contract` (between shard and driver), or `unfair` (harm without a cause).
     pub invariant: &'static str,
     /// What happened.
     pub text: String,
