@@ -54,6 +54,30 @@ impl Names {
         counted
     }
 
+    /// The number that the process gives next.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.process.upcoming_id()
+    }
+
+    /// Goes on counting where a predecessor process has stopped.
+    pub(crate) fn continue_ids_at(&self, next: u64) {
+        self.process.continue_ids_at(next);
+    }
+
+    /// The shard for a part of a pool that a predecessor process had, as in `driver/directory.rs`.
+    pub(crate) fn part_for_heir(&self, database: &str, user: &str, is_first: bool) -> u16 {
+        let pool = self.pool(database, user);
+        let home = u16::try_from(pool.shards().trailing_zeros()).unwrap_or(0);
+        if is_first {
+            return home;
+        }
+        let free = (0..self.shards).filter(|shard| pool.shards() & (1 << shard) == 0);
+        let shard =
+            self.with(|inner| free.min_by_key(|shard| inner.pools_on[usize::from(*shard)])).unwrap_or(home);
+        pool.spread_to(shard);
+        shard
+    }
+
     /// Cancel keys that are known.
     pub(crate) fn cancel_keys(&self) -> usize {
         self.with(|inner| inner.cancel_keys.len())

@@ -44,10 +44,16 @@ pub(crate) enum Fault {
     Resize,
     /// RELOAD with other settings: see `swarm::Reloads`.
     Reload,
+    /// SHUTDOWN of a kind, and another process that starts afterwards.
+    Shutdown,
+    /// Another process takes over (`-R`).
+    Takeover,
+    /// Another process takes over and dies meanwhile.
+    BrokenTakeover,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 20] = [
+    pub(crate) const ALL: [Fault; 23] = [
         Fault::CutClient,
         Fault::CutServer,
         Fault::Terminate,
@@ -68,12 +74,15 @@ impl Fault {
         Fault::WaitClose,
         Fault::Resize,
         Fault::Reload,
+        Fault::Shutdown,
+        Fault::Takeover,
+        Fault::BrokenTakeover,
     ];
 
     /// How many worlds in a million have it.
     pub(crate) fn share_per_million(self) -> u32 {
         match self {
-            Fault::Stop | Fault::FilesOut => 60_000,
+            Fault::Stop | Fault::FilesOut | Fault::Shutdown | Fault::BrokenTakeover => 60_000,
             Fault::Kill | Fault::HostMoved | Fault::Disable | Fault::WaitClose => 120_000,
             _ => 200_000,
         }

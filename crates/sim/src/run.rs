@@ -8,8 +8,9 @@ use crate::invariants::Violation;
 use crate::prng::Prng;
 use crate::setup;
 use crate::swarm::{Reloads, Swarm};
-use crate::world::{Outcome, World};
+use crate::world::{Outcome, Starter, World};
 use settings::AuthType;
+use shard::Shard;
 
 /// What came of a seed.
 #[derive(Debug)]
@@ -37,11 +38,14 @@ pub struct Report {
 pub fn run(seed: u64, keep_lines: bool) -> Report {
     let prng = Prng::new(seed);
     let swarm = Swarm::draw(&mut prng.split(10));
-    let names = Arc::new(Names::new(swarm.pooling.shards));
     let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
-    let shards = setup::shards(&config, &names, &prng);
+    let (shards, streams) = (swarm.pooling.shards, prng.clone());
+    let starter: Starter<Shard> = Box::new(move |before, config| {
+        let names = Arc::new(Names::new(shards));
+        (setup::shards(config, &names, &streams, before), names)
+    });
     let opening = keep_lines.then(|| format!("{swarm:#?}"));
-    let outcome = World::new(swarm, shards, names, config, &prng, keep_lines).run();
+    let outcome = World::new(swarm, starter, config, &prng, keep_lines).run();
     report(seed, outcome, opening)
 }
 
@@ -60,11 +64,11 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     swarm.crowd.stranger_per_million = 0;
     swarm.pooling.reloads = Reloads::default();
     swarm.faults.retain(|(fault, _)| !fault.is_of_a_pooler());
-    let names = Arc::new(Names::new(1));
     let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
-    let shards = vec![Direct::new(setup::HOST, setup::PORT)];
+    let starter: Starter<Direct> =
+        Box::new(|_, _| (vec![Direct::new(setup::HOST, setup::PORT)], Arc::new(Names::new(1))));
     let opening = keep_lines.then(|| format!("{swarm:#?}"));
-    let outcome = World::new(swarm, shards, names, config, &prng, keep_lines).without_pools().run();
+    let outcome = World::new(swarm, starter, config, &prng, keep_lines).without_pools().run();
     report(seed, outcome, opening)
 }
 

@@ -94,14 +94,17 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     config
 }
 
-/// The shards of a process.
-pub(crate) fn shards(config: &Arc<Config>, names: &Arc<Names>, prng: &Prng) -> Vec<Shard> {
+/// The shards of a process before which there were so many.
+pub(crate) fn shards(config: &Arc<Config>, names: &Arc<Names>, prng: &Prng, before: u64) -> Vec<Shard> {
     let mock = Arc::new(MockKey::new([7; 32]));
     (0..names.shards())
         .map(|number| {
-            let entropy = Box::new(Seeded(prng.split(1_000 + u64::from(number))));
+            let entropy = Box::new(Seeded(prng.split(1_000 + before * 64 + u64::from(number))));
             let directory: Arc<dyn Directory> = Arc::<Names>::clone(names);
-            Shard::new(ShardId(number), Arc::clone(config), directory, entropy, Arc::clone(&mock))
+            let mut shard =
+                Shard::new(ShardId(number), Arc::clone(config), directory, entropy, Arc::clone(&mock));
+            shard.follow(before);
+            shard
         })
         .collect()
 }

@@ -217,6 +217,11 @@ impl Client {
         self.waiting_since_us.is_some()
     }
 
+    /// Whether it was told that it is in a transaction block.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.view.status != Status::Idle
+    }
+
     /// Whether it has sent nonsense and will not stay.
     pub(crate) fn gives_up(&self) -> bool {
         self.gives_up_at_us.is_some() && self.phase != Phase::Over

@@ -67,11 +67,13 @@ impl<P: Pooler> World<P> {
                     self.clock.after(delay, What::Connect(spot, attempt, address));
                 }
             }
-            Action::HandOn(_) => self.referee.object("contract", "nobody takes over here".to_owned()),
+            Action::HandOn(what) => self.hand_on(shard, *what),
             Action::Close { conn } => self.close_socket(shard, conn),
             Action::Pause { conn } => self.set_paused(shard, conn, true),
             Action::Resume { conn } => self.set_paused(shard, conn, false),
-            Action::Move { conn, to, client } => self.obey_move(shard, conn, usize::from(to.0), client),
+            Action::Move { conn, to, client } => {
+                self.obey_move(shard, conn, self.sibling(shard, to.0), client)
+            }
             Action::Ask { conn, question } => {
                 let answer = question.solve();
                 if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
@@ -79,8 +81,9 @@ impl<P: Pooler> World<P> {
                 }
             }
             Action::Tell { to, letter } => {
-                let at_us = self.post(shard, usize::from(to.0));
-                self.clock.at(at_us, What::Letter(usize::from(to.0), *letter));
+                let to = self.sibling(shard, to.0);
+                let at_us = self.post(to);
+                self.clock.at(at_us, What::Letter(to, *letter));
             }
             Action::Report(report) => self.hear(shard, *report),
         }
@@ -99,7 +102,7 @@ impl<P: Pooler> World<P> {
         };
         self.set_owner(end, Owner::Nobody);
         self.moving += 1;
-        let at_us = self.post(shard, to);
+        let at_us = self.post(to);
         self.clock.at(at_us, What::Adopt(to, end, client));
     }
 
@@ -110,10 +113,10 @@ impl<P: Pooler> World<P> {
             .unwrap_or_else(|_| setup::address_of(host, self.addresses.get(host).copied().unwrap_or(1)))
     }
 
-    /// When something posted now arrives; letters between the same two never overtake each other.
-    pub(super) fn post(&mut self, from: usize, to: usize) -> u64 {
+    /// When something posted now arrives. A thread has one mailbox: what is posted later arrives later, whoever posts it.
+    pub(super) fn post(&mut self, to: usize) -> u64 {
         let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
-        let last = self.posted.entry((from, to)).or_insert(0);
+        let last = self.posted.entry(to).or_insert(0);
         *last = (self.clock.now_us() + delay).max(*last);
         *last
     }

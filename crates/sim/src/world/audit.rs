@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use shard::audit::Audit;
 
 use super::World;
+use super::process::Process;
 use crate::pooler::Pooler;
 
 /// An audit after so many events; a prime, so that it meets every kind of moment.
@@ -19,14 +20,27 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// Counts everything anew.
+    /// Counts everything anew, process by process.
     pub(super) fn audit(&mut self) {
-        let audits: Vec<Audit> = self.shards.iter().filter_map(|shard| shard.pooler.audit()).collect();
+        for number in 0..self.processes.len() {
+            if !self.shards[self.processes[number].shards.start].ended {
+                self.audit_process(number);
+            }
+        }
+    }
+
+    fn audit_process(&mut self, number: usize) {
+        let Process { shards, names, .. } = &self.processes[number];
+        let audits: Vec<Audit> =
+            shards.clone().filter_map(|shard| self.shards[shard].pooler.audit()).collect();
         if audits.is_empty() {
             return;
         }
-        let found =
-            audits.iter().enumerate().find_map(|(shard, audit)| Some((shard, audit.contradiction.clone()?)));
+        let found = shards
+            .clone()
+            .zip(&audits)
+            .find_map(|(shard, audit)| Some((shard, audit.contradiction.clone()?)));
+        let kept = names.counted();
         if let Some((shard, text)) = found {
             return self.referee.object("I7", format!("shard {shard}: {text}"));
         }
@@ -34,39 +48,44 @@ impl<P: Pooler> World<P> {
         if self.moving > 0 {
             return;
         }
-        let (found, kept) = (sum(&audits), self.names.counted());
-        let unlike = |what: &str, kept: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
-            format!("{what} are kept as {kept:?} and counted as {found:?}")
-        };
-        let text = if (kept.clients, kept.unproven) != (found.clients, found.unproven) {
-            let (kept, found) = ((kept.clients, kept.unproven), (found.clients, found.unproven));
-            unlike("clients and logins", &kept, &found)
-        } else if without_zeros(&kept.permits) != without_zeros(&found.permits) {
-            unlike("servers", &kept.permits, &found.permits)
-        } else if without_zeros(&kept.clients_of_databases) != without_zeros(&found.clients_of_databases) {
-            unlike("clients of databases", &kept.clients_of_databases, &found.clients_of_databases)
-        } else if without_zeros(&kept.clients_of_users) != without_zeros(&found.clients_of_users) {
-            unlike("clients of users", &kept.clients_of_users, &found.clients_of_users)
-        } else {
-            return;
-        };
-        self.referee.object("I7", text);
+        if let Some(text) = difference(&kept, &sum(&audits)) {
+            self.referee.object("I7", text);
+        }
     }
 
     /// Everybody has gone: nothing of them is left.
     pub(super) fn expect_no_leftovers(&mut self) {
         self.audit();
-        for shard in 0..self.shards.len() {
+        for shard in self.current_shards() {
             let Some(audit) = self.shards[shard].pooler.audit() else { continue };
             if audit.leftovers != shard::audit::Leftovers::default() {
                 let text = format!("shard {shard} still has {:?} and no clients", audit.leftovers);
                 self.referee.object("I10", text);
             }
         }
-        let keys = self.names.cancel_keys();
+        let keys = self.names().cancel_keys();
         if keys > 0 {
             self.referee.object("I10", format!("{keys} cancel keys are known and there are no clients"));
         }
+    }
+}
+
+/// What is kept otherwise than it is counted.
+fn difference(kept: &Audit, found: &Audit) -> Option<String> {
+    let unlike = |what: &str, kept: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
+        Some(format!("{what} are kept as {kept:?} and counted as {found:?}"))
+    };
+    let alone = |audit: &Audit| (audit.clients, audit.unproven);
+    if alone(kept) != alone(found) {
+        unlike("clients and logins", &alone(kept), &alone(found))
+    } else if without_zeros(&kept.permits) != without_zeros(&found.permits) {
+        unlike("servers", &kept.permits, &found.permits)
+    } else if without_zeros(&kept.clients_of_databases) != without_zeros(&found.clients_of_databases) {
+        unlike("clients of databases", &kept.clients_of_databases, &found.clients_of_databases)
+    } else if without_zeros(&kept.clients_of_users) != without_zeros(&found.clients_of_users) {
+        unlike("clients of users", &kept.clients_of_users, &found.clients_of_users)
+    } else {
+        None
     }
 }
 

@@ -9,9 +9,11 @@ mod finish;
 mod operator;
 mod orders;
 mod people;
+mod process;
 mod reload;
 mod servers;
 mod sockets;
+mod takeover;
 mod trouble;
 mod waiting;
 
@@ -20,13 +22,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mail::{Command, Neighbour};
-use pool::Directory;
 use settings::Config;
 use shard::{ConnId, Event, Handover, Now};
 
 use crate::client::session::Client;
 use crate::clock::{Clock, SECOND_US};
-use crate::directory::Names;
 use crate::fault::Fault;
 use crate::invariants::{Referee, Violation};
 use crate::model::cluster::{Attempt, Cluster};
@@ -36,13 +36,16 @@ use crate::prng::Prng;
 use crate::swarm::Swarm;
 use crate::trace::{Readable, Trace};
 use operator::Operator;
+use process::Process;
+pub(crate) use process::Starter;
 use sockets::Socket;
+use takeover::Takeover;
 
 pub(crate) use finish::Outcome;
 
 /// What the clock may bring.
 #[derive(Debug)]
-pub(super) enum What {
+enum What {
     /// The network.
     Net(Wake),
     /// A connection between a client and the pooler reaches the acceptor.
@@ -80,6 +83,16 @@ pub(super) enum What {
     BackendWake(u32),
     /// An operator undoes what was done.
     Undo(operator::Undo),
+    /// A process that hands over speaks to one of its shards.
+    Order(usize, Command),
+    /// A shard hands something on.
+    Gave(usize, usize, takeover::Item),
+    /// Something from another process reaches a shard.
+    Inherit(usize, takeover::Legacy),
+    /// The process that takes over dies.
+    SuccessorDies(usize),
+    /// A process starts where one has ended.
+    Start,
     /// Something goes wrong.
     Trouble(Fault, u64),
     /// The faults are over.
@@ -127,6 +140,25 @@ struct ShardBox<P> {
     tick_at_us: Option<u64>,
     late_ticks: u32,
     still: orders::Stillness,
+    /// Its process.
+    process: usize,
+    /// Its process has ended: nothing happens to it any more.
+    ended: bool,
+}
+
+impl<P> ShardBox<P> {
+    fn new(pooler: P, process: usize) -> ShardBox<P> {
+        let still = orders::Stillness::default();
+        ShardBox {
+            pooler,
+            sockets: Vec::new(),
+            tick_at_us: None,
+            late_ticks: 0,
+            still,
+            process,
+            ended: false,
+        }
+    }
 }
 
 /// Where and when a client came from.
@@ -149,15 +181,21 @@ pub(crate) struct World<P> {
     /// The session that each slot has now.
     slots: Vec<Option<u32>>,
     cluster: Cluster,
-    names: Arc<Names>,
+    processes: Vec<Process>,
+    /// The process that accepts clients, and that an operator speaks to.
+    current: Option<usize>,
+    takeovers: Vec<Takeover>,
+    starter: Starter<P>,
+    /// Clients whose transaction must not be cut.
+    spared: Vec<u32>,
     config: Arc<Config>,
     referee: Referee,
     trace: Trace,
     prng: Prng,
     era: Era,
     cancels: Vec<sockets::CancelUnderWay>,
-    /// When the last letter between two threads arrives; `usize::MAX` is the control thread.
-    posted: BTreeMap<(usize, usize), u64>,
+    /// When the last letter to a thread arrives.
+    posted: BTreeMap<usize, u64>,
     serial: u64,
     events: u64,
     operator: Operator,
@@ -186,23 +224,15 @@ const REST_US: u64 = 15 * SECOND_US;
 const GRACE_US: u64 = 5 * SECOND_US;
 
 impl<P: Pooler> World<P> {
-    /// A world around these shards.
+    /// A world around a process, and those that follow it.
     pub(crate) fn new(
         swarm: Swarm,
-        shards: Vec<P>,
-        names: Arc<Names>,
+        starter: Starter<P>,
         config: Arc<Config>,
         prng: &Prng,
         keep_lines: bool,
     ) -> World<P> {
         let clock = Clock::new();
-        let shards = shards.into_iter().map(|pooler| ShardBox {
-            pooler,
-            sockets: Vec::new(),
-            tick_at_us: None,
-            late_ticks: 0,
-            still: orders::Stillness::default(),
-        });
         let mut world = World {
             network: Network::new(swarm.weather.clone(), prng.split(1)),
             cluster: Cluster::new(swarm.servers.clone(), prng.split(2)),
@@ -211,10 +241,14 @@ impl<P: Pooler> World<P> {
             swarm,
             clock,
             owners: Vec::new(),
-            shards: shards.collect(),
+            shards: Vec::new(),
             clients: Vec::new(),
             client_ends: Vec::new(),
-            names,
+            processes: Vec::new(),
+            current: None,
+            takeovers: Vec::new(),
+            starter,
+            spared: Vec::new(),
             config,
             referee: Referee::default(),
             trace: Trace::new(keep_lines),
@@ -266,9 +300,7 @@ impl<P: Pooler> World<P> {
             let first = self.prng.below(mean_us * 2);
             self.clock.after(first, What::Trouble(fault, mean_us));
         }
-        for shard in 0..self.shards.len() {
-            self.clock.after(SECOND_US / 10, What::Busy(shard));
-        }
+        self.start_process();
     }
 
     fn live_until(&mut self, until_us: u64, mut enough: impl FnMut(&World<P>) -> bool) {
@@ -314,7 +346,15 @@ impl<P: Pooler> World<P> {
                 self.note_command(shard, &command);
                 self.deliver(shard, Event::Command(command));
             }
-            What::Undo(undo) => self.undo(undo),
+            What::Undo(undo) => self.undo_in_time(undo),
+            What::Order(shard, command) => {
+                self.shards[shard].still.note_order(&command);
+                self.deliver(shard, Event::Command(command));
+            }
+            What::Gave(number, shard, item) => self.gave(number, shard, item),
+            What::Inherit(shard, legacy) => self.inherit(shard, legacy),
+            What::SuccessorDies(number) => self.successor_dies(number),
+            What::Start => self.start_anew(),
             What::Busy(shard) => self.be_busy(shard),
             What::ClientWake(number) => self.wake_client(number),
             What::Session(slot) => self.begin_session(slot),
@@ -358,6 +398,9 @@ impl<P: Pooler> World<P> {
 
     /// Hands a shard an event and does all that it wants done.
     fn deliver(&mut self, shard: usize, event: Event<'_>) {
+        if self.shards[shard].ended {
+            return;
+        }
         if self.trace.keeps_lines() {
             match &event {
                 Event::Received { conn, bytes, unsent } => {
@@ -414,6 +457,9 @@ impl<P: Pooler> World<P> {
     }
 
     fn be_busy(&mut self, shard: usize) {
+        if self.shards[shard].ended {
+            return;
+        }
         let percent = if self.era == Era::Chaos { self.swarm.driving.busy_percent } else { 0 };
         self.deliver(shard, Event::Busy { percent });
         self.expect_idle_servers_given_up();
@@ -427,15 +473,6 @@ impl<P> World<P> {
     /// Whether a client that does nothing wrong may complain of anything that goes wrong.
     fn is_fair(&self) -> bool {
         self.era == Era::Probing || self.swarm.is_fair()
-    }
-
-    /// Server connections that the shards have counted in a pool.
-    fn counted(&self, database: &str, user: &str) -> u32 {
-        self.names.servers(database, user)
-    }
-
-    fn clients_counted(&self) -> u32 {
-        self.names.process().clients.taken()
     }
 
     /// The end of the run, early or not.

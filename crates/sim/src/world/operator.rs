@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mail::{Command, Listing, Report, RequestId, Subject};
+use mail::{Command, Listing, Report, RequestId, ShutdownMode, Subject};
 
 use super::{Era, What, World};
 use crate::fault::Fault;
@@ -18,7 +18,7 @@ const NOTICED_US: u64 = 10 * crate::clock::SECOND_US;
 
 /// How something that an operator did is undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Undo {
+pub(super) enum Undo {
     /// RESUME, of a database or of all.
     Resume(Option<String>),
     /// ENABLE.
@@ -31,12 +31,14 @@ pub(crate) enum Undo {
 #[derive(Clone, Debug)]
 pub(super) enum Awaited {
     Pause(Option<String>),
+    Kill(Option<String>),
     Suspend,
     WaitClose,
     /// KILL_CLIENT of this client.
     KillClient(u32),
     /// SHOW CLIENTS, of which one is to be killed.
     ShowClients,
+    Shutdown(ShutdownMode),
 }
 
 /// What an operator has done and not undone.
@@ -59,6 +61,8 @@ pub(super) struct Operator {
     pub(super) under_way: u32,
     requests: u64,
     awaited: BTreeMap<RequestId, (Awaited, usize, u64)>,
+    /// SHUTDOWN.
+    pub(super) ending: Option<ShutdownMode>,
     /// Clients that were sent away, and by when they must have noticed.
     pub(super) sent_away: Vec<(u32, u64)>,
 }
@@ -69,9 +73,55 @@ impl Operator {
         self.whole || self.killed || self.suspended || self.named.contains(database)
     }
 
+    /// RESUME; false if there is nothing to resume.
+    pub(super) fn resume(&mut self, database: Option<&str>) -> bool {
+        let Some(name) = database else {
+            let is_something = self.whole || self.killed || self.suspended;
+            (self.whole, self.killed, self.suspended) = (false, false, false);
+            return is_something;
+        };
+        self.named.remove(name)
+    }
+
+    /// What the next process knows of it: what is paused by SUSPEND is not.
+    pub(super) fn inherited(&self) -> Operator {
+        Operator {
+            whole: self.whole,
+            killed: self.killed,
+            named: self.named.clone(),
+            disabled: self.disabled.clone(),
+            removed: self.removed.clone(),
+            unsafe_until_us: self.unsafe_until_us.clone(),
+            under_way: self.under_way,
+            requests: self.requests,
+            ..Operator::default()
+        }
+    }
+
+    /// The process has ended, and what was done in it with it. The configuration stays.
+    pub(super) fn end(&mut self) {
+        *self = Operator {
+            removed: std::mem::take(&mut self.removed),
+            unsafe_until_us: std::mem::take(&mut self.unsafe_until_us),
+            under_way: self.under_way,
+            requests: self.requests,
+            ..Operator::default()
+        };
+    }
+
+    /// The process that an operator was speaking to has died: what was done in the one before is in force again.
+    pub(super) fn succeed(&mut self, before: Operator) {
+        let unsafe_until_us = std::mem::take(&mut self.unsafe_until_us);
+        let (under_way, requests) = (self.under_way, self.requests);
+        *self = Operator { unsafe_until_us, under_way, requests, suspended: false, ..before };
+        self.awaited.clear();
+        self.sent_away.clear();
+    }
+
     /// Whether a client of this database that begins now may be sent away by what an operator did.
     pub(super) fn is_unsafe(&self, database: &str, now_us: u64) -> bool {
-        self.disabled.contains_key(database)
+        self.ending.is_some()
+            || self.disabled.contains_key(database)
             || self.removed.contains(database)
             || self.unsafe_until_us.get(database).is_some_and(|until_us| now_us < *until_us)
     }
@@ -80,6 +130,9 @@ impl Operator {
 impl<P: Pooler> World<P> {
     /// A command of an operator; what was begun is undone after `for_us`.
     pub(super) fn operate(&mut self, fault: Fault, for_us: u64) {
+        if self.operator.ending.is_some() || self.current.is_none() {
+            return;
+        }
         let which = u32::try_from(self.prng.below(u64::from(self.swarm.pooling.databases))).unwrap_or(0);
         let one = setup::database(which);
         let is_free = !(self.operator.whole || self.operator.suspended);
@@ -138,7 +191,7 @@ impl<P: Pooler> World<P> {
         }
         self.disturb(database.as_deref(), true);
         let order = |request| Command::Kill { request, database: database.clone() };
-        self.ask(Awaited::Pause(database.clone()), order);
+        self.ask(Awaited::Kill(database.clone()), order);
         self.undo_later(Undo::Resume(database), for_us);
     }
 
@@ -182,22 +235,17 @@ impl<P: Pooler> World<P> {
 
     fn resume(&mut self, database: Option<String>) {
         let operator = &mut self.operator;
-        let is_something = match &database {
-            Some(name) => operator.named.remove(name),
-            None => operator.whole || operator.killed || operator.suspended,
-        };
-        if !is_something {
+        if !operator.resume(database.as_deref()) {
             return;
         }
-        if database.is_none() {
-            (operator.whole, operator.killed, operator.suspended) = (false, false, false);
-        }
         operator.awaited.retain(|_, (awaited, ..)| match awaited {
-            Awaited::Pause(paused) => *paused != database,
+            Awaited::Pause(paused) | Awaited::Kill(paused) => *paused != database,
             Awaited::Suspend => database.is_some(),
             _ => true,
         });
-        self.command(&Command::Resume { database });
+        let resume = Command::Resume { database };
+        self.command(&resume);
+        self.resume_predecessors(&resume);
     }
 
     /// Everything that an operator has done is undone.
@@ -216,7 +264,7 @@ impl<P: Pooler> World<P> {
     pub(super) fn ask(&mut self, awaited: Awaited, order: impl Fn(RequestId) -> Command) {
         self.operator.requests += 1;
         let request = RequestId(self.operator.requests);
-        let owed = self.shards.len();
+        let owed = self.current_shards().len();
         self.operator.awaited.insert(request, (awaited, owed, 0));
         self.command(&order(request));
     }
@@ -226,8 +274,8 @@ impl<P: Pooler> World<P> {
         if self.trace.keeps_lines() {
             self.say(format_args!("operator: {}", in_words(command)));
         }
-        for shard in 0..self.shards.len() {
-            let at_us = self.post(usize::MAX, shard);
+        for shard in self.current_shards() {
+            let at_us = self.post(shard);
             self.operator.under_way += 1;
             self.clock.at(at_us, What::Command(shard, command.clone()));
         }
@@ -252,6 +300,7 @@ impl<P: Pooler> World<P> {
                     self.heard(request, count);
                 }
             }
+            Report::StrayCancel { key } => self.ask_predecessor_to_cancel(shard, key),
             _ => (),
         }
     }
@@ -271,6 +320,7 @@ impl<P: Pooler> World<P> {
             Awaited::KillClient(number) if total > 1 => {
                 self.referee.object("I15", format!("KILL_CLIENT of c{number} closed {total} clients"));
             }
+            Awaited::Shutdown(mode) => self.shutdown_done(mode),
             _ => (),
         }
     }

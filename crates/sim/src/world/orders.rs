@@ -22,6 +22,15 @@ pub(super) struct Stillness {
 const LAST_READ_US: u64 = 5_000;
 
 impl Stillness {
+    /// The process that takes over speaks: it does not stand still, and passes RESUME on.
+    pub(super) fn note_order(&mut self, command: &Command) {
+        match command {
+            Command::HandOver { .. } => self.suspended_us = None,
+            Command::Resume { database } => drop(self.paused.remove(database)),
+            _ => (),
+        }
+    }
+
     fn covers(&self, database: &str, now_us: u64) -> bool {
         let is_still = self.suspended_us.is_some_and(|since_us| now_us > since_us + LAST_READ_US);
         is_still || self.paused.contains(&None) || self.paused.contains(&Some(database.to_owned()))
@@ -42,7 +51,10 @@ impl<P: Pooler> World<P> {
     /// A shard says that what a command asked for is true.
     pub(super) fn judge_done(&mut self, shard: usize, awaited: &Awaited) {
         match awaited {
-            Awaited::Pause(database) => {
+            // Who is still in a process before is not killed, and may come yet.
+            Awaited::Kill(_) if self.is_taken_over(self.shards[shard].process) => (),
+            Awaited::Pause(_) if self.has_just_been_taken_over() => (),
+            Awaited::Pause(database) | Awaited::Kill(database) => {
                 let open = self.shards[shard].sockets.iter().flatten().filter(|socket| !socket.closing);
                 let left = open.filter_map(|socket| socket.tap.as_deref()).find(|tap| match &tap.purpose {
                     Purpose::Session { database: open, .. } => {
@@ -99,7 +111,11 @@ impl<P: Pooler> World<P> {
             return;
         }
         let mut found = None;
-        for (number, shard) in self.shards.iter().enumerate() {
+        if self.operator.ending.is_some() {
+            return;
+        }
+        for number in self.current_shards() {
+            let shard = &self.shards[number];
             for state in shard.pooler.pools() {
                 if state.pool.paused != self.operator.is_paused(state.database) {
                     let is = if state.pool.paused { "paused" } else { "not paused" };

@@ -71,7 +71,7 @@ impl<P: Pooler> World<P> {
             client.budget = PROBE_REQUESTS;
         }
         let now_us = self.clock.now_us();
-        client.disturbed |= self.operator.is_unsafe(&database, now_us);
+        client.disturbed |= self.current.is_none() || self.operator.is_unsafe(&database, now_us);
         self.births.push(Birth { at_us: now_us, database });
         let end = self.network.open();
         self.set_owner(end, Owner::Client(number));
@@ -121,6 +121,7 @@ impl<P: Pooler> World<P> {
             }
         });
         self.expect_let_in(number);
+        self.expect_spared(number, hung_up);
         if hung_up {
             self.close_client(number, Ending::Finish);
         }

@@ -111,13 +111,17 @@ impl<P: Pooler> World<P> {
     }
 
     pub(super) fn accept(&mut self, end: End) {
+        let shards = self.current_shards();
+        if shards.is_empty() || self.operator.ending.is_some() {
+            return self.network.close(end, Ending::Reset, &mut self.clock); // Nobody listens.
+        }
         if self.clock.now_us() < self.files_out_until_us {
             // Every thread that accepts tells its shard, and tries again.
-            let shard = self.prng.index(self.shards.len());
+            let shard = shards.start + self.prng.index(shards.len());
             self.deliver(shard, Event::FilesRanOut);
             return self.clock.after(ACCEPT_AGAIN_US, What::Accept(end));
         }
-        let shard = self.prng.index(self.shards.len());
+        let shard = shards.start + self.prng.index(shards.len());
         let conn = self.shards[shard].pooler.vacant();
         let spot = self.add_socket(shard, conn, Some(end));
         let (address, port) = setup::peer_of(end.link.0);
@@ -130,10 +134,24 @@ impl<P: Pooler> World<P> {
 
     pub(super) fn adopt(&mut self, shard: usize, end: End, client: Box<Handover>) {
         self.moving -= 1;
+        if self.shards[shard].ended {
+            return self.abandon(end);
+        }
         let conn = self.shards[shard].pooler.vacant();
         let spot = self.add_socket(shard, conn, Some(end));
         self.deliver(shard, Event::Adopted { conn, client });
         self.wake_reader(spot);
+    }
+
+    /// A socket that another process had; its id here.
+    pub(super) fn seat(&mut self, shard: usize, from: Socket) -> ConnId {
+        let conn = self.shards[shard].pooler.vacant();
+        let spot = self.add_socket(shard, conn, from.end);
+        if let Some(socket) = self.socket(spot) {
+            (socket.tap, socket.address, socket.unsent) = (from.tap, from.address, from.unsent);
+        }
+        self.flush(spot);
+        conn
     }
 
     pub(super) fn connect_ends(&mut self, spot: Spot, attempt: Attempt, address: IpAddr) {
@@ -407,15 +425,19 @@ impl<P: Pooler> World<P> {
                     }
                 }
                 let pooling = &self.swarm.pooling;
+                if self.has_just_been_taken_over() {
+                    return;
+                }
                 let limit = pooling.pool_size + pooling.reserve_pool_size;
+                let database_limit = pooling.max_db_connections;
                 if of_pool > limit {
                     let text =
                         format!("{of_pool} servers are open for {user} on {database}, {limit} are allowed");
                     self.referee.object("I7", text);
                 }
-                if pooling.max_db_connections > 0 && of_database > pooling.max_db_connections {
-                    let limit = pooling.max_db_connections;
-                    let text = format!("{of_database} servers are open on {database}, {limit} are allowed");
+                if database_limit > 0 && of_database > database_limit {
+                    let text =
+                        format!("{of_database} servers are open on {database}, {database_limit} are allowed");
                     self.referee.object("I7", text);
                 }
             }

@@ -51,6 +51,9 @@ impl<P: Pooler> World<P> {
             }
             Fault::FilesOut => self.files_out_until_us = now_us + while_us,
             Fault::HostMoved => self.move_host(),
+            Fault::Shutdown => self.shut_down(),
+            Fault::Takeover => self.take_over(None),
+            Fault::BrokenTakeover => self.take_over(Some(while_us)),
             order => self.operate(order, while_us),
         }
     }
@@ -62,8 +65,8 @@ impl<P: Pooler> World<P> {
             self.addresses.insert(host, self.addresses.get(host).copied().unwrap_or(1) + 1).unwrap_or(1);
         let letter =
             Neighbour::HostMoved { host: host.to_owned(), gone: vec![setup::address_of(host, gone)] };
-        for shard in 0..self.shards.len() {
-            let at_us = self.post(usize::MAX, shard);
+        for shard in (0..self.shards.len()).filter(|shard| !self.shards[*shard].ended).collect::<Vec<_>>() {
+            let at_us = self.post(shard);
             self.clock.at(at_us, What::Letter(shard, letter.clone()));
         }
     }

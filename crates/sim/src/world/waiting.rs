@@ -37,7 +37,7 @@ impl<P: Pooler> World<P> {
             return;
         }
         let long = |since_us: u64| now_us.saturating_sub(since_us) > ACROSS_US;
-        let pools: Vec<_> = self.shards.iter().map(|shard| shard.pooler.pools()).collect();
+        let pools: Vec<_> = self.current_shards().map(|shard| self.shards[shard].pooler.pools()).collect();
         let waits = pools.iter().flatten().find(|state| {
             // One that cannot be opened for another reason is not to be had by closing one elsewhere.
             let hindered = state.pool.paused || state.pool.logging_in() > 0 || state.pool.is_failing();
