@@ -10,11 +10,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use campaign::Campaign;
-use weir_sim::{Report, record, record_random, run, run_direct};
+use weir_sim::{Cut, Report, record, record_random, run_cut, run_direct, shrink};
 
 const HELP: &str = "\
 weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--direct] [--bug NAME]
-weir-sim --seed X [--trace] [--direct] [--bug NAME]
+weir-sim --seed X [--shrink | --cut CUT] [--trace] [--direct] [--bug NAME]
 weir-sim --bugs
 weir-sim --invariants
 weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
@@ -22,7 +22,8 @@ weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds, on J threads (1 unless given;
 0: as many as there are cores). --hours runs for H hours whatever N is, and tells every minute how far it is. One seed in a hundred is
 run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
-puts a plain relay in the shard's place: what fails then is the simulator's own fault. --bug NAME switches a planted bug on, in a
+puts a plain relay in the shard's place: what fails then is the simulator's own fault. --shrink looks for a minute, or T seconds, for
+the smallest run that breaks the same invariant, lists its steps, and names the CUT by which --cut runs it again. --bug NAME switches a planted bug on, in a
 build that has them (crates/sim/canaries.sh); --bugs lists their names. --invariants prints what is checked.
 
 record asks a real PostgreSQL what the corpus asks the model, and writes its answers into the corpus; with --scripts, what so
@@ -48,6 +49,8 @@ struct Order {
     jobs: usize,
     invariants: bool,
     only: Option<u64>,
+    shrink: bool,
+    cut: Cut,
     trace: bool,
     direct: bool,
     first: bool,
@@ -75,6 +78,8 @@ impl Order {
                 "--jobs" => order.jobs = cores_if_zero(number()?),
                 "--invariants" => order.invariants = true,
                 "--seed" => order.only = Some(number()?),
+                "--shrink" => order.shrink = true,
+                "--cut" => order.cut = words.next().unwrap_or_default().parse()?,
                 "--trace" => order.trace = true,
                 "--direct" => order.direct = true,
                 "record" => (),
@@ -108,6 +113,7 @@ impl Order {
         }
         match (&self.postgres, self.only) {
             (Some(address), _) => self.record(address),
+            (None, Some(seed)) if self.shrink => self.shrink(seed),
             (None, Some(seed)) => self.run_one(seed),
             (None, None) => self.run_many(),
         }
@@ -141,7 +147,7 @@ impl Order {
     }
 
     fn run(&self, seed: u64, keep_lines: bool) -> Report {
-        if self.direct { run_direct(seed, keep_lines) } else { run(seed, keep_lines) }
+        if self.direct { run_direct(seed, keep_lines) } else { run_cut(seed, &self.cut, keep_lines) }
     }
 
     fn run_one(&self, seed: u64) -> ExitCode {
@@ -160,6 +166,28 @@ impl Order {
             }
             None => ExitCode::SUCCESS,
         }
+    }
+
+    fn shrink(&self, seed: u64) -> ExitCode {
+        const USUAL_SECONDS: u64 = 60;
+        let limit = Duration::from_secs(self.seconds.unwrap_or(USUAL_SECONDS));
+        let Some(shrunk) = shrink(seed, limit) else {
+            println!("seed {seed} does not fail");
+            return ExitCode::SUCCESS;
+        };
+        let report = &shrunk.report;
+        let lines = if self.trace { &report.lines } else { &report.steps };
+        let mut out = std::io::stdout().lock();
+        let _ = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+        println!(
+            "{} runs, {} steps are left of it, {} events",
+            shrunk.runs, report.steps_taken, report.events
+        );
+        if let Some(violation) = &report.violation {
+            println!("seed {seed} failed: {violation}");
+        }
+        println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace --cut {}", shrunk.cut);
+        ExitCode::FAILURE
     }
 
     fn run_many(&self) -> ExitCode {

@@ -22,6 +22,11 @@ impl Prng {
         Prng { state: mix(self.state ^ mix(name.wrapping_add(0xa5a5_a5a5))) }
     }
 
+    /// A stream of its own, at the cost of one number: what is drawn from it shifts nothing here.
+    pub(crate) fn fork(&mut self) -> Prng {
+        Prng { state: self.next() }
+    }
+
     /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -7,6 +7,8 @@ use crate::directory::Names;
 use crate::invariants::Violation;
 use crate::prng::Prng;
 use crate::setup;
+use crate::shrink::Cut;
+use crate::steps::Steps;
 use crate::swarm::{Reloads, Swarm};
 use crate::world::{Outcome, Starter, World};
 use settings::AuthType;
@@ -31,13 +33,27 @@ pub struct Report {
     pub events: u64,
     /// Client sessions.
     pub sessions: usize,
+    /// Sessions, requests and faults that came up.
+    pub steps_met: u64,
+    /// Those of them that were not left out.
+    pub steps_taken: u64,
+    /// What these were, of a run that leaves some out.
+    pub steps: Vec<String>,
 }
 
 /// Runs a seed against the real shard.
 #[must_use]
 pub fn run(seed: u64, keep_lines: bool) -> Report {
+    run_cut(seed, &Cut::default(), keep_lines)
+}
+
+/// Runs what is left of a seed.
+#[must_use]
+pub fn run_cut(seed: u64, cut: &Cut, keep_lines: bool) -> Report {
     let prng = Prng::new(seed);
-    let swarm = Swarm::draw(&mut prng.split(10));
+    let mut swarm = Swarm::draw(&mut prng.split(10));
+    cut.simplify(&mut swarm);
+    let prng = cut.streams(prng);
     let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
     let (shards, streams) = (swarm.pooling.shards, prng.clone());
     let starter: Starter<Shard> = Box::new(move |before, config| {
@@ -45,7 +61,7 @@ pub fn run(seed: u64, keep_lines: bool) -> Report {
         (setup::shards(config, &names, &streams, before), names)
     });
     let opening = keep_lines.then(|| format!("{swarm:#?}"));
-    let outcome = World::new(swarm, starter, config, &prng, keep_lines).run();
+    let outcome = World::new(swarm, starter, config, &prng, cut.steps(), keep_lines).run();
     report(seed, outcome, opening)
 }
 
@@ -68,14 +84,28 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     let starter: Starter<Direct> =
         Box::new(|_, _| (vec![Direct::new(setup::HOST, setup::PORT)], Arc::new(Names::new(1))));
     let opening = keep_lines.then(|| format!("{swarm:#?}"));
-    let outcome = World::new(swarm, starter, config, &prng, keep_lines).without_pools().run();
+    let outcome =
+        World::new(swarm, starter, config, &prng, Steps::default(), keep_lines).without_pools().run();
     report(seed, outcome, opening)
 }
 
 fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
-    let Outcome { violation, hash, mut lines, statements, transactions, events, sessions } = outcome;
+    let Outcome { violation, hash, mut lines, statements, transactions, events, sessions, steps } = outcome;
     lines.splice(0..0, opening);
-    Report { seed, violation, hash, lines, statements, transactions, events, sessions }
+    let (steps_met, steps_taken, steps) = (steps.met(), steps.taken(), steps.into_lines());
+    Report {
+        seed,
+        violation,
+        hash,
+        lines,
+        statements,
+        transactions,
+        events,
+        sessions,
+        steps_met,
+        steps_taken,
+        steps,
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use crate::invariants::Referee;
 use crate::prng::Prng;
+use crate::steps::Steps;
 use crate::swarm::Crowd;
 
 /// What a client needs of the world while it acts.
 pub(crate) struct Scene<'a> {
     /// Chance.
     pub(crate) prng: &'a mut Prng,
+    /// What of all this is left out.
+    pub(crate) steps: &'a mut Steps,
     /// The judge.
     pub(crate) referee: &'a mut Referee,
     /// How clients are.

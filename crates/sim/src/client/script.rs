@@ -57,7 +57,14 @@ impl Client {
         let depth = scene.prng.between(1, scene.crowd.depth_most).min(self.budget);
         for _ in 0..depth {
             self.budget -= 1;
+            let mut own = scene.prng.fork();
+            if !scene.steps.take() {
+                continue;
+            }
+            std::mem::swap(scene.prng, &mut own);
             let more = self.compose(scene);
+            std::mem::swap(scene.prng, &mut own);
+            scene.steps.note(format_args!("c{} {}", self.number, self.last_in_words()));
             if !more {
                 break;
             }

@@ -245,6 +245,14 @@ impl Client {
         }
     }
 
+    /// What it sent last, in words.
+    pub(super) fn last_in_words(&self) -> String {
+        let Some(group) = self.groups.back() else { return "sends something else".to_owned() };
+        let step = |step: &Step| format!("{:?} of `{}`", step.kind, step.statement);
+        let steps: Vec<String> = group.steps.iter().map(step).collect();
+        format!("sends {}{}", steps.join(", "), if group.synced { "" } else { ", Flush" })
+    }
+
     /// Writes something to the output.
     pub(super) fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut out = Vec::new();

@@ -92,11 +92,13 @@ impl Client {
                     wild.waits = true;
                     break;
                 }
+                Item::Send(_) if !scene.steps.take() => {}
                 // A server that lacks the statement cannot parse it in a failed transaction.
                 Item::Send(Message::Describe(b'S', _)) if shadow.has_failed() => {}
                 Item::Send(message) => {
                     let start = bytes.len();
                     message.write(&mut bytes);
+                    scene.steps.note(format_args!("c{} sends {message:?}", self.number));
                     shadow.take(&bytes[start..]);
                     // PostgreSQL 18 would fail the next command, whichever it is, and a pooler answers some itself.
                     if shadow.has_ended() || shadow.is_left_open() {

@@ -4,6 +4,7 @@ use super::World;
 use crate::client::session::Phase;
 use crate::invariants::Violation;
 use crate::pooler::Pooler;
+use crate::steps::Steps;
 use crate::tap::Purpose;
 
 /// What came of a run.
@@ -23,6 +24,8 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     /// Client sessions.
     pub(crate) sessions: usize,
+    /// What it was made of.
+    pub(crate) steps: Steps,
 }
 
 impl<P: Pooler> World<P> {
@@ -50,7 +53,7 @@ impl<P: Pooler> World<P> {
         }
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
         let (events, sessions) = (self.events, self.clients.len());
-        let (violation, trace) = self.verdict();
+        let (violation, trace, steps) = self.verdict();
         Outcome {
             violation,
             hash: trace.hash(),
@@ -59,6 +62,7 @@ impl<P: Pooler> World<P> {
             transactions,
             events,
             sessions,
+            steps,
         }
     }
 

@@ -33,6 +33,7 @@ use crate::model::cluster::{Attempt, Cluster};
 use crate::network::{End, Network, Notice, Wake};
 use crate::pooler::Pooler;
 use crate::prng::Prng;
+use crate::steps::Steps;
 use crate::swarm::Swarm;
 use crate::trace::{Readable, Trace};
 use operator::Operator;
@@ -192,6 +193,9 @@ pub(crate) struct World<P> {
     referee: Referee,
     trace: Trace,
     prng: Prng,
+    /// The random numbers of each client.
+    prngs: Vec<Prng>,
+    steps: Steps,
     era: Era,
     cancels: Vec<sockets::CancelUnderWay>,
     /// When the last letter to a thread arrives.
@@ -230,6 +234,7 @@ impl<P: Pooler> World<P> {
         starter: Starter<P>,
         config: Arc<Config>,
         prng: &Prng,
+        steps: Steps,
         keep_lines: bool,
     ) -> World<P> {
         let clock = Clock::new();
@@ -252,6 +257,8 @@ impl<P: Pooler> World<P> {
             config,
             referee: Referee::default(),
             trace: Trace::new(keep_lines),
+            prngs: Vec::new(),
+            steps,
             era: Era::Chaos,
             cancels: Vec::new(),
             posted: BTreeMap::new(),
@@ -476,7 +483,7 @@ impl<P> World<P> {
     }
 
     /// The end of the run, early or not.
-    fn verdict(self) -> (Option<Violation>, Trace) {
-        (self.referee.into_verdict(), self.trace)
+    fn verdict(self) -> (Option<Violation>, Trace, Steps) {
+        (self.referee.into_verdict(), self.trace, self.steps)
     }
 }

@@ -23,7 +23,8 @@ impl<P: Pooler> World<P> {
         let own = self.clients[number as usize].replicates;
         let shares = pooling.always_shares() && !own;
         let mut scene = Scene {
-            prng: &mut self.prng,
+            prng: &mut self.prngs[number as usize],
+            steps: &mut self.steps,
             referee: &mut self.referee,
             crowd: &self.swarm.crowd,
             now_us: self.clock.now_us(),
@@ -45,6 +46,10 @@ impl<P: Pooler> World<P> {
         if self.era == Era::Healing || self.slots[slot as usize].is_some() {
             return;
         }
+        let mut prng = self.prng.fork();
+        if !self.steps.take() {
+            return;
+        }
         let number = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
         let pooling = &self.swarm.pooling;
         let database = setup::database(slot % pooling.databases);
@@ -52,7 +57,8 @@ impl<P: Pooler> World<P> {
         let probing = self.era == Era::Probing;
         let fair = self.is_fair();
         let mut scene = Scene {
-            prng: &mut self.prng,
+            prng: &mut prng,
+            steps: &mut self.steps,
             referee: &mut self.referee,
             crowd: &self.swarm.crowd,
             now_us: self.clock.now_us(),
@@ -67,6 +73,7 @@ impl<P: Pooler> World<P> {
             chaos: !probing,
         };
         let mut client = Client::new(number, &user, &database, &mut scene);
+        self.steps.note(format_args!("c{number} comes as {user} of {database}"));
         if probing {
             client.budget = PROBE_REQUESTS;
         }
@@ -77,6 +84,7 @@ impl<P: Pooler> World<P> {
         self.set_owner(end, Owner::Client(number));
         self.set_owner(end.peer(), Owner::Nobody);
         self.clients.push(client);
+        self.prngs.push(prng);
         self.client_ends.push(Some(end));
         self.slots[slot as usize] = Some(number);
         let delay = self.network.delay_us();
@@ -150,7 +158,9 @@ impl<P: Pooler> World<P> {
         let client = &mut self.clients[number as usize];
         if std::mem::take(&mut client.wants_cancel)
             && let Some(key) = client.key
+            && self.steps.take()
         {
+            self.steps.note(format_args!("c{number} has its query cancelled"));
             client.cancels += 1;
             self.send_cancel(key);
         }

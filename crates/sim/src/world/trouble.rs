@@ -21,11 +21,15 @@ impl<P: Pooler> World<P> {
         }
         let next = self.prng.below(mean_us * 2) + 1;
         self.clock.after(next, What::Trouble(fault, mean_us));
+        let now_us = self.clock.now_us();
+        let while_us = self.prng.log_between(1_000, 300_000);
+        if !self.steps.take() {
+            return;
+        }
+        self.steps.note(format_args!("{fault:?}"));
         if self.trace.keeps_lines() {
             self.say(format_args!("trouble: {fault:?}"));
         }
-        let now_us = self.clock.now_us();
-        let while_us = self.prng.log_between(1_000, 300_000);
         match fault {
             Fault::CutClient => self.cut(|owner| matches!(owner, Owner::Client(_))),
             Fault::CutServer => self.cut(|owner| matches!(owner, Owner::Backend(_))),
