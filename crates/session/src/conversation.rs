@@ -157,6 +157,14 @@ impl Conversation {
         self.statements.unnamed.owner()
     }
 
+    /// This client has been on another server since: PostgreSQL would have the unnamed statement of there, or none.
+    #[inline]
+    pub fn forget_unnamed_of(&mut self, client: u64) {
+        if self.statements.unnamed.is_of(client) {
+            self.statements.unnamed = Unnamed::default();
+        }
+    }
+
     /// A server that came from another process has this client's unnamed statement.
     pub fn adopt_unnamed(&mut self, owner: u64) {
         self.statements.unnamed = Unnamed::adopted(owner);

@@ -359,6 +359,12 @@ impl Unnamed {
         Some(self.answered.client).filter(|client| *client > 0 && self.unanswered == 0)
     }
 
+    /// Whether this client parsed the one that was sent last.
+    #[inline]
+    pub(crate) fn is_of(&self, client: u64) -> bool {
+        self.expected.client == client
+    }
+
     /// That of a server which comes from another process. What it does when it is executed is not known here.
     pub(crate) fn adopted(client: u64) -> Unnamed {
         let owner = Owner { client, effects: Effects::ALL };

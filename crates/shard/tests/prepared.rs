@@ -442,6 +442,27 @@ fn a_statement_without_a_name_is_for_the_client_that_parsed_it() {
 }
 
 #[test]
+fn an_older_statement_without_a_name_is_nobodys_once_its_client_has_moved() {
+    let (mut world, [one, two], [a, b]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b""));
+    world.receive(a, &reply(true));
+    // Its server is taken when it comes back: it parses another on the second, and returns to the first.
+    let third = world.client(&[]);
+    world.query(third, "begin");
+    world.answer(a, Status::InTransaction);
+    world.receive(one, &parse_bind_execute(b""));
+    world.receive(b, &reply(true));
+    world.query(two, "begin");
+    world.answer(b, Status::InTransaction);
+    world.query(third, "commit");
+    world.answer(a, Status::Idle);
+    world.sent.clear();
+    world.receive(one, &bind_execute(b""));
+    let text = world.text(a);
+    assert!(text.contains("PGBOUNCER_0"), "bound to nothing, and not to the older one: {text:?}");
+}
+
+#[test]
 fn a_pipeline_without_end_is_read_no_further_than_its_replies_are_bounded() {
     let (mut world, [one, _], [a, _]) = two_and_two("");
     world.receive(one, &parse_bind_execute(b"s"));

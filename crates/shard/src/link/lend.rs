@@ -58,7 +58,9 @@ impl State {
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
         let now_us = self.now.mono_us;
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
-        client.server_used_last = Some(server_conn.0);
+        if client.server_used_last.replace(server_conn.0) != Some(server_conn.0) {
+            server.talk.forget_unnamed_of(client.id);
+        }
         server.lent = Lent::ToClient;
         server.unasked_bytes = 0;
         server.request_us = now_us;
