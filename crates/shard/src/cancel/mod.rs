@@ -117,6 +117,13 @@ impl State {
                     self.report(Report::ConsoleCancelled { shard: self.id, client, client_id });
                     return self.cancel_over(asked_by);
                 }
+                Some((place, ..)) if planted::bug!("cancel_of_a_former_query") => {
+                    let client = u32::try_from(place).ok().and_then(|place| self.client(ConnId(place)));
+                    let Some(server) = client.and_then(|client| client.server_used_last) else {
+                        return self.cancel_over(asked_by);
+                    };
+                    ConnId(server)
+                }
                 Some(_) => return self.cancel_over(asked_by),
                 None => {
                     // A predecessor process may still have the client.

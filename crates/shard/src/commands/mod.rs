@@ -93,7 +93,7 @@ impl State {
             let Some(part) = self.parts.get_mut(index) else { continue };
             let by_name = self.paused_databases.contains(&*part.database_name);
             part.paused_by_command = self.all_paused || by_name;
-            part.pool.paused = part.paused_by_command;
+            part.pool.paused = part.paused_by_command && !planted::bug!("paused_serves");
             if paused {
                 self.close_idle_servers(index, "pause");
             }

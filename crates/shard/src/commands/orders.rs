@@ -69,7 +69,7 @@ impl State {
 
     /// RESUME after SUSPEND: everything is read again. Pools are resumed by who calls.
     pub(crate) fn stand_no_more(&mut self) {
-        if self.suspended_since_us.take().is_none() {
+        if self.suspended_since_us.take().is_none() || planted::bug!("suspended_for_ever") {
             return;
         }
         for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.paused)) {

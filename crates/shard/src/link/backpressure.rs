@@ -54,7 +54,9 @@ impl State {
                 if let Some(client) = client {
                     self.resume_client(client);
                 }
-                self.give_back(conn);
+                if !planted::bug!("drained_and_kept") {
+                    self.give_back(conn);
+                }
             }
             _ => {}
         }

@@ -58,7 +58,8 @@ impl State {
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
         let now_us = self.now.mono_us;
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
-        if client.server_used_last.replace(server_conn.0) != Some(server_conn.0) {
+        let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
+        if has_moved && !planted::bug!("older_unnamed_bound") {
             server.talk.forget_unnamed_of(client.id);
         }
         server.lent = Lent::ToClient;
@@ -66,7 +67,8 @@ impl State {
         server.request_us = now_us;
         server.query_us = now_us;
         server.transaction_us = now_us;
-        let sets = if client.parameters.shared_with(&server.talk.parameters) {
+        let is_alike = client.parameters.shared_with(&server.talk.parameters);
+        let sets = if is_alike || planted::bug!("parameters_of_another") {
             None
         } else if let Some(position) = client.parameters.unrestorable(&server.talk.parameters, &self.tracked)
         {
@@ -417,12 +419,15 @@ impl State {
                         self.close_server(server, "client disconnect while server was not ready");
                     }
                     server::Phase::Errand(_) => preparing.phase = server::Phase::Errand(Errand::Check),
+                    _ if planted::bug!("closed_put_to_work") => {
+                        preparing.phase = server::Phase::Errand(Errand::Check);
+                    }
                     _ => {} // It is being closed.
                 }
             }
             client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) => {
                 let part = client.pool;
-                if let Some(part) = self.parts.get_mut(part) {
+                if let Some(part) = self.parts.get_mut(part).filter(|_| !planted::bug!("waits_when_gone")) {
                     part.pool.queue.leave(ticket);
                 }
                 self.wish_ends(conn);

@@ -361,7 +361,7 @@ impl State {
 
     /// The socket is gone: its permits are free.
     pub(crate) fn server_closed(&mut self, part_index: usize) {
-        if let Some(part) = self.parts.get_mut(part_index) {
+        if let Some(part) = self.parts.get_mut(part_index).filter(|_| !planted::bug!("permit_lost")) {
             part.pool.closed();
         }
         self.permit_is_free(part_index);

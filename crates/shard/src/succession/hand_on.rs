@@ -244,7 +244,9 @@ impl State {
         if let Some(startup) = &client.startup {
             self.put_parameters(&mut out, field::STARTUP, startup);
         }
-        if let Some(names) = &client.request.statements {
+        if let Some(names) = &client.request.statements
+            && !planted::bug!("names_left_behind")
+        {
             self.put_client_statements(&mut out, names);
         }
         out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
@@ -252,7 +254,9 @@ impl State {
         out.number(field::SINCE, client.since_us);
         out.number(field::SINCE_WALL, client.since_wall_us);
         out.number(field::REQUEST, client.request_us);
-        out.bytes(field::HELD, &client.request.held);
+        if !planted::bug!("input_left_behind") {
+            out.bytes(field::HELD, &client.request.held);
+        }
         Some(out.into_bytes())
     }
 
