@@ -10,7 +10,6 @@ pub const BUGS: &[&str] = &[
     "answer_for_another",
     "asked_as_clients_left_it",
     "cancel_of_a_former_query",
-    "closed_put_to_work",
     "drained_and_kept",
     "half_request_left",
     "input_left_behind",
@@ -29,7 +28,6 @@ pub const BUGS: &[&str] = &[
     "loop_write_error_ignored",
     "loop_wrong_slot",
     "names_left_behind",
-    "older_unnamed_bound",
     "own_server_lent",
     "parameters_of_another",
     "parse_cached_early",
@@ -43,7 +41,6 @@ pub const BUGS: &[&str] = &[
     "suspended_for_ever",
     "waiter_lost",
     "waits_when_gone",
-    "wish_forgotten",
 ];
 
 /// Whether this planted bug is switched on; a constant `false` in product builds.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use settings::PoolMode;
+
 use crate::ConnId;
 use crate::client;
 use crate::server;
@@ -88,9 +90,24 @@ impl State {
                         "server {own:?} is linked to {client:?}, which is not linked to it"
                     ));
                 }
+                if self.stays_for_nothing(client, server) {
+                    audit.contradict(format!(
+                        "server {own:?} stays with {client:?}, which wants nothing of it"
+                    ));
+                }
             }
             _ => {}
         }
+    }
+
+    /// Whether a server that should have been given back is still with its client.
+    fn stays_for_nothing(&self, client: ConnId, server: &server::Server) -> bool {
+        let shares =
+            self.parts.get(server.pool).is_some_and(|part| part.pool.limits.mode != PoolMode::Session);
+        let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
+        let is_done = server.talk.is_quiet() && !server.unsent;
+        let holds_nothing = matches!(self.conns.get(client.0 as usize), Some(Conn::Client(client)) if client.request.held.is_empty());
+        shares && linked && is_done && holds_nothing
     }
 
     fn audit_parts(&self, audit: &mut Audit) {

@@ -59,7 +59,7 @@ impl State {
         let now_us = self.now.mono_us;
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
         let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
-        if has_moved && !planted::bug!("older_unnamed_bound") {
+        if has_moved {
             server.talk.forget_unnamed_of(client.id);
         }
         server.lent = Lent::ToClient;
@@ -419,9 +419,6 @@ impl State {
                         self.close_server(server, "client disconnect while server was not ready");
                     }
                     server::Phase::Errand(_) => preparing.phase = server::Phase::Errand(Errand::Check),
-                    _ if planted::bug!("closed_put_to_work") => {
-                        preparing.phase = server::Phase::Errand(Errand::Check);
-                    }
                     _ => {} // It is being closed.
                 }
             }
