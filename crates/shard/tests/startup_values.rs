@@ -70,6 +70,24 @@ fn reset_goes_back_to_what_the_startup_packet_said() {
 }
 
 #[test]
+fn a_server_that_is_not_read_in_time_goes_back_with_the_values() {
+    let mut world = World::new("default_pool_size = 1");
+    let (_, server) = client_that_asks(&mut world, "reset all");
+    let reply = message(|out| {
+        encode::command_complete(out, "RESET");
+        encode::parameter_status(out, b"application_name", b"");
+        encode::ready(out, Status::Idle);
+    });
+    world.event(Event::Received { conn: server, bytes: &reply, unsent: true });
+    world.event(Event::Drained { conn: server });
+    done(&mut world, server, "SET", Some("mine"), Status::Idle);
+    world.sent.clear();
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    assert_ne!(world.tags(server), "", "nobody needs it any more");
+}
+
+#[test]
 fn a_value_that_the_client_had_set_to_the_servers_default_is_reset_as_well() {
     let mut world = World::new("default_pool_size = 1");
     let (client, server) = client_that_asks(&mut world, "set application_name = ''");

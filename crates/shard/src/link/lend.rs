@@ -123,8 +123,13 @@ impl State {
         client.phase = client::Phase::Linked(server_conn);
         server.phase = server::Phase::Linked(client_conn);
         (client.request_us, server.query_us) = (now_us, now_us);
+        let wants_nothing = client.request.held.is_empty();
         self.resume_client(client_conn);
         self.ask_held(client_conn, server_conn);
+        // After a reset its values are set again although it has not asked for more.
+        if wants_nothing {
+            self.give_back(server_conn);
+        }
     }
 
     /// THE release point: if everything is quiet, the server leaves its client. Asked whenever one of its conditions may
