@@ -346,6 +346,9 @@ impl<P: Pooler> World<P> {
     /// Clients that were sent away have gone.
     pub(super) fn expect_sent_away_gone(&mut self) {
         let now_us = self.clock.now_us();
+        if now_us < self.excused_until_us {
+            return;
+        }
         let late =
             |(number, by_us): &&(u32, u64)| now_us > *by_us && self.client_ends[*number as usize].is_some();
         if let Some((number, _)) = self.operator.sent_away.iter().find(late) {
