@@ -253,10 +253,22 @@ impl ClientStatements {
         self.names.iter().filter_map(|(name, entry)| entry.answered.map(|id| (&**name, id)))
     }
 
-    /// A name that the client has already, of a statement that the registry has.
-    pub fn adopt(&mut self, name: &[u8], statement: StatementId, registry: &mut Registry) {
-        // As far as we know, it holds the description.
-        self.habit.describes = true;
+    /// Whether the client has ever asked for a description: it may read rows by that.
+    #[must_use]
+    pub fn describes(&self) -> bool {
+        self.habit.describes
+    }
+
+    /// A name that the client has already, of a statement that the registry has. If it has asked for descriptions, it may hold this
+    /// one's.
+    pub fn adopt(
+        &mut self,
+        name: &[u8],
+        statement: StatementId,
+        has_described: bool,
+        registry: &mut Registry,
+    ) {
+        self.habit.describes |= has_described;
         registry.hold(statement);
         self.bytes += cost(name, registry.bytes(statement));
         let statement = Some(statement);
@@ -330,7 +342,7 @@ mod tests {
         let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let id = registry.intern(b"x", Some(&now));
-        client.adopt(b"a", id, &mut registry);
+        client.adopt(b"a", id, true, &mut registry);
         assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], id)]);
         assert!(client.is_settled() && client.habit.describes);
     }

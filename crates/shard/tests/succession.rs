@@ -207,6 +207,44 @@ fn parsed(status: Status) -> Vec<u8> {
     })
 }
 
+/// Rows of another shape are only for clients that do not read by a description of before.
+#[test]
+fn whether_a_client_has_asked_for_descriptions_is_known_in_the_next_process() {
+    for describes in [false, true] {
+        let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+        new.shard.follow(1);
+        let client = old.client(&[]);
+        let server = old.server();
+        old.receive(client, &parse(b"s", b"select 1"));
+        old.receive(server, &parsed(Status::Idle));
+        if describes {
+            old.receive(client, &message(|out| encode::describe(out, b'S', b"s")));
+            old.receive(client, &message(encode::sync));
+            old.receive(
+                server,
+                &message(|out| {
+                    out.extend_from_slice(b"t\0\0\0\x06\0\0n\0\0\0\x04");
+                    encode::ready(out, Status::Idle);
+                }),
+            );
+        }
+        hand_over(&mut old, 1);
+        let mut places = Places::new();
+        assert!(carry(&mut old, &mut new, &mut places));
+        let (client, server) = (places[&client], places[&server]);
+        new.receive(client, &named(b"s"));
+        new.sent.clear();
+        new.receive(
+            server,
+            &message(|out| {
+                encode::error(out, "ERROR", "0A000", "cached plan must not change result type");
+                encode::ready(out, Status::Idle);
+            }),
+        );
+        assert_eq!(new.tags(client), if describes { "EZ" } else { "" });
+    }
+}
+
 #[test]
 fn a_statement_that_sql_may_have_replaced_stays_distrusted() {
     let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));

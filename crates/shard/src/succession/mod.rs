@@ -160,6 +160,8 @@ pub(crate) mod field {
     pub(crate) const STALE_STATEMENT: u16 = 38;
     /// Of a server: its parameters include what it reported in bytes other than ASCII. An older process ignored that.
     pub(crate) const NON_ASCII: u16 = 39;
+    /// Of a client with prepared statements: whether it has asked for descriptions. An older process does not say.
+    pub(crate) const DESCRIBES: u16 = 40;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

@@ -18,6 +18,7 @@ type Known = BTreeMap<StatementId, Adopted>;
 
 impl State {
     pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
+        out.number(field::DESCRIBES, names.describes().into());
         for (name, id) in names.names() {
             if let Some(rest) = self.registry.rest(id) {
                 out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
@@ -54,13 +55,14 @@ impl State {
         catalog: Catalog,
     ) -> Option<Box<ClientStatements>> {
         let known = self.read_known(fields, catalog);
+        let has_described = fields.number(field::DESCRIBES) != Some(0);
         let mut names = None;
         for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
             let Some((id, rest)) = statement.split_first_chunk() else { continue };
             let id = u64::from_be_bytes(*id);
             let id = self.registry.adopt(id, rest, known.get(&id).cloned().unwrap_or_default());
             let names: &mut Box<ClientStatements> = names.get_or_insert_default();
-            names.adopt(name, id, &mut self.registry);
+            names.adopt(name, id, has_described, &mut self.registry);
         }
         names
     }
