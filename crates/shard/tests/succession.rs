@@ -4,8 +4,10 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mail::Command;
+use settings::Config;
 use shard::{ConnId, Event, HandOn, Inherit};
 use wire::backend::Status;
 use wire::encode;
@@ -443,6 +445,27 @@ fn what_is_no_state_is_closed() {
         new.event(Event::Inherit(Box::new(word(conn))));
         assert_eq!(new.closed.pop(), Some(conn));
     }
+}
+
+#[test]
+fn a_pool_is_not_forgotten_while_the_old_process_has_servers_of_it() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    let connecting = old.connected();
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places), "a server is being opened");
+    // The database goes and comes again.
+    let mut without = Config::clone(&world::config("default_pool_size = 1"));
+    without.databases.clear();
+    new.event(Event::Command(Command::Configure(Arc::new(without))));
+    assert!(new.closed.contains(&places[&client]));
+    new.pass(400);
+    new.event(Event::Command(Command::Configure(world::config("default_pool_size = 1"))));
+    old.event(Event::HungUp { conn: connecting });
+    assert!(carry(&mut old, &mut new, &mut places));
+    new.client(&[]);
+    assert_eq!(new.connecting.len(), 1, "its permit is free");
 }
 
 /// What a server reported is known in both processes, whatever its bytes.

@@ -37,6 +37,9 @@ impl State {
         if part.pool.open() > 0 {
             return servers.into_iter().for_each(|server| self.close_server(server, "idle pool"));
         }
+        if part.pool.elsewhere() > 0 {
+            return; // A process before says when these servers are closed, and of which pool.
+        }
         let Some(part) = self.parts.try_remove(part_index) else { return };
         let (database, user) = (part.database_name, part.user);
         self.part_of.remove(&(database.clone(), user.clone()));

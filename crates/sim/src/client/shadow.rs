@@ -156,6 +156,11 @@ impl Shadow {
         self.session.has_failed()
     }
 
+    /// Whether a statement has this name.
+    pub(crate) fn has_statement(&self, name: &str) -> bool {
+        self.session.has_statement(name.as_bytes())
+    }
+
     /// Whether a transaction is open of which PostgreSQL says that it is not.
     pub(crate) fn is_left_open(&self) -> bool {
         self.session.is_left_open()

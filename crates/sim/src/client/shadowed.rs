@@ -94,7 +94,8 @@ impl Client {
                 }
                 Item::Send(_) if !scene.steps.take() => {}
                 // A server that lacks the statement cannot parse it in a failed transaction.
-                Item::Send(Message::Describe(b'S', _)) if shadow.has_failed() => {}
+                Item::Send(Message::Describe(b'S', name) | Message::Parse(name, _))
+                    if shadow.has_failed() && shadow.has_statement(&name) => {}
                 Item::Send(message) => {
                     let start = bytes.len();
                     message.write(&mut bytes);

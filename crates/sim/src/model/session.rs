@@ -204,6 +204,11 @@ impl Session {
         self.left_open
     }
 
+    /// Whether a statement has this name.
+    pub(crate) fn has_statement(&self, name: &[u8]) -> bool {
+        self.statements.contains_key(name)
+    }
+
     /// Whether a transaction has failed and is still open.
     pub(crate) fn has_failed(&self) -> bool {
         self.status == Status::Failed

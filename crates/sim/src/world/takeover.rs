@@ -10,6 +10,7 @@ use shard::{ConnId, Event, HandOn, Inherit};
 
 use super::process::Process;
 use super::sockets::Socket;
+use super::trouble::STOP_US;
 use super::{Era, What, World};
 use crate::pooler::Pooler;
 
@@ -86,7 +87,8 @@ impl<P: Pooler> World<P> {
     /// before it has heard of what the old one still has; and what is too much then is closed only when it is idle.
     pub(super) fn has_just_been_taken_over(&self) -> bool {
         let now_us = self.clock.now_us();
-        self.takeovers.iter().any(|takeover| now_us < takeover.begun_us + UNTOLD_US)
+        let stood_us = if now_us < self.excused_until_us { STOP_US } else { 0 };
+        self.takeovers.iter().any(|takeover| now_us < takeover.begun_us + UNTOLD_US + stood_us)
     }
 
     /// A new process takes over from the one that accepts; it dies after a while, or not.

@@ -9,7 +9,7 @@ use crate::pooler::Pooler;
 use crate::setup;
 
 /// How long a process that is stopped stands still.
-const STOP_US: u64 = 60 * crate::clock::SECOND_US;
+pub(super) const STOP_US: u64 = 60 * crate::clock::SECOND_US;
 /// How long after that waits are excused.
 const EXCUSED_US: u64 = 10 * crate::clock::SECOND_US;
 
