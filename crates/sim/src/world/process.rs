@@ -92,7 +92,9 @@ impl<P: Pooler> World<P> {
     /// Clients that were in a transaction when a gentle end began end it (I20).
     pub(super) fn expect_spared(&mut self, number: u32, hung_up: bool) {
         let Some(place) = self.spared.iter().position(|spared| *spared == number) else { return };
-        if !self.clients[number as usize].is_in_transaction() {
+        let client = &self.clients[number as usize];
+        // The network may cut it, too.
+        if !client.is_in_transaction() || client.disturbed {
             self.spared.remove(place);
         } else if hung_up {
             let text = format!("c{number} was cut in a transaction by SHUTDOWN WAIT_FOR_SERVERS");
