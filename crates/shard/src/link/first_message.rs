@@ -74,7 +74,9 @@ impl State {
     pub(crate) fn nothing_was_asked(&mut self, conn: ConnId, server: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
-        if first_message(&client.request.held, frame_bytes_max) == Wants::Server {
+        if first_message(&client.request.held, frame_bytes_max) == Wants::Server
+            || planted::bug!("kept_for_nothing")
+        {
             return;
         }
         self.give_back(server);

@@ -155,9 +155,7 @@ impl State {
         let asked_nothing = server.talk.is_quiet();
         match heard {
             Heard::All if kept => self.pause_client(client_conn),
-            Heard::All if asked_nothing && !planted::bug!("kept_for_nothing") => {
-                self.nothing_was_asked(client_conn, server_conn)
-            }
+            Heard::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),
             Heard::All => {}
             Heard::Terminate => self.client_leaves(client_conn, "client close request"),
             Heard::Fault(fault) => self.client_fault(client_conn, &fault),
