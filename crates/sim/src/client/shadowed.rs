@@ -26,6 +26,8 @@ pub(super) struct Wild {
     shadow: Option<Shadow>,
     /// It goes on once everything is answered.
     waits: bool,
+    /// The last that it sent is a Bind.
+    ends_in_bind: bool,
     /// Rows of which it was told that they are there.
     applied: BTreeSet<Tag>,
 }
@@ -46,7 +48,13 @@ impl Wild {
             set_per_million: crowd.set_per_million,
         };
         let script = Script::new(number, Habit::draw(scene.prng), terms);
-        Some(Box::new(Wild { script, shadow: None, waits: false, applied: BTreeSet::new() }))
+        Some(Box::new(Wild {
+            script,
+            shadow: None,
+            waits: false,
+            ends_in_bind: false,
+            applied: BTreeSet::new(),
+        }))
     }
 
     /// It has logged in with these parameters.
@@ -54,9 +62,10 @@ impl Wild {
         self.shadow = Some(Shadow::new(parameters, modern));
     }
 
-    /// PostgreSQL alone would have sent something that has not come.
+    /// PostgreSQL alone would have sent something that has not come. It refuses a Bind at once; Weir may wait whether the client asks
+    /// for its description.
     fn owes(&self) -> bool {
-        self.shadow.as_ref().is_some_and(Shadow::owes)
+        !self.ends_in_bind && self.shadow.as_ref().is_some_and(Shadow::owes)
     }
 
     /// Whatever ends the connection is its own doing.
@@ -95,8 +104,9 @@ impl Client {
                 Item::Send(_) if !scene.steps.take() => {}
                 // A server that lacks the statement cannot parse it in a failed transaction.
                 Item::Send(Message::Describe(b'S', name) | Message::Parse(name, _))
-                    if shadow.has_failed() && shadow.has_statement(&name) => {}
+                    if !name.is_empty() && shadow.has_failed() && shadow.has_statement(&name) => {}
                 Item::Send(message) => {
+                    wild.ends_in_bind = matches!(message, Message::Bind(..));
                     let start = bytes.len();
                     message.write(&mut bytes);
                     scene.steps.note(format_args!("c{} sends {message:?}", self.number));
