@@ -105,6 +105,9 @@ impl Client {
                 // A server that lacks the statement cannot parse it in a failed transaction.
                 Item::Send(Message::Describe(b'S', name) | Message::Parse(name, _))
                     if !name.is_empty() && shadow.has_failed() && shadow.has_statement(&name) => {}
+                // Names are passed on as they are there: what others have left is not looked for.
+                Item::Send(Message::Bind(_, name, _) | Message::Describe(b'S', name))
+                    if name.is_empty() && !scene.named && !shadow.has_statement(&name) => {}
                 Item::Send(message) => {
                     wild.ends_in_bind = matches!(message, Message::Bind(..));
                     let start = bytes.len();

@@ -78,8 +78,14 @@ impl<P: Pooler> World<P> {
 
     pub(super) fn end_backend(&mut self, number: u32, ending: Ending) {
         let backend = self.cluster.backend(number);
-        let end = backend.end;
+        let (end, readies) = (backend.end, backend.take_readies());
         backend.kill();
+        // What it has read before it ended, nobody can ask it any more.
+        if let Owner::Pooler(spot) = self.owner(end.peer())
+            && let Some(tap) = self.socket(spot).and_then(|socket| socket.tap.as_mut())
+        {
+            tap.read(readies);
+        }
         if self.owner(end) != Owner::Nobody {
             self.network.close(end, ending, &mut self.clock);
             self.set_owner(end, Owner::Nobody);
