@@ -6,6 +6,7 @@ mod world;
 use std::collections::BTreeSet;
 
 use shard::{ConnId, Event, Peer};
+use wire::backend::Status;
 use wire::startup::Version;
 use wire::{backend, encode, frame::Frames};
 use world::{World, message};
@@ -165,4 +166,47 @@ fn a_client_need_not_wait_for_the_end_of_its_cancel_request() {
         world.event(Event::HungUp { conn });
     }
     assert_eq!(open(&world, &flood), 0);
+}
+
+/// A cancel request is for the client's query: Weir's own, which sets the client's startup values again, waits until it is over.
+#[test]
+fn startup_values_are_set_again_behind_a_cancel_request() {
+    let mut world = World::new("default_pool_size = 1\npool_mode = session");
+    let client = world.accept();
+    let parameters: &[(&[u8], &[u8])] =
+        &[(b"user", b"u"), (b"database", b"d"), (b"application_name", b"mine")];
+    world.receive(client, &message(|out| encode::startup(out, Version::V3_0, parameters)));
+    let server = world.server();
+    let mut frames = Frames::new(1 << 20);
+    frames.push(&world.sent.remove(&client).unwrap());
+    let mut key = None;
+    while let Some((tag, body)) = frames.pop().unwrap() {
+        key = if tag == wire::tag::backend::KEY_DATA {
+            backend::key_data(&body).map(|(id, secret)| (id, secret.to_vec()))
+        } else {
+            key
+        };
+    }
+    let (process_id, secret) = key.unwrap();
+    let reply = |command: &str, name: &[u8]| {
+        message(|out| {
+            encode::command_complete(out, command);
+            encode::parameter_status(out, b"application_name", name);
+            encode::ready(out, Status::Idle);
+        })
+    };
+    world.query(client, "reset all");
+    world.receive(server, &reply("SET", b"mine"));
+    assert!(world.text(server).ends_with("reset all\0"));
+    cancel(&mut world, process_id, &secret);
+    let canceller = world.connected();
+    world.sent.clear();
+    world.receive(server, &reply("RESET", b""));
+    assert_eq!(world.tags(server), "", "the cancel may still arrive");
+    world.query(client, "select 1");
+    assert_eq!(world.tags(server), "");
+    world.event(Event::HungUp { conn: canceller });
+    assert!(world.text(server).contains("SET application_name='mine';"));
+    world.receive(server, &reply("SET", b"mine"));
+    assert!(world.text(server).ends_with("select 1\0"));
 }

@@ -289,7 +289,11 @@ impl State {
     fn settle_cancel(&mut self, canceller: &Canceller) {
         if let Some(server) = self.server_to_cancel(canceller.server) {
             server.cancels = server.cancels.saturating_sub(1);
-            self.give_back(canceller.server.0);
+            let waits = server.client().filter(|_| server.cancels == 0 && server.talk.holds_requests());
+            match waits {
+                Some(client) => self.restore_late(canceller.server.0, client),
+                None => self.give_back(canceller.server.0),
+            }
         }
         self.cancel_over(canceller.asked_by);
     }

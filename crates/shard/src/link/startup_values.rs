@@ -33,8 +33,9 @@ impl State {
         if !is_linked {
             return;
         }
-        // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer.
-        if !server.talk.rests() || server.talk.boundary().is_none() {
+        // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer. A cancel request under
+        // way is for the client's query, and must not meet Weir's own.
+        if !server.talk.rests() || server.talk.boundary().is_none() || server.cancels > 0 {
             return server.talk.hold_requests();
         }
         server.talk.release_requests();
@@ -50,7 +51,8 @@ impl State {
         }
     }
 
-    /// A server sends while its client's requests are held: once what it sends is whole, the values can be set.
+    /// A server sends while its client's requests are held, or a cancel request is over: once what it sends is whole, the values
+    /// can be set.
     #[cold]
     pub(crate) fn restore_late(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
