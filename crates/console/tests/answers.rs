@@ -92,6 +92,7 @@ impl World {
                     | Output::ReopenLog
                     | Output::CloseTcp
                     | Output::HandOver { .. }
+                    | Output::ResumePredecessor { .. }
                     | Output::StrayCancel { .. } => {}
                 }
             }

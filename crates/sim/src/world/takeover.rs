@@ -181,7 +181,7 @@ impl<P: Pooler> World<P> {
             }
             (progress, Item::Leaver(leaver)) => {
                 self.takeovers[number].gone += 1;
-                if let Some((state, parcel)) = self.whole(number, shard, leaver) {
+                if let Some((state, parcel)) = self.whole(number, shard, *leaver) {
                     match progress {
                         Progress::Giving => self.send_over(number, shard, &state, parcel),
                         _ => self.give_back(shard, &state, parcel),
@@ -197,8 +197,8 @@ impl<P: Pooler> World<P> {
     }
 
     /// Both halves of a pair, or the one socket that belongs to no other.
-    fn whole(&mut self, number: usize, shard: usize, leaver: Box<Leaver>) -> Option<(Vec<u8>, Legacy)> {
-        let mut parts = vec![*leaver];
+    fn whole(&mut self, number: usize, shard: usize, leaver: Leaver) -> Option<(Vec<u8>, Legacy)> {
+        let mut parts = vec![leaver];
         if let Some(link) = parts[0].link {
             let Some(other) = self.takeovers[number].halves.remove(&(shard, link)) else {
                 self.takeovers[number].halves.insert((shard, link), Box::new(parts.remove(0)));
