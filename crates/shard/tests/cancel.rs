@@ -168,10 +168,8 @@ fn a_client_need_not_wait_for_the_end_of_its_cancel_request() {
     assert_eq!(open(&world, &flood), 0);
 }
 
-/// A cancel request is for the client's query: Weir's own, which sets the client's startup values again, waits until it is over.
-#[test]
-fn startup_values_are_set_again_behind_a_cancel_request() {
-    let mut world = World::new("default_pool_size = 1\npool_mode = session");
+/// A client that named itself in its startup packet, with its server and its key.
+fn client_with_a_name(world: &mut World) -> (ConnId, ConnId, (u32, Vec<u8>)) {
     let client = world.accept();
     let parameters: &[(&[u8], &[u8])] =
         &[(b"user", b"u"), (b"database", b"d"), (b"application_name", b"mine")];
@@ -179,34 +177,54 @@ fn startup_values_are_set_again_behind_a_cancel_request() {
     let server = world.server();
     let mut frames = Frames::new(1 << 20);
     frames.push(&world.sent.remove(&client).unwrap());
-    let mut key = None;
-    while let Some((tag, body)) = frames.pop().unwrap() {
-        key = if tag == wire::tag::backend::KEY_DATA {
-            backend::key_data(&body).map(|(id, secret)| (id, secret.to_vec()))
-        } else {
-            key
-        };
-    }
-    let (process_id, secret) = key.unwrap();
-    let reply = |command: &str, name: &[u8]| {
-        message(|out| {
-            encode::command_complete(out, command);
-            encode::parameter_status(out, b"application_name", name);
-            encode::ready(out, Status::Idle);
-        })
-    };
+    let mut all = std::iter::from_fn(|| frames.pop().unwrap());
+    let (_, body) = all.find(|(tag, _)| *tag == wire::tag::backend::KEY_DATA).unwrap();
+    let (process_id, secret) = backend::key_data(&body).unwrap();
+    (client, server, (process_id, secret.to_vec()))
+}
+
+fn done(command: &str, name: &[u8]) -> Vec<u8> {
+    message(|out| {
+        encode::command_complete(out, command);
+        encode::parameter_status(out, b"application_name", name);
+        encode::ready(out, Status::Idle);
+    })
+}
+
+/// A cancel request is for the client's query: Weir's own, which sets the client's startup values again, waits until it is over.
+#[test]
+fn startup_values_are_set_again_behind_a_cancel_request() {
+    let mut world = World::new("default_pool_size = 1\npool_mode = session");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
     world.query(client, "reset all");
-    world.receive(server, &reply("SET", b"mine"));
+    world.receive(server, &done("SET", b"mine"));
     assert!(world.text(server).ends_with("reset all\0"));
     cancel(&mut world, process_id, &secret);
     let canceller = world.connected();
     world.sent.clear();
-    world.receive(server, &reply("RESET", b""));
+    world.receive(server, &done("RESET", b""));
     assert_eq!(world.tags(server), "", "the cancel may still arrive");
     world.query(client, "select 1");
     assert_eq!(world.tags(server), "");
     world.event(Event::HungUp { conn: canceller });
     assert!(world.text(server).contains("SET application_name='mine';"));
-    world.receive(server, &reply("SET", b"mine"));
+    world.receive(server, &done("SET", b"mine"));
+    assert!(world.text(server).ends_with("select 1\0"));
+}
+
+#[test]
+fn a_server_that_leaves_its_client_meanwhile_keeps_nobody_waiting() {
+    let mut world = World::new("default_pool_size = 1\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    world.query(client, "reset all");
+    world.receive(server, &done("SET", b"mine"));
+    cancel(&mut world, process_id, &secret);
+    let canceller = world.connected();
+    let reset = done("RESET", b"");
+    world.event(Event::Received { conn: server, bytes: &reset, unsent: true });
+    world.event(Event::Drained { conn: server });
+    world.event(Event::HungUp { conn: canceller });
+    world.query(client, "select 1");
+    world.receive(server, &done("SET", b"mine"));
     assert!(world.text(server).ends_with("select 1\0"));
 }

@@ -170,6 +170,8 @@ impl State {
         if server.client().is_some() {
             server.phase = server::Phase::Unsettled;
         }
+        // Its client's values are no business of the next.
+        server.talk.release_requests();
         self.resume_server(server_conn);
     }
 
