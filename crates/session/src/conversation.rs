@@ -177,6 +177,12 @@ impl Conversation {
         self.doubtful
     }
 
+    /// A Query went behind an Execute, and their Sync has not come: PostgreSQL 18 may say idle to it and keep the transaction.
+    #[must_use]
+    pub fn has_query_amidst(&self) -> bool {
+        self.query_amidst
+    }
+
     /// [`Conversation::has_answered`], and no message is half sent. One of the conditions of release; the others (unsent
     /// bytes, cancels) are the shard's to know.
     #[inline]

@@ -636,3 +636,34 @@ fn a_pause_waits_for_what_the_process_before_still_has() {
     new.event(Event::HungUp { conn: places[&server] });
     assert!(is_done(&new));
 }
+
+/// PostgreSQL 18 says idle to the Sync behind a query amidst a pipeline, and keeps its transaction.
+#[test]
+fn a_query_amidst_a_pipeline_is_known_in_the_next_process() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    let server = old.server();
+    let pipeline = message(|out| {
+        encode::parse(out, b"", b"select 1", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::query(out, b"begin");
+    });
+    old.receive(client, &pipeline);
+    let answers = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::command_complete(out, "BEGIN");
+        encode::ready(out, Status::InTransaction);
+    });
+    old.receive(server, &answers);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(carry(&mut old, &mut new, &mut places));
+    let (client, server) = (places[&client], places[&server]);
+    new.sent.clear();
+    new.receive(client, &message(encode::sync));
+    new.receive(server, &message(|out| encode::ready(out, Status::Idle)));
+    assert_eq!(new.tags(server), "SX", "nobody else gets its transaction");
+}

@@ -297,7 +297,7 @@ impl State {
         out.number(field::TRANSACTION, server.transaction_us);
         out.number(field::STATUS, status_number(server.talk.status()?));
         out.number(field::LENT, u64::from(server.lent != Lent::Never));
-        out.number(field::DOUBTFUL, server.talk.is_doubtful().into());
+        out.number(field::DOUBTFUL, (server.talk.is_doubtful() || server.talk.has_query_amidst()).into());
         out.number(field::SESSION_MODE, (part.pool.limits.mode == PoolMode::Session).into());
         out.number(field::CLOSE, server.close_when_free.is_some().into());
         Some(out.into_bytes())
