@@ -218,6 +218,11 @@ impl Buffers {
         self.held > self.first / 4
     }
 
+    /// So few are not held that nobody may keep another for an unknown time: one in eight, and two.
+    pub(crate) fn are_few_left(&self) -> bool {
+        self.most - self.held < (self.most / 8).max(2)
+    }
+
     /// How many have a holder.
     pub(crate) fn held(&self) -> u16 {
         self.held

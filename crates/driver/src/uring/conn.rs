@@ -185,10 +185,10 @@ impl Conn {
         self.state == State::Open && !self.paused
     }
 
-    /// Keeps input for later. That may be long, so where many buffers are held already, the bytes are copied: no more of
-    /// them come than are in the socket by now.
+    /// Keeps input for later. That may be long, so where few buffers are left, the bytes are copied: no more of them
+    /// come than are in the socket by now.
     pub(crate) fn keep(&mut self, buffer: Buffer, length: usize, buffers: &mut Buffers) {
-        let input = if buffers.are_scarce() {
+        let input = if buffers.are_few_left() {
             let bytes = buffers.bytes(&buffer, length).to_vec();
             buffers.release(buffer);
             Input::Owned(bytes)

@@ -251,7 +251,8 @@ impl Net {
             }
             slot.receive = Receive::Armed;
             slot.requests += 1;
-            if !slot.is_here_to_stay() {
+            // Until further notice brings a whole socket's worth at a time; while buffers are few, nobody gets that much.
+            if !slot.is_here_to_stay() || self.buffers.are_few_left() {
                 return self.ring.receive_once(tag(Op::Receive), socket.as_fd(), self.buffers.size());
             }
             self.ring.receive_on(tag(Op::Receive), socket.as_fd());
