@@ -185,6 +185,8 @@ def test_a_connection_to_the_server_cut_at_each_byte(behind_proxy, pg, direction
             found = raw.read_to_end() if count == 0 else read_answers(raw, answers)
         whole = proxy.left[direction] > 0
         proxy.heal()
+        if not whole:  # behind the last byte the client has its answer before Weir can have seen the end
+            host.eventually(lambda: pooler.pool()["sv_active"] + pooler.pool()["sv_idle"] + pooler.pool()["sv_used"] == 0)
         assert len(wire.errors(found)) <= 1, f"cut after {count} bytes: {wire.errors(found)}"
         assert wire.rows(found) in ([], [[str(count)]])
         if wire.kinds(found).count("Z") == answers and not wire.errors(found):

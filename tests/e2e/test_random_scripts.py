@@ -24,6 +24,7 @@ FEW_STATEMENTS = {"transaction": {"few": "dbname=app pool_mode=transaction pool_
 
 @pytest.fixture
 def direct(pg):
+    pg.query("drop table if exists kept, mine", "app")  # temporary ones of the scripts; not what another test has left
     pg.query(f"set role alice; {random_scripts.TABLES}", "app")
     playing = differential.Direct(pg.port)
     yield playing

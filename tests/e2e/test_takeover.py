@@ -279,7 +279,7 @@ def test_who_waits_in_the_old_process_is_resumed_too(weir, pg):
     pooler.value("select 1")
     pooler.console("PAUSE app")
     done, failures = in_threads(lambda _: replicas.replicating(pooler).close(), 1)
-    host.eventually(lambda: pooler.pool().get("cl_waiting") == 1)
+    host.eventually(lambda: pooler.pool(user="replica").get("cl_waiting") == 1)
     old = reboot(pooler, wait=False)
     pooler.console("RESUME app")
     done[0].join(20)
