@@ -5,11 +5,16 @@ use serde::Serialize;
 use settings::{AuthType, Config, SslMode};
 use utoipa::ToSchema;
 
+/// What stands where a password is not to be read, as it is: no form quotes it.
+const MASK: &str = "••••••••";
+
 /// The connection details of a pool.
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct Details {
-    /// `postgres://…`
-    pub(crate) uri: String,
+    #[serde(flatten)]
+    pub(crate) forms: Forms,
+    /// The same with a mask where the password stands, and nowhere else.
+    masked: Forms,
     pub(crate) host: String,
     pub(crate) port: u16,
     /// The pool's name.
@@ -22,15 +27,40 @@ pub(crate) struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) password_reason: Option<&'static str>,
     pub(crate) sslmode: &'static str,
+    /// `/api/v1/ca.crt` has a certificate to check this pooler's by.
+    ca_available: bool,
+}
+
+/// The forms that people paste.
+#[derive(Clone, Default, Serialize, ToSchema)]
+pub(crate) struct Forms {
+    /// `postgres://…`
+    pub(crate) uri: String,
     /// A command line of psql with everything apart.
     flags: String,
     /// A command line of psql with the URI.
     psql: String,
+    /// Empty where the driver cannot get there.
     jdbc: String,
     /// Lines of a file of environment variables.
     env: String,
-    /// `/api/v1/ca.crt` has a certificate to check this pooler's by.
-    ca_available: bool,
+}
+
+/// A password as it stands in a text.
+#[derive(Clone, Copy)]
+enum Secret<'a> {
+    /// As it is, quoted as the text wants it.
+    Plain(&'a str),
+    Masked,
+}
+
+impl Secret<'_> {
+    fn quoted(self, quote: fn(&str) -> String) -> String {
+        match self {
+            Secret::Plain(password) => quote(password),
+            Secret::Masked => MASK.to_owned(),
+        }
+    }
 }
 
 /// Who asks, as far as it matters here.
@@ -55,7 +85,8 @@ impl Details {
         let port = config.global.listen_port;
         let user = user.unwrap_or_default().to_owned();
         let mut details = Details {
-            uri: String::new(),
+            forms: Forms::default(),
+            masked: Forms::default(),
             host,
             port,
             database: name.to_owned(),
@@ -63,25 +94,31 @@ impl Details {
             password,
             password_reason,
             sslmode,
-            flags: String::new(),
-            psql: String::new(),
-            jdbc: String::new(),
-            env: String::new(),
             ca_available: authority(config).is_some(),
         };
-        details.uri = details.uri();
-        details.flags = details.flags();
-        details.psql = format!("psql {}", shell(&details.uri));
-        details.jdbc = details.jdbc();
-        details.env = details.env();
+        details.forms = details.forms(Secret::Plain(&details.password));
+        details.masked = details.forms(Secret::Masked);
         details
     }
 
-    fn uri(&self) -> String {
-        let who = match (self.user.as_str(), self.password.as_str()) {
+    /// Every form, with the password as it is or with the mask in its place; without one where there is none.
+    fn forms(&self, secret: Secret<'_>) -> Forms {
+        let secret = Some(secret).filter(|_| !self.password.is_empty());
+        let uri = self.uri(secret);
+        Forms {
+            flags: self.flags(secret),
+            psql: format!("psql {}", shell(&uri)),
+            jdbc: self.jdbc(secret),
+            env: self.env(secret, &uri),
+            uri,
+        }
+    }
+
+    fn uri(&self, secret: Option<Secret<'_>>) -> String {
+        let who = match (self.user.as_str(), secret) {
             ("", _) => String::new(),
-            (user, "") => format!("{}@", percent(user)),
-            (user, password) => format!("{}:{}@", percent(user), percent(password)),
+            (user, None) => format!("{}@", percent(user)),
+            (user, Some(secret)) => format!("{}:{}@", percent(user), secret.quoted(percent)),
         };
         let (name, sslmode) = (percent(&self.database), self.sslmode);
         if self.host.starts_with('/') {
@@ -91,11 +128,9 @@ impl Details {
         format!("postgres://{who}{}:{}/{name}?sslmode={sslmode}", bracketed(&self.host), self.port)
     }
 
-    fn flags(&self) -> String {
+    fn flags(&self, secret: Option<Secret<'_>>) -> String {
         let mut words = Vec::new();
-        if !self.password.is_empty() {
-            words.push(format!("PGPASSWORD={}", shell(&self.password)));
-        }
+        words.extend(secret.map(|secret| format!("PGPASSWORD={}", secret.quoted(shell))));
         words.push(format!("PGSSLMODE={} psql -h {} -p {}", self.sslmode, shell(&self.host), self.port));
         if !self.user.is_empty() {
             words.push(format!("-U {}", shell(&self.user)));
@@ -104,34 +139,32 @@ impl Details {
         words.join(" ")
     }
 
-    fn jdbc(&self) -> String {
+    fn jdbc(&self, secret: Option<Secret<'_>>) -> String {
         if self.host.starts_with('/') {
             // The driver speaks TCP only.
             return String::new();
         }
         let (host, name) = (bracketed(&self.host), percent(&self.database));
         let mut text = format!("jdbc:postgresql://{host}:{}/{name}?sslmode={}", self.port, self.sslmode);
-        for (key, value) in [("user", &self.user), ("password", &self.password)] {
-            if !value.is_empty() {
-                text.push_str(&format!("&{key}={}", percent(value)));
-            }
+        let user = Some(self.user.as_str()).filter(|user| !user.is_empty());
+        for (key, value) in [("user", user.map(percent)), ("password", secret.map(|it| it.quoted(percent)))] {
+            text.extend(value.map(|value| format!("&{key}={value}")));
         }
         text
     }
 
-    fn env(&self) -> String {
-        let port = self.port.to_string();
+    fn env(&self, secret: Option<Secret<'_>>, uri: &str) -> String {
+        let given = |value: &str| Some(value).filter(|value| !value.is_empty()).map(shell);
         let lines = [
-            ("PGHOST", self.host.as_str()),
-            ("PGPORT", &port),
-            ("PGDATABASE", &self.database),
-            ("PGUSER", &self.user),
-            ("PGPASSWORD", &self.password),
-            ("PGSSLMODE", self.sslmode),
-            ("DATABASE_URL", &self.uri),
+            ("PGHOST", given(&self.host)),
+            ("PGPORT", Some(self.port.to_string())),
+            ("PGDATABASE", given(&self.database)),
+            ("PGUSER", given(&self.user)),
+            ("PGPASSWORD", secret.map(|secret| secret.quoted(shell))),
+            ("PGSSLMODE", given(self.sslmode)),
+            ("DATABASE_URL", given(uri)),
         ];
-        let given = lines.iter().filter(|(_, value)| !value.is_empty());
-        given.map(|(name, value)| format!("{name}={}\n", shell(value))).collect()
+        lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}\n", value?))).collect()
     }
 }
 
@@ -242,16 +275,42 @@ mod tests {
     fn every_form_is_quoted_as_its_readers_want_it() {
         let it = details(&config("p@:/?#' w"), Some("o'x y"), true);
         let uri = "postgres://o%27x%20y:p%40%3A%2F%3F%23%27%20w@127.0.0.1:6432/test-pool?sslmode=disable";
-        assert_eq!(it.uri, uri);
+        assert_eq!(it.forms.uri, uri);
         assert_eq!(
-            it.flags,
+            it.forms.flags,
             r"PGPASSWORD='p@:/?#'\'' w' PGSSLMODE=disable psql -h 127.0.0.1 -p 6432 -U 'o'\''x y' -d test-pool"
         );
-        assert_eq!(it.psql, format!("psql '{uri}'"));
+        assert_eq!(it.forms.psql, format!("psql '{uri}'"));
         assert!(
-            it.jdbc.ends_with("/test-pool?sslmode=disable&user=o%27x%20y&password=p%40%3A%2F%3F%23%27%20w")
+            it.forms
+                .jdbc
+                .ends_with("/test-pool?sslmode=disable&user=o%27x%20y&password=p%40%3A%2F%3F%23%27%20w")
         );
-        assert!(it.env.contains("PGPORT=6432\n") && it.env.ends_with(&format!("DATABASE_URL='{uri}'\n")));
+        assert!(
+            it.forms.env.contains("PGPORT=6432\n")
+                && it.forms.env.ends_with(&format!("DATABASE_URL='{uri}'\n"))
+        );
+    }
+
+    #[test]
+    fn a_mask_stands_where_the_password_stands_and_nowhere_else() {
+        let mut config = config("");
+        for secret in ["app", "post", "6432", "scram sha", "•"] {
+            config.secrets = Arc::new([("app".to_owned(), secret.to_owned())].into());
+            let it = Details::of(&config, "app", Some("app"), Asker { host: None, sees_passwords: true });
+            assert_eq!(it.password, secret);
+            let uri = "postgres://app:••••••••@127.0.0.1:6432/app?sslmode=disable";
+            assert_eq!(it.masked.uri, uri, "{secret}");
+            assert_eq!(it.masked.psql, format!("psql '{uri}'"));
+            let flags = "PGPASSWORD=•••••••• PGSSLMODE=disable psql -h 127.0.0.1 -p 6432 -U app -d app";
+            assert_eq!(it.masked.flags, flags);
+            let jdbc = "jdbc:postgresql://127.0.0.1:6432/app?sslmode=disable&user=app&password=••••••••";
+            assert_eq!(it.masked.jdbc, jdbc);
+            let env = "PGHOST=127.0.0.1\nPGPORT=6432\nPGDATABASE=app\nPGUSER=app\nPGPASSWORD=••••••••\n";
+            assert_eq!(it.masked.env, format!("{env}PGSSLMODE=disable\nDATABASE_URL='{uri}'\n"));
+        }
+        let it = details(&config, None, true);
+        assert_eq!(it.masked.uri, it.forms.uri, "where there is no password, nothing is masked");
     }
 
     #[test]
@@ -271,7 +330,7 @@ mod tests {
             assert!(it.password.is_empty() && it.password_reason.is_some());
         }
         assert_eq!(
-            details(&config("x"), None, true).uri,
+            details(&config("x"), None, true).forms.uri,
             "postgres://127.0.0.1:6432/test-pool?sslmode=disable"
         );
     }
@@ -282,12 +341,12 @@ mod tests {
         config.global.listen_addr = vec!["*".to_owned()];
         assert_eq!(details(&config, None, true).host, "db.example");
         config.global.listen_addr = vec!["::1".to_owned()];
-        assert!(details(&config, None, true).uri.starts_with("postgres://[::1]:6432/"));
+        assert!(details(&config, None, true).forms.uri.starts_with("postgres://[::1]:6432/"));
         config.global.listen_addr.clear();
         config.global.unix_socket_dir = Some("/run/weir".to_owned());
         let it = details(&config, None, true);
-        assert_eq!(it.uri, "postgres:///test-pool?host=%2Frun%2Fweir&port=6432");
-        assert_eq!(it.jdbc, "");
+        assert_eq!(it.forms.uri, "postgres:///test-pool?host=%2Frun%2Fweir&port=6432");
+        assert_eq!(it.forms.jdbc, "");
     }
 
     #[test]

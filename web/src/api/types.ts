@@ -58,8 +58,18 @@ export interface Pool {
   live: PoolLive;
 }
 
-export interface Connection {
+/** How to get to a pool, in the forms that people paste. */
+interface ConnectionForms {
   uri: string;
+  flags: string;
+  psql: string;
+  jdbc: string;
+  env: string;
+}
+
+export interface Connection extends ConnectionForms {
+  /** The same with a mask where the password stands. */
+  masked: ConnectionForms;
   host: string;
   port: number;
   database: string;
@@ -68,10 +78,6 @@ export interface Connection {
   /** Why there is no password to show. */
   password_reason?: string | null;
   sslmode: string;
-  flags: string;
-  psql: string;
-  jdbc: string;
-  env: string;
   ca_available: boolean;
 }
 
@@ -140,12 +146,6 @@ export interface Query {
   errors: number;
 }
 
-export interface ErrorCount {
-  sqlstate: string;
-  database: string;
-  count: number;
-}
-
 export interface Percentiles {
   p50: number | null;
   p95: number | null;
@@ -173,6 +173,14 @@ export interface DatabaseSample {
   query_us: Percentiles;
   wait_us: Percentiles;
   errors_rate: number;
+  errors: ErrorSample[];
+}
+
+/** Errors with one code: since the start of Weir, and a second since the sample before. */
+export interface ErrorSample {
+  sqlstate: string;
+  count: number;
+  rate: number;
 }
 
 export interface Sample {

@@ -273,7 +273,7 @@ fn connection(config: &Config, name: &str, user: Option<&str>, caller: &Caller, 
     let details = Details::of(config, name, user, asker(caller, headers));
     Connection {
         protocol: "postgresql",
-        uri: details.uri,
+        uri: details.forms.uri,
         database: details.database,
         host: details.host,
         port: details.port,
