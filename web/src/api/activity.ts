@@ -1,6 +1,6 @@
-// Who is connected and what runs: clients, servers, queries, errors, and the past of the charts.
+// Who is connected and what runs: clients, servers, queries, and the past of the charts.
 import { call, get, query } from './call';
-import type { Client, ErrorCount, History, Query, Server } from './types';
+import type { Client, History, Query, Server } from './types';
 
 export interface Filter {
   database: string;
@@ -46,10 +46,6 @@ export type QuerySort = 'time' | 'calls' | 'mean' | 'p95';
 
 export function queries(database: string, sort: QuerySort, signal?: AbortSignal): Promise<{ queries: Query[]; tracking: boolean }> {
   return get(`/queries${query({ database, sort, limit: 100 })}`, signal);
-}
-
-export async function errors(database: string, signal?: AbortSignal): Promise<ErrorCount[]> {
-  return (await get<{ errors: ErrorCount[] }>(`/errors${query({ database })}`, signal)).errors;
 }
 
 export function history(database: string, seconds: number, signal?: AbortSignal): Promise<History> {

@@ -1,23 +1,19 @@
-// What one pool did in the last ten minutes: its past from the server, then each live sample, then its errors by SQLSTATE, which are
-// counters that become rates here.
+// What one pool did in the last ten minutes: its past from the server, then each live sample. Errors by SQLSTATE are lines that come when there
+// is an error with a new code; each has its total since the start of Weir beside it.
 import * as api from '../api/activity';
-import type { ErrorCount, Sample } from '../api/types';
+import type { ErrorSample, Sample } from '../api/types';
+import { CAPACITY, errorLines, errorName } from '../lib/errors';
 import type { Line } from '../lib/plot';
 import { Series } from '../lib/series';
 import { epoch, live } from './live.svelte';
 import { session } from './session.svelte';
 
-const CAPACITY = 600;
-const ERRORS_EVERY_MS = 2000;
-const ERROR_LINES = 5;
-
 export class Watch {
   readonly series = new Series(CAPACITY);
-  readonly errors = new Series(CAPACITY / 2);
   turn = $state(0);
-  errorsTurn = $state(0);
+  /** By code, since the start of Weir, the most frequent first. */
+  errors = $state.raw<ErrorSample[]>([]);
   errorLines = $state.raw<Line[]>([]);
-  #before: { time: number; counts: Map<string, number> } | null = null;
 
   constructor(readonly database: string) {}
 
@@ -26,12 +22,8 @@ export class Watch {
     const controller = new AbortController();
     const leave = live.listen((sample) => this.#take(sample));
     if (session.answers('/history')) void this.#past(controller.signal);
-    const count = () => session.answers('/errors') && void this.#count(controller.signal);
-    count();
-    const timer = setInterval(count, ERRORS_EVERY_MS);
     return () => {
       leave();
-      clearInterval(timer);
       controller.abort();
     };
   }
@@ -49,6 +41,7 @@ export class Watch {
   #take(sample: Sample): void {
     const database = sample.databases.find((one) => one.database === this.database);
     const pool = live.pools.get(this.database);
+    const errors = database?.errors ?? [];
     this.series.push(epoch(sample.t), {
       xact_rate: database?.xact_rate ?? 0,
       query_rate: database?.query_rate ?? 0,
@@ -62,31 +55,12 @@ export class Watch {
       sv_idle: pool?.sv_idle ?? 0,
       sv_used: pool?.sv_used ?? 0,
       sv_login: pool?.sv_login ?? 0,
+      ...Object.fromEntries(errors.map(({ sqlstate, rate }) => [errorName(sqlstate), rate])),
     });
+    this.errors = [...errors].sort((one, other) => other.count - one.count);
+    const lines = errorLines(this.errors);
+    // The same lines stay the same object: others are another chart.
+    if (lines.map(({ name }) => name).join() !== this.errorLines.map(({ name }) => name).join()) this.errorLines = lines;
     this.turn += 1;
-  }
-
-  async #count(signal: AbortSignal): Promise<void> {
-    try {
-      this.#rates(await api.errors(this.database, signal), Date.now() / 1000);
-    } catch {
-      // A gap in the chart says it.
-    }
-  }
-
-  #rates(found: ErrorCount[], time: number): void {
-    const counts = new Map(found.map(({ sqlstate, count }) => [sqlstate, count]));
-    const before = this.#before;
-    this.#before = { time, counts };
-    if (!before) return;
-    const passed = Math.max(0.5, time - before.time);
-    const rates = [...counts].map(([state, count]) => [state, Math.max(0, count - (before.counts.get(state) ?? 0)) / passed] as const);
-    this.errors.push(Math.round(time), Object.fromEntries(rates));
-    const most = [...found].sort((one, other) => other.count - one.count).slice(0, ERROR_LINES);
-    const names = most.map(({ sqlstate }) => sqlstate).sort();
-    if (names.join() !== this.errorLines.map((line) => line.name).join()) {
-      this.errorLines = names.map((name, index) => ({ name, label: name, colour: index + 1 }));
-    }
-    this.errorsTurn += 1;
   }
 }

@@ -50,6 +50,19 @@ pub(crate) struct DatabaseSample {
     pub(crate) wait_us: Quantiles,
     /// Errors a second that clients were told of.
     pub(crate) errors_rate: f64,
+    /// The same by code: every code that there was since the start.
+    pub(crate) errors: Vec<ErrorSample>,
+}
+
+/// Errors with one code that clients were told of.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct ErrorSample {
+    /// Five characters, or `other`.
+    pub(crate) sqlstate: String,
+    /// Since the start.
+    pub(crate) count: u64,
+    /// A second, since the sample before.
+    pub(crate) rate: f64,
 }
 
 /// Percentiles in microseconds; null where nothing happened.
@@ -86,7 +99,7 @@ struct Count {
     queries: u64,
     assignments: u64,
     wait_us: u64,
-    errors: u64,
+    errors: BTreeMap<String, u64>,
     /// transaction, query, wait.
     histograms: [Histogram; 3],
 }
@@ -153,7 +166,8 @@ fn counts(looked: &Looked) -> BTreeMap<String, Count> {
         count.wait_us = row.number("wait_time");
     }
     for row in looked.errors.iter() {
-        counts.entry(name(&row)).or_default().errors += row.number("count");
+        let code = row.text("sqlstate").unwrap_or_default().to_owned();
+        *counts.entry(name(&row)).or_default().errors.entry(code).or_default() += row.number("count");
     }
     for row in looked.histograms.iter() {
         let Some(place) = MEASURES.iter().position(|measure| row.text("measure") == Some(measure)) else {
@@ -175,6 +189,12 @@ fn grown(name: &str, before: &Count, now: &Count, seconds: f64) -> DatabaseSampl
             Percentiles::between(Some(&before.histograms[place]), &now.histograms[place]);
         Quantiles { p50: p50_us, p95: p95_us, p99: p99_us }
     };
+    let error = |(code, count): (&String, &u64)| ErrorSample {
+        sqlstate: code.clone(),
+        count: *count,
+        rate: rate(before.errors.get(code).copied().unwrap_or(0), *count),
+    };
+    let errors: Vec<ErrorSample> = now.errors.iter().map(error).collect();
     DatabaseSample {
         database: name.to_owned(),
         xact_rate: rate(before.transactions, now.transactions),
@@ -183,7 +203,8 @@ fn grown(name: &str, before: &Count, now: &Count, seconds: f64) -> DatabaseSampl
         xact_us: quantiles(0),
         query_us: quantiles(1),
         wait_us: quantiles(2),
-        errors_rate: rate(before.errors, now.errors),
+        errors_rate: errors.iter().map(|error| error.rate).sum(),
+        errors,
     }
 }
 
@@ -197,7 +218,7 @@ mod tests {
         Table { columns, rows }
     }
 
-    fn looked(transactions: u64, buckets: &str) -> Looked {
+    fn looked(transactions: u64, buckets: &str, errors: u64) -> Looked {
         Looked {
             pools: table(
                 &["database", "maxwait", "maxwait_us"],
@@ -208,7 +229,10 @@ mod tests {
                 &["database", "measure", "buckets"],
                 vec![vec!["app".into(), "transaction".into(), buckets.into()]],
             ),
-            errors: table(&["database", "count"], Vec::new()),
+            errors: table(
+                &["sqlstate", "database", "count"],
+                vec![vec!["42P01".into(), "app".into(), Cell::from(errors)]],
+            ),
             shards: table(&["clients"], vec![vec![Cell::from(3_u64)], vec![Cell::from(4_u64)]]),
         }
     }
@@ -216,12 +240,15 @@ mod tests {
     #[test]
     fn rates_are_of_the_time_between_two_looks() {
         let mut counted = Counted::default();
-        let first = counted.sample(100.0, &looked(50, "1024:50"), Taken::default());
+        let first = counted.sample(100.0, &looked(50, "1024:50", 3), Taken::default());
         assert!(first.databases[0].xact_rate.abs() < f64::EPSILON, "nobody knows since when");
-        let second = counted.sample(102.0, &looked(150, "1024:50 8192:100"), Taken::default());
+        let second = counted.sample(102.0, &looked(150, "1024:50 8192:100", 7), Taken::default());
         assert!((second.databases[0].xact_rate - 50.0).abs() < 1e-9);
         assert!(second.databases[0].xact_us.p50.is_some_and(|us| us >= 8_192), "{:?}", second.databases);
         assert_eq!((second.totals.clients, second.pools[0].maxwait_us), (7, 2_000_005));
         assert!(second.databases[0].wait_us.p99.is_none());
+        let told: Vec<_> = [&first, &second].map(|sample| sample.databases[0].errors[0].clone()).into();
+        assert_eq!((told[0].count, told[1].count, told[1].sqlstate.as_str()), (3, 7, "42P01"));
+        assert!(told[0].rate.abs() < 1e-9 && (told[1].rate - 2.0).abs() < 1e-9, "{told:?}");
     }
 }

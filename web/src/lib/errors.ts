@@ -1,0 +1,29 @@
+// Errors by SQLSTATE as lines of a chart, and as words beside it.
+import type { ErrorSample } from '../api/types';
+import { count } from './format';
+import type { Line } from './plot';
+
+/** So many seconds are shown. */
+export const CAPACITY = 600;
+
+/** More lines than this nobody can tell apart; the other codes are told in words. */
+const LINES = 5;
+
+/** As the history names the series. */
+export const errorName = (sqlstate: string) => `errors.${sqlstate}`;
+
+/** The most frequent codes, in the order of the codes, so that a colour changes seldom. */
+export function errorLines(errors: ErrorSample[]): Line[] {
+  const most = errors.slice(0, LINES).map(({ sqlstate }) => sqlstate);
+  return most.sort().map((code, index) => ({ name: errorName(code), label: code, colour: index + 1 }));
+}
+
+/** What stands behind each line: how many there were since the start. */
+export function totals(lines: Line[], errors: ErrorSample[]): string[] {
+  return lines.map(({ label }) => `${count(errors.find(({ sqlstate }) => sqlstate === label)?.count ?? 0)} in all`);
+}
+
+/** The codes that have no line. */
+export function others(errors: ErrorSample[]): string {
+  return errors.slice(LINES).map(({ sqlstate, count: total }) => `${sqlstate} ${count(total)}`).join(', ');
+}
