@@ -5,7 +5,9 @@ import contextlib
 import browser
 import host
 import panel
+import psycopg
 import pytest
+from weir import USERLIST
 
 # One leg is enough: what a browser sees is not the I/O driver's.
 pytestmark = [pytest.mark.weir_only, pytest.mark.parametrize("io_driver", ["epoll"])]
@@ -113,6 +115,31 @@ def test_who_keeps_a_server_is_found(weir, scratch):
             client.execute("select 1")
 
     browser.play("pinned", web, scratch, {"begin": begin, "commit": lambda: clients["held"].commit()}, token=web.token)
+
+
+def test_a_chart_keeps_its_crosshair_while_it_grows(weir, scratch):
+    pooler, web = panel.start(weir)
+    pooler.value("select 1")
+    browser.play("chart", web, scratch, token=web.token)
+
+
+def test_errors_from_before_are_seen(weir, scratch):
+    pooler, web = panel.start(weir)
+    client = pooler.connect()
+    # So that the sample before has none, whatever second this is.
+    host.eventually(lambda: any(number is not None for number in web.get("/api/v1/history?database=app")["series"]["errors_rate"]))
+    for _ in range(3):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            client.execute("select 1/0")
+    rates = host.eventually(lambda: web.get("/api/v1/history?database=app&seconds=60")["series"].get("errors.22012"))
+    assert sum(rate or 0 for rate in rates) > 0
+    browser.play("errors", web, scratch, token=web.token)
+
+
+def test_only_the_password_is_masked(weir, scratch):
+    users = {**USERLIST, "app": "app"}
+    _, web = panel.start(weir, auth_type="scram-sha-256", userlist=users, databases={"app": "user=app password=app"})
+    browser.play("masked", web, scratch, token=web.token)
 
 
 def test_two_people_at_once(weir, scratch):
