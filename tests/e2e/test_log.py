@@ -254,3 +254,13 @@ def test_an_idle_server_that_says_farewell(weir, pg):
     pooler.wait_log(rf"WARNING {SIDE}: {PEER} got packet 'E' from server when not linked")
     pooler.wait_log(rf"LOG {SIDE}: {PEER} closing because: server conn crashed\? \(age=\d+s\)")
     assert pooler.value("select 2") == 2
+
+
+@pytest.mark.every_driver
+def test_the_log_has_the_reason_before_the_client_has_its_error(weir):
+    pooler = weir()
+    for number in range(20):
+        with wire.Raw(pooler.port) as raw:
+            raw.send(wire.startup(user="alice", database=f"nowhere{number}"))
+            raw.read_until("E")
+            assert f"closing because: no such database: nowhere{number}" in pooler.log_text()

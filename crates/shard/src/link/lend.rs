@@ -378,12 +378,16 @@ impl State {
         if matches!(client.phase, client::Phase::Closing) {
             return;
         }
-        let since_us = client.since_us;
+        self.log_client_leaves(conn, reason);
+        self.dismiss_client(conn);
+    }
+
+    pub(crate) fn log_client_leaves(&mut self, conn: ConnId, reason: &str) {
+        let Some(since_us) = self.client(conn).map(|client| client.since_us) else { return };
         if self.config.global.log_disconnections {
             let age = self.age_s(since_us);
             self.log_client(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
-        self.dismiss_client(conn);
     }
 
     /// The client has gone. Who goes before the login is over is not worth a line, as in PgBouncer: load balancers look
@@ -399,7 +403,8 @@ impl State {
         }
     }
 
-    fn dismiss_client(&mut self, conn: ConnId) {
+    /// Ends it without a line in the log; what was written to it is sent first.
+    pub(crate) fn dismiss_client(&mut self, conn: ConnId) {
         self.part_from_server(conn);
         self.forget_client(conn);
         self.act(Action::Close { conn });
@@ -442,12 +447,19 @@ impl State {
 
     /// Tells a client why (FATAL) and lets it go.
     pub(crate) fn fail_client(&mut self, conn: ConnId, sqlstate: &str, text: &str) {
+        self.fail_client_because(conn, sqlstate, text, text);
+    }
+
+    /// The same where the log gives another reason for the end than the client gets.
+    pub(crate) fn fail_client_because(&mut self, conn: ConnId, sqlstate: &str, text: &str, reason: &str) {
         let Some(client) = self.client(conn) else { return };
         if matches!(client.phase, client::Phase::Closing) {
             return;
         }
         let server = client.server();
         self.count_error(conn, sqlstate);
+        // The lines are written before the error is sent: a script that has read the error finds them.
+        self.log_client_leaves(conn, reason);
         if self.config.global.log_pooler_errors {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
         }
@@ -457,6 +469,6 @@ impl State {
         if !mid_reply {
             self.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate, text));
         }
-        self.client_leaves(conn, text);
+        self.dismiss_client(conn);
     }
 }

@@ -212,13 +212,14 @@ impl State {
                 ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
             }
         };
+        self.log_client_leaves(conn, text);
         if self.config.global.log_pooler_errors {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
         }
         let code = sqlstate::INVALID_AUTHORIZATION;
         self.count_error(conn, code);
         self.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
-        self.client_leaves(conn, text);
+        self.dismiss_client(conn);
     }
 }
 

@@ -26,6 +26,7 @@ impl Files for Ini {
         match path {
             "weir.ini" => Ok(self.0.clone().into_bytes()),
             "users" => Ok(b"\"u\" \"pw\"\n\"boss\" \"pw\"\n\"v\" \"pw\"\n".to_vec()),
+            "rules" => Ok(b"host all all 127.0.0.1/32 reject\n".to_vec()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         }
     }
@@ -122,6 +123,8 @@ pub struct World {
     pub letters: Vec<Neighbour>,
     pub handed_on: Vec<HandOn>,
     pub log: Vec<String>,
+    /// Of each connection, how many lines the log had when something was sent to it last.
+    pub logged_before: BTreeMap<ConnId, usize>,
     /// The kernel is not done with the sockets that were closed.
     pub is_slow_to_close: bool,
     /// None in a test that is about descriptions.
@@ -148,6 +151,7 @@ impl World {
             letters: vec![],
             handed_on: vec![],
             log: vec![],
+            logged_before: BTreeMap::new(),
             is_slow_to_close: false,
             describer: Some(Describer::default()),
         }
@@ -167,6 +171,7 @@ impl World {
                         None => bytes.to_vec(),
                     };
                     self.sent.entry(to).or_default().extend(bytes);
+                    self.logged_before.insert(to, self.log.len());
                 }
                 Action::Connect { conn, .. } => self.connecting.push(conn),
                 Action::Close { conn } => closing.push(conn),
