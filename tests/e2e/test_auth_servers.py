@@ -9,6 +9,7 @@ import pytest
 import host
 import secret
 import wire
+from weir import Stopwatch
 
 PASSWORDS = {"md5user": "md5 secret", "scramuser": "scram secret", "plainuser": "plain secret"}
 
@@ -92,7 +93,57 @@ def test_all_who_wait_for_a_refused_login_hear_of_it(weir, code, text):
         with pytest.raises(TimeoutError):
             server.accept()
     pooler.wait_log(f"server login failed: FATAL {re.escape(text)}")
-    pooler.wait_log(f"closing because: {re.escape(text)}", count=len(clients))
+    pooler.wait_log(f"C-.* closing because: {re.escape(text)}", count=len(clients))
+
+
+@pytest.fixture
+def locked_out(pg):
+    """Takes the right to log in from a role of its own; what is open stays open."""
+    pg.query("drop role if exists leaver; create role leaver login")
+    yield lambda: pg.query("alter role leaver nologin")
+    pg.query("drop role leaver")
+
+
+NOT_PERMITTED = 'role "leaver" is not permitted to log in'
+
+
+@pytest.mark.parametrize("change", ["RECONNECT", "RELOAD"])
+def test_a_refused_login_is_told_while_an_old_connection_is_in_a_transaction(weir, pg, locked_out, change):
+    """The old connection closes with its transaction: it will serve nobody, so that nobody waits for it."""
+    pooler = weir(userlist={"leaver": "", "admin": ""}, query_wait_timeout=60, default_pool_size=3)
+    working = pooler.connect(user="leaver")
+    working.execute("begin")
+    locked_out()
+    if change == "RELOAD":
+        pooler.databases["app"] = "connect_query='select 1'"
+        pooler.reload()
+    else:
+        pooler.console(change)
+    with Stopwatch() as watch, pytest.raises(psycopg.OperationalError, match=NOT_PERMITTED):
+        pooler.value("select 1", user="leaver")
+    assert watch.seconds < 30
+    assert working.execute("select 1").fetchone() == (1,)
+    working.execute("commit")
+
+
+@pytest.mark.since("1.22")
+def test_a_refused_login_is_told_to_clients_that_were_let_in_before(weir, pg, locked_out):
+    pooler = weir(userlist={"leaver": "", "admin": ""}, query_wait_timeout=60, default_pool_size=3)
+    working, waiting = pooler.connect(user="leaver"), pooler.connect(user="leaver")
+    working.execute("begin")
+    locked_out()
+    pooler.console("RECONNECT")
+    with Stopwatch() as watch, pytest.raises(psycopg.OperationalError, match=NOT_PERMITTED):
+        waiting.execute("select 1")
+    assert watch.seconds < 30
+
+
+@pytest.mark.since("1.24")
+def test_the_servers_line_repeats_what_it_refuses_by(weir):
+    pooler = weir()
+    with pytest.raises(psycopg.OperationalError):
+        pooler.value("select 1", user="nologin")
+    pooler.wait_log(r'S-.* closing because: role "nologin" is not permitted to log in \(age=\d+s\)')
 
 
 def test_the_user_file_is_read_again_on_reload(weir, pg):

@@ -114,7 +114,7 @@ impl State {
             return false;
         };
         self.withdraw(conn, "login failed");
-        self.fail_client(client, code, text);
+        self.fail_client_because(client, code, text, "login failed");
         true
     }
 

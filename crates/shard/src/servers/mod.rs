@@ -246,17 +246,16 @@ impl State {
             }
             self.fail_those_who_wait(conn, &code, &message);
         }
-        self.close_server(conn, "login failed");
+        self.close_server(conn, &message);
     }
 
     /// Every client that waits for a server of this pool is told the same.
     fn fail_those_who_wait(&mut self, conn: ConnId, code: &str, text: &str) {
         let Some(part) = self.server(conn).map(|server| server.pool) else { return };
-        let has_servers = self
-            .servers_of(part)
-            .into_iter()
-            .any(|other| other != conn && self.server(other).is_some_and(|server| server.is_pooled()));
-        if has_servers {
+        // One that closes when its client is done with it (RECONNECT, a changed database) will serve none of them.
+        let may_serve = |server: &mut Server| server.is_pooled() && server.close_when_free.is_none();
+        let servers = self.servers_of(part);
+        if servers.into_iter().any(|other| other != conn && self.server(other).is_some_and(may_serve)) {
             return;
         }
         let Some(part) = self.parts.get(part) else { return };
@@ -384,7 +383,11 @@ impl State {
                 self.close_server(conn, "unclean server");
                 self.let_go(conn);
             }
-            Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_)
+            // PgBouncer's words: a timeout is what the login runs into, once there is a connection.
+            Phase::Connecting if connect_timeout_us > 0 && age_us >= connect_timeout_us => {
+                self.close_server(conn, "connect failed");
+            }
+            Phase::AskedTls | Phase::Handshake | Phase::Login(_)
                 if connect_timeout_us > 0 && age_us >= connect_timeout_us =>
             {
                 self.close_server(conn, "connect timeout");
