@@ -492,3 +492,15 @@ def test_cancel_requests_on_their_way_are_shown(weir, pg, relay):
         for request in requests:
             request.read_to_end()
         assert pooler.pool()["cl_waiting_cancel_req"] == pooler.pool()["cl_active_cancel_req"] == 0
+
+
+@pytest.mark.since("1.19")
+def test_a_cancel_request_that_its_server_does_not_take_says_why_it_ends(weir, pg, relay):
+    pooler = weir(databases={"app": f"port={relay.address} pool_size=1"}, cancel_wait_timeout=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        with wire.Raw(pooler.port) as request:
+            request.send(wire.cancel(raw.pid, raw.secret))
+            assert request.read_to_end() == []
+        pooler.wait_log(r"C-.* closing because: cancel_wait_timeout \(age=\d+s\)")

@@ -2,6 +2,7 @@
 looks three times a second, and a dozen other tests want the same cores. Whoever must be in time himself has two seconds for it,
 or says all at once."""
 
+import contextlib
 import socket
 import struct
 import time
@@ -245,8 +246,8 @@ def test_server_fast_close(weir, fast):
     client.execute("select 1")
     client.execute("commit")
     if fast:
-        pooler.wait_log("closing because: obsolete connection")
-        with pytest.raises(psycopg.OperationalError):
+        pooler.wait_log("closing because: database configuration changed")
+        with pytest.raises(psycopg.OperationalError, match="database configuration changed"):
             client.execute("select 1")
     else:
         time.sleep(1)  # three times as long as the pooler takes to look after its servers
@@ -303,6 +304,21 @@ def test_server_connect_timeout(weir):
         host.eventually(lambda: deaf.accept_all() >= 2)  # it tries again
         pooler.reload(query_wait_timeout=1)
         assert wire.errors(raw.read_to_end())
+
+
+def test_a_server_that_takes_no_connection_is_closed_as_one_that_cannot_be_connected(weir):
+    """Its queue of connections is full, and the kernel leaves further ones without an answer."""
+    with socket.socket() as server, contextlib.ExitStack() as fillers:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(5):
+            filler = fillers.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(server.getsockname())
+        pooler = weir(databases={"app": f"port={server.getsockname()[1]}"}, server_connect_timeout=1, server_login_retry=1)
+        with wire.Raw(pooler.port) as raw:
+            raw.send(wire.startup(user="alice", database="app"))
+            pooler.wait_log(r"S-.* closing because: connect failed \(age=\d+s\)")
 
 
 @pytest.mark.since("1.20")

@@ -139,6 +139,13 @@ pub enum Neighbour {
         /// The key that the asker sent: process id and secret.
         key: Box<[u8]>,
     },
+    /// That cancel request has run into `cancel_wait_timeout`: [`Neighbour::Cancelled`] follows.
+    CancelTimedOut {
+        /// The asker's connection.
+        conn: u32,
+        /// The asker's `id`.
+        id: u64,
+    },
     /// That cancel request has ended, whatever came of it: the asker may be let go.
     Cancelled {
         /// The asker's connection.

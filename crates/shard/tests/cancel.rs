@@ -228,3 +228,33 @@ fn a_server_that_leaves_its_client_meanwhile_keeps_nobody_waiting() {
     world.receive(server, &done("SET", b"mine"));
     assert!(world.text(server).ends_with("select 1\0"));
 }
+
+#[test]
+fn a_cancel_that_its_server_does_not_take_is_given_up_with_a_line() {
+    let mut world = World::new("cancel_wait_timeout = 1");
+    let (client, process_id, secret) = greeted(&mut world, Version::V3_0);
+    world.query(client, "select 1");
+    cancel(&mut world, process_id, &secret);
+    let carrier = world.connected();
+    world.pass(1_400);
+    assert!(world.closed.contains(&carrier));
+    let says = |line: &String| {
+        line.starts_with("C-") && line.contains("closing because: cancel_wait_timeout (age=1s)")
+    };
+    assert!(world.log.iter().any(says), "{:?}", world.log);
+}
+
+#[test]
+fn a_cancel_for_another_shard_is_given_up_with_a_line_there() {
+    let mut world = World::new("cancel_wait_timeout = 1");
+    let (client, process_id, secret) = greeted(&mut world, Version::V3_0);
+    world.query(client, "select 1");
+    let key: Vec<u8> = [&process_id.to_be_bytes()[..], &secret].concat();
+    let from = mail::ShardId(1);
+    world.event(Event::Neighbour(mail::Neighbour::Cancel { from, conn: 5, id: 9, key: key.into() }));
+    world.connected();
+    world.pass(1_400);
+    let is_told =
+        |letter: &mail::Neighbour| matches!(letter, mail::Neighbour::CancelTimedOut { conn: 5, id: 9 });
+    assert!(world.letters.iter().any(is_told), "{:?}", world.letters);
+}

@@ -21,6 +21,8 @@ pub(crate) struct Canceller {
     pub(crate) since_us: u64,
     /// Its turn has come.
     pub(crate) sent: bool,
+    /// It has run into `cancel_wait_timeout`.
+    pub(crate) timed_out: bool,
     /// Whether it goes through TLS.
     pub(crate) tls: CancelTls,
 }

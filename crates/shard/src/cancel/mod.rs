@@ -150,6 +150,7 @@ impl State {
             asked_by,
             since_us: now_us,
             sent: false,
+            timed_out: false,
             tls,
         };
         let conn = self.reserve();
@@ -317,20 +318,30 @@ impl State {
         }
     }
 
-    /// `cancel_wait_timeout`: a cancel that has not been sent by then is given up.
+    /// `cancel_wait_timeout`: a cancel that is not done by then is given up.
     pub(crate) fn check_canceller_deadline(&mut self, conn: ConnId) {
         let (now_us, limit_us) = (self.now.mono_us, micros(self.config.global.cancel_wait_timeout));
-        let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
-        if limit_us == 0 || now_us.saturating_sub(canceller.since_us) < limit_us {
+        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if limit_us == 0 || now_us.saturating_sub(canceller.since_us) < limit_us || canceller.timed_out {
             return;
         }
-        if canceller.sent {
+        canceller.timed_out = true;
+        let (asked_by, sent) = (canceller.asked_by, canceller.sent);
+        self.log_cancel_timeout(asked_by);
+        if sent {
             return self.act(Action::Close { conn });
         }
-        let asked_by = canceller.asked_by;
-        if let AskedBy::Here(asker, _) = asked_by {
-            self.log_client(asker, Level::Log, "closing because: cancel_wait_timeout");
-        }
         self.drop_waiting(conn);
+    }
+
+    /// Writes the line where the client is that asked.
+    pub(crate) fn log_cancel_timeout(&mut self, asked_by: AskedBy) {
+        match asked_by {
+            AskedBy::Here(conn, id) if self.client(conn).is_some_and(|client| client.id == id) => {
+                self.log_client_leaves(conn, "cancel_wait_timeout");
+            }
+            AskedBy::Here(..) => {}
+            AskedBy::Neighbour(to, conn, id) => self.tell(to, Neighbour::CancelTimedOut { conn, id }),
+        }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Forwarder {
     /// Whom to let go when it is over, with the number of the client: by then its place may be another's.
     asker: (ConnId, u64),
     since_us: u64,
+    /// It has run into `cancel_wait_timeout`.
+    timed_out: bool,
     /// Its turn has come; true once it is connected.
     pub(crate) turn: Option<bool>,
 }
@@ -45,8 +47,8 @@ impl State {
         }
         self.log_client(asker, Level::Debug, &format!("forwarding cancellation request to peer {peer_id}"));
         let conn = self.reserve();
-        let asked_by = (asker, asker_id);
-        let forwarder = Forwarder { peer_id, key, asker: asked_by, since_us: self.now.mono_us, turn: None };
+        let (asked_by, since_us) = ((asker, asker_id), self.now.mono_us);
+        let forwarder = Forwarder { peer_id, key, asker: asked_by, since_us, timed_out: false, turn: None };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Forwarder(Box::new(forwarder));
         }
@@ -107,14 +109,14 @@ impl State {
             let peer_id = forwarder.peer_id;
             self.open_forwarders(peer_id);
         }
-        let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
-        if limit_us == 0 || self.now.mono_us.saturating_sub(forwarder.since_us) < limit_us {
+        let now_us = self.now.mono_us;
+        let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if limit_us == 0 || now_us.saturating_sub(forwarder.since_us) < limit_us || forwarder.timed_out {
             return;
         }
+        forwarder.timed_out = true;
         let (asker, has_turn) = (forwarder.asker, forwarder.turn.is_some());
-        if self.client(asker.0).is_some_and(|client| client.id == asker.1) {
-            self.log_client(asker.0, Level::Log, "closing because: cancel_wait_timeout");
-        }
+        self.log_cancel_timeout(AskedBy::Here(asker.0, asker.1));
         if has_turn {
             return self.act(Action::Close { conn });
         }

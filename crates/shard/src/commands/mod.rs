@@ -49,6 +49,9 @@ impl State {
             Neighbour::Cancelled { conn, id } => {
                 self.cancel_over(canceller::AskedBy::Here(ConnId(conn), id));
             }
+            Neighbour::CancelTimedOut { conn, id } => {
+                self.log_cancel_timeout(canceller::AskedBy::Here(ConnId(conn), id));
+            }
             Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
             Neighbour::Ask { from, conn, id, inquiry } => {
                 self.inquire_here(AskedBy { shard: from, id, conn }, *inquiry);
@@ -169,7 +172,7 @@ impl State {
 
     fn reconnect(&mut self, database: Option<&str>) {
         for part in self.parts_of(database) {
-            self.renew_servers(part, "obsolete connection");
+            self.renew_servers(part, "database configuration changed");
         }
     }
 
@@ -282,7 +285,7 @@ impl State {
     fn renew_tls_servers(&mut self, part: usize) {
         let is_inet = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.host().is_some());
         if self.servers_of(part).iter().any(is_inet) {
-            self.renew_servers(part, "obsolete connection");
+            self.renew_servers(part, "database configuration changed");
         }
     }
 
