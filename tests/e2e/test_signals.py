@@ -19,17 +19,24 @@ def test_quit_ends_at_once(weir):
 
 
 @pytest.mark.since("1.23")
-def test_int_lets_transactions_finish_and_closes_who_is_idle(weir):
+def test_int_lets_transactions_finish_and_closes_idle_clients_when_they_ask(weir):
     pooler = weir()
-    busy, idle = pooler.connect(), wire.Raw(pooler.port).login()
+    admin = pooler.connect("pgbouncer", "admin")
+    busy, idle, finished = pooler.connect(), wire.Raw(pooler.port).login(), pooler.connect()
     idle.simple("select 1")
     busy.execute("begin")
+    finished.execute("begin")
     pooler.signal(signal.SIGINT)
     host.eventually(lambda: refuses(pooler))
     assert busy.execute("select 1").fetchone() == (1,)
     assert pooler.is_running()
+    finished.execute("commit")
+    states = [row[4] for row in admin.execute("show clients").fetchall() if row[2] == "app"]
+    assert len(states) == 3, "idle clients stay, and so does one whose transaction has ended"
     idle.send(wire.query("select 1"))
-    idle.read_to_end()
+    assert [text for _, text in wire.errors(idle.read_to_end())] == ["server shutting down"]
+    with pytest.raises(psycopg.OperationalError):
+        finished.execute("select 1")
     busy.execute("commit")
     assert pooler.wait_end() == 0
 

@@ -231,9 +231,12 @@ impl State {
                 }
                 self.close_idle_servers(part, "server shutting down");
             }
-            let idle = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase,
-                client::Phase::Idle | client::Phase::Waiting(_) | client::Phase::Greeting(_) | client::Phase::Login(_))));
-            for conn in idle {
+            // An idle client may stay until it asks for a server (`client_must_go`), or the process ends.
+            let waiting = self.conn_ids(|conn| {
+                matches!(conn, Conn::Client(client) if matches!(client.phase,
+                client::Phase::Waiting(_) | client::Phase::Greeting(_) | client::Phase::Login(_)))
+            });
+            for conn in waiting {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
             }
         }
@@ -241,7 +244,7 @@ impl State {
         self.paused_progress();
     }
 
-    /// A client whose server was just given back, or who has just logged in, may have no claim to one.
+    /// A client that asks for a server, or has just logged in, is closed if the shutdown waits for servers only.
     pub(crate) fn client_must_go(&mut self, conn: ConnId) -> bool {
         if self.shutdown == Some(ShutdownMode::WaitForServers) {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");

@@ -35,6 +35,9 @@ impl State {
             self.check(server);
             return None;
         }
+        if self.client_must_go(conn) {
+            return None;
+        }
         self.enqueue(conn);
         if !self.hands_on(conn) {
             self.serve_or_open(part_index);
@@ -155,9 +158,6 @@ impl State {
         let holds = !client.request.held.is_empty();
         self.unlink(server_conn);
         self.free_or_close(server_conn);
-        if self.client_must_go(client_conn) {
-            return;
-        }
         self.resume_client(client_conn);
         if holds {
             self.idle_client_holds(client_conn);
