@@ -198,6 +198,16 @@ def test_users(weir):
     assert "mallory" not in rows
 
 
+@pytest.mark.since("1.24")
+def test_users_count_their_connections_to_the_console(weir):
+    pooler = weir()
+    pooler.connect("pgbouncer", "admin").execute("show version")
+    pooler.connect("pgbouncer", "stats").execute("show version")
+    count = lambda: {row["name"]: row["current_client_connections"] for row in pooler.console("SHOW USERS")}
+    # The one that asks is an admin's, too; those of earlier questions may not be gone yet.
+    host.eventually(lambda: (count()["admin"], count()["stats"], count()["alice"]) == (2, 1, 0))
+
+
 def test_config_names_every_setting(weir, pg):
     pooler = weir(default_pool_size=13)
     rows = {row["key"]: row for row in pooler.console("SHOW CONFIG")}
@@ -402,6 +412,18 @@ def test_totals_are_of_all_databases_and_of_the_console(weir):
     assert after["total_query_count"] - before["total_query_count"] >= 1
     if "total_client_login_count" in after:
         assert after["total_client_login_count"] - before["total_client_login_count"] == 1
+
+
+@pytest.mark.parametrize("view", ["SHOW TOTALS", "SHOW STATS", "SHOW STATS_TOTALS"])
+def test_statistics_include_the_command_that_shows_them(weir, view):
+    """The first thing that is asked shows itself; nothing but the console has been used."""
+    rows = weir().console(view)
+    if view == "SHOW TOTALS":
+        counted = {row["name"]: row["value"] for row in rows}
+    else:
+        counted = next(row for row in rows if row["database"] == "pgbouncer")
+    prefix = "" if view == "SHOW STATS_TOTALS" else "total_"
+    assert (counted[f"{prefix}xact_count"], counted[f"{prefix}query_count"]) == (1, 1)
 
 
 # --- cancel requests that take their time --------------------------------------------------------------------------

@@ -189,6 +189,11 @@ impl State {
         session.asked = asked;
         client.request_us = now_us;
         let (client_id, right) = (client.id, session.right);
+        if wanted == Wanted::Run {
+            // Now and not when it is over: SHOW STATS and SHOW TOTALS count themselves.
+            self.console.query_count += 1;
+            self.console.xact_count += 1;
+        }
         let query = AdminQuery { shard, client: conn.0, client_id, right, sql, parameters, wanted };
         self.report(Report::Query(query));
     }
@@ -241,8 +246,6 @@ impl State {
             Asked::Execution(portal, limit) => self.console_gives(conn, portal, *limit, reply.parts, last),
         }
         if last && !matches!(asked, Asked::Description(..)) {
-            self.console.query_count += 1;
-            self.console.xact_count += 1;
             self.console.query_time += took_us;
             self.console.xact_time += took_us;
         }

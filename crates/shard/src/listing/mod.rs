@@ -267,8 +267,9 @@ impl State {
             row.servers += u64::from(part.pool.open());
         }
         for (_, conn) in &self.conns {
+            // Those of the console count in no limit, and are shown all the same.
             if let Conn::Client(client) = conn
-                && client.counted.is_user()
+                && (client.counted.is_user() || matches!(client.phase, client::Phase::Console(_)))
             {
                 rows.entry(&client.login_user)
                     .or_insert_with(|| UserRow { name: client.login_user.to_string(), ..UserRow::default() })
