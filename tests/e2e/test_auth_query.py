@@ -185,10 +185,39 @@ def test_auth_dbname(weir, pg, threads):
 
 
 @pytest.mark.since("1.19")
-def test_the_console_is_no_auth_dbname(weir):
-    pooler = pooler_with(weir, auth_dbname="pgbouncer")
-    refused(pooler, "bouncer config error", user="mapped", password="x")
-    pooler.wait_log('cannot use the reserved "pgbouncer" database as an auth_dbname')
+def test_the_console_asks_nobody_without_an_auth_dbname(weir):
+    pooler = pooler_with(weir, admin_users="mapped")
+    refused(pooler, "bouncer config error", database="pgbouncer", user="mapped", password="x")
+    pooler.wait_log(RESERVED)
+
+
+RESERVED = 'cannot use the reserved "pgbouncer" database as an auth_dbname'
+
+
+@pytest.mark.since("1.19")
+@pytest.mark.parametrize("place", ["global", "database"])
+def test_the_console_is_no_auth_dbname(weir, place):
+    """Not at start, and a RELOAD or SET that names it changes nothing."""
+    pooler = weir(auth_dbname="users", databases={"app": "", "users": ""})
+    if place == "global":
+        pooler.write_ini(auth_dbname="pgbouncer")
+    else:
+        pooler.databases["app"] = "auth_dbname=pgbouncer"
+        pooler.write_ini()
+    console = pooler.connect("pgbouncer", "admin")
+    try:
+        console.execute("RELOAD")
+    except psycopg.Error as error:
+        assert "RELOAD failed" in str(error)
+    pooler.wait_log(RESERVED)
+    with pytest.raises(psycopg.Error, match="SET failed"):
+        console.execute("SET auth_dbname = 'pgbouncer'")
+    shown = {row[0]: row[1] for row in console.execute("SHOW CONFIG").fetchall()}
+    assert shown["auth_dbname"] == "users"
+    starting = weir.prepared(databases=pooler.databases, auth_dbname=pooler.settings["auth_dbname"])
+    starting.launch()
+    assert starting.wait_end() == 1
+    assert "cannot load config file" in starting.output()
 
 
 @pytest.mark.since("1.19")

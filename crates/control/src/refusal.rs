@@ -63,7 +63,7 @@ impl Refusal {
             Refusal::ReloadFailed => "F0000",
             Refusal::Setting { fault: Fault::Unknown, .. } => "42704",
             Refusal::Setting { fault: Fault::Fixed, .. } => "55P02",
-            Refusal::Setting { fault: Fault::Bad(_), .. } => "22023",
+            Refusal::Setting { fault: Fault::Bad(_) | Fault::Whole(_), .. } => "22023",
             Refusal::Interrupted | Refusal::Cancelled => "57014",
             Refusal::TimedOut => "58000",
             _ => "08P01",

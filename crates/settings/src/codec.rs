@@ -33,6 +33,9 @@ pub(crate) fn bounded(text: &str, least: u32, most: u32) -> Result<u32, BadValue
 /// PgBouncer keeps these in a C `int`; a larger number would not have meant anything there.
 const INT_MAX: u32 = i32::MAX as u32;
 
+/// The console's database.
+pub(crate) const CONSOLE: &str = "pgbouncer";
+
 /// The largest `peer_id`, as in PgBouncer.
 pub(crate) const PEER_ID_MAX: u32 = 16_383;
 
@@ -204,6 +207,19 @@ impl Codec for Text {
     }
 }
 
+/// `auth_dbname`: a database by its name, which the console has no servers for.
+pub(crate) struct AuthDatabase;
+impl Codec for AuthDatabase {
+    type Value = Option<String>;
+    const KIND: Kind = Kind::Text;
+    fn read(text: &str) -> Result<Option<String>, BadValue> {
+        if text == CONSOLE { Err(BadValue::Console) } else { Text::read(text) }
+    }
+    fn show(value: &Option<String>) -> Option<String> {
+        value.clone()
+    }
+}
+
 /// A text that is never empty.
 pub(crate) struct Word;
 impl Codec for Word {
@@ -350,6 +366,13 @@ mod tests {
         reads::<CheckQuery>("", "");
         reads::<CheckQuery>("<empty>", "<empty>");
         reads::<CheckQuery>("select 1", "select 1");
+    }
+
+    #[test]
+    fn the_console_has_no_servers_to_ask() {
+        refuses::<AuthDatabase>(&["pgbouncer"]);
+        reads::<AuthDatabase>("users", "users");
+        assert_eq!(AuthDatabase::read(""), Ok(None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Never says which value wins over a wider setting: that is `config.rs`.
 
 use crate::choice::{LoadBalance, PoolMode};
-use crate::codec::{Inherited, List, Number, OwnLimit, Port, Seconds, Text, Word};
+use crate::codec::{AuthDatabase, Inherited, List, Number, OwnLimit, Port, Seconds, Text, Word};
 use crate::finding::Origin;
 use crate::table::{Row, live_row};
 use std::fmt;
@@ -149,7 +149,7 @@ rows! {
     application_name: Text, unset, Reconnect, "Startup parameter of server connections.";
     auth_user: Text, unset, Reload, "User that auth_query runs as for this database; unless given, the global auth_user.";
     auth_query: Text, unset, Reload, "Query for the secret of a user who is not in auth_file; unless given, the global auth_query.";
-    auth_dbname: Text, unset, Reload, "Database that auth_query runs in; unless given, the global auth_dbname, else this one.";
+    auth_dbname: AuthDatabase, unset, Reload, "Database that auth_query runs in; unless given, the global auth_dbname, else this one.";
 }
 
 /// The row of a key of `[databases]`, by its name or by an old one.

@@ -4,8 +4,8 @@
 
 use crate::choice::{AuthType, IoDriver, PoolMode, SslMode, SyslogFacility, Threads};
 use crate::codec::{
-    Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, Number, PeerId, Percent, Port,
-    PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds, Word,
+    AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, Number, PeerId, Percent,
+    Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds, Word,
 };
 use crate::collector::{Endpoint, Headers};
 use crate::ldap::Rule;
@@ -69,7 +69,7 @@ live {
         "Users who may run every command of the console (database `pgbouncer`).";
     application_name_add_host: bool, Boolean, "0", Reload,
         "Adds the client's address and port to the application_name that the server is told.";
-    auth_dbname: Option<String>, Text, unset, Reload,
+    auth_dbname: Option<String>, AuthDatabase, unset, Reload,
         "Database, by its name in [databases], that auth_query runs in; unless given, the one that the client asked for.";
     auth_file: Option<String>, Text, unset, Reload,
         "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";

@@ -8,7 +8,7 @@ use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
 use crate::table::When;
 use crate::userlist::Userlist;
-use crate::{AuthType, Config, SslMode, TlsFiles, global, ident};
+use crate::{AuthType, Config, Global, SslMode, TlsFiles, global, ident};
 use std::sync::Arc;
 
 /// Reads a file with its includes and its `auth_file`. `flags` are settings that the command line gave; they win.
@@ -142,14 +142,8 @@ impl Meaning {
 
     /// Nobody could prove anything by a certificate that nobody asks for.
     fn certificates(&mut self, file: &Arc<str>) {
-        let global = &self.config.global;
-        if global.auth_type != AuthType::Cert {
-            return;
-        }
-        if global.client_tls_sslmode != SslMode::VerifyFull {
-            self.whole(file, "auth_type=cert requires client_tls_sslmode=verify-full");
-        } else if global.client_tls_ca_file.is_none() {
-            self.whole(file, "auth_type=cert requires client_tls_ca_file");
+        if let Some(lack) = lacks_for_certificates(&self.config.global) {
+            self.whole(file, lack);
         }
     }
 
@@ -190,6 +184,19 @@ impl Meaning {
         }
         self.config.warnings = self.findings;
         Ok(self.config)
+    }
+}
+
+/// What `auth_type=cert` needs and does not have.
+pub(crate) fn lacks_for_certificates(global: &Global) -> Option<&'static str> {
+    if global.auth_type != AuthType::Cert {
+        None
+    } else if global.client_tls_sslmode != SslMode::VerifyFull {
+        Some("auth_type=cert requires client_tls_sslmode=verify-full")
+    } else if global.client_tls_ca_file.is_none() {
+        Some("auth_type=cert requires client_tls_ca_file")
+    } else {
+        None
     }
 }
 

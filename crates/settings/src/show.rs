@@ -2,6 +2,7 @@
 //! Owns which setting may change while the process runs. Never knows the console's grammar.
 
 use crate::ldap::Rule;
+use crate::meaning::lacks_for_certificates;
 use crate::table::When;
 use crate::value::{BadValue, Kind};
 use crate::{Config, global};
@@ -32,6 +33,8 @@ pub enum Fault {
     Fixed,
     /// The value is none of this setting.
     Bad(BadValue),
+    /// A start with it would be refused, beside what else is set.
+    Whole(&'static str),
 }
 
 impl fmt::Display for Fault {
@@ -40,6 +43,7 @@ impl fmt::Display for Fault {
             Fault::Unknown => out.write_str("is not a setting"),
             Fault::Fixed => out.write_str("cannot be changed without a restart"),
             Fault::Bad(bad) => bad.fmt(out),
+            Fault::Whole(why) => write!(out, "is refused: {why}"),
         }
     }
 }
@@ -82,7 +86,10 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Config, Fault> {
     }
     let mut changed = config.clone();
     (row.assign)(&mut changed.global, value.trim()).map_err(Fault::Bad)?;
-    Ok(changed)
+    match lacks_for_certificates(&changed.global) {
+        Some(lack) => Err(Fault::Whole(lack)),
+        None => Ok(changed),
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +119,21 @@ mod tests {
         assert_eq!((value("logfile"), value("auth_file")), (text(""), None));
         assert_eq!((value("verbose"), value("pool_mode")), (text("0"), text("session")));
         assert_eq!(shown(&config, "unix_socket_mode").default, Some("0777"));
+    }
+
+    #[test]
+    fn what_no_start_would_take_is_no_set_either() {
+        let told = |key, value| set(&Config::default(), key, value).unwrap_err().to_string();
+        assert!(told("auth_dbname", "pgbouncer").contains("reserved"));
+        assert!(told("auth_type", "cert").ends_with("requires client_tls_sslmode=verify-full"));
+        let mut proven = set(&Config::default(), "client_tls_sslmode", "verify-full").unwrap();
+        for (key, value) in
+            [("client_tls_ca_file", "ca"), ("auth_type", "cert"), ("client_tls_ca_file", "other")]
+        {
+            proven = set(&proven, key, value).unwrap();
+        }
+        assert!(set(&proven, "client_tls_sslmode", "require").is_err());
+        assert!(set(&proven, "client_tls_ca_file", "").is_err());
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub enum BadValue {
     NotAChoice(&'static [&'static str]),
     /// The one place where an empty text means nothing.
     Empty,
+    /// The console's database, where one with servers is meant.
+    Console,
     /// Not the base URL of a collector, and why.
     NotAUrl(&'static str),
     /// Not a list of headers, and why.
@@ -108,6 +110,9 @@ impl fmt::Display for BadValue {
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
             BadValue::Empty => out.write_str("must not be empty"),
+            BadValue::Console => out.write_str(
+                "is the console: cannot use the reserved \"pgbouncer\" database as an auth_dbname",
+            ),
             BadValue::NotAUrl(why) => {
                 write!(out, "is not a URL like http://127.0.0.1:4318: {why}")
             }

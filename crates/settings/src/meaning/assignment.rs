@@ -2,7 +2,7 @@
 //! Owns which sections have which rows, and the names of entries. Never looks at two assignments together.
 
 use super::Meaning;
-use crate::codec::PEER_ID_MAX;
+use crate::codec::{CONSOLE, PEER_ID_MAX};
 use crate::connstr;
 use crate::draft::{Said, Section};
 use crate::finding::{Finding, Origin};
@@ -38,7 +38,7 @@ impl Meaning {
 
     fn database(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
         named(said, "database", NAME_BYTES)?;
-        if said.key == "pgbouncer" {
+        if said.key == CONSOLE {
             return Err(vec![Finding::error(&said.at, "database name \"pgbouncer\" is reserved")]);
         }
         let mut entry = Database::new(&said.key, said.at.clone());
