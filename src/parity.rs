@@ -31,6 +31,7 @@ const CONSOLE: &[(&str, &str, &str)] = &[
     ("SHOW ERRORS", "own", "what clients were told of, by SQLSTATE"),
     ("SHOW HISTOGRAMS", "own", "how long clients waited, transactions and queries took"),
     ("SHOW QUERIES", "own", "what each kind of query took, while track_queries is on"),
+    ("SHOW SERVER_ERRORS", "own", "pools whose server cannot be logged in to: since when, and why"),
     ("SHOW SHARDS", "own", "what each thread does"),
     (
         "SHOW SHARD_CLIENTS",

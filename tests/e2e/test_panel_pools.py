@@ -1,9 +1,13 @@
 """Pools by the panel's API: made, looked at, changed and deleted, with the real file and real clients; and everything that is refused."""
 
 import os
+import re
 import socket
 import subprocess
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -244,8 +248,6 @@ def test_a_read_only_disk(weir, pg):
 
 
 def test_two_at_once_do_not_both_win(weir, pg):
-    from concurrent.futures import ThreadPoolExecutor
-
     pooler, web = started(weir)
     web.token  # told before the threads ask
     with ThreadPoolExecutor(8) as crowd:
@@ -323,3 +325,43 @@ def test_a_hanging_server_hangs_no_page(weir, pg):
         assert not known[silent.getsockname()[1]]
         assert pooler.value("select 1") == 1
         panel.is_refused(web.ask("POST", "/api/v1/pools", WISH), 422, "unprocessable_entity", "several clusters")
+
+
+def test_a_server_that_is_down_says_so(weir, pg):
+    closed = host.free_port()
+    pooler, web = started(weir, databases={"app": "", "away": f"port={closed} user=alice"}, query_wait_timeout=2)
+    clusters = lambda: {one["port"]: one for one in web.get("/api/v1/clusters", timeout=30)["clusters"]}  # noqa: E731
+    before = time.time()
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("away")
+    error = host.eventually(lambda: clusters()[closed].get("server_error"))
+    assert re.search("connect failed: .*refused", error["message"], re.I), error
+    assert web.get("/api/v1/pools/away")["pool"]["server_error"]["since"] == error["since"]
+    assert before - 2 <= datetime.fromisoformat(error["since"]).timestamp() <= datetime.fromisoformat(error["last"]).timestamp()
+    assert "server_error" not in web.get("/api/v1/pools/app")["pool"] and "server_error" not in clusters()[pg.port]
+
+    pooler.databases["away"] = f"port={pg.port} dbname=app user=alice"
+    pooler.write_ini()
+    pooler.console("RELOAD")
+    assert pooler.value("select 1", database="away") == 1
+    assert "server_error" not in web.get("/api/v1/pools/away")["pool"]
+
+
+def test_questions_of_the_panel_are_no_waiting_clients(weir, pg):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        pooler, web = started(weir, databases={"app": "", "hung": f"port={silent.getsockname()[1]} user=alice"})
+        with ThreadPoolExecutor(1) as other:
+            asked = other.submit(web.get, "/api/v1/clusters", timeout=30)
+            rows = lambda: [row for row in pooler.console("SHOW POOLS") if row["database"] == "hung"]  # noqa: E731
+            [row] = host.eventually(lambda: [row for row in rows() if row["sv_login"]])
+            assert not asked.done()
+            assert (row["cl_waiting"], row["maxwait"], row["maxwait_us"]) == (0, 0, 0)
+
+
+def test_a_forced_user_is_one_of_the_servers(weir, pg):
+    _, web = started(weir)
+    told = panel.is_refused(web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "user": "nobody-here"}), 422, "unprocessable_entity", "may log in")
+    assert told["field"] == "user"
+    assert web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "user": "alice"})[0] == 200

@@ -96,6 +96,10 @@ impl Gathered {
         sum.server_login += row.server_login;
         sum.max_wait_us = sum.max_wait_us.max(row.max_wait_us);
         sum.mode = row.mode.or(sum.mode);
+        sum.server_error = match (sum.server_error.take(), row.server_error) {
+            (Some(one), Some(other)) => Some(one.merged(other)),
+            (one, other) => one.or(other),
+        };
         sum.counters.add(&row.counters);
     }
 

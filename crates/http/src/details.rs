@@ -13,7 +13,8 @@ const MASK: &str = "••••••••";
 pub(crate) struct Details {
     #[serde(flatten)]
     pub(crate) forms: Forms,
-    /// The same with a mask where the password stands, and nowhere else.
+    /// To be looked at: a mask where the password stands, and nowhere else; where each client logs in as itself, `USER` and `PASSWORD` in the
+    /// places of its own.
     masked: Forms,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -30,6 +31,10 @@ pub(crate) struct Details {
     /// `/api/v1/ca.crt` has a certificate to check this pooler's by.
     ca_available: bool,
 }
+
+/// What a client puts its own user and password in the place of.
+const OWN_USER: &str = "USER";
+const OWN_PASSWORD: &str = "PASSWORD";
 
 /// The forms that people paste.
 #[derive(Clone, Default, Serialize, ToSchema)]
@@ -83,21 +88,28 @@ impl Details {
         let sslmode = sslmode(config);
         let host = host(config, asker.host);
         let port = config.global.listen_port;
-        let user = user.unwrap_or_default().to_owned();
         let mut details = Details {
             forms: Forms::default(),
             masked: Forms::default(),
             host,
             port,
             database: name.to_owned(),
-            user,
+            user: user.unwrap_or_default().to_owned(),
             password,
             password_reason,
             sslmode,
             ca_available: authority(config).is_some(),
         };
         details.forms = details.forms(Secret::Plain(&details.password));
-        details.masked = details.forms(Secret::Masked);
+        details.masked = match user {
+            Some(_) => details.forms(Secret::Masked),
+            None => {
+                let password = if asks_for_password(config) { OWN_PASSWORD } else { "" };
+                let (user, password) = (OWN_USER.to_owned(), password.to_owned());
+                let own = Details { user, password, ..details.clone() };
+                own.forms(Secret::Plain(&own.password))
+            }
+        };
         details
     }
 
@@ -171,7 +183,7 @@ impl Details {
 /// The password that a client logs in with as this user, or why there is none to show.
 fn password<'a>(config: &'a Config, user: Option<&str>, may_be_shown: bool) -> Result<&'a str, &'static str> {
     let Some(user) = user else { return Err("each client logs in as itself, with its own password") };
-    if matches!(config.global.auth_type, AuthType::Any | AuthType::Trust) {
+    if !asks_for_password(config) {
         return Err("auth_type asks for no password");
     }
     let Some(secret) = config.secrets.get(user) else {
@@ -180,11 +192,20 @@ fn password<'a>(config: &'a Config, user: Option<&str>, may_be_shown: bool) -> R
     if secret.is_empty() {
         return Err("auth_file has an empty password for this user");
     }
-    let is_md5 = secret.len() == 35 && secret.starts_with("md5");
-    if is_md5 || secret.starts_with("SCRAM-SHA-256$") {
+    if is_verifier(secret) {
         return Err("auth_file has only a verifier of this user's password, from which nobody can tell it");
     }
     if may_be_shown { Ok(secret) } else { Err("scope view_credentials is needed to see it") }
+}
+
+/// A secret of auth_file by which a password can be checked, and nothing else.
+pub(crate) fn is_verifier(secret: &str) -> bool {
+    let is_md5 = secret.len() == 35 && secret.starts_with("md5");
+    is_md5 || secret.starts_with("SCRAM-SHA-256$")
+}
+
+fn asks_for_password(config: &Config) -> bool {
+    !matches!(config.global.auth_type, AuthType::Any | AuthType::Trust)
 }
 
 /// What a client has to set so that it gets in.
@@ -310,7 +331,11 @@ mod tests {
             assert_eq!(it.masked.env, format!("{env}PGSSLMODE=disable\nDATABASE_URL='{uri}'\n"));
         }
         let it = details(&config, None, true);
-        assert_eq!(it.masked.uri, it.forms.uri, "where there is no password, nothing is masked");
+        assert_eq!(it.masked.uri, "postgres://USER:PASSWORD@127.0.0.1:6432/test-pool?sslmode=disable");
+        assert_eq!((it.user.as_str(), it.password.as_str()), ("", ""), "programs are not told so");
+        config.global.auth_type = AuthType::Trust;
+        let it = details(&config, None, true);
+        assert_eq!(it.masked.uri, "postgres://USER@127.0.0.1:6432/test-pool?sslmode=disable");
     }
 
     #[test]

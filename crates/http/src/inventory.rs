@@ -34,7 +34,37 @@ pub(crate) struct Pool {
     line: u32,
     paused: bool,
     disabled: bool,
+    /// Absent where the server lets Weir in, or nobody has tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_error: Option<ServerError>,
     live: Live,
+}
+
+/// Why the server of a pool cannot be logged in to: no login has gone well since.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct ServerError {
+    /// The last reason.
+    message: String,
+    /// Of the first failure, RFC 3339.
+    since: String,
+    /// Of the last failure, RFC 3339.
+    last: String,
+}
+
+impl ServerError {
+    fn of(row: Row<'_>) -> ServerError {
+        let text = |name| row.text(name).unwrap_or_default();
+        // From `2026-01-02 03:04:05 UTC`.
+        let time = |name| text(name).replacen(' ', "T", 1).replace(" UTC", "Z");
+        ServerError { message: text("message").to_owned(), since: time("since"), last: time("last_time") }
+    }
+
+    /// Of two, since the first, in the words of the last.
+    fn merged(self, other: ServerError) -> ServerError {
+        let since = self.since.clone().min(other.since.clone());
+        let later = if other.last > self.last { other } else { self };
+        ServerError { since, ..later }
+    }
 }
 
 /// What shards have counted.
@@ -68,6 +98,9 @@ pub(crate) struct ClusterView {
     databases: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_version: Option<String>,
+    /// Absent where the server answers, or no pool of it has been used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_error: Option<ServerError>,
     budget: BudgetView,
 }
 
@@ -105,12 +138,18 @@ impl Live {
         let wait = row.number("maxwait") as f64 + row.number("maxwait_us") as f64 / 1e6;
         self.maxwait_seconds = self.maxwait_seconds.max(wait);
     }
+
+    /// Servers that have let Weir in.
+    fn servers_open(&self) -> u64 {
+        self.servers_active + self.servers_idle + self.servers_used
+    }
 }
 
 /// All that shards and the control thread know of pools at one moment.
 pub(crate) struct Inventory {
     live: HashMap<String, Live>,
     switches: HashMap<String, (bool, bool)>,
+    errors: HashMap<String, ServerError>,
     pools: Table,
 }
 
@@ -120,8 +159,20 @@ impl Inventory {
     /// # Errors
     /// [`NoAnswer`].
     pub(crate) async fn take(shared: &Shared) -> Result<Inventory, NoAnswer> {
-        let pools = shared.bridge.show("POOLS").await?;
-        let databases = shared.bridge.show("DATABASES").await?;
+        let (pools, databases, failed) = tokio::try_join!(
+            shared.bridge.show("POOLS"),
+            shared.bridge.show("DATABASES"),
+            shared.bridge.show("SERVER_ERRORS"),
+        )?;
+        let mut errors: HashMap<String, ServerError> = HashMap::new();
+        for row in failed.iter() {
+            let (name, error) = (row.text("database").unwrap_or_default(), ServerError::of(row));
+            let error = match errors.remove(name) {
+                Some(other) => error.merged(other),
+                None => error,
+            };
+            errors.insert(name.to_owned(), error);
+        }
         let mut live: HashMap<String, Live> = HashMap::new();
         for row in pools.iter() {
             live.entry(row.text("database").unwrap_or_default().to_owned()).or_default().add(row);
@@ -131,7 +182,7 @@ impl Inventory {
             (name, (row.number("paused") > 0, row.number("disabled") > 0))
         };
         let switches = databases.iter().map(switch).collect();
-        Ok(Inventory { live, switches, pools })
+        Ok(Inventory { live, switches, errors, pools })
     }
 
     /// A pool as the API shows it.
@@ -152,8 +203,21 @@ impl Inventory {
             line: database.at.line,
             paused,
             disabled,
+            server_error: self.error_of(&database.name).cloned(),
             live: self.live.get(&database.name).copied().unwrap_or_default(),
         }
+    }
+
+    /// Why nobody gets to the server of a cluster, by its pools.
+    fn server_error(&self, cluster: &Cluster) -> Option<ServerError> {
+        let found = cluster.entries.iter().filter_map(|name| self.error_of(name)).cloned();
+        found.reduce(ServerError::merged)
+    }
+
+    /// Why a pool has no server. One user's failed login says nothing of a server that lets others in.
+    fn error_of(&self, name: &str) -> Option<&ServerError> {
+        let has_servers = self.live.get(name).is_some_and(|live| live.servers_open() > 0);
+        self.errors.get(name).filter(|_| !has_servers)
     }
 
     /// The parts of a pool, one for each user that has come.
@@ -229,7 +293,10 @@ pub(crate) async fn cluster_views(shared: &Shared) -> Result<Vec<ClusterView>, N
     let mut views = Vec::new();
     for cluster in clusters(&config) {
         let facts = facts(shared, &inventory, &cluster).await;
+        // A server that answers is not down, whatever became of a pool's own login.
+        let server_error = if facts.is_some() { None } else { inventory.server_error(&cluster) };
         views.push(ClusterView {
+            server_error,
             budget: (&Budget::of(&config, &cluster, facts.as_ref())).into(),
             databases: databases(&cluster, facts.as_ref()),
             server_version: facts.map(|facts| facts.version),

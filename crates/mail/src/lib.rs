@@ -17,7 +17,7 @@ pub use command::{Command, LimitOf, Neighbour, ShutdownMode};
 pub use inquiry::{Answer, AnswerRow, Inquiry};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
-    PoolRow, QueryRow, SLICE_ROWS, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
 pub use signal::Signal;

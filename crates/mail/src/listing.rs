@@ -137,10 +137,33 @@ pub struct PoolRow {
     pub max_wait_us: u64,
     /// The mode in force.
     pub mode: Option<PoolMode>,
+    /// Why no server can be logged in to, since the last that could.
+    pub server_error: Option<ServerError>,
     /// Not a pool: what was counted in pools of this database that are forgotten.
     pub retired: bool,
     /// The pool's counters on this shard.
     pub counters: Counters,
+}
+
+/// Connections or logins to the server of a pool that failed, none since having gone well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerError {
+    /// The last one's reason.
+    pub message: String,
+    /// The first one, microseconds since 1970.
+    pub since_us: u64,
+    /// The last one, microseconds since 1970.
+    pub last_us: u64,
+}
+
+impl ServerError {
+    /// Two shards' errors of one pool as one: since the first, in the words of the last.
+    #[must_use]
+    pub fn merged(self, other: ServerError) -> ServerError {
+        let since_us = self.since_us.min(other.since_us);
+        let later = if other.last_us > self.last_us { other } else { self };
+        ServerError { since_us, ..later }
+    }
 }
 
 /// One database's part on one shard.

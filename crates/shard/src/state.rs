@@ -64,6 +64,8 @@ pub(crate) struct Part {
     pub(crate) found: Option<auth::Zeroizing<String>>,
     /// What servers say of themselves; None until the first one was met.
     pub(crate) met: Option<Box<Met>>,
+    /// Why no server could be logged in to, since the last that could.
+    pub(crate) server_error: Option<Box<mail::ServerError>>,
     /// Tracked parameters of a fresh server.
     pub(crate) fresh: session::Parameters,
     /// What a client and a server last had in common.

@@ -20,12 +20,20 @@ export interface Budget {
   known: boolean;
 }
 
+/** Why nobody gets to a server: no login has gone well since. */
+export interface ServerError {
+  message: string;
+  since: string;
+  last: string;
+}
+
 export interface Cluster {
   id: string;
   host: string;
   port: number;
   databases: string[];
   server_version?: string | null;
+  server_error?: ServerError | null;
   budget: Budget;
 }
 
@@ -55,6 +63,7 @@ export interface Pool {
   line?: number | null;
   paused: boolean;
   disabled: boolean;
+  server_error?: ServerError | null;
   live: PoolLive;
 }
 

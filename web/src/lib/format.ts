@@ -53,15 +53,31 @@ export function percent(value: number | null | undefined): string {
   return value === null || value === undefined ? NONE : `${whole.format(value)} %`;
 }
 
-/** A moment in the reader's own time zone. */
+const two = (value: number) => String(value).padStart(2, '0');
+const timeOf = (date: Date) => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+const dayOf = (date: Date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+
+/** A moment in the reader's own time zone: 24 hours, with the date where it is not today's. */
 export function moment(time: string | null | undefined): string {
   if (!time) return NONE;
   const date = new Date(time);
-  return Number.isNaN(date.getTime()) ? time : date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+  if (Number.isNaN(date.getTime())) return time;
+  return dayOf(date) === dayOf(new Date()) ? timeOf(date) : `${dayOf(date)} ${timeOf(date)}`;
+}
+
+/** The same moment in UTC, for logs. */
+export function utc(time: string | null | undefined): string | undefined {
+  const date = new Date(time ?? '');
+  return Number.isNaN(date.getTime()) ? undefined : `${date.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 }
 
 export function clock(epochSeconds: number): string {
-  return new Date(epochSeconds * 1000).toLocaleTimeString(undefined, { hour12: false });
+  return timeOf(new Date(epochSeconds * 1000));
+}
+
+/** Without seconds, as axes have it. */
+export function minute(epochSeconds: number): string {
+  return clock(epochSeconds).slice(0, 5);
 }
 
 export function age(time: string | null | undefined): string {

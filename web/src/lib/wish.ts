@@ -20,7 +20,7 @@ export const MODES: { id: Mode; label: string; says: string }[] = [
 ];
 
 export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
-  const cluster = clusters.find((one) => one.id === pool?.cluster_id) ?? clusters[0];
+  const cluster = clusters.find((one) => one.id === pool?.cluster_id) ?? reachable(clusters);
   return {
     name: pool?.name ?? '',
     cluster_id: cluster?.id ?? '',
@@ -32,12 +32,19 @@ export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
   };
 }
 
+/** The cluster that a new pool is most likely for: one that answers; none where several are there and none does. */
+function reachable(clusters: Cluster[]): Cluster | undefined {
+  if (clusters.length === 1) return clusters[0];
+  return clusters.find((one) => one.budget.known) ?? clusters.find((one) => !one.server_error);
+}
+
 export const sizeOf = ({ size }: Draft) => (/^\d{1,9}$/.test(size.trim()) ? Number(size) : undefined);
 
 /** Only what every server would refuse; all else is the server's to say. */
 export function problems(typed: Draft): Problems {
   const found: Problems = {};
   if (typed.name.trim() === '') found.name = 'A pool needs a name: clients give it as the name of the database.';
+  if (typed.cluster_id === '') found.cluster_id = 'Which server is this pool for?';
   if (typed.db.trim() === '') found.db = 'Which database of the server is this pool for?';
   if (!typed.inbound && typed.user.trim() === '') found.user = 'A user is needed, or choose the inbound user.';
   const size = sizeOf(typed);

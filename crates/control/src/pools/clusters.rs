@@ -34,6 +34,8 @@ pub struct ServerFacts {
     pub version: String,
     /// The databases that allow connections.
     pub databases: BTreeSet<String>,
+    /// The roles that may log in; empty where they are too many to list.
+    pub users: BTreeSet<String>,
 }
 
 /// Every cluster of a configuration, in the order of hosts and ports.

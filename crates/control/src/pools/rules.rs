@@ -102,6 +102,11 @@ fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerFacts>) -> R
     known(&spec.db, cluster, server)?;
     if let Some(user) = &spec.user {
         identifier("user", "a user", user)?;
+        let users = server.map(|server| &server.users).filter(|users| !users.is_empty());
+        if users.is_some_and(|users| !users.contains(user)) {
+            let message = format!("there is no user \"{user}\" on this cluster that may log in");
+            return Err(PoolRefusal::field("user", message));
+        }
     }
     if !PoolMode::WORDS.contains(&spec.mode.as_str()) {
         return Err(PoolRefusal::field("mode", format!("mode is one of {}", PoolMode::WORDS.join(", "))));

@@ -1,18 +1,24 @@
 //! What a server says of itself: asked through one of its pools, in that pool's queue, as any client is served.
 //! Owns the question and how its rows are read. Never keeps an answer.
 
+use std::collections::BTreeSet;
+
 use mail::{Answer, AnswerRow, Command, Inquiry, RequestId, ShardId};
 
 use crate::Control;
 use crate::control::Output;
 use crate::pools::ServerFacts;
 
-/// A row for each database that lets clients in.
-const QUESTION: &str = "SELECT pg_catalog.current_setting('max_connections'), \
+/// At most so many databases, and roles.
+const MOST_NAMES: usize = 10_000;
+
+/// A row for each database that lets clients in, and for each role that may log in.
+const QUESTION: &str = "(SELECT pg_catalog.current_setting('max_connections'), \
     pg_catalog.current_setting('superuser_reserved_connections'), \
     coalesce(pg_catalog.current_setting('reserved_connections', true), '0'), \
-    pg_catalog.current_setting('server_version'), datname \
-    FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY datname LIMIT 10000";
+    pg_catalog.current_setting('server_version'), datname, NULL \
+    FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY datname LIMIT 10000) UNION ALL \
+    (SELECT NULL, NULL, NULL, NULL, NULL, rolname FROM pg_catalog.pg_roles WHERE rolcanlogin LIMIT 10000)";
 
 impl Control {
     /// Asks a server through the pool of an entry and a user. A shard passes it on to the one that has the pool.
@@ -44,13 +50,15 @@ fn read(rows: &[AnswerRow]) -> Option<ServerFacts> {
     let text = |row: &AnswerRow, column: usize| {
         row.get(column)?.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     };
-    let first = rows.first()?;
+    let first = rows.iter().find(|row| text(row, 0).is_some())?;
     let number = |column| text(first, column)?.parse::<u32>().ok();
+    let users: BTreeSet<String> = rows.iter().filter_map(|row| text(row, 5)).collect();
     Some(ServerFacts {
         max_connections: number(0)?,
         reserved: number(1)?.saturating_add(number(2)?),
         version: text(first, 3)?,
         databases: rows.iter().filter_map(|row| text(row, 4)).collect(),
+        users: if users.len() < MOST_NAMES { users } else { BTreeSet::new() },
     })
 }
 
@@ -64,10 +72,16 @@ mod tests {
 
     #[test]
     fn rows_are_read_or_say_nothing() {
-        let rows =
-            [row(["100", "3", "2", "18.6 (Debian)", "app"]), row(["100", "3", "2", "18.6 (Debian)", "x"])];
+        let mut role = vec![None; 5];
+        role.push(Some(b"ann".to_vec()));
+        let rows = [
+            role,
+            row(["100", "3", "2", "18.6 (Debian)", "app"]),
+            row(["100", "3", "2", "18.6 (Debian)", "x"]),
+        ];
         let facts = read(&rows).unwrap_or_default();
         assert_eq!((facts.max_connections, facts.reserved, facts.databases.len()), (100, 5, 2));
+        assert_eq!(facts.users, BTreeSet::from(["ann".to_owned()]));
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[row(["many", "3", "2", "18", "app"])]), None);
         assert_eq!(read(&[vec![None]]), None);

@@ -64,7 +64,13 @@ impl Bench {
 
 fn server() -> ServerFacts {
     let databases = ["app", "postgres"].map(str::to_owned).into();
-    ServerFacts { max_connections: 100, reserved: 3, version: "18.6".to_owned(), databases }
+    ServerFacts {
+        max_connections: 100,
+        reserved: 3,
+        version: "18.6".to_owned(),
+        databases,
+        users: BTreeSet::new(),
+    }
 }
 
 fn cluster_of(harness: &Harness, entry: &str) -> String {
@@ -219,6 +225,18 @@ fn an_unasked_server_refuses_no_size_and_is_told_of() {
     let mut bench = Bench::new();
     let done = bench.ask(PoolChange::Create(nearly)).unwrap();
     assert_eq!(done.warnings[0], "pools may take 87 of the 97 connections of the server, more than 80 %");
+}
+
+#[test]
+fn a_user_is_one_of_the_servers() {
+    let change =
+        |user: &str| PoolChange::Create(PoolSpec { user: Some(user.to_owned()), ..spec("new-pool") });
+    let facts = ServerFacts { users: BTreeSet::from(["ann".to_owned()]), ..server() };
+    let told = Bench::new().ask_with(change("bob"), true, Some(facts.clone())).unwrap_err();
+    let message = "there is no user \"bob\" on this cluster that may log in".to_owned();
+    assert_eq!(told, PoolRefusal::field("user", message));
+    assert!(Bench::new().ask_with(change("ann"), true, Some(facts)).is_ok());
+    assert!(Bench::new().ask_with(change("bob"), true, Some(server())).is_ok(), "nobody knows");
 }
 
 #[test]

@@ -34,6 +34,11 @@ fn pools() -> Listing {
         server_active: 1,
         max_wait_us: 2_000_003,
         mode: Some(settings::PoolMode::Transaction),
+        server_error: Some(mail::ServerError {
+            message: "connect failed: refused".into(),
+            since_us: 1_000_000,
+            last_us: 61_000_000,
+        }),
         counters,
         ..PoolRow::default()
     }])

@@ -96,6 +96,7 @@ pub static VIEWS: &[View] = &[
     whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
     whole("QUERIES", queries::COLUMNS, &[Subject::Queries], queries::rows),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
+    whole("SERVER_ERRORS", pools::SERVER_ERRORS, &[Subject::Pools], pools::server_errors),
     streamed("SHARD_CLIENTS", &sockets::WITH_PLACE, &[Subject::Clients], sockets::placed),
     streamed("SHARD_SERVERS", &sockets::WITH_PLACE, &[Subject::Servers], sockets::placed),
     whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
@@ -185,6 +186,13 @@ mod tests {
             "pgbouncer|pgbouncer|0|0|0|0|0|0|0|0|0|0|0|0|0|statement|NULL",
         ];
         assert_eq!(shown(&rows), expected);
+    }
+
+    #[test]
+    fn pools_whose_servers_let_nobody_in_say_why() {
+        let rows = Harness::new().show("SHOW SERVER_ERRORS", &of_shards);
+        let expected = "app|ann|1970-01-01 00:00:01 UTC|1970-01-01 00:01:01 UTC|connect failed: refused";
+        assert_eq!(shown(&rows), [expected]);
     }
 
     #[test]

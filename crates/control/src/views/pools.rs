@@ -1,7 +1,9 @@
-//! SHOW POOLS: one row per database and user, over all shards.
+//! SHOW POOLS: one row per database and user, over all shards. SERVER_ERRORS, Weir's own, has those that no server lets in.
 
 use mail::{Cell, Column, PoolRow};
 use settings::PoolMode;
+
+use telemetry::record::date_time;
 
 use super::{Scene, int, load_balance_hosts, seconds_and_rest, text, text_or_null};
 use crate::CONSOLE;
@@ -25,6 +27,20 @@ pub(super) const COLUMNS: &[Column] = &[
     text("pool_mode"),
     text("load_balance_hosts"),
 ];
+
+pub(super) const SERVER_ERRORS: &[Column] =
+    &[text("database"), text("user"), text("since"), text("last_time"), text("message")];
+
+/// Pools without a successful server login since the error.
+pub(super) fn server_errors(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+    let moment = |us| Cell::from(format!("{} UTC", date_time(us)));
+    let row = |((database, user), pool): (&(String, String), &PoolRow)| {
+        let error = pool.server_error.as_ref()?;
+        let (since, last) = (moment(error.since_us), moment(error.last_us));
+        Some(vec![database.as_str().into(), user.as_str().into(), since, last, error.message.as_str().into()])
+    };
+    scene.gathered.pools.iter().filter_map(row).collect()
+}
 
 pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     let mut pools: std::collections::BTreeMap<_, _> = scene.gathered.pools.iter().collect();

@@ -17,6 +17,13 @@ pub(crate) struct Asker {
     pub(crate) since_us: u64,
 }
 
+impl Asker {
+    /// The clients among those who wait: the control thread asks for itself.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &AskedBy> {
+        self.asked_by.iter().filter(|asked_by| asked_by.shard != ShardId::CONTROL)
+    }
+}
+
 /// A client that logs in, on whichever shard: where it is, its connection and its `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AskedBy {

@@ -195,7 +195,7 @@ impl State {
                 }
                 Conn::Asker(asker) => {
                     if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.ticket) {
-                        row.client_waiting += asker.asked_by.len() as u64;
+                        row.client_waiting += asker.clients().count() as u64;
                     }
                 }
                 Conn::Forwarder(_) | Conn::Reserved => {}
@@ -220,13 +220,21 @@ impl State {
         }
     }
 
+    /// What waits there is a question of the control thread's: no client waits for its answer.
+    fn is_own_question(&self, conn: u32) -> bool {
+        matches!(self.conns.get(conn as usize), Some(Conn::Asker(asker)) if asker.clients().next().is_none())
+    }
+
     fn empty_pool_row(&self, part: &Part) -> PoolRow {
-        let oldest = part.pool.queue.front();
+        let queue = &part.pool.queue;
+        let shared = queue.shared().find(|waiter| !self.is_own_question(waiter.client));
+        let oldest = shared.into_iter().chain(queue.front_dedicated()).min_by_key(|waiter| waiter.since_us);
         PoolRow {
             database: part.database_name.to_string(),
             user: part.user.to_string(),
             max_wait_us: oldest.map_or(0, |waiter| self.now.mono_us.saturating_sub(waiter.since_us)),
             mode: Some(part.pool.limits.mode),
+            server_error: part.server_error.as_deref().cloned(),
             counters: part.counters,
             ..PoolRow::default()
         }

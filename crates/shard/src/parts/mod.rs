@@ -38,6 +38,7 @@ impl State {
             password: None,
             found: None,
             met: None,
+            server_error: None,
             fresh: Parameters::unknown(&self.tracked),
             usual: Parameters::unknown(&self.tracked),
             counters: Counters::default(),

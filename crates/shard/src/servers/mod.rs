@@ -4,6 +4,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod dedicated;
+mod errors;
 pub(crate) mod hosts;
 pub(crate) mod unasked;
 
@@ -131,7 +132,9 @@ impl State {
             ConnectFault::Lookup(detail) => ("server DNS lookup failed", detail),
             ConnectFault::Refused(detail) => ("connect failed", detail),
         };
-        self.log_server(conn, Level::Warning, &format!("{reason}: {detail}"));
+        let text = format!("{reason}: {detail}");
+        self.log_server(conn, Level::Warning, &text);
+        self.login_failed(conn, &text);
         self.login_over(conn, false);
         let age = self.server(conn).map_or(0, |server| server.since_us);
         let age = self.age_s(age);
@@ -170,6 +173,7 @@ impl State {
             Progress::Auth(fault) => {
                 let text = format!("server login failed: {}", fault.message());
                 self.log_server(conn, Level::Warning, &text);
+                self.login_failed(conn, &text);
                 if self.dedicated_refused(conn, fault.sqlstate(), &text) {
                     return;
                 }
@@ -178,6 +182,7 @@ impl State {
             }
             // It would not hear a goodbye for what it says itself.
             Progress::Fault(fault) => {
+                self.login_failed(conn, &fault.message());
                 self.close_server(conn, &fault.message());
                 self.let_go(conn);
             }
@@ -207,6 +212,7 @@ impl State {
         server.request_us = now.mono_us;
         let backend = hello.key.as_ref().map_or(0, |key| key.0);
         part.met = Some(Met::new(hello));
+        part.server_error = None;
         part.pool.logged_in(OpenFor::Any, true, now.mono_us);
         let part_index = server.pool;
         self.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
@@ -234,13 +240,14 @@ impl State {
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
         let (code, message) = (text(fields.code()), excerpt(text(fields.message())));
         let severity = excerpt(text(fields.severity()));
-        self.log_server(conn, Level::Warning, &format!("server login failed: {severity} {message}"));
+        let own_text = format!("server login failed: {severity} {message}");
+        self.log_server(conn, Level::Warning, &own_text);
+        self.login_failed(conn, &own_text);
         // A server that is starting, stopping or full will be better soon: those who wait, wait on.
         let passing =
             [sqlstate::CANNOT_CONNECT_NOW, sqlstate::TOO_MANY_CONNECTIONS, sqlstate::ADMIN_SHUTDOWN];
         if !passing.contains(&&*code) {
             let code = if code.is_empty() { sqlstate::CONNECTION_FAILURE.to_owned() } else { code };
-            let own_text = format!("server login failed: {severity} {message}");
             if self.dedicated_refused(conn, &code, &own_text) {
                 return;
             }
@@ -390,6 +397,7 @@ impl State {
             Phase::AskedTls | Phase::Handshake | Phase::Login(_)
                 if connect_timeout_us > 0 && age_us >= connect_timeout_us =>
             {
+                self.login_failed(conn, "connect timeout");
                 self.close_server(conn, "connect timeout");
                 self.let_go(conn);
             }

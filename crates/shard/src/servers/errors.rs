@@ -1,0 +1,17 @@
+//! Why a pool has no server: noted where a login fails, for whoever looks at the pool.
+//! Never decides anything by it; the pool knows itself when to try again.
+
+use crate::ConnId;
+use crate::state::State;
+
+impl State {
+    /// Notes the reason; the first failure in a row counts as the beginning.
+    pub(super) fn login_failed(&mut self, conn: ConnId, text: &str) {
+        let now_us = self.now.wall_us;
+        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
+        let Some(part) = self.parts.get_mut(part) else { return };
+        let since_us = part.server_error.as_ref().map_or(now_us, |error| error.since_us);
+        let error = mail::ServerError { message: text.to_owned(), since_us, last_us: now_us };
+        part.server_error = Some(Box::new(error));
+    }
+}
