@@ -187,7 +187,7 @@ def test_the_lab_measures_and_its_advice_is_taken(weir, pg, scratch):
         pooler, web, _ = open_with_pools(weir, environment={"WEIR_PG_BIN": str(pg.bindir)}, databases={"measured": ""})
         assert web.ask("POST", "/api/v1/pools", {**POOL, "name": "lab-pool", "db": "measured", "size": 13})[0] == 201
         # Whatever size is advised: the pool has it, in the file and in the pooler.
-        sizes = {f"has {size}": lambda size=size: has(size) for size in (1, 2, 4, 8)}
+        sizes = {f"has {size}": lambda size=size: has(size) for size in (1, 2, 4, 8, 13)}
 
         def has(size):
             assert web.get("/api/v1/pools/lab-pool")["pool"]["size"] == size

@@ -225,8 +225,9 @@ export interface LabWish {
   workload: string;
   clients: number[];
   pool_sizes: number[];
-  seconds: number;
-  rounds: number;
+  /** Null: as the lab has it. */
+  seconds: number | null;
+  rounds: number | null;
   quick: boolean;
   target: { pool: string } | { embedded: true };
 }
@@ -238,7 +239,7 @@ export interface LabRun {
   started: string;
   ended?: string | null;
   args: Partial<LabWish>;
-  advice?: { size: number | null; verdict: string; line: string | null } | null;
+  advice?: { size: number | null; verdict: string; doubts: string[]; line: string | null } | null;
   /** There is a report to read. */
   report: boolean;
   /** Why it failed. */

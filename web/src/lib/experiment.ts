@@ -17,6 +17,9 @@ export interface LabDraft {
   workload: string;
   clients: string;
   sizes: string;
+  /** Of a comparison; empty: the pool's own. */
+  size: string;
+  /** Empty: as the lab has it, quick or not. */
   seconds: string;
   rounds: string;
   quick: boolean;
@@ -31,8 +34,9 @@ export const beginning = (): LabDraft => ({
   workload: 'tpcb-like',
   clients: '50',
   sizes: '1, 2, 4, 8, 16, 32',
-  seconds: '10',
-  rounds: '3',
+  size: '',
+  seconds: '',
+  rounds: '',
   quick: true,
   pool: '',
 });
@@ -43,13 +47,17 @@ export function numbers(text: string): number[] | undefined {
   return parts.length > 0 && parts.every((part) => /^[1-9]\d{0,5}$/.test(part)) ? parts.map(Number) : undefined;
 }
 
+/** Nothing, or one whole number. */
+const isOne = (text: string) => text.trim() === '' || numbers(text)?.length === 1;
+
 export function labProblems(typed: LabDraft): LabProblems {
   const found: LabProblems = {};
   const LIST = 'Whole numbers with commas between them, as 50, 150.';
   if (!numbers(typed.clients)) found.clients = LIST;
   if (typed.kind === 'sweep' && !numbers(typed.sizes)) found.pool_sizes = LIST;
-  if (numbers(typed.seconds)?.length !== 1) found.seconds = 'A whole number of seconds.';
-  if (numbers(typed.rounds)?.length !== 1) found.rounds = 'A whole number of rounds.';
+  if (typed.kind === 'compare' && !isOne(typed.size)) found.pool_sizes = 'A whole number of server connections.';
+  if (!isOne(typed.seconds)) found.seconds = 'A whole number of seconds.';
+  if (!isOne(typed.rounds)) found.rounds = 'A whole number of rounds.';
   return found;
 }
 
@@ -58,12 +66,35 @@ export function labWish(typed: LabDraft): LabWish {
     kind: typed.kind,
     workload: typed.workload,
     clients: numbers(typed.clients) ?? [],
-    pool_sizes: typed.kind === 'sweep' ? (numbers(typed.sizes) ?? []) : [],
-    seconds: Number(typed.seconds),
-    rounds: Number(typed.rounds),
+    pool_sizes: numbers(typed.kind === 'sweep' ? typed.sizes : typed.size) ?? [],
+    seconds: numbers(typed.seconds)?.[0] ?? null,
+    rounds: numbers(typed.rounds)?.[0] ?? null,
     quick: typed.quick,
     target: typed.pool ? { pool: typed.pool } : { embedded: true },
   };
+}
+
+/** What the lab does where nothing is typed; `weir bench --help` has the same numbers. */
+export const usual = (quick: boolean) => (quick ? { seconds: 2, warm_up: 1, rounds: 6, open_rounds: 1 } : { seconds: 20, warm_up: 4, rounds: 5, open_rounds: 3 });
+
+const QUICK_SECONDS = 260;
+const OPEN_LOOP_LOADS = 4;
+/** Starting and ending the load of one run. */
+const BESIDE_SECONDS = 1;
+
+/** About how many seconds a run takes, so that nobody waits for what they took for less; undefined while something is wrong. */
+export function estimate(typed: LabDraft): number | undefined {
+  if (Object.keys(labProblems(typed)).length > 0) return undefined;
+  const sweeps = typed.kind === 'sweep';
+  const { seconds, rounds, clients, pool_sizes: sizes, quick, target } = labWish(typed);
+  const lab = usual(quick);
+  const repeats = rounds ?? lab.rounds;
+  // A sweep is through Weir at each size and directly; a comparison through Weir and directly. Then loads that do not wait, through what counts.
+  const points = clients.length * ((sweeps ? sizes.length : 1) + 1);
+  const open = (sweeps ? 1 : 2) * OPEN_LOOP_LOADS * Math.min(lab.open_rounds, repeats);
+  const runs = (points * repeats + open) * ((seconds ?? lab.seconds) + lab.warm_up + BESIDE_SECONDS);
+  const before = 'pool' in target ? 10 : quick ? 15 : 60;
+  return quick && rounds === null ? Math.min(runs + before, QUICK_SECONDS) : runs + before;
 }
 
 /** What a run was asked for, in a line. */

@@ -42,6 +42,14 @@ export function span(total: number): string {
   return `${Math.floor(value / 86_400)} d ${Math.floor((value % 86_400) / 3600)} h`;
 }
 
+/** Roughly how long something will take. */
+export function minutes(seconds: number): string {
+  if (seconds < 50) return `${Math.max(10, Math.round(seconds / 10) * 10)} seconds`;
+  const whole = Math.round(seconds / 60);
+  if (whole < 60) return `${whole} minute${whole === 1 ? '' : 's'}`;
+  return `${Math.floor(whole / 60)} h ${whole % 60} min`;
+}
+
 export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
   if (value < 1024 * 1024) return `${whole.format(value / 1024)} KiB`;

@@ -25,6 +25,8 @@ interface News {
 
 export interface Outcome {
   id: number;
+  /** What was measured, closed loops only: who, at which pool size, with how many clients. */
+  place: { target: string; size: number | null; clients: number } | null;
   round: number;
   name: string;
   tps: number;
@@ -109,6 +111,7 @@ export class Progress {
       ...this.outcomes,
       {
         id: this.outcomes.length,
+        place: point.offered === null ? { target: point.target, size: point.pool_size, clients: point.clients } : null,
         round: run.round + 1,
         name: nameOf(point),
         tps: run.tps,

@@ -129,8 +129,9 @@ mod tests {
     fn the_last_line_says_how_large_the_pool_should_be() {
         let ended = |code: i32, last: &str| end(Ok(ExitStatus::from_raw(code << 8)), last, "words\n");
         let last = r#"{"event":"end","status":0,"report":true,"advice":[{"target":"direct","size":9,"verdict":"no","line":null},
-            {"target":"weir","size":16,"verdict":"16 are enough","line":"pool_size=16"}]}"#;
+            {"target":"weir","size":16,"verdict":"16 are enough","doubts":["perhaps"],"line":"pool_size=16"}]}"#;
         let end = ended(0, last);
+        assert_eq!(end.advice.as_ref().map(|advice| &*advice.doubts), Some(&["perhaps".to_owned()][..]));
         let size = end.advice.and_then(|advice| advice.size);
         assert_eq!((end.state, size, end.report, end.error), ("done", Some(16), true, None));
         let end =

@@ -78,6 +78,9 @@ pub(crate) struct Advice {
     pub(crate) size: Option<u32>,
     /// In a sentence.
     pub(crate) verdict: String,
+    /// What speaks against taking it for sure: to stand beside the size.
+    #[serde(default)]
+    pub(crate) doubts: Vec<String>,
     /// To be pasted into a file.
     pub(crate) line: Option<String>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use settings::Config;
 use utoipa::ToSchema;
 
-use crate::details::percent;
+use crate::details::{is_verifier, percent};
 use crate::failure::Failure;
 
 /// What to measure, and with what.
@@ -20,7 +20,7 @@ pub(crate) struct Wish {
     /// Numbers of clients.
     #[serde(default)]
     clients: Vec<u32>,
-    /// Pool sizes; a comparison has one.
+    /// Pool sizes; a comparison has one, which is the size of the pool in `target` where none is named.
     #[serde(default)]
     pool_sizes: Vec<u32>,
     /// Of each run.
@@ -86,6 +86,10 @@ impl Wish {
             return wrong("rounds", "from 1 to 50 rounds");
         }
         let (server, password) = self.target.server(config)?;
+        let pool_sizes = match (kind, &self.pool_sizes[..]) {
+            ("compare", []) => Vec::from_iter(self.target.size(config)),
+            (_, sizes) => sizes.to_vec(),
+        };
         let mut words =
             vec!["bench".to_owned(), kind.to_owned(), "--workload".to_owned(), self.workload.clone()];
         let sizes = if kind == "compare" { "--pool-size" } else { "--pool-sizes" };
@@ -93,7 +97,7 @@ impl Wish {
             words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
         };
         option("--clients", listed(&self.clients));
-        option(sizes, listed(&self.pool_sizes));
+        option(sizes, listed(&pool_sizes));
         option("--seconds", self.seconds.map(|seconds| seconds.to_string()));
         option("--rounds", self.rounds.map(|rounds| rounds.to_string()));
         option("--server", server);
@@ -116,7 +120,18 @@ impl Target {
         if let Some(host) = pool.host.first() {
             server.push_str(&format!("&host={}", percent(host)));
         }
-        Ok((Some(server), pool.password.clone()))
+        // As the pool's own logins: the entry's password, else the one of auth_file, if it is one and no verifier.
+        let stored = config.secrets.get(user).filter(|secret| !is_verifier(secret));
+        let password =
+            pool.password.clone().or_else(|| stored.cloned()).filter(|password| !password.is_empty());
+        Ok((Some(server), password))
+    }
+
+    /// The size of the pool, as it is.
+    fn size(&self, config: &Config) -> Option<u32> {
+        let pool = config.database(self.pool.as_ref()?)?;
+        let user = pool.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
+        Some(config.pool_size(&pool, user))
     }
 }
 
@@ -140,6 +155,34 @@ mod tests {
         let task = task(json).unwrap();
         let words = "bench sweep --workload select-only --clients 8,80 --pool-sizes 1,2 --quick";
         assert_eq!(task.words.join(" "), words);
+    }
+
+    #[test]
+    fn a_pool_is_measured_with_its_own_password_and_size() {
+        let pool = |name: &str, user: &str| settings::Database {
+            user: Some(user.to_owned()),
+            ..settings::Database::new(name, settings::Origin { file: "weir.ini".into(), line: 1 })
+        };
+        let own =
+            settings::Database { password: Some("pw".to_owned()), pool_size: Some(7), ..pool("own", "u") };
+        let pools = [own, pool("file", "u"), pool("verifier", "v")];
+        let mut config = Config::default();
+        config.databases = pools.map(|pool| (pool.name.clone(), std::sync::Arc::new(pool))).into();
+        config.global.default_pool_size = 16;
+        let verifier = "SCRAM-SHA-256$4096:c2FsdA==$a:b".to_owned();
+        config.secrets =
+            std::sync::Arc::new([("u".to_owned(), "of file".to_owned()), ("v".to_owned(), verifier)].into());
+        let task = |pool: &str, sizes: &str| {
+            let json = format!(
+                r#"{{"kind":"compare","workload":"tpcb-like","pool_sizes":{sizes},"target":{{"pool":"{pool}"}}}}"#
+            );
+            let task = serde_json::from_str::<Wish>(&json).unwrap().task(&config, &["tpcb-like"]).unwrap();
+            let size = task.words.iter().skip_while(|word| *word != "--pool-size").nth(1).cloned();
+            (size.unwrap_or_default(), task.password.unwrap_or_default())
+        };
+        assert_eq!(task("own", "[]"), ("7".to_owned(), "pw".to_owned()));
+        assert_eq!(task("file", "[]"), ("16".to_owned(), "of file".to_owned()));
+        assert_eq!(task("verifier", "[3]"), ("3".to_owned(), String::new()));
     }
 
     #[test]

@@ -74,6 +74,13 @@ pub enum Note {
     LargerForTarget,
 }
 
+impl Note {
+    /// It makes the size less sure, not only less small.
+    pub(super) fn is_doubt(self) -> bool {
+        matches!(self, Note::Probable(_) | Note::Despite(_))
+    }
+}
+
 /// Why nothing can be told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {

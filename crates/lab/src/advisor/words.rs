@@ -44,8 +44,21 @@ impl Series {
         details
     }
 
+    /// What speaks against taking the verdict for sure, to stand beside it wherever it is told.
+    #[must_use]
+    pub fn doubts_in_words(&self) -> Vec<String> {
+        match &self.verdict {
+            Verdict::Size(found) => {
+                found.notes.iter().filter(|note| note.is_doubt()).map(|note| self.note(*note)).collect()
+            }
+            Verdict::CannotTell(doubts) => doubts.iter().map(|doubt| self.doubt(*doubt)).collect(),
+        }
+    }
+
+    /// Doubts first: whoever reads no further has read them.
     fn notes(&self, found: &Recommended) -> Vec<String> {
-        let mut notes = vec![if found.good_up_to > found.connections {
+        let mut notes = self.doubts_in_words();
+        notes.push(if found.good_up_to > found.connections {
             format!(
                 "Sizes from {} to {} give {} of the best or more; the smallest leaves most to others.",
                 found.connections,
@@ -54,8 +67,8 @@ impl Series {
             )
         } else {
             format!("No other size that was tried gives {} of the best.", percent(ENOUGH))
-        }];
-        notes.extend(found.notes.iter().map(|note| self.note(*note)));
+        });
+        notes.extend(found.notes.iter().filter(|note| !note.is_doubt()).map(|note| self.note(*note)));
         notes
     }
 

@@ -1,10 +1,11 @@
 //! The words of the news: what a run is called, what came of it, how far it is, how long it takes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::advisor::{self, Overall};
+use crate::advisor::{self, Overall, Series};
 use crate::figures::{short, whole};
 use crate::record::{Ended, Experiment, Point, Run};
 
@@ -21,7 +22,11 @@ pub(super) fn advice(experiment: &Experiment) -> Vec<Value> {
             _ => overall.headline(),
         };
         let line = overall.connections.map(|size| format!("default_pool_size = {size}"));
-        json!({ "target": overall.target, "size": overall.connections, "verdict": verdict, "line": line })
+        let of_series = advice.series.iter().filter(|series| series.target == overall.target);
+        let mut doubts: Vec<String> = of_series.flat_map(Series::doubts_in_words).collect();
+        let mut told = BTreeSet::new();
+        doubts.retain(|doubt| told.insert(doubt.clone()));
+        json!({ "target": overall.target, "size": overall.connections, "verdict": verdict, "doubts": doubts, "line": line })
     };
     advice.overall.iter().map(of_target).collect()
 }
@@ -93,6 +98,11 @@ mod tests {
         experiment.points.iter_mut().for_each(|point| point.runs.clear());
         let told = advice(&experiment);
         assert!(told[0]["size"].is_null() && told[0]["line"].is_null() && told[0]["verdict"].is_string());
+        assert_eq!(
+            told[0]["doubts"],
+            json!(["No run through a pool ended well."]),
+            "once, though two workloads say so"
+        );
     }
 
     #[test]
