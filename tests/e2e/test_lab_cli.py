@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import shlex
 import signal
 import struct
 import subprocess
@@ -129,12 +130,12 @@ def test_sums_are_understood_too(bench):
 
 
 def test_a_sweep_of_a_private_postgresql_says_something_about_the_size(bench):
-    words = ["--pool-sizes", "1,2", "--clients", 4, "--workload", "select-only", "--scale", 1, *SHORT]
+    words = ["--pool-sizes", "1,2,3,4", "--clients", 4, "--workload", "select-only", "--scale", 1, *short(rounds=2)]
     done = bench.run("sweep", *words, "--out", bench.out)
     assert done.returncode in (0, 3), done.stdout + done.stderr
     record = bench.record()
-    assert record["server"]["embedded"] and record["complete"] and record["plan"]["pool_sizes"] == [1, 2]
-    assert sorted(point["pool_size"] or 0 for point, _ in whole(record)) == [0, 1, 2]
+    assert record["server"]["embedded"] and record["complete"] and record["plan"]["pool_sizes"] == [1, 2, 3, 4]
+    assert sorted({point["pool_size"] or 0 for point, _ in whole(record)}) == [0, 1, 2, 3, 4]
     pooled = [run for point, run in whole(record) if point["pool_size"]]
     assert all(run["cpu_us"]["pooler"] > 0 and run["cpu_us"]["server"] > 0 for run in pooled)
     assert done.returncode == 0 or "can't tell" in done.stdout
@@ -238,6 +239,34 @@ def test_a_result_is_never_overwritten(bench):
     assert [path.name for path in bench.out.iterdir()] == ["mine"]
 
 
+def test_what_cannot_end_well_is_refused_before_a_server_is_started(bench):
+    bench.out.mkdir()
+    (bench.out / "mine").write_text("x")
+    small = ["--workload", "select-only", "--scale", 1]
+    missing = bench.directory / "missing"
+    for words, status, said in (
+        (["compare", *small, *SHORT, "--out", bench.out], 1, "never overwritten"),
+        (["compare", *small, *SHORT, "--pooler", f"odd={missing}"], 1, f"{missing} is not there"),
+        (["sweep", *small, *short(rounds=2), "--pool-sizes", "10,20"], 2, "4 different pool sizes"),
+        (["sweep", *small, *SHORT], 2, "--rounds 2"),
+    ):
+        done = bench.run(*words)
+        assert done.returncode == status and said in done.stderr, done.stdout + done.stderr
+        assert "starting a private" not in done.stderr, done.stderr
+    assert [path.name for path in bench.out.iterdir()] == ["mine"]
+
+
+def test_the_command_that_repeats_a_result_can_be_run_as_it_is(bench):
+    done = bench.measure("replay", "own.sql", "--clients", 2, "--no-weir", *SHORT)
+    again = next(line for line in done.stdout.splitlines() if line.startswith("Again: "))
+    program, *words = shlex.split(again.removeprefix("Again: "))
+    assert program.endswith("weir") and words.pop(0) == "bench", again
+    repeated = bench.run(*words)
+    assert repeated.returncode == 0, repeated.stdout + repeated.stderr
+    (result,) = bench.directory.glob("weir-bench-*/result.json")
+    assert json.loads(result.read_text())["command"] == bench.record()["command"]
+
+
 def test_a_missing_pgbench_is_named(bench):
     done = bench.measure("compare", "--pg-bin", bench.directory, *SHORT, status=1)
     assert "has no pgbench" in done.stderr and "apt-get install" in done.stderr
@@ -270,7 +299,7 @@ def test_tables_with_rows_are_dropped_only_by_leave(bench):
 
 
 def test_a_pool_must_fit_into_the_server(bench):
-    done = bench.measure("sweep", "--pool-sizes", "4,500", *SHORT, status=1)
+    done = bench.measure("sweep", "--pool-sizes", "4,8,16,500", "--clients", 500, *short(rounds=2), status=1)
     assert "500 connections" in done.stderr and "max_connections 100" in done.stderr and not bench.out.exists()
 
 

@@ -15,6 +15,7 @@ from test_panel_access import follow, key, rest
 pytestmark = pytest.mark.weir_only
 
 WISH = {"kind": "compare", "workload": "select-only", "clients": [2], "pool_sizes": [2], "seconds": 1, "rounds": 1, "quick": True, "target": {"embedded": True}}
+SWEEP = {**WISH, "kind": "sweep", "clients": [8], "pool_sizes": [1, 2, 4, 8], "rounds": 2}
 
 
 def with_lab(weir, pg, **settings):
@@ -65,7 +66,7 @@ def test_the_size_that_a_sweep_advises_is_given_to_a_pool(weir, pg):
     _, web = with_lab(weir, pg, pools_file="pools.ini")
     pool = {"name": "test-pool", "db": "app", "user": None, "mode": "transaction", "size": 13}
     assert web.ask("POST", "/api/v1/pools", pool)[0] == 201
-    sweep = {**WISH, "kind": "sweep", "clients": [8], "pool_sizes": [1, 2, 4, 8], "rounds": 3}
+    sweep = {**SWEEP, "rounds": 3}
     run = web.ask("POST", "/api/v1/lab/runs", sweep)[1]["run"]["id"]
     size = host.eventually(lambda: ended(web, run), timeout=480)["advice"]["size"]
     assert size in sweep["pool_sizes"]
@@ -81,7 +82,7 @@ def test_what_other_users_make_in_the_temporary_directory_is_not_served(weir, pg
     foreseen.mkdir()
     foreseen.chmod(0o777)
     try:
-        status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**WISH, "kind": "sweep", "pool_sizes": [1, 2]})
+        status, body, _ = web.ask("POST", "/api/v1/lab/runs", SWEEP)
         assert status == 201, body
         run = body["run"]["id"]
         place = Path(body["run"]["directory"])
@@ -105,7 +106,7 @@ def test_what_other_users_make_in_the_temporary_directory_is_not_served(weir, pg
 
 def test_a_run_is_interrupted(weir, pg):
     _, web = with_lab(weir, pg)
-    status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**WISH, "kind": "sweep", "pool_sizes": [1, 2], "seconds": 60, "quick": False})
+    status, body, _ = web.ask("POST", "/api/v1/lab/runs", {**SWEEP, "seconds": 60, "quick": False})
     assert status == 201, body
     run = body["run"]["id"]
     assert web.ask("DELETE", f"/api/v1/lab/runs/{run}")[0] == 204

@@ -13,7 +13,10 @@ const RESAMPLES: usize = 1_000;
 const SEED: u64 = 0xad71_5e5e_ed01;
 
 /// Fewer sizes than the law has numbers, and one to check them by.
-pub(super) const FEWEST_SIZES: usize = 4;
+pub(crate) const FEWEST_SIZES: usize = 4;
+
+/// Of so many sizes one round has no free rests, and two have [`FEWEST_FREE`].
+pub(crate) const FEWEST_ROUNDS: u32 = 2;
 
 /// Fewer free rests than this do not tell how far runs scatter.
 const FEWEST_FREE: usize = 3;

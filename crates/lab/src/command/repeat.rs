@@ -1,14 +1,24 @@
-//! The words of a command as the record keeps them: with the seed that repeats the very same order, and without
-//! passwords.
+//! The words of a command as the record keeps them: with the seed that repeats the very same order, without passwords, and
+//! without the result's directory, which is taken by the time that anybody repeats it.
 
-/// The command with its seed, so that it repeats the very same order, and without passwords.
+/// The command with its seed, so that it repeats the very same order, without passwords and without `--out`.
 pub(super) fn repeatable(words: Vec<String>, seed: u64) -> Vec<String> {
     let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
-    let mut words: Vec<String> = words.into_iter().map(|word| without_password(&word)).collect();
+    let mut words: Vec<String> =
+        without_out(words).into_iter().map(|word| without_password(&word)).collect();
     if !has_seed {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
     words
+}
+
+fn without_out(words: Vec<String>) -> Vec<String> {
+    let mut is_value = false;
+    let is_kept = |word: &String| {
+        let is_dropped = std::mem::replace(&mut is_value, word == "--out") || word == "--out";
+        !is_dropped && !word.starts_with("--out=")
+    };
+    words.into_iter().filter(is_kept).collect()
 }
 
 /// A URI without the password in it; another word as it is.
@@ -47,5 +57,14 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(repeatable(words("weir bench sweep"), 7), words("weir bench sweep --seed 7"));
         assert_eq!(repeatable(words("weir bench sweep --seed=3"), 3), words("weir bench sweep --seed=3"));
+    }
+
+    #[test]
+    fn a_command_that_is_repeated_gets_a_directory_of_its_own() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let repeated = words("weir bench sweep --quick --seed 7");
+        for typed in ["weir bench sweep --out a --quick", "weir bench sweep --quick --out=a/b"] {
+            assert_eq!(repeatable(words(typed), 7), repeated, "{typed}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Which combinations are measured, and in which order: pure arithmetic over the wish. Each round has every
 //! combination once, in an order of its own from the seed, so that drift of the machine meets all alike.
 
+use std::collections::BTreeSet;
+
 use super::Wish;
 use super::contender::Contender;
 use super::scene::Scene;
+use crate::advisor::{FEWEST_ROUNDS, FEWEST_SIZES};
 use crate::interval::SplitMix;
 use crate::record::{Point, Question};
 
@@ -48,6 +51,34 @@ fn sizes(wish: &Wish, room: Option<u32>, clients: u32) -> Vec<u32> {
     }
     let most = room.unwrap_or(u32::MAX).min(clients).max(1);
     SIZES.iter().copied().filter(|size| *size <= most).collect()
+}
+
+/// Why a sweep of these sizes and rounds could only end with "can't tell", whatever is measured; `None` of other
+/// questions. Without a `room` what the server can give is not known yet.
+pub(super) fn shortage(wish: &Wish, room: Option<u32>) -> Option<String> {
+    if wish.question != Question::Sweep {
+        return None;
+    }
+    if wish.started.is_empty() {
+        return Some("a sweep needs a pooler that is started with each size: Weir, or --pooler".to_owned());
+    }
+    if wish.rounds < FEWEST_ROUNDS {
+        return Some(format!(
+            "a sweep of one round cannot tell how far runs scatter: --rounds {FEWEST_ROUNDS} or more"
+        ));
+    }
+    // Connections beyond the clients cannot be in use, so that such a size counts as one for each client.
+    let distinct = |clients: u32| {
+        let used = sizes(wish, room, clients).into_iter().map(|size| size.min(clients));
+        used.collect::<BTreeSet<u32>>().len()
+    };
+    let (clients, count) = wish.clients.iter().map(|clients| (*clients, distinct(*clients))).min_by_key(|it| it.1)?;
+    (count < FEWEST_SIZES).then(|| {
+        format!(
+            "a sweep needs {FEWEST_SIZES} different pool sizes up to its {clients} clients to see a curve, and has {count}; \
+             `compare --pool-size` measures single sizes"
+        )
+    })
 }
 
 /// Every size that is tried.
@@ -128,5 +159,31 @@ mod tests {
         assert_eq!(sizes(&wish, Some(0), 5), [1]);
         let named = Wish { pool_sizes: vec![90], ..Wish::default() };
         assert_eq!(sizes(&named, Some(10), 5), [90]);
+    }
+
+    #[test]
+    fn a_sweep_that_could_only_end_with_cannot_tell_is_refused() {
+        let sweep = |sizes: &[u32], clients: &[u32], rounds| Wish {
+            question: Question::Sweep,
+            started: vec![("weir".to_owned(), "weir".into())],
+            pool_sizes: sizes.to_vec(),
+            clients: clients.to_vec(),
+            rounds,
+            ..Wish::default()
+        };
+        for (wish, room, words) in [
+            (sweep(&[10, 20], &[80], 5), None, "4 different pool sizes up to its 80 clients"),
+            (sweep(&[10, 20, 30, 40], &[80, 20], 5), None, "up to its 20 clients to see a curve, and has 2"),
+            (sweep(&[], &[4], 5), None, "and has 3"),
+            (sweep(&[], &[80], 5), Some(5), "and has 3"),
+            (sweep(&[1, 2, 3, 4], &[80], 1), None, "--rounds 2"),
+            (Wish { started: Vec::new(), ..sweep(&[1, 2, 3, 4], &[80], 5) }, None, "Weir, or --pooler"),
+        ] {
+            let said = shortage(&wish, room).unwrap_or_default();
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert_eq!(shortage(&sweep(&[1, 2, 3, 4], &[80], 2), None), None);
+        assert_eq!(shortage(&sweep(&[], &[80, 8], 5), Some(97)), None);
+        assert_eq!(shortage(&Wish { question: Question::Compare, ..sweep(&[10], &[80], 1) }, None), None);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Wish;
 use super::news::News;
-use super::scene::{self, Scene};
+use super::scene::Scene;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::listener::listening_on;
@@ -68,6 +68,26 @@ pub(super) fn all(
     Ok(all)
 }
 
+/// Refuses a pooler's program that is not there.
+///
+/// # Errors
+/// [`LabError::Missing`] with its path.
+pub(super) fn require_program(program: &Path) -> Result<()> {
+    if program.is_file() {
+        return Ok(());
+    }
+    Err(LabError::Missing {
+        what: format!("{} is not there", program.display()),
+        remedy: "name the pooler's program: --pooler NAME=PROGRAM".to_owned(),
+    })
+}
+
+/// A pooler's program, where it can be started from.
+fn reachable(scene: &Scene, program: &Path) -> Result<PathBuf> {
+    require_program(program)?;
+    scene.place.reachable_program(program)
+}
+
 impl Contender {
     fn started(
         name: &str,
@@ -76,7 +96,7 @@ impl Contender {
         scene: &Scene,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let program = scene::reachable(&scene.place, program)?;
+        let program = reachable(scene, program)?;
         let mode = Some(wish.pool_mode.name().to_owned());
         let record = TargetRecord {
             name: name.to_owned(),

@@ -103,6 +103,7 @@ pub struct Wish {
 pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
     let began = Instant::now();
     let mut news = News::new(wish.progress);
+    refuse_early(wish)?;
     let generator = scene::generator(wish)?;
     let scene = scene::Scene::set(wish, interrupt, &mut news)?;
     let contenders = contender::all(wish, &scene, interrupt, &mut news)?;
@@ -114,6 +115,15 @@ pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
     drop(contenders);
     drop(scene);
     finish(&mut experiment, ended, &place, &mut news)
+}
+
+/// What cannot end well is refused before a server is started and filled for it.
+fn refuse_early(wish: &Wish) -> Result<()> {
+    if let Some(shortage) = cells::shortage(wish, None) {
+        return Err(LabError::Usage(shortage));
+    }
+    wish.started.iter().try_for_each(|(_, program)| contender::require_program(program))?;
+    wish.out.as_deref().map_or(Ok(()), place::require_free)
 }
 
 /// Saves, reports, and says how it ended.

@@ -35,16 +35,7 @@ impl ResultPlace {
                 PathBuf::from(format!("weir-bench-{}", utc_now().replace([':', 'Z'], "").replace('T', "-")))
             }
         };
-        let is_taken = match fs::read_dir(&path) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(_) => path.exists(),
-        };
-        if is_taken {
-            return Err(LabError::Missing {
-                what: format!("{} is there already, and a result is never overwritten", path.display()),
-                remedy: "name a new directory with --out".to_owned(),
-            });
-        }
+        require_free(&path)?;
         securefs::create_directory(&path)
             .and_then(|()| fs::create_dir_all(path.join(RAW)))
             .map_err(LabError::system(format!("making {}", path.display())))?;
@@ -101,6 +92,24 @@ impl ResultPlace {
             })
             .collect()
     }
+}
+
+/// Refuses a directory that holds something; looked at before anything is started, too.
+///
+/// # Errors
+/// [`LabError::Missing`] with the directory's name.
+pub(super) fn require_free(path: &Path) -> Result<()> {
+    let is_taken = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => path.exists(),
+    };
+    if !is_taken {
+        return Ok(());
+    }
+    Err(LabError::Missing {
+        what: format!("{} is there already, and a result is never overwritten", path.display()),
+        remedy: "name a new directory with --out".to_owned(),
+    })
 }
 
 /// Now, as `2026-11-21T21:30:00Z`.

@@ -1,10 +1,9 @@
 //! The scene: a private PostgreSQL or somebody's, looked at and with the tables that the workloads need; brought to
 //! the same state before each run as far as it is the lab's to do so. Never changes tables that it did not make.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::Wish;
+use super::{Wish, cells};
 use super::news::News;
 use crate::command::Driver;
 use crate::cpu;
@@ -158,6 +157,10 @@ impl Scene {
                 remedy: "name smaller pool sizes, close what is open, or raise max_connections".to_owned(),
             });
         }
+        if let Some(what) = cells::shortage(wish, self.room()) {
+            let remedy = "name --pool-sizes, close what is open, or raise max_connections".to_owned();
+            return Err(LabError::Missing { what, remedy });
+        }
         let clients = wish.clients.iter().copied().max().unwrap_or(1);
         if let Some(shortage) = self.inspection.shortage(clients).filter(|_| wish.direct) {
             news.remark(&format!("direct: {shortage}"));
@@ -255,18 +258,4 @@ fn process(psql: &Psql, address: &Address) -> Option<u32> {
     let question = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
     let rows = psql.rows(address, question).ok()?;
     cpu::parent_named(rows.first()?.first()?.parse().ok()?, "postgres")
-}
-
-/// A pooler's program, where it can be started from.
-///
-/// # Errors
-/// [`LabError::Missing`] when it is not there.
-pub(super) fn reachable(place: &Workplace, program: &std::path::Path) -> Result<PathBuf> {
-    if !program.is_file() {
-        return Err(LabError::Missing {
-            what: format!("{} is not there", program.display()),
-            remedy: "name the pooler's program: --pooler NAME=PROGRAM".to_owned(),
-        });
-    }
-    place.reachable_program(program)
 }
