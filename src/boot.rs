@@ -34,8 +34,8 @@ use crate::workers::{Workers, dismiss};
 /// Why the process does not start.
 #[derive(Debug)]
 pub(crate) enum NoBoot {
-    /// The file is wrong; each finding has its line.
-    File(Vec<Finding>),
+    /// The file of this name is wrong; each finding has its line.
+    File(String, Vec<Finding>),
     /// The old process is there and does not hand over.
     Takeover(TakeoverFault),
     /// Nobody should pool as root, and no other user was named.
@@ -63,7 +63,7 @@ pub(crate) enum NoBoot {
 impl fmt::Display for NoBoot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoBoot::File(_) => out.write_str("cannot load config file"),
+            NoBoot::File(file, _) => write!(out, "cannot load config file \"{file}\""),
             NoBoot::Takeover(fault) => write!(out, "takeover failed: {fault}"),
             NoBoot::Root => out.write_str(
                 "PgBouncer should not run as root: name an unprivileged user, by `user =` in the file or by -u",
@@ -91,7 +91,7 @@ impl fmt::Display for NoBoot {
 pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot> {
     let passed = service_manager::passed_sockets();
     let source = Source { file: options.file.clone().unwrap_or_default(), flags: options.flags() };
-    let config = Arc::new(source.load().map_err(NoBoot::File)?);
+    let config = Arc::new(source.load().map_err(|findings| NoBoot::File(source.file.clone(), findings))?);
     let file_limit = process::raise_file_limit();
     drop_privileges(&config)?;
     open_log(&config, logger)?;

@@ -10,8 +10,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    infer_long_args = true, // as getopt_long: --verb
-    disable_help_subcommand = true
+    infer_long_args = true // as getopt_long: --verb
 )]
 pub(crate) struct Options {
     /// What else the binary does.
@@ -175,6 +174,19 @@ mod tests {
         let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
         assert!(Options::is_bench(words("weir bench")) && !Options::is_bench(words("weir bench.ini")));
         assert!(read("bench").is_err_and(|no| no.text.contains("sweep")));
+    }
+
+    #[test]
+    fn help_is_a_word_too() {
+        for (line, word) in [
+            ("help", "--daemon"),
+            ("help check", "FILE.ini"),
+            ("help bench sweep", "--pool-sizes"),
+            ("bench help compare", "--pool-size"),
+            ("panel help", "token"),
+        ] {
+            assert!(read(line).is_err_and(|no| no.is_help && no.text.contains(word)), "{line}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Ok(Options { task: Some(Task::Bench(task)), .. }) => {
             driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.
             let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            lab::command::run(&task, words, control::VERSION).into()
+            lab::command::run(&task, words, env!("CARGO_PKG_VERSION")).into()
         }
         Ok(options) => match options.generate {
             Some(document) => print(&generate::generate(document)),
@@ -59,7 +59,7 @@ fn serve(options: &Options) -> ExitCode {
     match boot::run(options, &logger) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            if let NoBoot::File(findings) = &fault {
+            if let NoBoot::File(_, findings) = &fault {
                 findings.iter().for_each(|finding| drop(writeln!(std::io::stderr(), "{finding}")));
             }
             logger.insist(&Record::new(Level::Fatal, fault.to_string()));

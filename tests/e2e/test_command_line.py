@@ -34,6 +34,13 @@ def test_help(scratch):
         assert all(option in said for option in ("-d", "-q", "-v", "-u", "-V", "-h"))
 
 
+@pytest.mark.weir_only
+@pytest.mark.parametrize("words, told", [(["help"], "--daemon"), (["help", "check"], "FILE.ini"), (["bench", "help", "sweep"], "--pool-sizes")])
+def test_help_is_a_word_too(scratch, words, told):
+    done = host.run([program(), *words])
+    assert told in done.stdout and not done.stderr
+
+
 @pytest.mark.parametrize("arguments", [[], ["--no-such-flag", "x.ini"], ["/nonexistent/weir.ini"], ["-u"]])
 def test_bad_command_lines_exit_with_1_and_say_why(scratch, arguments):
     done = host.run([program(), *arguments], check=False)
@@ -63,6 +70,15 @@ def test_a_bad_setting_is_named_with_file_and_line(weir, line):
     done = host.run([program(), pooler.ini], check=False, timeout=60)
     assert done.returncode == 1
     assert f"{pooler.ini}:{number}" in done.stderr
+    assert f'cannot load config file "{pooler.ini}"' in done.stderr
+
+
+@pytest.mark.weir_only
+def test_a_configuration_file_that_is_not_there_is_named(scratch):
+    missing = scratch / "missing.ini"
+    done = host.run([program(), missing], check=False, timeout=60)
+    assert done.returncode == 1
+    assert f'cannot load config file "{missing}"' in done.stderr
 
 
 @pytest.mark.weir_only
@@ -77,11 +93,12 @@ def test_a_bad_database_entry_is_named_with_file_and_line(weir, entry):
 @pytest.mark.weir_only
 def test_check_says_what_is_wrong_and_what_differs(weir):
     """`weir check`: every finding with its line, the differences from PgBouncer, and a status for CI."""
-    good = weir.prepared(pkt_buf=75)
+    good = weir.prepared(pkt_buf=75, threads=1)
     done = host.run([program(), "check", good.ini], check=False, timeout=60)
     number = next(n for n, line in enumerate(good.ini.read_text().splitlines(), 1) if line.startswith("pkt_buf"))
     assert done.returncode == 0, done.stdout
     assert f"{good.ini}:{number}: differs from PgBouncer: pkt_buf: " in done.stdout
+    assert "1 difference from PgBouncer" in done.stdout and "threads" not in done.stdout
     bad = weir.prepared(extra="frob = 1")
     done = host.run([program(), "check", bad.ini], check=False, timeout=60)
     number = bad.ini.read_text().splitlines().index("frob = 1") + 1
