@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::listener::listening_on;
 use crate::pooler::{Manner, Plan, Pooler};
 use crate::postgres::free_port;
-use crate::record::{TargetKind, TargetRecord};
+use crate::record::{TargetKind, TargetRecord, shown_version};
 use crate::target::{Address, Inspection, Psql, Secret, Started};
 
 /// One that is compared.
@@ -63,7 +63,7 @@ pub(super) fn all(
     }
     for contender in &all {
         let of = |text: &str| if text.is_empty() { String::new() } else { format!(": {text}") };
-        news.remark(&format!("{}{}", contender.name, of(&contender.record.version)));
+        news.remark(&format!("{}{}", contender.name, of(&shown_version(&contender.record.version))));
     }
     Ok(all)
 }

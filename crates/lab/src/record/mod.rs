@@ -4,10 +4,12 @@
 //! Shape: an [`Experiment`] has [`Point`]s (one target, workload, pool size and number of clients), a point has
 //! [`Run`]s (one per round), a run names its raw logs. Never holds a password, never a figure without its raw log.
 
+mod paired;
 mod run;
 mod scene;
 mod store;
 
+pub use paired::LeftOut;
 pub use run::{
     Ended, Figure, Lag, Latency, Offered, Percentiles, Point, RawKind, RawLog, Run, Second, Spending,
 };
@@ -70,6 +72,17 @@ pub struct Experiment {
     pub complete: bool,
 }
 
+/// What a program says of its version, as reports show it: Weir by its own name, not by that of the program whose place it
+/// takes (`PgBouncer 1.25.2 (Weir 0.1.0)`).
+#[must_use]
+pub fn shown_version(told: &str) -> String {
+    let told = told.trim();
+    match told.split_once("(Weir ").and_then(|(_, rest)| rest.split_once(')')) {
+        Some((version, _)) => format!("Weir {version}"),
+        None => told.to_owned(),
+    }
+}
+
 impl Experiment {
     /// The target of this name.
     #[must_use]
@@ -103,5 +116,17 @@ impl Experiment {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weir_is_called_by_its_own_name() {
+        assert_eq!(shown_version("PgBouncer 1.25.2 (Weir 0.1.0)"), "Weir 0.1.0");
+        assert_eq!(shown_version("PgBouncer 1.26.1"), "PgBouncer 1.26.1");
+        assert_eq!(shown_version("pgpool-II 4.3.5"), "pgpool-II 4.3.5");
     }
 }

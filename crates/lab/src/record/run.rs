@@ -2,7 +2,7 @@
 //! moments in seconds since the run's begin. Medians are over the whole runs of a point; a run that did not end well
 //! is kept and never counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,13 @@ pub struct Figure {
 impl Point {
     /// The runs that ended well: only they count.
     pub fn whole(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().filter(|run| run.ended == Ended::Whole)
+        self.runs.iter().filter(|run| run.ended == Ended::Whole && !run.unpaired)
+    }
+
+    /// The rounds of those runs.
+    #[must_use]
+    pub fn rounds(&self) -> BTreeSet<u32> {
+        self.whole().map(|run| run.round).collect()
     }
 
     /// The median of a figure over the whole runs; `None` when no run has it.
@@ -115,6 +121,9 @@ pub struct Run {
     pub per_second: Vec<Second>,
     /// How it ended.
     pub ended: Ended,
+    /// Whether what it is compared with has no whole run in its round, so that it counts for no figure of a report.
+    #[serde(skip)]
+    pub unpaired: bool,
 }
 
 impl Run {

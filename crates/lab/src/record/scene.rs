@@ -202,6 +202,8 @@ pub enum WarningKind {
     RateMissed,
     /// Too few runs for an interval.
     FewRounds,
+    /// Rounds in which not everything that is compared was measured count for no figure.
+    LeftOut,
     /// The load generator, the server and the pooler shared their CPUs.
     SharedMachine,
     /// Anything else.

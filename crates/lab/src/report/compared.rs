@@ -38,10 +38,14 @@ pub(super) fn against(experiment: &Experiment, point: &Point) -> Option<Against>
         .closed(&first.name, &point.workload)
         .filter(|base| base.clients == point.clients)
         .find(|base| base.pool_size.is_none() || base.pool_size == point.pool_size)?;
+    // The medians beside the ratio are of the same rounds: `Experiment::pair_rounds` has left the others out.
+    if point.rounds() != base.rounds() {
+        return None;
+    }
     let ratios: Vec<f64> = (point.whole())
         .filter_map(|run| {
-            let same = |other: &&crate::record::Run| other.round == run.round && other.ended == Ended::Whole;
-            Some(run.tps / base.runs.iter().find(same)?.tps).filter(|ratio| ratio.is_finite())
+            let same = base.whole().find(|other| other.round == run.round)?;
+            Some(run.tps / same.tps).filter(|ratio| ratio.is_finite())
         })
         .collect();
     Some(Against { base: first.name.clone(), ratio: median(&ratios)?, interval: Interval::of(&ratios) })

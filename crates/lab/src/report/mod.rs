@@ -14,9 +14,9 @@ mod words;
 use std::fs;
 use std::path::Path;
 
-use crate::advisor::advise;
+use crate::advisor::{Advice, advise};
 use crate::error::{LabError, Result};
-use crate::record::Experiment;
+use crate::record::{Experiment, WarningKind};
 
 pub use sparkline::sparkline;
 
@@ -29,7 +29,19 @@ pub const PICTURES: &str = "pictures";
 /// The report for a terminal.
 #[must_use]
 pub fn terminal(experiment: &Experiment) -> String {
-    text::text(experiment, &advise(experiment))
+    let (experiment, advice) = read(experiment);
+    text::text(&experiment, &advice)
+}
+
+/// What reports are made of: the advice on all runs (it takes apart what a round does and what a size does), and the
+/// experiment with only those runs that can be compared.
+fn read(experiment: &Experiment) -> (Experiment, Advice) {
+    let advice = advise(experiment);
+    let mut experiment = experiment.clone();
+    for text in words::left_out(&experiment.pair_rounds()) {
+        experiment.warn(WarningKind::LeftOut, text);
+    }
+    (experiment, advice)
 }
 
 /// Writes the page and the pictures (SVG and PNG) into the result's directory.
@@ -37,15 +49,15 @@ pub fn terminal(experiment: &Experiment) -> String {
 /// # Errors
 /// [`LabError::System`] with the file's name: a full disk, a directory that cannot be written.
 pub fn write(experiment: &Experiment, directory: &Path) -> Result<()> {
-    let advice = advise(experiment);
-    let pictures = picture::pictures(experiment, &advice)?;
+    let (experiment, advice) = read(experiment);
+    let pictures = picture::pictures(&experiment, &advice)?;
     let place = directory.join(PICTURES);
     fs::create_dir_all(&place).map_err(LabError::system(format!("making {}", place.display())))?;
     for picture in &pictures {
         file(&place.join(format!("{}.svg", picture.name)), picture.svg.as_bytes())?;
         file(&place.join(format!("{}.png", picture.name)), &picture.png()?)?;
     }
-    file(&directory.join(PAGE), page::page(experiment, &advice, &pictures).as_bytes())
+    file(&directory.join(PAGE), page::page(&experiment, &advice, &pictures).as_bytes())
 }
 
 fn file(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -73,10 +85,27 @@ pub fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::advisor::sample;
+    use crate::record::{Point, Question, Run};
 
     #[test]
     fn text_from_outside_cannot_become_markup() {
         assert_eq!(escape("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
+    }
+
+    #[test]
+    fn medians_and_ratios_are_of_the_same_rounds_after_ctrl_c() {
+        let run = |round, tps| Run { round, tps, ..Run::default() };
+        let mut experiment = sample::experiment();
+        experiment.question = Question::Compare;
+        let point = Point { workload: "writes".into(), clients: 50, ..Point::default() };
+        let direct = vec![run(0, 1100.0), run(1, 1616.0)];
+        experiment.points = vec![
+            Point { target: "direct".into(), runs: direct, ..point.clone() },
+            Point { target: "weir".into(), pool_size: Some(8), runs: vec![run(0, 1188.0)], ..point },
+        ];
+        let text = terminal(&experiment);
+        assert!(text.contains("1,100") && text.contains("1,188") && text.contains("+8%"), "{text}");
+        assert!(!text.contains("1,358") && text.contains("50 clients: round 2 counts for no figure"), "{text}");
     }
 
     #[test]

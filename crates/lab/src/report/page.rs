@@ -4,7 +4,7 @@
 use plotters::style::RGBColor;
 
 use crate::advisor::{Advice, Overall, Series};
-use crate::record::{Experiment, Question, WorkloadRecord};
+use crate::record::{Experiment, Question, WorkloadRecord, shown_version};
 use crate::report::picture::{INK, PAPER, Picture, RULE, SOFT, TARGETS};
 use crate::report::table::{self, Row, Table};
 use crate::report::{command, escape, scene, words};
@@ -41,7 +41,7 @@ pub(super) fn page(experiment: &Experiment, advice: &Advice, pictures: &[Picture
         colours = colours(),
         began = escape(&format!(
             "Weir {}, {}, {}",
-            experiment.weir,
+            shown_version(&experiment.weir).trim_start_matches("Weir "),
             experiment.began,
             format_args!("PostgreSQL {}", experiment.server.version)
         )),
@@ -197,6 +197,8 @@ fn scripts(workload: &WorkloadRecord) -> String {
 fn how(experiment: &Experiment) -> String {
     format!(
         "{}<p>The command that repeats it:</p><pre>{}</pre><p class=\"faint\">Intervals: 95 %, by bootstrap over the rounds. \
+         Throughput in tables and pictures is the median of the rounds as measured; what a dashed line shows is a model. \
+         A comparison is the median of the rounds' own ratios. \
          Differences whose interval holds none, or below 3 %, are called ties. Latency is of all transactions after the \
          warm-up, from the raw logs.</p>",
         list(&scene::sentences(experiment)),

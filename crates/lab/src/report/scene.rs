@@ -1,7 +1,7 @@
 //! Where and how it was measured, in sentences: machine, server, targets, workloads, generator, method. What the record
 //! does not know is left out, never guessed.
 
-use crate::record::{Experiment, TargetKind, TargetRecord};
+use crate::record::{Experiment, TargetKind, TargetRecord, shown_version};
 
 /// The sentences, each on its own line.
 pub(super) fn sentences(experiment: &Experiment) -> Vec<String> {
@@ -67,7 +67,8 @@ fn target(target: &TargetRecord) -> String {
     let mode = target.mode.as_ref().map(|mode| format!(", {mode} pooling")).unwrap_or_default();
     let driver = target.io_driver.as_ref().map(|driver| format!(", {driver}")).unwrap_or_default();
     let place = target.place.as_ref().map(|place| format!(", at {place}")).unwrap_or_default();
-    let version = if target.version.is_empty() { "a pooler" } else { target.version.as_str() };
+    let version =
+        if target.version.is_empty() { "a pooler".to_owned() } else { shown_version(&target.version) };
     format!("{}: {version}{mode}{driver}{place}.", target.name)
 }
 

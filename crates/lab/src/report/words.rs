@@ -2,7 +2,7 @@
 //! whoever puts it into a page escapes it.
 
 use crate::advisor::Advice;
-use crate::record::{Experiment, Point, Question, WarningKind};
+use crate::record::{Experiment, LeftOut, Point, Question, WarningKind};
 use crate::report::compared;
 
 /// What a reader must know before believing a figure.
@@ -17,6 +17,21 @@ pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
         warnings.insert(0, format!("Not complete: {made} of {planned} planned runs were made{why}."));
     }
     warnings
+}
+
+/// The rounds that count for no figure.
+pub(super) fn left_out(left_out: &[LeftOut]) -> Vec<String> {
+    let sentence = |one: &LeftOut| {
+        let rounds: Vec<String> = one.rounds.iter().map(|round| (round + 1).to_string()).collect();
+        let (word, verb) = if rounds.len() == 1 { ("round", "counts") } else { ("rounds", "count") };
+        format!(
+            "{}, {} clients: {word} {} {verb} for no figure: not everything that is compared was measured in it.",
+            one.workload,
+            one.clients,
+            rounds.join(", ")
+        )
+    };
+    left_out.iter().map(sentence).collect()
 }
 
 /// Comparisons and troubles.

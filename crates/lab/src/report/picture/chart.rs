@@ -22,6 +22,9 @@ const FAMILY: &str = "sans-serif";
 /// Room above the plot for title, unit and legend.
 const HEAD: u32 = 74;
 
+/// Half the end of a whisker, as a part of the way to the right.
+const CAP: f64 = 0.006;
+
 /// How wide a letter of size 1 is, about.
 const LETTER: f64 = 0.52;
 
@@ -89,6 +92,8 @@ pub(in crate::report) struct Line {
     pub(in crate::report) is_thought: bool,
     /// Whether its points are too many for markers.
     pub(in crate::report) is_dense: bool,
+    /// Whether it is one figure that does not depend on the way to the right, so that its ends are no measured places.
+    pub(in crate::report) is_level: bool,
 }
 
 impl Chart {
@@ -125,7 +130,7 @@ impl Chart {
             shade(&mut plot, (*from, *to), self.top(), label)?;
         }
         for (place, line) in self.lines.iter().enumerate() {
-            band(&mut plot, line, hue(line, place))?;
+            band(&mut plot, line, hue(line, place), (self.span().1 - self.span().0) * CAP)?;
         }
         for (place, line) in self.lines.iter().enumerate() {
             trace(&mut plot, line, hue(line, place), place)?;
@@ -228,14 +233,25 @@ fn hue(line: &Line, place: usize) -> RGBColor {
     if line.is_thought { SOFT } else { TARGETS[place % TARGETS.len()] }
 }
 
-fn band(plot: &mut Plot, line: &Line, colour: RGBColor) -> std::result::Result<(), String> {
-    if line.band.len() < 2 {
+/// The intervals: a whisker at each measured place, and the area between them where every place has one.
+fn band(plot: &mut Plot, line: &Line, colour: RGBColor, cap: f64) -> std::result::Result<(), String> {
+    if !line.is_level {
+        let whiskers = line.band.iter().flat_map(|(place, low, high)| {
+            let bar = PathElement::new(vec![(*place, *low), (*place, *high)], colour.stroke_width(1));
+            let end = |value: f64| {
+                PathElement::new(vec![(*place - cap, value), (*place + cap, value)], colour.stroke_width(1))
+            };
+            [bar, end(*low), end(*high)]
+        });
+        plot.draw_series(whiskers).map_err(told)?;
+    }
+    if line.band.len() < 2 || line.band.len() < line.points.len() {
         return Ok(());
     }
     let upper = line.band.iter().map(|(place, _, high)| (*place, *high));
     let lower = line.band.iter().rev().map(|(place, low, _)| (*place, *low));
     let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
-    plot.draw_series([Polygon::new(outline, colour.mix(0.22))]).map(drop).map_err(told)
+    plot.draw_series([Polygon::new(outline, colour.mix(0.16))]).map(drop).map_err(told)
 }
 
 fn trace(plot: &mut Plot, line: &Line, colour: RGBColor, place: usize) -> std::result::Result<(), String> {
@@ -245,7 +261,7 @@ fn trace(plot: &mut Plot, line: &Line, colour: RGBColor, place: usize) -> std::r
         return plot.draw_series(dashes).map(drop).map_err(told);
     }
     plot.draw_series([PathElement::new(line.points.clone(), colour.stroke_width(2))]).map_err(told)?;
-    if line.is_dense {
+    if line.is_dense || line.is_level {
         return Ok(());
     }
     let points = || line.points.iter().copied();
@@ -265,7 +281,7 @@ fn marker(
     at: (i32, i32),
     colour: RGBColor,
 ) -> std::result::Result<(), String> {
-    if line.is_thought || line.is_dense {
+    if line.is_thought || line.is_dense || line.is_level {
         return Ok(());
     }
     let drawn = match place % 3 {

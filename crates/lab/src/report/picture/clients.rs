@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::record::{Experiment, Point, Question};
 use crate::report::picture::chart::{Chart, Line};
+use crate::report::picture::size::MEASURED;
 
 /// The picture of a workload; `None` of a sweep, and where there is one number of clients only.
 pub(super) fn throughput(experiment: &Experiment, workload: &str) -> Option<Chart> {
@@ -24,7 +25,7 @@ pub(super) fn throughput(experiment: &Experiment, workload: &str) -> Option<Char
     (!lines.is_empty()).then(|| Chart {
         sort: "clients",
         title: format!("{workload}: throughput against clients"),
-        unit: "transactions per second",
+        unit: MEASURED,
         along: "clients",
         ticks: clients.into_iter().map(|count| (f64::from(count), count.to_string())).collect(),
         lines,

@@ -39,7 +39,7 @@ pub(super) fn pictures(experiment: &Experiment, advice: &Advice) -> Result<Vec<P
     for (place, workload) in experiment.workloads.iter().enumerate() {
         let charts = [
             clients::throughput(experiment, &workload.name).into_iter().collect(),
-            size::throughput(advice, &workload.name),
+            size::throughput(experiment, advice, &workload.name),
             size::latency(experiment, advice, &workload.name),
             load::latency(experiment, &workload.name),
             time::throughput(experiment, advice, &workload.name).into_iter().collect(),
@@ -69,7 +69,7 @@ fn slug(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::advisor::{advise, sample};
-    use crate::record::Question;
+    use crate::record::{Point, Question};
 
     fn drawn() -> Vec<Picture> {
         let mut experiment = sample::experiment();
@@ -111,6 +111,48 @@ mod tests {
         let drawn = &pictures[0].svg;
         assert!(drawn.contains("direct from") && drawn.contains("weir, pool 64 from"), "{drawn}");
         assert!(pictures[2].svg.contains("weir, pool 8, 150 clients"), "no size is singled out");
+    }
+
+    #[test]
+    fn a_size_picture_shows_the_medians_that_the_table_has() {
+        let mut experiment = sample::experiment();
+        // A lucky size, which smoothing would move away from what was measured.
+        for (round, tps) in [1000.0, 5000.0, 5100.0, 5050.0, 5020.0].into_iter().enumerate() {
+            let runs = experiment.points.iter_mut().filter(|point| {
+                point.workload == "writes" && point.pool_size == Some(16) && point.offered.is_none()
+            });
+            runs.for_each(|point| point.runs[round].tps = tps);
+        }
+        let direct = experiment.points.iter_mut().find(|point| {
+            point.workload == "writes" && point.target == "direct" && point.clients == 150
+        });
+        for run in &mut direct.expect("direct").runs {
+            (run.ended, run.tps) = (crate::record::Ended::Whole, 1500.0);
+        }
+        let advice = advise(&experiment);
+        let charts = size::throughput(&experiment, &advice, "writes");
+        let lines: Vec<&str> = charts[0].lines.iter().map(|line| line.label.as_str()).collect();
+        assert_eq!(lines[..2], ["direct", "weir"]);
+        assert!(charts[0].lines[0].is_level && charts[0].lines[0].points.iter().all(|point| point.1 == 1500.0));
+        assert_eq!(charts[0].lines[1].points[4], (4.0, 5020.0), "16 is two to the fourth");
+        assert_eq!((charts[0].lines[1].band[4].1, charts[0].lines[1].band[4].2), (1000.0, 5100.0));
+        let fit = advice.of("weir", "writes", 150).and_then(|series| series.curve.fit.clone()).expect("a law");
+        assert!(fit.error > crate::advisor::POOR_FIT && lines.len() == 2, "a poor fit is not drawn: {lines:?}");
+        let reads = size::throughput(&experiment, &advice, "reads");
+        assert_eq!(reads[0].lines.last().map(|line| line.label.as_str()), Some("model: scalability law"));
+    }
+
+    #[test]
+    fn several_numbers_of_clients_have_a_picture_of_them_all() {
+        let mut experiment = sample::experiment();
+        let few = experiment.points.iter().filter(|point| point.pool_size.is_some() && point.offered.is_none());
+        let few: Vec<Point> = few.map(|point| Point { clients: 40, ..point.clone() }).collect();
+        experiment.points.extend(few);
+        let charts = size::throughput(&experiment, &advise(&experiment), "writes");
+        let sorts: Vec<&str> = charts.iter().map(|chart| chart.sort).collect();
+        assert_eq!(sorts, ["size", "size", "sizes-by-clients"]);
+        let labels: Vec<&str> = charts[2].lines.iter().map(|line| line.label.as_str()).collect();
+        assert_eq!(labels, ["40 clients", "150 clients"]);
     }
 
     #[test]

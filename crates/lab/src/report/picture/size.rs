@@ -1,7 +1,10 @@
-//! Against pool size: throughput with its interval, the law through it and the advised size; latency by percentiles.
+//! Against pool size: throughput as it was measured (medians of the rounds with their intervals), what there is without a pool
+//! beside it, the law only where the advice rests on it and named a model, the advised size; latency by percentiles.
 
-use crate::advisor::{Advice, Series, Verdict};
-use crate::record::{Experiment, Percentiles};
+use std::collections::BTreeSet;
+
+use crate::advisor::{Advice, POOR_FIT, Series, Verdict};
+use crate::record::{Experiment, Percentiles, Point};
 use crate::report::picture::chart::{Chart, Line};
 
 /// From this ratio of the largest to the smallest size on, each doubling takes as much room as the one before.
@@ -12,17 +15,20 @@ const STEPS: u32 = 120;
 
 const ALONG: &str = "pool size (server connections)";
 
+/// What the lines of measured throughput are.
+pub(super) const MEASURED: &str = "transactions per second, median of the rounds and 95 % interval";
+
 /// How sizes are laid out.
 struct Layout {
     doublings: bool,
+    sizes: BTreeSet<u32>,
 }
 
 impl Layout {
-    fn of(series: &[&Series]) -> Self {
-        let sizes =
-            || series.iter().flat_map(|series| &series.curve.sizes).map(|found| f64::from(found.connections));
-        let (low, high) = (sizes().fold(f64::MAX, f64::min), sizes().fold(1.0, f64::max));
-        Self { doublings: high / low >= DOUBLINGS_FROM }
+    fn of<'a>(points: impl IntoIterator<Item = &'a Point>) -> Self {
+        let sizes: BTreeSet<u32> = points.into_iter().filter_map(|point| point.pool_size).collect();
+        let end = |size: Option<&u32>| size.copied().map_or(1.0, f64::from);
+        Self { doublings: end(sizes.last()) / end(sizes.first()) >= DOUBLINGS_FROM, sizes }
     }
 
     fn place(&self, size: f64) -> f64 {
@@ -33,59 +39,111 @@ impl Layout {
         if self.doublings { place.exp2() } else { place }
     }
 
-    fn ticks(&self, series: &[&Series]) -> Vec<(f64, String)> {
-        let mut sizes: Vec<u32> =
-            series.iter().flat_map(|series| &series.curve.sizes).map(|found| found.connections).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes.into_iter().map(|size| (self.place(f64::from(size)), size.to_string())).collect()
+    fn ticks(&self) -> Vec<(f64, String)> {
+        self.sizes.iter().map(|size| (self.place(f64::from(*size)), size.to_string())).collect()
+    }
+
+    /// From the smallest to the largest size.
+    fn ends(&self) -> Option<(f64, f64)> {
+        let end = |size: &u32| self.place(f64::from(*size));
+        Some((end(self.sizes.first()?), end(self.sizes.last()?)))
     }
 }
 
-/// Throughput: a picture for each number of clients, a line for each target.
-pub(super) fn throughput(advice: &Advice, workload: &str) -> Vec<Chart> {
-    by_clients(advice, workload).into_iter().map(|series| throughput_of(workload, &series)).collect()
+/// Throughput: a picture for each number of clients with a line for each target, and where there are several numbers of
+/// clients, one for each target with a line for each of them.
+pub(super) fn throughput(experiment: &Experiment, advice: &Advice, workload: &str) -> Vec<Chart> {
+    let groups = by_clients(advice, workload);
+    let mut charts: Vec<Chart> =
+        groups.iter().map(|series| throughput_of(experiment, workload, series)).collect();
+    if groups.len() > 1 {
+        let targets = experiment.targets.iter();
+        charts.extend(targets.filter_map(|target| of_all_clients(experiment, advice, workload, &target.name)));
+    }
+    charts
 }
 
-fn throughput_of(workload: &str, series: &[&Series]) -> Chart {
-    let layout = Layout::of(series);
-    let mut lines: Vec<Line> = series.iter().map(|series| line(series, &layout)).collect();
+fn throughput_of(experiment: &Experiment, workload: &str, series: &[&Series]) -> Chart {
+    let clients = series.first().map_or(0, |series| series.clients);
+    let is_member = |point: &&Point| {
+        point.offered.is_none() && point.workload == workload && point.clients == clients
+    };
+    let points: Vec<&Point> = experiment.points.iter().filter(is_member).collect();
+    let layout = Layout::of(points.iter().copied());
+    let own = |name: &str| -> Vec<&Point> {
+        points.iter().copied().filter(|point| point.target == name).collect()
+    };
+    let mut lines: Vec<Line> =
+        experiment.targets.iter().map(|target| measured(&target.name, &own(&target.name), &layout)).collect();
+    lines.retain(|line| !line.points.is_empty());
     if let [only] = series {
         lines.extend(law(only, &layout));
     }
-    let clients = series.first().map_or(0, |series| series.clients);
     Chart {
         sort: "size",
         title: format!("{workload}, {clients} clients: throughput against pool size"),
-        unit: "transactions per second",
+        unit: MEASURED,
         along: ALONG,
-        ticks: layout.ticks(series),
+        ticks: layout.ticks(),
         lines,
         marks: marks(series, &layout),
         shades: Vec::new(),
     }
 }
 
-fn line(series: &Series, layout: &Layout) -> Line {
-    let sizes =
-        || series.curve.sizes.iter().map(|found| (layout.place(f64::from(found.connections)), found.tps));
-    Line {
-        label: format!("{} (band: 95 % interval)", series.target),
-        points: sizes().map(|(place, tps)| (place, tps.middle)).collect(),
-        band: sizes().map(|(place, tps)| (place, tps.low, tps.high)).collect(),
-        ..Line::default()
-    }
+fn of_all_clients(experiment: &Experiment, advice: &Advice, workload: &str, target: &str) -> Option<Chart> {
+    let points: Vec<&Point> =
+        experiment.closed(target, workload).filter(|point| point.pool_size.is_some()).collect();
+    let layout = Layout::of(points.iter().copied());
+    let clients: BTreeSet<u32> = points.iter().map(|point| point.clients).collect();
+    let line = |clients: u32| {
+        let own: Vec<&Point> = points.iter().copied().filter(|point| point.clients == clients).collect();
+        measured(&format!("{clients} clients"), &own, &layout)
+    };
+    let lines: Vec<Line> =
+        clients.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    let overall = advice.overall.iter().find(|overall| overall.target == target);
+    let size = overall.and_then(|overall| overall.connections);
+    (lines.len() > 1).then(|| Chart {
+        sort: "sizes-by-clients",
+        title: format!("{workload} through {target}: throughput against pool size, by clients"),
+        unit: MEASURED,
+        along: ALONG,
+        ticks: layout.ticks(),
+        lines,
+        marks: size.map(|size| (layout.place(f64::from(size)), format!("advised for all: {size}"))).into_iter().collect(),
+        shades: Vec::new(),
+    })
 }
 
-/// The law as a dashed line, where the advice rests on it or might have.
+/// A target's medians with their intervals: size by size, or one level over all sizes for what has no size of the lab's.
+fn measured(label: &str, points: &[&Point], layout: &Layout) -> Line {
+    let mut line = Line { label: label.to_owned(), ..Line::default() };
+    let mut points = points.to_vec();
+    points.sort_by_key(|point| point.pool_size);
+    for point in points {
+        let (Some(tps), Some(ends)) = (point.tps(), layout.ends()) else { continue };
+        let places = match point.pool_size {
+            Some(size) => vec![layout.place(f64::from(size))],
+            None => vec![ends.0, ends.1],
+        };
+        line.is_level = point.pool_size.is_none();
+        line.points.extend(places.iter().map(|place| (*place, tps.median)));
+        let interval = tps.interval.into_iter();
+        line.band.extend(interval.flat_map(|found| places.iter().map(move |place| (*place, found.low, found.high))));
+    }
+    line
+}
+
+/// The law as a dashed line, where the advice rests on it: a poor fit is not drawn.
 fn law(series: &Series, layout: &Layout) -> Option<Line> {
-    let law = series.curve.fit.as_ref()?.law;
+    let law = series.curve.fit.as_ref().filter(|fit| fit.error <= POOR_FIT)?.law;
     let (first, last) =
         (series.curve.sizes.first()?.connections, series.curve.sizes.last()?.connections.min(series.clients));
     let (from, to) = (layout.place(f64::from(first)), layout.place(f64::from(last)));
     let at = |step: u32| from + (to - from) * f64::from(step) / f64::from(STEPS - 1);
     let points = (0..STEPS).map(|step| (at(step), law.tps(layout.size(at(step))))).collect();
-    Some(Line { label: "scalability law".to_owned(), points, is_thought: true, ..Line::default() })
+    Some(Line { label: "model: scalability law".to_owned(), points, is_thought: true, ..Line::default() })
 }
 
 fn marks(series: &[&Series], layout: &Layout) -> Vec<(f64, String)> {
@@ -113,7 +171,7 @@ pub(super) fn latency(experiment: &Experiment, advice: &Advice, workload: &str) 
 }
 
 fn latency_of(experiment: &Experiment, series: &Series) -> Option<Chart> {
-    let layout = Layout::of(&[series]);
+    let layout = Layout::of(experiment.closed(&series.target, &series.workload));
     let mut lines: Vec<Line> =
         percentiles().map(|(label, _)| Line { label: label.to_owned(), ..Line::default() }).into();
     let mut points: Vec<_> = experiment
@@ -137,7 +195,7 @@ fn latency_of(experiment: &Experiment, series: &Series) -> Option<Chart> {
         ),
         unit: "milliseconds",
         along: ALONG,
-        ticks: layout.ticks(&[series]),
+        ticks: layout.ticks(),
         lines,
         marks: marks(&[series], &layout),
         shades: Vec::new(),
