@@ -50,6 +50,9 @@ pub struct Common {
         help_heading = "What is measured"
     )]
     pub pool_mode: Mode,
+    /// Started poolers open all server connections of a pool when its first client comes (min_pool_size = pool size)
+    #[arg(long, help_heading = "What is measured")]
+    pub min_pool_size: bool,
     /// What the clients do, as tpcb-like,select-only; of sysbench as oltp_read_only, or a directory of sysbench-tpcc
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "The load")]
     pub workload: Vec<String>,
@@ -80,6 +83,9 @@ pub struct Common {
     /// Seconds before them that do not [default: 4, quick 1]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=3_600), help_heading = "The method")]
     pub warm_up: Option<u32>,
+    /// Transactions of each client in place of seconds (pgbench alone); all of them count
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["seconds", "warm_up", "aggregate_interval"], help_heading = "The method")]
+    pub transactions: Option<u32>,
     /// Runs of everything, interleaved in random order [default: 5, quick 6 or as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "The method")]
     pub rounds: Option<u32>,
@@ -133,6 +139,11 @@ impl Common {
         let span = Span {
             warm_up_s: self.warm_up.unwrap_or(usual(1, 4)),
             seconds: self.seconds.unwrap_or(usual(2, 20)),
+            transactions: None,
+        };
+        let span = match self.transactions {
+            None => span,
+            transactions => Span { warm_up_s: 0, seconds: 0, transactions },
         };
         if self.no_weir && self.no_direct && self.pooler.is_empty() && self.through.is_empty() {
             return Err(LabError::Usage(
@@ -146,6 +157,7 @@ impl Common {
             started: self.started()?,
             direct: !self.no_direct,
             pool_mode: self.pool_mode,
+            fills_pools: self.min_pool_size,
             workloads: self.workloads(question)?,
             query_mode: self.query_mode.clone(),
             driver: self.driver,
@@ -202,6 +214,7 @@ impl Common {
             &[
                 ("--script", !self.script.is_empty()),
                 ("--aggregate-interval", self.aggregate_interval.is_some()),
+                ("--transactions", self.transactions.is_some()),
                 ("--scale", self.driver == Driver::Sysbench && self.scale.is_some()),
                 ("--query-mode extended", self.driver == Driver::Sysbench && self.query_mode == "extended"),
             ],

@@ -186,6 +186,7 @@ impl Contender {
             port,
             pool_size: size,
             mode: wish.pool_mode.name(),
+            fills_pool: wish.fills_pools,
             clients,
             io_driver: None,
             directory: scene.place.path(),

@@ -48,6 +48,8 @@ pub struct Wish {
     pub direct: bool,
     /// The started poolers' mode.
     pub pool_mode: Mode,
+    /// Whether the started poolers' min_pool_size is their size.
+    pub fills_pools: bool,
     /// What the clients do.
     pub workloads: Vec<WorkloadRecord>,
     /// How many clients there are.

@@ -63,6 +63,8 @@ impl<'a> Rounds<'a> {
             plan: Plan {
                 warm_up_s: wish.span.warm_up_s,
                 seconds: wish.span.seconds,
+                transactions: wish.span.transactions,
+                min_pool_size: wish.fills_pools,
                 rounds: wish.rounds,
                 seed: wish.seed,
                 p99_target_ms: wish.p99_ms,
@@ -238,7 +240,11 @@ impl<'a> Rounds<'a> {
     fn load(&mut self, job: &Job<'_>, watched: Watched, news: &mut News) -> Result<Left> {
         let mut account = Account::new(watched);
         let mut looks = 0;
-        let (begin, end) = (f64::from(job.span.warm_up_s), f64::from(job.span.warm_up_s + job.span.seconds));
+        let (begin, mut end) =
+            (f64::from(job.span.warm_up_s), f64::from(job.span.warm_up_s + job.span.seconds));
+        if job.span.transactions.is_some() {
+            end = f64::INFINITY; // It is known only when it is there.
+        }
         let made = self.generator.run(job, self.interrupt, &mut |event| match event {
             Event::Started { process_id } => {
                 account.set_generator(process_id);
@@ -261,6 +267,9 @@ impl<'a> Rounds<'a> {
             Err(LabError::Interrupted) => (present(job.directory), true),
             Err(error) => return Err(error),
         };
+        if job.span.transactions.is_some() {
+            account.look(); // The generator has left: its own time is not known then.
+        }
         let path = job.directory.join("accounting.txt");
         std::fs::write(&path, account.text())
             .map_err(LabError::system(format!("writing {}", path.display())))?;
@@ -272,7 +281,10 @@ impl<'a> Rounds<'a> {
     fn sampling(&self, point: &Point) -> f64 {
         let of_workload = self.experiment.points.iter().filter(|other| other.workload == point.workload);
         let most_tps = of_workload.flat_map(|other| other.runs.iter().map(|run| run.tps)).fold(0.0, f64::max);
-        let lines = most_tps * f64::from(self.wish.span.total_s());
+        let lines = match self.wish.span.transactions {
+            Some(transactions) => f64::from(transactions) * f64::from(point.clients),
+            None => most_tps * f64::from(self.wish.span.total_s()),
+        };
         if lines <= MOST_LINES { 1.0 } else { ((MOST_LINES / lines) * 1000.0).ceil() / 1000.0 }
     }
 }
@@ -292,7 +304,11 @@ fn present(directory: &Path) -> Vec<generator::Left> {
 /// What the reader of a run's raw files must know, from the record.
 pub(super) fn asked(plan: &Plan, workload: &WorkloadRecord, run: &Run, clients: u32) -> Asked {
     Asked {
-        span: generator::Span { warm_up_s: plan.warm_up_s, seconds: plan.seconds },
+        span: generator::Span {
+            warm_up_s: plan.warm_up_s,
+            seconds: plan.seconds,
+            transactions: plan.transactions,
+        },
         sampling: run.sampling,
         think_us: workload.scripts.iter().map(|script| script.think_us).collect(),
         clients,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::account;
 use crate::error::{LabError, Result};
-use crate::record::{Ended, Lag, Latency, RawKind, RawLog, Run, Second, Spending};
+use crate::record::{Connecting, Ended, Lag, Latency, RawKind, RawLog, Run, Second, Spending};
 
 /// The raw files of a run, below the result's directory.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,8 @@ pub struct Figures {
     pub per_second: Vec<Second>,
     /// CPU time.
     pub cpu_us: Spending,
+    /// What connecting took.
+    pub connecting: Option<Connecting>,
     /// How it ended.
     pub ended: Ended,
 }
@@ -61,6 +63,7 @@ impl Figures {
         run.errors = self.errors;
         run.per_second = self.per_second;
         run.cpu_us = self.cpu_us;
+        run.connecting = self.connecting;
         run.ended = self.ended;
     }
 }

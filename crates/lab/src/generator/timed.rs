@@ -116,7 +116,7 @@ mod tests {
             Some(RawLog { path: path.to_owned(), kind, bytes: text?.len() as u64 })
         });
         let logs: Vec<RawLog> = logs.collect();
-        let asked = Asked { span: Span { warm_up_s: 1, seconds: 2 }, sampling: 1.0, ..Asked::default() };
+        let asked = Asked { span: Span::seconds(1, 2), sampling: 1.0, ..Asked::default() };
         let complaints = |said: &str| {
             let mut found = Complaints::default();
             said.lines().filter(|line| line.contains("too many")).for_each(|line| found.add(line, 1));

@@ -18,11 +18,17 @@ pub fn figures(files: &RawFiles<'_>, asked: &Asked) -> Result<Figures> {
     let said = files.text(RawKind::Progress)?;
     let summary = parse::summary(&files.text(RawKind::Summary)?);
     let ticks: Vec<Progress> = said.lines().filter_map(parse::progress).collect();
-    let window = Window::of(&ticks, asked.span);
+    let counted = asked.span.transactions.is_some();
+    let window = if counted { Window::all(&ticks) } else { Window::of(&ticks, asked.span) };
     let mut figures = complaints(&said);
     figures.per_second = seconds(&ticks, &window, asked);
     figures.seconds = window.length();
     figures.transactions = window.transactions(&ticks);
+    if counted {
+        let done = summary.as_ref().filter(|summary| summary.tps > 0.0);
+        figures.transactions = done.map_or(0, |summary| summary.transactions);
+        figures.seconds = done.map_or(0.0, |summary| summary.transactions as f64 / summary.tps);
+    }
     let mut tally = Tally::new(&window, &asked.think_us);
     for path in files.of(RawKind::Transactions) {
         tally.read_transactions(&path)?;
@@ -31,10 +37,11 @@ pub fn figures(files: &RawFiles<'_>, asked: &Asked) -> Result<Figures> {
         tally.read_aggregates(&path)?;
     }
     let is_complete = asked.sampling >= 1.0 && tally.lines > 0 && !tally.is_sums;
-    if is_complete {
+    if is_complete && !counted {
         figures.transactions = tally.inside;
     }
     if let Some(summary) = &summary {
+        figures.connecting = summary.connecting();
         figures.failed = summary.failed.max(tally.failed);
         figures.skipped = summary.skipped.max(tally.skipped);
         if let Some(path) = files.of(RawKind::Transactions).next()
@@ -48,7 +55,7 @@ pub fn figures(files: &RawFiles<'_>, asked: &Asked) -> Result<Figures> {
     }
     figures.lag_us = tally.lag();
     figures.latency_us = tally.latency();
-    figures.ended = ended(&said, summary.is_some(), window.is_whole(asked.span), &figures);
+    figures.ended = ended(&said, summary.is_some(), !counted && window.is_whole(asked.span), &figures);
     Ok(figures)
 }
 
@@ -78,6 +85,12 @@ impl Window {
     /// All of a run, whenever it was.
     pub(super) fn whole() -> Self {
         Self { start: f64::INFINITY, begin: f64::NEG_INFINITY, end: f64::INFINITY }
+    }
+
+    /// All of a run, from the moment at which the clients began.
+    fn all(ticks: &[Progress]) -> Self {
+        let start = ticks.first().map_or(f64::INFINITY, |first| first.seconds - 1.0);
+        Self { start, ..Self::whole() }
     }
 
     /// From a moment on at which the clients began.
@@ -246,7 +259,7 @@ tps = 160.0 (without initial connection time)
     }
 
     fn asked() -> Asked {
-        Asked { span: Span { warm_up_s: 1, seconds: 2 }, sampling: 1.0, think_us: vec![0, 1000], clients: 2 }
+        Asked { span: Span::seconds(1, 2), sampling: 1.0, think_us: vec![0, 1000], clients: 2 }
     }
 
     #[test]
@@ -276,6 +289,19 @@ tps = 160.0 (without initial connection time)
         let found = read("sampled", &files, &Asked { sampling: 0.5, ..asked() }).unwrap();
         assert_eq!(found.transactions, 500, "200 and 300 in a second each");
         assert_eq!(found.latency_us.unwrap().count, 2);
+    }
+
+    #[test]
+    fn of_a_fixed_number_of_transactions_all_count() {
+        let span = Span { warm_up_s: 0, seconds: 0, transactions: Some(2) };
+        let files = [("p", RawKind::Progress, PROGRESS), ("s", RawKind::Summary, SUMMARY), ("l", RawKind::Transactions, LOG)];
+        let found = read("counted", &files, &Asked { span, ..asked() }).unwrap();
+        assert_eq!((found.transactions, found.ended), (4, Ended::Whole));
+        assert!((found.seconds - 4.0 / 160.0).abs() < 1e-9, "as pgbench itself divides");
+        assert_eq!(found.latency_us.unwrap().count, 4);
+        assert!(found.per_second.iter().all(|second| !second.warm_up && second.at_s.is_finite()));
+        let short = [("p", RawKind::Progress, "lab: exit status: 0\n"), files[1], files[2]];
+        assert_eq!(read("short", &short, &Asked { span, ..asked() }).unwrap().transactions, 4, "less than a second");
     }
 
     #[test]

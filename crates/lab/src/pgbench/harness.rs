@@ -90,7 +90,7 @@ impl Load {
             clients: self.clients,
             threads: loader.threads(),
             // All of it counts, and a span runs for a second more than counts.
-            span: Span { warm_up_s: 0, seconds: self.seconds.saturating_sub(1) },
+            span: Span::seconds(0, self.seconds.saturating_sub(1)),
             query_mode: &self.query_mode,
             rate_tps: self.rate_tps,
             sampling: self.sampling,

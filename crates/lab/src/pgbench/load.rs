@@ -76,7 +76,8 @@ impl Generator for Loader {
         said.line(&format!("{OWN}pgbench {words}"));
         let finished = process::run_watched(
             command,
-            Some(limit(job.span.total_s())),
+            // How long so many transactions take is what is to be found out.
+            job.span.transactions.is_none().then(|| limit(job.span.total_s())),
             &Identity::caller(),
             interrupt,
             &mut |news| match news {
@@ -172,7 +173,11 @@ fn arguments(job: &Job<'_>) -> Result<Vec<String>> {
     let mut words =
         ["-n", "-P", "1", "--progress-timestamp", "-M", job.query_mode].map(str::to_owned).to_vec();
     let threads = job.threads.min(job.clients).max(1);
-    for (option, number) in [("-c", job.clients), ("-j", threads), ("-T", job.span.total_s())] {
+    let length = match job.span.transactions {
+        Some(transactions) => ("-t", transactions),
+        None => ("-T", job.span.total_s()),
+    };
+    for (option, number) in [("-c", job.clients), ("-j", threads), length] {
         words.extend([option.to_owned(), number.to_string()]);
     }
     words.extend(body(job)?);
@@ -231,7 +236,7 @@ mod tests {
             workload,
             clients: 50,
             threads: 2,
-            span: Span { warm_up_s: 2, seconds: 5 },
+            span: Span::seconds(2, 5),
             query_mode: "simple",
             rate_tps: None,
             sampling: 1.0,
@@ -252,6 +257,8 @@ mod tests {
             words(&builtin, |_| {}),
             "-n -P 1 --progress-timestamp -M simple -c 50 -j 2 -T 8 -b select-only -l --log-prefix=transactions"
         );
+        let counted = words(&builtin, |job| job.span.transactions = Some(700));
+        assert!(counted.contains(" -j 2 -t 700 -b ") && !counted.contains(" -T "), "{counted}");
         let open = words(&builtin, |job| (job.rate_tps, job.sampling) = (Some(1234.5), 0.25));
         assert!(open.contains(" --rate=1234.500 ") && open.ends_with(" --sampling-rate=0.25"), "{open}");
         let silent = words(&builtin, |job| job.sampling = 0.0);

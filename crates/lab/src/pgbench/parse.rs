@@ -3,6 +3,8 @@
 
 use std::str::FromStr;
 
+use crate::record::Connecting;
+
 /// The figures at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -16,10 +18,25 @@ pub struct Summary {
     pub latency_average_ms: Option<f64>,
     /// Time until all clients were in (14 and later say it).
     pub connecting_ms: Option<f64>,
+    /// Transactions per second with that time counted (up to 13 said it).
+    pub tps_including: Option<f64>,
     /// Transactions that were not begun because they were too late already (`-R` with `-L`).
     pub skipped: u64,
     /// How late transactions began: mean and largest (`-R`).
     pub lag_ms: Option<(f64, f64)>,
+}
+
+impl Summary {
+    /// What connecting took, and throughput with and without it; `None` where pgbench says nothing of it.
+    #[must_use]
+    pub fn connecting(&self) -> Option<Connecting> {
+        let by_time = || {
+            let seconds = self.transactions as f64 / self.tps + self.connecting_ms? / 1000.0;
+            Some(self.transactions as f64 / seconds).filter(|tps| tps.is_finite())
+        };
+        let tps_including = self.tps_including.or_else(by_time)?;
+        Some(Connecting { ms: self.connecting_ms, tps_including, tps_excluding: self.tps })
+    }
 }
 
 /// One line of `-P`.
@@ -50,6 +67,9 @@ pub fn summary(stdout: &str) -> Option<Summary> {
         if let Some(tps) = number("tps = ") {
             // Up to version 13 there are two such lines; the one without the time for connecting comes last.
             found.tps = tps;
+            if line.contains("including connections establishing") {
+                found.tps_including = Some(tps);
+            }
         } else if let Some(transactions) = count("number of transactions actually processed:") {
             // The line comes even when there was none, and then no other follows.
             is_whole = true;
@@ -143,6 +163,12 @@ tps = 400.500000 (excluding connections establishing)
         let found = summary(BY_THE_MANUAL).unwrap();
         assert_eq!((found.tps, found.transactions, found.failed), (400.5, 100, 0));
         assert_eq!((found.latency_average_ms, found.connecting_ms), (Some(2.5), None));
+        assert_eq!(found.connecting().map(|told| (told.tps_including, told.tps_excluding)), Some((380.0, 400.5)));
+        let since_14 = "number of transactions actually processed: 100\ninitial connection time = 50.000 ms\ntps = 400.0 \
+                        (without initial connection time)\n";
+        let told = summary(since_14).unwrap().connecting().unwrap();
+        assert_eq!((told.ms, told.tps_excluding), (Some(50.0), 400.0));
+        assert!((told.tps_including - 100.0 / 0.3).abs() < 1e-9, "100 transactions in 0.25 s, and 0.05 s before them");
         let failed = summary(
             "number of transactions actually processed: 336\nnumber of failed transactions: 2 (0.591%)\n\
              initial connection time = 9.000 ms\ntps = 334.390911 (including reconnection times)\n",

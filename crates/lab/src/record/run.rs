@@ -119,6 +119,9 @@ pub struct Run {
     pub cpu_us: Spending,
     /// Second by second, warm-up included.
     pub per_second: Vec<Second>,
+    /// What connecting took, where the generator tells it.
+    #[serde(default)]
+    pub connecting: Option<Connecting>,
     /// How it ended.
     pub ended: Ended,
     /// Whether what it is compared with has no whole run in its round, so that it counts for no figure of a report.
@@ -191,6 +194,18 @@ pub struct Percentiles {
     pub p99: f64,
     /// 999 of 1000.
     pub p999: f64,
+}
+
+/// What connecting took, and throughput with and without it: of the whole run, warm-up included, as the generator itself
+/// sums it up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connecting {
+    /// Time until all clients were in.
+    pub ms: Option<f64>,
+    /// Transactions per second with that time counted.
+    pub tps_including: f64,
+    /// Without.
+    pub tps_excluding: f64,
 }
 
 /// How late transactions began, against their schedule, in microseconds.

@@ -155,6 +155,12 @@ pub struct Plan {
     pub warm_up_s: u32,
     /// Seconds of each run that count.
     pub seconds: u32,
+    /// Transactions of each client in place of seconds.
+    #[serde(default)]
+    pub transactions: Option<u32>,
+    /// Whether started poolers open all server connections of a pool at once: min_pool_size is its size.
+    #[serde(default)]
+    pub min_pool_size: bool,
     /// Runs of each point. Each round has one run of every point, in an order of its own.
     pub rounds: u32,
     /// Seed of the rounds' orders.

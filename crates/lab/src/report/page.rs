@@ -125,6 +125,7 @@ fn of_workload(
 ) -> String {
     let tables: String = table::closed(experiment, advice)
         .iter()
+        .chain(&table::steps(experiment))
         .chain(&table::open(experiment))
         .filter(|table| table.workload == workload.name)
         .map(show)

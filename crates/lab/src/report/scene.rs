@@ -22,11 +22,14 @@ fn method(experiment: &Experiment) -> String {
         0 => "a thread for each client".to_owned(),
         threads => format!("{threads} threads"),
     };
+    let counted = match plan.transactions {
+        Some(transactions) => format!("all of {transactions} transactions of each client count"),
+        None => format!("{} s of each run count after {} s of warm-up", plan.seconds, plan.warm_up_s),
+    };
+    let filled = if plan.min_pool_size { "; min_pool_size is the pool size" } else { "" };
     format!(
-        "{}, {threads}{mode}: {} s of each run count after {} s of warm-up; {rounds}; began {}, took {}.",
+        "{}, {threads}{mode}: {counted}{filled}; {rounds}; began {}, took {}.",
         named(&experiment.generator.name, &experiment.generator.version),
-        plan.seconds,
-        plan.warm_up_s,
         experiment.began,
         minutes(experiment.took_s)
     )

@@ -3,7 +3,7 @@
 
 use crate::advisor::Advice;
 use crate::figures::{or_dash, short, whole};
-use crate::record::{Experiment, Percentiles, Point};
+use crate::record::{Connecting, Experiment, Percentiles, Point};
 use crate::report::compared::{self, Against};
 
 /// A table.
@@ -73,6 +73,54 @@ pub(super) fn open(experiment: &Experiment) -> Vec<Table> {
         }
     });
     tables.filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// One table for each workload: what each further connection of a swept pool adds, and what connecting took.
+pub(super) fn steps(experiment: &Experiment) -> Vec<Table> {
+    let tables = experiment.workloads.iter().map(|workload| {
+        let mut points: Vec<&Point> = experiment
+            .points
+            .iter()
+            .filter(|point| point.offered.is_none() && point.workload == workload.name && point.tps().is_some())
+            .collect();
+        points.sort_by_key(|point| (point.clients, place(experiment, &point.target), point.pool_size));
+        let rows = points.iter().enumerate().map(|(index, point)| {
+            let smaller = index.checked_sub(1).map(|before| points[before]);
+            step(point, smaller.filter(|other| other.target == point.target && other.clients == point.clients))
+        });
+        Table {
+            title: format!("{}: what each connection adds, and connecting", workload.name),
+            workload: workload.name.clone(),
+            heads: vec![
+                "target", "clients", "pool", "TPS", "TPS per added connection", "connecting ms",
+                "whole run: TPS with connecting", "without",
+            ],
+            rows: rows.collect(),
+        }
+    });
+    let says_more = |table: &Table| table.rows.iter().any(|row| row.cells[4..].iter().any(|cell| cell != "-"));
+    tables.filter(says_more).collect()
+}
+
+/// A row of [`steps`], with the next smaller size of the same target and clients.
+fn step(point: &Point, smaller: Option<&Point>) -> Row {
+    let tps = |point: &Point| point.tps().map(|figure| figure.median);
+    let gain = smaller.and_then(|smaller| {
+        let added = f64::from(point.pool_size?.checked_sub(smaller.pool_size?).filter(|added| *added > 0)?);
+        Some((tps(point)? - tps(smaller)?) / added)
+    });
+    let connecting = |of: fn(&Connecting) -> Option<f64>| median(point, move |run| of(run.connecting.as_ref()?));
+    let cells = vec![
+        point.target.clone(),
+        point.clients.to_string(),
+        pool(point),
+        or_dash(tps(point), whole),
+        or_dash(gain, |gain| if gain > 0.0 { format!("+{}", short(gain)) } else { short(gain) }),
+        or_dash(connecting(|found| found.ms), short),
+        or_dash(connecting(|found| Some(found.tps_including)), whole),
+        or_dash(connecting(|found| Some(found.tps_excluding)), whole),
+    ];
+    Row { cells, ..Row::default() }
 }
 
 fn place(experiment: &Experiment, target: &str) -> Option<usize> {
@@ -185,6 +233,31 @@ mod tests {
         assert_eq!(direct[0].cells.last().map(String::as_str), Some("2"));
         assert_eq!(direct[1].cells[3], "-");
         assert!(direct[1].cells.contains(&"53".to_owned()));
+    }
+
+    #[test]
+    fn what_each_connection_adds_is_told_with_what_connecting_took() {
+        let mut experiment = sample::experiment();
+        for point in experiment.points.iter_mut().filter(|point| point.offered.is_none()) {
+            let tps = match point.pool_size {
+                Some(2) => 1500.0,
+                Some(4) => 2600.0,
+                Some(8) => 2200.0,
+                _ => 1000.0,
+            };
+            let connecting = Some(Connecting { ms: Some(12.5), tps_including: 990.0, tps_excluding: 1000.0 });
+            point.runs.iter_mut().for_each(|run| (run.tps, run.connecting) = (tps, connecting));
+        }
+        let tables = steps(&experiment);
+        assert_eq!(tables.len(), 2);
+        let of = |pool: &str| tables[0].rows.iter().find(|row| row.cells[2] == pool).expect("a row").cells.clone();
+        assert_eq!(of("1")[4], "-", "the smallest adds to nothing");
+        assert_eq!((of("2")[4].as_str(), of("4")[4].as_str(), of("8")[4].as_str()), ("+500", "+550", "-100"));
+        assert_eq!(of("8")[5..], ["12.5", "990", "1,000"]);
+        assert!(tables[0].rows.iter().all(|row| row.cells.len() == tables[0].heads.len()));
+        experiment.points.retain(|point| point.pool_size.is_none());
+        experiment.points.iter_mut().flat_map(|point| &mut point.runs).for_each(|run| run.connecting = None);
+        assert!(steps(&experiment).is_empty(), "nothing but dashes");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) fn text(experiment: &Experiment, advice: &Advice) -> String {
     for warning in words::warnings(experiment) {
         text.push_str(&wrap("! ", &warning));
     }
-    for table in table::closed(experiment, advice).iter().chain(&table::open(experiment)) {
+    for table in table::closed(experiment, advice).iter().chain(&table::steps(experiment)).chain(&table::open(experiment)) {
         text.push('\n');
         text.push_str(&show(table));
     }
@@ -65,11 +65,15 @@ fn show(table: &Table) -> String {
         })
         .collect();
     let heads: Vec<String> = table.heads.iter().map(|head| (*head).to_owned()).collect();
-    let mut text = format!("{}\n{}  over time\n", table.title, line(&heads, &widths));
+    let has_sparks = table.rows.iter().any(|row| !row.seconds.is_empty());
+    let over_time = if has_sparks { "  over time" } else { "" };
+    let mut text = format!("{}\n{}{over_time}\n", table.title, line(&heads, &widths));
     text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 2 * widths.len() + SPARKS));
     text.push('\n');
     for row in &table.rows {
-        text.push_str(&format!("{}  {}{}\n", line(&row.cells, &widths), sparks(row), mark(row)));
+        let shown = format!("{}  {}{}", line(&row.cells, &widths), sparks(row), mark(row));
+        text.push_str(shown.trim_end());
+        text.push('\n');
     }
     text
 }

@@ -20,6 +20,8 @@ pub struct Started<'a> {
     pub port: u16,
     /// Server connections of its one pool.
     pub pool_size: u32,
+    /// Whether all of them are opened at once, as far as the pooler does that.
+    pub fills_pool: bool,
     /// `session`, `transaction` or `statement`.
     pub mode: &'a str,
     /// Clients that it must have room for.
@@ -95,6 +97,8 @@ impl Started<'_> {
                 let _ = writeln!(ini, "{name} = {value}");
             }
         };
+        let size = self.pool_size.to_string();
+        say("min_pool_size", self.fills_pool.then_some(&*size));
         say("admin_users", is_plain(&server.user).then_some(&server.user));
         if !server.is_socket() {
             say("server_tls_sslmode", server.parameter("sslmode"));
@@ -133,6 +137,7 @@ mod tests {
             name: "weir",
             server,
             port: 7000,
+            fills_pool: true,
             pool_size: 8,
             mode: "transaction",
             clients: 50,
@@ -155,6 +160,7 @@ mod tests {
             open.ini
         );
         assert!(open.ini.contains("\ndefault_pool_size = 8\nmax_client_conn = 70\n"), "{}", open.ini);
+        assert!(open.ini.contains("\nmin_pool_size = 8\n"), "{}", open.ini);
         assert_eq!(
             (open.clients.to_string().as_str(), open.clients.password),
             ("bench@127.0.0.1:7000/bench", None)

@@ -16,7 +16,7 @@ const STEPS: u32 = 120;
 const ALONG: &str = "pool size (server connections)";
 
 /// What the lines of measured throughput are.
-pub(super) const MEASURED: &str = "transactions per second, median of the rounds and 95 % interval";
+pub(super) const MEASURED: &str = "TPS, median of the rounds and 95 % interval";
 
 /// How sizes are laid out.
 struct Layout {
