@@ -1,5 +1,6 @@
 """`make demo` as a new user has it, but short: what it prints is true, its panel can be used, and nothing outlives it."""
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -37,7 +38,11 @@ def test_the_panel_of_the_demo_can_be_used_until_ctrl_c(tmp_path):
             asked = host.run([psql, "-X", "-A", "-t", "-c", "select count(*) from pgbench_branches", uri], as_user=False)
             assert asked.stdout.strip() == "1"
         host.eventually(lambda: any("pgbench_branches" in query["text"] for query in web.get("/api/v1/queries")["queries"]))
-        assert (tmp_path / "result/index.html").exists() and (tmp_path / "result/result.json").exists()
+        assert (tmp_path / "result/index.html").exists() and (tmp_path / "result-sweep/index.html").exists()
+        plan = json.loads((tmp_path / "result/result.json").read_text())["plan"]
+        assert plan["rounds"] == 3 and plan["pool_sizes"] == [web.get("/api/v1/pools/test-pool")["pool"]["size"]]
+        assert "In short:" in demo.said and "150 clients through weir with a pool of" in demo.said, demo.said
+        assert "too few rounds" not in demo.said, demo.said
         family = demo.family()
         demo.process.send_signal(signal.SIGINT)
         assert demo.process.wait(60) == 0, demo.said

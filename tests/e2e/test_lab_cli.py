@@ -129,6 +129,27 @@ def test_sums_are_understood_too(bench):
     assert bench.run("report", bench.out).returncode == 0
 
 
+def test_a_fixed_number_of_transactions_is_made_by_each_client(bench):
+    words = ["--clients", 4, "--pool-sizes", 2, "--transactions", 50, "--rounds", 1, "--no-open-loop", "--min-pool-size"]
+    done = bench.measure("replay", "own.sql", *words)
+    record = bench.record()
+    assert {point["target"] for point, _ in whole(record)} == {"direct", "weir"}
+    for _, run in whole(record):
+        assert run["transactions"] == 200 and run["tps"] > 0 and run["latency_us"]["count"] == 200
+        connecting = run["connecting"]
+        assert connecting["ms"] > 0 and 0 < connecting["tps_including"] < connecting["tps_excluding"]
+    assert record["plan"]["transactions"] == 50 and record["plan"]["min_pool_size"]
+    assert "all of 50 transactions of each client count; min_pool_size is the pool size" in " ".join(done.stdout.split())
+    assert bench.run("report", bench.out).returncode == 0
+
+
+def test_seconds_and_transactions_exclude_each_other(bench):
+    done = bench.run("compare", "--transactions", 5, "--seconds", 1)
+    assert done.returncode == 2 and "--transactions" in done.stderr
+    done = bench.run("compare", "--transactions", 5, "--driver", "sysbench")
+    assert done.returncode == 2 and "sysbench has no use for --transactions" in done.stderr
+
+
 def test_a_sweep_of_a_private_postgresql_says_something_about_the_size(bench):
     words = ["--pool-sizes", "1,2,3,4", "--clients", 4, "--workload", "select-only", "--scale", 1, *short(rounds=2)]
     done = bench.run("sweep", *words, "--out", bench.out)
@@ -139,6 +160,7 @@ def test_a_sweep_of_a_private_postgresql_says_something_about_the_size(bench):
     pooled = [run for point, run in whole(record) if point["pool_size"]]
     assert all(run["cpu_us"]["pooler"] > 0 and run["cpu_us"]["server"] > 0 for run in pooled)
     assert done.returncode == 0 or "can't tell" in done.stdout
+    assert "TPS per added connection" in done.stdout and "connecting ms" in done.stdout
 
 
 def test_an_open_loop_stays_below_the_peak(bench):

@@ -116,6 +116,10 @@ mod tests {
         );
         assert_eq!(errors, 1);
         assert!(differences[0].starts_with("w.ini:3: pkt_buf: "), "{differences:?}");
-        assert_eq!(differences.len(), 1, "a setting that PgBouncer does not have is no difference: {differences:?}");
+        assert_eq!(
+            differences.len(),
+            1,
+            "a setting that PgBouncer does not have is no difference: {differences:?}"
+        );
     }
 }

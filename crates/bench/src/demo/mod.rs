@@ -1,6 +1,6 @@
-//! `weir-bench demo`: the tutorial's journey. A PostgreSQL with 100 connections; 50 clients and 150 clients, direct, through
-//! a pool of 20 and through one of 97; the lab measures and reports them as `weir bench compare` does. Beside it stands Weir
-//! with its control panel, to look around in. No run gets a delay, a throttle or any other handicap.
+//! `weir-bench demo`: the tutorial's journey. A PostgreSQL with 100 connections; 50 clients and 150 clients, direct and through
+//! a pool whose size a short sweep has found; the lab measures and reports them as `weir bench compare` does. Beside it stands
+//! Weir with its control panel, to look around in. No run gets a delay, a throttle or any other handicap.
 
 mod stand;
 
@@ -15,7 +15,8 @@ use lab::error::{LabError, Result};
 use lab::experiment::{self, Wish};
 use lab::interrupt::Interrupt;
 use lab::laboratory::{Lab, Setup};
-use lab::record;
+use lab::record::{self, Experiment};
+use lab::report;
 use lab::screen::Screen;
 use stand::Stand;
 pub(crate) use stand::token;
@@ -26,8 +27,11 @@ const POOL: &str = "test-pool";
 /// PostgreSQL's max_connections, three of which are the superuser's.
 const MAX_CONNECTIONS: u32 = 100;
 
-/// The largest pool that PostgreSQL has room for: what the right size is worth shows beside it.
-const LARGEST_POOL: u32 = MAX_CONNECTIONS - 3;
+/// Rounds of the comparison: as few as give an interval.
+const ROUNDS: u32 = 3;
+
+/// A pool is large enough with this part of the best size's throughput.
+const ENOUGH: f64 = 0.95;
 
 /// Where the result goes unless it is said; an earlier demo's makes room.
 const OUT: &str = "demo-result";
@@ -35,7 +39,7 @@ const OUT: &str = "demo-result";
 /// What can be chosen.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Seconds of each run that count; the tutorial's own is 600
+    /// Seconds that count of each row, in three rounds; the tutorial's own is 600
     #[arg(long, env = "DEMO_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
     /// Scale of pgbench's tables, 100,000 rows each; the tutorial's own is 150
@@ -44,9 +48,9 @@ pub struct Options {
     /// Stay up after the runs until Ctrl-C, or not (0) [default: where somebody sits at a terminal]
     #[arg(long, env = "DEMO_KEEP", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::builder::FalseyValueParser::new())]
     pub keep: Option<bool>,
-    /// Server connections of the pool
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=97))]
-    pub pool_size: u32,
+    /// Server connections of the pool [default: what a short sweep finds]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=97))]
+    pub pool_size: Option<u32>,
     /// The pooler; by default `weir` beside this program
     #[arg(long)]
     pub pooler_binary: Option<PathBuf>,
@@ -83,18 +87,41 @@ impl Options {
         self.keep.unwrap_or_else(sits_there)
     }
 
-    /// The comparison: one round of the tutorial's rows, and of the largest pool.
-    fn wish(&self) -> Result<Wish> {
-        let line = format!(
-            "bench compare --clients 50,150 --pool-size {},{LARGEST_POOL} --seconds {} --warm-up 2 --rounds 1 --scale {} \
+    /// The comparison: the tutorial's rows, in rounds that together count for the seconds that were asked for.
+    fn comparison(&self, pool_size: u32) -> Result<Wish> {
+        wish(&format!(
+            "bench compare --clients 50,150 --pool-size {pool_size} --seconds {} --warm-up 1 --rounds {ROUNDS} --scale {} \
              --no-open-loop",
-            self.pool_size, self.seconds, self.scale
-        );
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let read = Line::try_parse_from(&words).map_err(|fault| LabError::Usage(fault.to_string()))?;
-        let typed = std::iter::once("weir".to_owned()).chain(words).collect();
-        command::wish(&read.task, typed, env!("CARGO_PKG_VERSION"))
+            self.seconds.div_ceil(ROUNDS),
+            self.scale
+        ))
     }
+
+    /// The sweep that finds a size for it: short, so that it says which sizes are far too small and no more.
+    fn sweep(&self) -> Result<Wish> {
+        wish(&format!(
+            "bench sweep --workload tpcb-like --clients 150 --pool-sizes 5,10,20,40 --seconds 1 --warm-up 1 --rounds 2 \
+             --scale {} --no-direct --no-open-loop",
+            self.scale
+        ))
+    }
+}
+
+/// What a line of the lab's options means.
+fn wish(line: &str) -> Result<Wish> {
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let read = Line::try_parse_from(&words).map_err(|fault| LabError::Usage(fault.to_string()))?;
+    let typed = std::iter::once("weir".to_owned()).chain(words).collect();
+    command::wish(&read.task, typed, env!("CARGO_PKG_VERSION"))
+}
+
+/// The smallest size of a sweep whose median throughput is enough beside the highest.
+fn enough(swept: &Experiment) -> Option<u32> {
+    let mut sizes: Vec<(u32, f64)> =
+        swept.points.iter().filter_map(|point| Some((point.pool_size?, point.tps()?.median))).collect();
+    sizes.sort_by_key(|(size, _)| *size);
+    let best = sizes.iter().map(|(_, tps)| *tps).fold(0.0, f64::max);
+    sizes.into_iter().find(|(_, tps)| *tps >= ENOUGH * best).map(|(size, _)| size)
 }
 
 /// Runs the demo.
@@ -110,20 +137,37 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         scale: options.scale,
     };
     let lab = Lab::start(&setup, interrupt, &mut screen)?;
-    let stand = Stand::start(&lab, options)?;
+    let out = options.out.clone().map_or_else(make_room, Ok)?;
+    let on_it = |wish: Wish, out: PathBuf| -> Result<Wish> {
+        Ok(Wish {
+            server: Some(lab.direct()),
+            started: vec![("weir".to_owned(), options.weir(&lab)?)],
+            pg_bin: Some(lab.programs().directory().to_path_buf()),
+            owns_tables: true,
+            out: Some(out),
+            ..wish
+        })
+    };
+    let size = match options.pool_size {
+        Some(size) => size,
+        None => {
+            screen.step("A short sweep of pool sizes");
+            let swept = experiment::prepare(&on_it(options.sweep()?, beside(&out))?, interrupt)?;
+            let size = enough(&swept).ok_or_else(|| LabError::program("the sweep", "no run ended well"))?;
+            screen.remark(&format!(
+                "pool size {size}: the smallest of 5, 10, 20 and 40 with 95 % of the highest throughput, by two short rounds"
+            ));
+            size
+        }
+    };
+    let stand = Stand::start(&lab, options, size)?;
     screen.step("Weir with its control panel, to look around in as long as this runs");
     stand.entrance().iter().for_each(|line| screen.remark(line));
-    let out = options.out.clone().map_or_else(make_room, Ok)?;
-    let wish = Wish {
-        server: Some(lab.direct()),
-        started: vec![("weir".to_owned(), options.weir(&lab)?)],
-        pg_bin: Some(lab.programs().directory().to_path_buf()),
-        out: Some(out),
-        ..options.wish()?
-    };
-    if experiment::run(&wish, interrupt)? == Status::Interrupted {
+    if experiment::run(&on_it(options.comparison(size)?, out.clone())?, interrupt)? == Status::Interrupted {
         return Err(LabError::Interrupted);
     }
+    println!("\nIn short:");
+    report::headlines(&Experiment::load(&out)?).iter().for_each(|line| println!("  {line}"));
     println!("How large should the pool be? {} bench sweep --quick", options.binary().display());
     say_what_runs(&lab, &stand);
     if options.stays() { stay(&lab, &stand) } else { Ok(()) }
@@ -131,11 +175,21 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
 
 /// The usual place of the result, without an earlier one.
 fn make_room() -> Result<PathBuf> {
-    let usual = Path::new(OUT);
-    if usual.join(record::FILE).is_file() {
-        std::fs::remove_dir_all(usual).map_err(LabError::system(format!("removing an earlier {OUT}")))?;
+    let usual = PathBuf::from(OUT);
+    for place in [&usual, &beside(&usual)] {
+        if place.join(record::FILE).is_file() {
+            let doing = LabError::system(format!("removing an earlier {}", place.display()));
+            std::fs::remove_dir_all(place).map_err(doing)?;
+        }
     }
-    Ok(usual.to_path_buf())
+    Ok(usual)
+}
+
+/// Where the sweep's own result goes.
+fn beside(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push("-sweep");
+    PathBuf::from(name)
 }
 
 fn say_what_runs(lab: &Lab, stand: &Stand) {
@@ -169,6 +223,7 @@ fn stay(lab: &Lab, stand: &Stand) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use lab::record::{Point, Run};
 
     #[derive(Parser)]
     struct Typed {
@@ -177,13 +232,30 @@ mod tests {
     }
 
     #[test]
-    fn the_lab_is_asked_for_the_tutorials_rows_and_the_largest_pool() {
+    fn the_lab_is_asked_for_the_tutorials_rows_in_three_rounds_of_the_same_time() {
         let typed = Typed::try_parse_from(["demo", "--seconds", "600", "--scale", "150"]).unwrap();
-        let wish = typed.options.wish().unwrap();
-        assert_eq!((wish.clients.as_slice(), wish.pool_sizes.as_slice()), (&[50, 150][..], &[20, 97][..]));
-        assert_eq!((wish.span.seconds, wish.scale, wish.rounds, wish.open_loop), (600, Some(150), 1, false));
+        let wish = typed.options.comparison(16).unwrap();
+        assert_eq!((wish.clients.as_slice(), wish.pool_sizes.as_slice()), (&[50, 150][..], &[16][..]));
+        assert_eq!((wish.span.seconds, wish.scale, wish.rounds, wish.open_loop), (200, Some(150), 3, false));
         assert_eq!(wish.workloads[0].name, "tpcb-like");
-        assert!(wish.command.join(" ").starts_with("weir bench compare --clients 50,150 --pool-size 20,97 "));
+        assert!(wish.command.join(" ").starts_with("weir bench compare --clients 50,150 --pool-size 16 "));
+        let sweep = typed.options.sweep().unwrap();
+        assert_eq!((sweep.pool_sizes.as_slice(), sweep.rounds), (&[5, 10, 20, 40][..], 2));
+    }
+
+    #[test]
+    fn the_smallest_size_that_is_enough_is_taken() {
+        let point = |size, tps| Point {
+            pool_size: Some(size),
+            runs: vec![Run { tps, ..Run::default() }],
+            ..Point::default()
+        };
+        let swept = |points| enough(&Experiment { points, ..Experiment::default() });
+        assert_eq!(
+            swept(vec![point(40, 990.0), point(5, 500.0), point(20, 1000.0), point(10, 951.0)]),
+            Some(10)
+        );
+        assert_eq!(swept(vec![Point { runs: Vec::new(), ..point(5, 0.0) }]), None);
     }
 
     #[test]

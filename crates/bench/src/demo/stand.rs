@@ -24,14 +24,14 @@ pub(super) struct Stand {
 
 impl Stand {
     /// Starts it; clients can log in, and the panel answers.
-    pub(super) fn start(lab: &Lab, options: &Options) -> Result<Self> {
+    pub(super) fn start(lab: &Lab, options: &Options, pool_size: u32) -> Result<Self> {
         let program = options.weir(lab)?;
         let (port, panel_port) = (free_port()?, free_port()?);
         let place = lab.place();
         let (keys, token) = token(lab, &program)?;
         place.write("panel.keys", &keys)?;
         place.write("users.txt", &format!("\"{ROLE}\" \"\"\n"))?;
-        place.write("pools.ini", &pools(lab.cluster().port(), options.pool_size))?;
+        place.write("pools.ini", &pools(lab.cluster().port(), pool_size))?;
         // What the panel's lab makes goes with everything else, and it finds the PostgreSQL that was found here.
         let environment = vec![
             ("TMPDIR", place.path().to_path_buf()),

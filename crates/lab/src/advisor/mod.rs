@@ -17,6 +17,6 @@ pub(crate) mod words;
 pub use advice::{Advice, Overall, Series, advise};
 pub use beside::{Budget, CROWDED, Little, Prior};
 pub use curve::{Curve, Estimate, Fit, Found, Round, Size, curve};
-pub use judge::{Doubt, ENOUGH, Note, POOR_FIT, Question, Recommended, Verdict, judge};
 pub(crate) use curve::{FEWEST_ROUNDS, FEWEST_SIZES};
+pub use judge::{Doubt, ENOUGH, Note, POOR_FIT, Question, Recommended, Verdict, judge};
 pub use usl::Usl;

@@ -145,7 +145,9 @@ impl Series {
             percent(fit.error)
         );
         if fit.error > POOR_FIT {
-            return Some(format!("{law}: a poor fit, from which nothing is concluded beyond the measured sizes."));
+            return Some(format!(
+                "{law}: a poor fit, from which nothing is concluded beyond the measured sizes."
+            ));
         }
         let peak = fit.peak_size;
         let largest = self.curve.sizes.last().map_or(0.0, |found| f64::from(found.connections));

@@ -1,11 +1,10 @@
 //! The words of a command as the record keeps them: with the seed that repeats the very same order, without passwords, and
-//! without the result's directory, which is taken by the time that anybody repeats it.
+//! without the result's directory, which is taken when it is repeated.
 
 /// The command with its seed, so that it repeats the very same order, without passwords and without `--out`.
 pub(super) fn repeatable(words: Vec<String>, seed: u64) -> Vec<String> {
     let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
-    let mut words: Vec<String> =
-        without_out(words).into_iter().map(|word| without_password(&word)).collect();
+    let mut words: Vec<String> = without_out(words).into_iter().map(|word| without_password(&word)).collect();
     if !has_seed {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }

@@ -72,7 +72,8 @@ pub(super) fn shortage(wish: &Wish, room: Option<u32>) -> Option<String> {
         let used = sizes(wish, room, clients).into_iter().map(|size| size.min(clients));
         used.collect::<BTreeSet<u32>>().len()
     };
-    let (clients, count) = wish.clients.iter().map(|clients| (*clients, distinct(*clients))).min_by_key(|it| it.1)?;
+    let (clients, count) =
+        wish.clients.iter().map(|clients| (*clients, distinct(*clients))).min_by_key(|it| it.1)?;
     (count < FEWEST_SIZES).then(|| {
         format!(
             "a sweep needs {FEWEST_SIZES} different pool sizes up to its {clients} clients to see a curve, and has {count}; \

@@ -70,6 +70,8 @@ pub struct Wish {
     pub usual_scale: u32,
     /// Whether tables may be dropped.
     pub force: bool,
+    /// Whether pgbench's tables, if they are there, are of the lab's own making.
+    pub owns_tables: bool,
     /// How long a run is.
     pub span: Span,
     /// Runs of everything.
@@ -103,20 +105,42 @@ pub struct Wish {
 /// # Errors
 /// When the scene cannot be set or nothing was measured; whatever was measured is saved all the same.
 pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
-    let began = Instant::now();
     let mut news = News::new(wish.progress);
+    let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
+    finish(&mut experiment, ended, &place, &mut news)
+}
+
+/// Runs an experiment that another one is prepared by: saved and reported in its directory, but not printed.
+///
+/// # Errors
+/// As [`run`], and when it did not come to its end.
+pub fn prepare(wish: &Wish, interrupt: &Interrupt) -> Result<Experiment> {
+    let mut news = News::new(wish.progress);
+    let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
+    experiment.complete = ended.is_ok();
+    findings::add(&mut experiment);
+    experiment.save(place.path())?;
+    ended?;
+    publish(&experiment, place.path())?;
+    Ok(experiment)
+}
+
+/// Makes all runs; what was measured until an error is there all the same.
+fn measure(
+    wish: &Wish,
+    interrupt: &Interrupt,
+    news: &mut News,
+) -> Result<(Experiment, ResultPlace, Result<()>)> {
+    let began = Instant::now();
     refuse_early(wish)?;
     let generator = scene::generator(wish)?;
-    let scene = scene::Scene::set(wish, interrupt, &mut news)?;
-    let contenders = contender::all(wish, &scene, interrupt, &mut news)?;
+    let scene = scene::Scene::set(wish, interrupt, news)?;
+    let contenders = contender::all(wish, &scene, interrupt, news)?;
     let place = ResultPlace::create(wish.out.as_deref(), cells::runs(wish, &scene, &contenders))?;
     news.begin(place.path(), cells::runs(wish, &scene, &contenders));
     let mut rounds = Rounds::new(wish, &scene, &contenders, generator.as_ref(), &place, interrupt, began);
-    let ended = rounds.make(&mut news);
-    let mut experiment = rounds.into_experiment();
-    drop(contenders);
-    drop(scene);
-    finish(&mut experiment, ended, &place, &mut news)
+    let ended = rounds.make(news);
+    Ok((rounds.into_experiment(), place, ended))
 }
 
 /// What cannot end well is refused before a server is started and filled for it.

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Wish, cells};
 use super::news::News;
+use super::{Wish, cells};
 use crate::command::Driver;
 use crate::cpu;
 use crate::error::{LabError, Result};
@@ -192,6 +192,7 @@ impl Scene {
             ));
         }
         self.look_again()?;
+        let tables = if wish.owns_tables { Tables::Fill { scale: tables.scale() } } else { tables };
         self.record.database.made = tables.are_made();
         self.tables = Some(tables);
         Ok(())

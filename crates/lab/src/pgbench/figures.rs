@@ -294,14 +294,22 @@ tps = 160.0 (without initial connection time)
     #[test]
     fn of_a_fixed_number_of_transactions_all_count() {
         let span = Span { warm_up_s: 0, seconds: 0, transactions: Some(2) };
-        let files = [("p", RawKind::Progress, PROGRESS), ("s", RawKind::Summary, SUMMARY), ("l", RawKind::Transactions, LOG)];
+        let files = [
+            ("p", RawKind::Progress, PROGRESS),
+            ("s", RawKind::Summary, SUMMARY),
+            ("l", RawKind::Transactions, LOG),
+        ];
         let found = read("counted", &files, &Asked { span, ..asked() }).unwrap();
         assert_eq!((found.transactions, found.ended), (4, Ended::Whole));
         assert!((found.seconds - 4.0 / 160.0).abs() < 1e-9, "as pgbench itself divides");
         assert_eq!(found.latency_us.unwrap().count, 4);
         assert!(found.per_second.iter().all(|second| !second.warm_up && second.at_s.is_finite()));
         let short = [("p", RawKind::Progress, "lab: exit status: 0\n"), files[1], files[2]];
-        assert_eq!(read("short", &short, &Asked { span, ..asked() }).unwrap().transactions, 4, "less than a second");
+        assert_eq!(
+            read("short", &short, &Asked { span, ..asked() }).unwrap().transactions,
+            4,
+            "less than a second"
+        );
     }
 
     #[test]

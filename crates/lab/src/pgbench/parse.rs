@@ -163,12 +163,18 @@ tps = 400.500000 (excluding connections establishing)
         let found = summary(BY_THE_MANUAL).unwrap();
         assert_eq!((found.tps, found.transactions, found.failed), (400.5, 100, 0));
         assert_eq!((found.latency_average_ms, found.connecting_ms), (Some(2.5), None));
-        assert_eq!(found.connecting().map(|told| (told.tps_including, told.tps_excluding)), Some((380.0, 400.5)));
+        assert_eq!(
+            found.connecting().map(|told| (told.tps_including, told.tps_excluding)),
+            Some((380.0, 400.5))
+        );
         let since_14 = "number of transactions actually processed: 100\ninitial connection time = 50.000 ms\ntps = 400.0 \
                         (without initial connection time)\n";
         let told = summary(since_14).unwrap().connecting().unwrap();
         assert_eq!((told.ms, told.tps_excluding), (Some(50.0), 400.0));
-        assert!((told.tps_including - 100.0 / 0.3).abs() < 1e-9, "100 transactions in 0.25 s, and 0.05 s before them");
+        assert!(
+            (told.tps_including - 100.0 / 0.3).abs() < 1e-9,
+            "100 transactions in 0.25 s, and 0.05 s before them"
+        );
         let failed = summary(
             "number of transactions actually processed: 336\nnumber of failed transactions: 2 (0.591%)\n\
              initial connection time = 9.000 ms\ntps = 334.390911 (including reconnection times)\n",

@@ -11,7 +11,8 @@ mod store;
 
 pub use paired::LeftOut;
 pub use run::{
-    Connecting, Ended, Figure, Lag, Latency, Offered, Percentiles, Point, RawKind, RawLog, Run, Second, Spending,
+    Connecting, Ended, Figure, Lag, Latency, Offered, Percentiles, Point, RawKind, RawLog, Run, Second,
+    Spending,
 };
 pub use scene::{
     Database, Generator, MachineRecord, Plan, Script, ServerRecord, TargetKind, TargetRecord, Warning,

@@ -19,7 +19,7 @@ pub struct LeftOut {
 impl Experiment {
     /// Marks every run whose round is not whole among the points that it is compared with, and names those rounds.
     ///
-    /// A point that has whole runs in less than half of the rounds keeps nobody else's from counting; it has no ratio then.
+    /// A point that has whole runs in less than half of the rounds does not keep those of the others from counting; it has no ratio then.
     pub fn pair_rounds(&mut self) -> Vec<LeftOut> {
         let groups: Vec<Group> = self.points.iter().map(Group::of).collect();
         let mut left_out: Vec<LeftOut> = Vec::new();
@@ -79,7 +79,12 @@ mod tests {
 
     fn point(target: &str, rounds: &[(u32, f64)]) -> Point {
         let run = |(round, tps): &(u32, f64)| Run { round: *round, tps: *tps, ..Run::default() };
-        Point { target: target.into(), clients: 5, runs: rounds.iter().map(run).collect(), ..Point::default() }
+        Point {
+            target: target.into(),
+            clients: 5,
+            runs: rounds.iter().map(run).collect(),
+            ..Point::default()
+        }
     }
 
     fn medians(points: Vec<Point>) -> (Vec<Option<f64>>, Vec<LeftOut>) {
@@ -89,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_was_cut_off_counts_for_nobody() {
+    fn a_round_that_was_cut_off_counts_for_no_point() {
         let direct = point("direct", &[(0, 100.0), (1, 2000.0)]);
         let (found, left_out) = medians(vec![direct, point("weir", &[(0, 108.0)])]);
         assert_eq!(found, [Some(100.0), Some(108.0)]);
@@ -110,6 +115,10 @@ mod tests {
         let (found, left_out) = medians(vec![crowd, point("weir", &[(0, 5.0)])]);
         assert_eq!((found, left_out), (vec![Some(7.5), Some(5.0)], vec![]));
         let (found, _) = medians(vec![point("a", &[(0, 1.0)]), point("b", &[(1, 2.0)])]);
-        assert_eq!(found, [Some(1.0), Some(2.0)], "without a common round there is no ratio, but each has its figures");
+        assert_eq!(
+            found,
+            [Some(1.0), Some(2.0)],
+            "without a common round there is no ratio, but each has its figures"
+        );
     }
 }

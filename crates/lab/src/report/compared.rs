@@ -106,6 +106,56 @@ pub(super) fn sentences(experiment: &Experiment, is_shown: impl Fn(&Point) -> bo
         .collect()
 }
 
+/// What a comparison shows where the crowd is largest, for each pool beside the first target: who is refused, how long
+/// transactions take, how many server connections are used, throughput.
+pub(super) fn headlines(experiment: &Experiment) -> Vec<String> {
+    let Some(base_name) = experiment.targets.first().map(|target| target.name.as_str()) else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for workload in &experiment.workloads {
+        let all = experiment.points.iter().filter(|point| point.workload == workload.name);
+        let Some(most) = all.map(|point| point.clients).max() else { continue };
+        let base =
+            experiment.points.iter().find(|point| point.is_closed(base_name, &workload.name, None, most));
+        let Some(base) = base else { continue };
+        for target in experiment.targets.iter().skip(1) {
+            let pools = experiment.closed(&target.name, &workload.name).filter(|point| point.clients == most);
+            lines.extend(pools.filter_map(|point| headline(point, base)));
+        }
+    }
+    lines
+}
+
+/// One pool beside `base`, which has none.
+fn headline(point: &Point, base: &Point) -> Option<String> {
+    let (size, tps) = (point.pool_size?, point.tps()?.median);
+    let refused = |point: &Point| point.runs.iter().map(|run| run.refused).max().unwrap_or_default();
+    let (here, there) = (refused(point), refused(base));
+    let refusals = match (here, there) {
+        (0, 0) => "neither refuses a client".to_owned(),
+        (0, _) => format!("no client is refused ({} refuses {there})", base.target),
+        _ => format!("{here} clients are refused ({} refuses {there})", base.target),
+    };
+    let let_in = base.clients - there.min(base.clients);
+    let p99 = |point: &Point| point.percentile(|found| found.p99).map(|figure| figure.median / 1000.0);
+    let of_those = if there > 0 { format!(" for the {let_in} that it lets in") } else { String::new() };
+    let latency = p99(point).zip(p99(base)).map(|(here, there)| {
+        format!("99th percentile {} ms ({} {} ms{of_those}), ", short(here), base.target, short(there))
+    });
+    let base_tps = base.tps().map(|figure| format!(" ({} {})", base.target, whole(figure.median)));
+    Some(format!(
+        "{}, {} clients through {} with a pool of {size}: {refusals}, {}at most {size} server connections ({} {let_in}), {} TPS{}.",
+        point.workload,
+        point.clients,
+        point.target,
+        latency.unwrap_or_default(),
+        base.target,
+        whole(tps),
+        base_tps.unwrap_or_default()
+    ))
+}
+
 /// Why a pool can lose where everything is on one machine; `None` where none did.
 pub(super) fn reason(experiment: &Experiment) -> Option<String> {
     let lost = |point: &&Point| {
@@ -176,7 +226,7 @@ fn trouble(point: &Point) -> Option<String> {
 mod tests {
     use super::*;
     use crate::advisor::sample;
-    use crate::record::Run;
+    use crate::record::{Latency, Percentiles, Run};
 
     fn pair(base: &[f64], other: &[f64]) -> Experiment {
         let mut experiment = sample::experiment();
@@ -216,6 +266,30 @@ mod tests {
         );
         let (outcome, words) = said(&[100.0, 100.0], &[80.0, 81.0]);
         assert!(outcome == Outcome::Unknown && words.contains("too few rounds"), "{words}");
+    }
+
+    #[test]
+    fn the_headline_says_who_is_refused_and_what_is_used() {
+        let mut experiment = pair(&[1000.0], &[900.0]);
+        assert_eq!(
+            headlines(&experiment),
+            [
+                "writes, 50 clients through weir with a pool of 8: neither refuses a client, at most 8 server connections \
+              (direct 50), 900 TPS (direct 1,000)."
+            ]
+        );
+        for (point, p99) in experiment.points.iter_mut().zip([250_000.0, 210_000.0]) {
+            let percentiles = Some(Percentiles { p99, ..Percentiles::default() });
+            point.runs[0].latency_us = Some(Latency { percentiles, ..Latency::default() });
+        }
+        experiment.points[0].runs[0].refused = 12;
+        assert_eq!(
+            headlines(&experiment),
+            [
+                "writes, 50 clients through weir with a pool of 8: no client is refused (direct refuses 12), 99th percentile \
+              210 ms (direct 250 ms for the 38 that it lets in), at most 8 server connections (direct 38), 900 TPS (direct 1,000)."
+            ]
+        );
     }
 
     #[test]

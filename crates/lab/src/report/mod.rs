@@ -33,6 +33,12 @@ pub fn terminal(experiment: &Experiment) -> String {
     text::text(&experiment, &advice)
 }
 
+/// What a comparison comes to, in sentences; nothing of other questions.
+#[must_use]
+pub fn headlines(experiment: &Experiment) -> Vec<String> {
+    words::headlines(&read(experiment).0)
+}
+
 /// What reports are made of: the advice on all runs (it takes apart what a round does and what a size does), and the
 /// experiment with only those runs that can be compared.
 fn read(experiment: &Experiment) -> (Experiment, Advice) {
@@ -105,7 +111,10 @@ mod tests {
         ];
         let text = terminal(&experiment);
         assert!(text.contains("1,100") && text.contains("1,188") && text.contains("+8%"), "{text}");
-        assert!(!text.contains("1,358") && text.contains("50 clients: round 2 counts for no figure"), "{text}");
+        assert!(
+            !text.contains("1,358") && text.contains("50 clients: round 2 counts for no figure"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) fn page(experiment: &Experiment, advice: &Advice, pictures: &[Picture
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>Weir: {title}</title>\n\
          <style>\n{STYLE}{colours}</style>\n</head>\n<body>\n<main>\n\
-         <header><h1>{title}</h1><p>{began}</p></header>\n{warnings}{advice}{findings}{workloads}{scene}{logs}\
+         <header><h1>{title}</h1><p>{began}</p></header>\n{warnings}{headlines}{advice}{findings}{workloads}{scene}{logs}\
          </main>\n</body>\n</html>\n",
         colours = colours(),
         began = escape(&format!(
@@ -46,6 +46,7 @@ pub(super) fn page(experiment: &Experiment, advice: &Advice, pictures: &[Picture
             format_args!("PostgreSQL {}", experiment.server.version)
         )),
         warnings = warnings(experiment),
+        headlines = section("In short", &list(&words::headlines(experiment))),
         advice = advised(advice),
         findings = section("What the figures say", &list(&words::findings(experiment, advice))),
         workloads = experiment

@@ -81,24 +81,36 @@ pub(super) fn steps(experiment: &Experiment) -> Vec<Table> {
         let mut points: Vec<&Point> = experiment
             .points
             .iter()
-            .filter(|point| point.offered.is_none() && point.workload == workload.name && point.tps().is_some())
+            .filter(|point| {
+                point.offered.is_none() && point.workload == workload.name && point.tps().is_some()
+            })
             .collect();
         points.sort_by_key(|point| (point.clients, place(experiment, &point.target), point.pool_size));
         let rows = points.iter().enumerate().map(|(index, point)| {
             let smaller = index.checked_sub(1).map(|before| points[before]);
-            step(point, smaller.filter(|other| other.target == point.target && other.clients == point.clients))
+            step(
+                point,
+                smaller.filter(|other| other.target == point.target && other.clients == point.clients),
+            )
         });
         Table {
             title: format!("{}: what each connection adds, and connecting", workload.name),
             workload: workload.name.clone(),
             heads: vec![
-                "target", "clients", "pool", "TPS", "TPS per added connection", "connecting ms",
-                "whole run: TPS with connecting", "without",
+                "target",
+                "clients",
+                "pool",
+                "TPS",
+                "TPS per added connection",
+                "connecting ms",
+                "whole run: TPS with connecting",
+                "without",
             ],
             rows: rows.collect(),
         }
     });
-    let says_more = |table: &Table| table.rows.iter().any(|row| row.cells[4..].iter().any(|cell| cell != "-"));
+    let says_more =
+        |table: &Table| table.rows.iter().any(|row| row.cells[4..].iter().any(|cell| cell != "-"));
     tables.filter(says_more).collect()
 }
 
@@ -109,7 +121,8 @@ fn step(point: &Point, smaller: Option<&Point>) -> Row {
         let added = f64::from(point.pool_size?.checked_sub(smaller.pool_size?).filter(|added| *added > 0)?);
         Some((tps(point)? - tps(smaller)?) / added)
     });
-    let connecting = |of: fn(&Connecting) -> Option<f64>| median(point, move |run| of(run.connecting.as_ref()?));
+    let connecting =
+        |of: fn(&Connecting) -> Option<f64>| median(point, move |run| of(run.connecting.as_ref()?));
     let cells = vec![
         point.target.clone(),
         point.clients.to_string(),
@@ -250,7 +263,8 @@ mod tests {
         }
         let tables = steps(&experiment);
         assert_eq!(tables.len(), 2);
-        let of = |pool: &str| tables[0].rows.iter().find(|row| row.cells[2] == pool).expect("a row").cells.clone();
+        let of =
+            |pool: &str| tables[0].rows.iter().find(|row| row.cells[2] == pool).expect("a row").cells.clone();
         assert_eq!(of("1")[4], "-", "the smallest adds to nothing");
         assert_eq!((of("2")[4].as_str(), of("4")[4].as_str(), of("8")[4].as_str()), ("+500", "+550", "-100"));
         assert_eq!(of("8")[5..], ["12.5", "990", "1,000"]);

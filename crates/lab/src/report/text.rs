@@ -19,7 +19,14 @@ pub(super) fn text(experiment: &Experiment, advice: &Advice) -> String {
     for warning in words::warnings(experiment) {
         text.push_str(&wrap("! ", &warning));
     }
-    for table in table::closed(experiment, advice).iter().chain(&table::steps(experiment)).chain(&table::open(experiment)) {
+    for headline in words::headlines(experiment) {
+        text.push_str(&wrap("→ ", &headline));
+    }
+    for table in table::closed(experiment, advice)
+        .iter()
+        .chain(&table::steps(experiment))
+        .chain(&table::open(experiment))
+    {
         text.push('\n');
         text.push_str(&show(table));
     }

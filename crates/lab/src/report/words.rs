@@ -34,6 +34,12 @@ pub(super) fn left_out(left_out: &[LeftOut]) -> Vec<String> {
     left_out.iter().map(sentence).collect()
 }
 
+/// What a comparison comes to, before its figures.
+pub(super) fn headlines(experiment: &Experiment) -> Vec<String> {
+    let compares = experiment.question == Question::Compare;
+    if compares { compared::headlines(experiment) } else { Vec::new() }
+}
+
 /// Comparisons and troubles.
 pub(super) fn findings(experiment: &Experiment, advice: &Advice) -> Vec<String> {
     let is_advised = |point: &Point| {

@@ -123,9 +123,10 @@ mod tests {
             });
             runs.for_each(|point| point.runs[round].tps = tps);
         }
-        let direct = experiment.points.iter_mut().find(|point| {
-            point.workload == "writes" && point.target == "direct" && point.clients == 150
-        });
+        let direct = experiment
+            .points
+            .iter_mut()
+            .find(|point| point.workload == "writes" && point.target == "direct" && point.clients == 150);
         for run in &mut direct.expect("direct").runs {
             (run.ended, run.tps) = (crate::record::Ended::Whole, 1500.0);
         }
@@ -133,11 +134,17 @@ mod tests {
         let charts = size::throughput(&experiment, &advice, "writes");
         let lines: Vec<&str> = charts[0].lines.iter().map(|line| line.label.as_str()).collect();
         assert_eq!(lines[..2], ["direct", "weir"]);
-        assert!(charts[0].lines[0].is_level && charts[0].lines[0].points.iter().all(|point| point.1 == 1500.0));
+        assert!(
+            charts[0].lines[0].is_level && charts[0].lines[0].points.iter().all(|point| point.1 == 1500.0)
+        );
         assert_eq!(charts[0].lines[1].points[4], (4.0, 5020.0), "16 is two to the fourth");
         assert_eq!((charts[0].lines[1].band[4].1, charts[0].lines[1].band[4].2), (1000.0, 5100.0));
-        let fit = advice.of("weir", "writes", 150).and_then(|series| series.curve.fit.clone()).expect("a law");
-        assert!(fit.error > crate::advisor::POOR_FIT && lines.len() == 2, "a poor fit is not drawn: {lines:?}");
+        let fit =
+            advice.of("weir", "writes", 150).and_then(|series| series.curve.fit.clone()).expect("a law");
+        assert!(
+            fit.error > crate::advisor::POOR_FIT && lines.len() == 2,
+            "a poor fit is not drawn: {lines:?}"
+        );
         let reads = size::throughput(&experiment, &advice, "reads");
         assert_eq!(reads[0].lines.last().map(|line| line.label.as_str()), Some("model: scalability law"));
     }
@@ -145,7 +152,8 @@ mod tests {
     #[test]
     fn several_numbers_of_clients_have_a_picture_of_them_all() {
         let mut experiment = sample::experiment();
-        let few = experiment.points.iter().filter(|point| point.pool_size.is_some() && point.offered.is_none());
+        let few =
+            experiment.points.iter().filter(|point| point.pool_size.is_some() && point.offered.is_none());
         let few: Vec<Point> = few.map(|point| Point { clients: 40, ..point.clone() }).collect();
         experiment.points.extend(few);
         let charts = size::throughput(&experiment, &advise(&experiment), "writes");

@@ -58,21 +58,20 @@ pub(super) fn throughput(experiment: &Experiment, advice: &Advice, workload: &st
         groups.iter().map(|series| throughput_of(experiment, workload, series)).collect();
     if groups.len() > 1 {
         let targets = experiment.targets.iter();
-        charts.extend(targets.filter_map(|target| of_all_clients(experiment, advice, workload, &target.name)));
+        charts
+            .extend(targets.filter_map(|target| of_all_clients(experiment, advice, workload, &target.name)));
     }
     charts
 }
 
 fn throughput_of(experiment: &Experiment, workload: &str, series: &[&Series]) -> Chart {
     let clients = series.first().map_or(0, |series| series.clients);
-    let is_member = |point: &&Point| {
-        point.offered.is_none() && point.workload == workload && point.clients == clients
-    };
+    let is_member =
+        |point: &&Point| point.offered.is_none() && point.workload == workload && point.clients == clients;
     let points: Vec<&Point> = experiment.points.iter().filter(is_member).collect();
     let layout = Layout::of(points.iter().copied());
-    let own = |name: &str| -> Vec<&Point> {
-        points.iter().copied().filter(|point| point.target == name).collect()
-    };
+    let own =
+        |name: &str| -> Vec<&Point> { points.iter().copied().filter(|point| point.target == name).collect() };
     let mut lines: Vec<Line> =
         experiment.targets.iter().map(|target| measured(&target.name, &own(&target.name), &layout)).collect();
     lines.retain(|line| !line.points.is_empty());
@@ -100,8 +99,7 @@ fn of_all_clients(experiment: &Experiment, advice: &Advice, workload: &str, targ
         let own: Vec<&Point> = points.iter().copied().filter(|point| point.clients == clients).collect();
         measured(&format!("{clients} clients"), &own, &layout)
     };
-    let lines: Vec<Line> =
-        clients.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    let lines: Vec<Line> = clients.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
     let overall = advice.overall.iter().find(|overall| overall.target == target);
     let size = overall.and_then(|overall| overall.connections);
     (lines.len() > 1).then(|| Chart {
@@ -111,7 +109,10 @@ fn of_all_clients(experiment: &Experiment, advice: &Advice, workload: &str, targ
         along: ALONG,
         ticks: layout.ticks(),
         lines,
-        marks: size.map(|size| (layout.place(f64::from(size)), format!("advised for all: {size}"))).into_iter().collect(),
+        marks: size
+            .map(|size| (layout.place(f64::from(size)), format!("advised for all: {size}")))
+            .into_iter()
+            .collect(),
         shades: Vec::new(),
     })
 }
@@ -130,7 +131,9 @@ fn measured(label: &str, points: &[&Point], layout: &Layout) -> Line {
         line.is_level = point.pool_size.is_none();
         line.points.extend(places.iter().map(|place| (*place, tps.median)));
         let interval = tps.interval.into_iter();
-        line.band.extend(interval.flat_map(|found| places.iter().map(move |place| (*place, found.low, found.high))));
+        line.band.extend(
+            interval.flat_map(|found| places.iter().map(move |place| (*place, found.low, found.high))),
+        );
     }
     line
 }
