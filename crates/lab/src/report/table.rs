@@ -75,6 +75,19 @@ pub(super) fn open(experiment: &Experiment) -> Vec<Table> {
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
+/// The heads of [`steps`], and which of its columns only several sizes fill.
+const STEP_HEADS: [&str; 8] = [
+    "target",
+    "clients",
+    "pool",
+    "TPS",
+    "TPS per added connection",
+    "connecting ms",
+    "whole run: TPS with connecting",
+    "without",
+];
+const GAIN: usize = 4;
+
 /// One table for each workload: what each further connection of a swept pool adds, and what connecting took.
 pub(super) fn steps(experiment: &Experiment) -> Vec<Table> {
     let tables = experiment.workloads.iter().map(|workload| {
@@ -93,21 +106,18 @@ pub(super) fn steps(experiment: &Experiment) -> Vec<Table> {
                 smaller.filter(|other| other.target == point.target && other.clients == point.clients),
             )
         });
-        Table {
+        let mut table = Table {
             title: format!("{}: what each connection adds, and connecting", workload.name),
             workload: workload.name.clone(),
-            heads: vec![
-                "target",
-                "clients",
-                "pool",
-                "TPS",
-                "TPS per added connection",
-                "connecting ms",
-                "whole run: TPS with connecting",
-                "without",
-            ],
+            heads: STEP_HEADS.to_vec(),
             rows: rows.collect(),
+        };
+        if table.rows.iter().all(|row| row.cells[GAIN] == "-") {
+            table.title = format!("{}: connecting", workload.name);
+            table.heads.remove(GAIN);
+            table.rows.iter_mut().for_each(|row| drop(row.cells.remove(GAIN)));
         }
+        table
     });
     let says_more =
         |table: &Table| table.rows.iter().any(|row| row.cells[4..].iter().any(|cell| cell != "-"));
@@ -269,7 +279,10 @@ mod tests {
         assert_eq!((of("2")[4].as_str(), of("4")[4].as_str(), of("8")[4].as_str()), ("+500", "+550", "-100"));
         assert_eq!(of("8")[5..], ["12.5", "990", "1,000"]);
         assert!(tables[0].rows.iter().all(|row| row.cells.len() == tables[0].heads.len()));
-        experiment.points.retain(|point| point.pool_size.is_none());
+        experiment.points.retain(|point| point.pool_size.is_none_or(|size| size == 8));
+        let single = &steps(&experiment)[0];
+        assert!(single.title == "writes: connecting" && !single.heads.contains(&STEP_HEADS[GAIN]));
+        assert!(single.rows.iter().all(|row| row.cells.len() == single.heads.len()));
         experiment.points.iter_mut().flat_map(|point| &mut point.runs).for_each(|run| run.connecting = None);
         assert!(steps(&experiment).is_empty(), "nothing but dashes");
     }
