@@ -123,6 +123,11 @@ def test_a_chart_keeps_its_crosshair_while_it_grows(weir, scratch):
     browser.play("chart", web, scratch, token=web.token)
 
 
+def test_charts_and_times_say_what_they_mean(weir, scratch):
+    pooler, web = panel.start(weir, default_pool_size=7)
+    browser.play("looks", web, scratch, {"connect": lambda: pooler.connect(application_name="seen").execute("select 1")}, token=web.token)
+
+
 def test_errors_from_before_are_seen(weir, scratch):
     pooler, web = panel.start(weir)
     client = pooler.connect()

@@ -4,7 +4,7 @@ export default async function ({ visitor, token }) {
   const { page } = me;
   await me.logInByToken(token);
   await me.open('pools/app', 'app');
-  const card = page.locator('section').filter({ has: me.heading('Traffic per second') });
+  const card = page.locator('section').filter({ has: me.heading('Transactions per second') });
   const canvas = card.locator('canvas');
   await canvas.waitFor();
   await canvas.evaluate((element) => element.setAttribute('data-first', ''));
@@ -23,9 +23,9 @@ export default async function ({ visitor, token }) {
   if ((await card.locator('canvas[data-first]').count()) !== 1) throw new Error('the chart was made anew while it was looked at');
 
   // A table and back: the chart goes on from there.
-  await me.button('Table of Traffic per second').click();
-  await page.getByRole('region', { name: 'Traffic per second, as a table' }).getByRole('rowheader').nth(3).waitFor();
-  await me.button('Chart of Traffic per second').click();
+  await me.button('Table of Transactions per second').click();
+  await page.getByRole('region', { name: 'Transactions per second, as a table' }).getByRole('rowheader').nth(3).waitFor();
+  await me.button('Chart of Transactions per second').click();
   await canvas.waitFor();
   await page.mouse.move(box.x + box.width - 4, box.y + box.height / 2);
   const then = await at.textContent();

@@ -41,7 +41,7 @@ export default async function ({ visitor, token, ask, look }) {
   await dismiss();
 
   await me.open('pools/shown', 'shown');
-  await me.heading('Traffic per second').waitFor();
+  await me.heading('Transactions per second').waitFor();
   await check('the charts of a pool');
   for (const opens of ['Pause', 'Kill', 'Edit', 'Delete']) {
     await me.button(opens).click();

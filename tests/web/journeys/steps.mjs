@@ -14,7 +14,7 @@ export async function makePool(me, { name, db, size }) {
 
 /** Waits until the chart of the open pool, read as a table, has a second with transactions. */
 export async function traffic(me) {
-  await me.button('Table of Traffic per second').click();
-  const cells = me.page.getByRole('region', { name: 'Traffic per second, as a table' }).getByRole('cell');
+  await me.button('Table of Transactions per second').click();
+  const cells = me.page.getByRole('region', { name: 'Transactions per second, as a table' }).getByRole('cell');
   await cells.filter({ hasText: /[1-9]/ }).first().waitFor();
 }

@@ -17,7 +17,7 @@ export default async function ({ visitor, token, program }) {
 
   await me.row('test-pool').waitFor();
   await me.page.getByRole('link', { name: 'test-pool', exact: true }).click();
-  await me.heading('Traffic per second').waitFor();
+  await me.heading('Transactions per second').waitFor();
   const load = program('pgbench', '-n', '-f', 'select.sql', '-T', '6', '-c', '4', uri);
   await traffic(me);
   await load;

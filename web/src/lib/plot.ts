@@ -2,27 +2,39 @@
 // redraw. Knows nothing of where the numbers come from.
 import uPlot from 'uplot';
 
-import { count } from './format';
+import { duration, minute } from './format';
 
 export interface Line {
   name: string;
   label: string;
-  /** Which of the five colours, from 1; each has a dash of its own, so that colour is never the only difference. */
+  /** Which of the five colours, from 1. */
   colour: number;
+  /** What the label means, for whoever points at it. */
+  says?: string;
+  /** A limit, the same at all times: dashed, and always on the chart. */
+  limit?: number;
 }
 
-export const DASHES: number[][] = [[], [7, 2], [3, 2], [8, 2, 3, 2], [14, 3]];
+/** Only limits are dashed: what was measured is solid, and told apart by its value in the key. */
+export const LIMIT_DASH = [5, 4];
+
+const COLOURS = 5;
 
 // A registered colour is computed, that is, one of the two that light-dark() offers; an unregistered one would be its text.
-for (const name of ['--soft', '--rule', ...DASHES.map((_, index) => `--line-${index + 1}`)]) {
+for (const name of ['--soft', '--rule', ...Array.from({ length: COLOURS }, (_, index) => `--line-${index + 1}`)]) {
   CSS.registerProperty({ name, syntax: '<color>', inherits: true, initialValue: 'transparent' });
 }
 
-/** So much of time at least, however little has happened; of one moment alone uPlot would show a day. */
-const SECONDS_LEAST = 30;
+/** So much of time at least, however little has happened: labels are a minute apart. */
+const SECONDS_LEAST = 300;
+
+const MINUTES = [60, 120, 300, 600, 1800, 3600];
 
 /** Steps between whole numbers: there is no half a client. */
 const WHOLE = Array.from({ length: 18 }, (_, index) => [1, 2, 5][index % 3]! * 10 ** Math.floor(index / 3));
+
+/** The least that an axis shows: a millisecond, one of anything else. So no two of its labels read the same. */
+const LEAST = { duration: 1000, other: 1 };
 
 function shown({ data: [times] }: uPlot): uPlot.Range.MinMax {
   const last = times.at(-1) ?? 0;
@@ -32,11 +44,12 @@ function shown({ data: [times] }: uPlot): uPlot.Range.MinMax {
 export const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export function options(lines: Line[], format: (value: number | null) => string, width: number, height: number, hover: (index: number | null) => void): uPlot.Options {
+  const least = format === duration ? LEAST.duration : LEAST.other;
   const axis: uPlot.Axis = {
     stroke: () => token('--soft'),
     grid: { stroke: () => token('--rule'), width: 1 },
     ticks: { show: false },
-    font: '11px system-ui, sans-serif',
+    font: '12px system-ui, sans-serif',
     gap: 6,
   };
   return {
@@ -50,18 +63,18 @@ export function options(lines: Line[], format: (value: number | null) => string,
       drag: { x: false, y: false },
       sync: { key: 'pool' },
     },
-    scales: { x: { time: true, range: shown }, y: { range: (_plot, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
+    scales: { x: { time: true, range: shown }, y: { range: (_plot, _low, high) => [0, Math.max(least, (high ?? 0) * 1.1)] } },
     axes: [
-      { ...axis, size: 24, space: 70, values: (_plot, times) => times.map(clockOf) },
-      { ...axis, size: 58, space: 32, values: (_plot, values) => values.map(format), ...(format === count ? { incrs: WHOLE } : {}) },
+      { ...axis, size: 24, space: 60, incrs: MINUTES, values: (_plot, times) => times.map(minute) },
+      { ...axis, size: 62, space: 32, incrs: WHOLE, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : format(value))) },
     ],
     series: [
       {},
-      ...lines.map(({ label, colour }) => ({
+      ...lines.map(({ label, colour, limit }) => ({
         label,
         stroke: () => token(`--line-${colour}`),
-        width: 1.75,
-        dash: DASHES[colour - 1] ?? [],
+        width: limit === undefined ? 1.75 : 1,
+        dash: limit === undefined ? [] : LIMIT_DASH,
         points: { show: false },
         spanGaps: false,
       })),
@@ -69,5 +82,3 @@ export function options(lines: Line[], format: (value: number | null) => string,
     hooks: { setCursor: [(plot) => hover(plot.cursor.idx ?? null)] },
   };
 }
-
-const clockOf = (time: number) => new Date(time * 1000).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
