@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::bridge::NoAnswer;
 use crate::shared::Shared;
 use crate::table::{Row, Table};
+use crate::time::rfc3339;
 
 /// At most so many ways of asking a server are tried.
 const MOST_WAYS: usize = 4;
@@ -53,10 +54,11 @@ pub(crate) struct ServerError {
 
 impl ServerError {
     fn of(row: Row<'_>) -> ServerError {
-        let text = |name| row.text(name).unwrap_or_default();
-        // From `2026-01-02 03:04:05 UTC`.
-        let time = |name| text(name).replacen(' ', "T", 1).replace(" UTC", "Z");
-        ServerError { message: text("message").to_owned(), since: time("since"), last: time("last_time") }
+        ServerError {
+            message: row.text("message").unwrap_or_default().to_owned(),
+            since: rfc3339(row.text("since")),
+            last: rfc3339(row.text("last_time")),
+        }
     }
 
     /// Of two, since the first, in the words of the last.
