@@ -293,7 +293,7 @@ mod tests {
         let options = Options::read(words).unwrap();
         let fault = run(&options, &Arc::new(Logger::new(false))).unwrap_err();
         std::fs::remove_file(&path).unwrap();
-        let NoBoot::File(findings) = fault else { panic!("{fault:?}") };
+        let NoBoot::File(_, findings) = fault else { panic!("{fault:?}") };
         assert_eq!(findings[0].line, 2);
     }
 }

@@ -68,6 +68,6 @@ mod tests {
         Arguments::command().debug_assert();
         let Ok(arguments) = Arguments::try_parse_from(["weir-bench", "demo"]) else { panic!("no defaults") };
         let Program::Demo(options) = arguments.program else { panic!("not the demo") };
-        assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, 20, None));
+        assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, None, None));
     }
 }

@@ -166,8 +166,8 @@ mod tests {
         let own =
             settings::Database { password: Some("pw".to_owned()), pool_size: Some(7), ..pool("own", "u") };
         let pools = [own, pool("file", "u"), pool("verifier", "v")];
-        let mut config = Config::default();
-        config.databases = pools.map(|pool| (pool.name.clone(), std::sync::Arc::new(pool))).into();
+        let databases = pools.map(|pool| (pool.name.clone(), std::sync::Arc::new(pool))).into();
+        let mut config = Config { databases, ..Config::default() };
         config.global.default_pool_size = 16;
         let verifier = "SCRAM-SHA-256$4096:c2FsdA==$a:b".to_owned();
         config.secrets =
