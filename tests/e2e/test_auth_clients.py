@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+import conftest
 import secret
 import wire
 
@@ -116,15 +117,64 @@ def test_an_unknown_database_is_not_told_before_the_password(weir):
         pooler.connect("nowhere", password="wrong")
 
 
-@pytest.mark.parametrize("method", ["trust", "plain", "md5", "scram-sha-256"])
-def test_whom_only_the_section_users_names_is_known_and_has_no_password(weir, method):
-    pooler = weir(auth_type=method, users={"bob": "pool_mode=session"}, userlist={"alice": "secret"})
-    if method == "trust":
-        assert pooler.value("select current_user", user="bob") == "bob"
-    else:
-        with pytest.raises(psycopg.OperationalError, match="authentication failed"):
-            pooler.connect(user="bob", password="secret")
-    assert "no such user" not in pooler.log_text()
+WAYS = ["trust", "plain", "md5", "scram-sha-256", "any", "hba trust", "hba password", "hba md5", "hba scram-sha-256"]
+# Where the user of a login is named, beside what the database says: in auth_file, in [users] alone, for auth_query, or nowhere.
+NAMED = {"listed": "listed", "section": "section", "queried": "queried", "mallory": "nowhere"}
+# Without and with a user of the entry's own, who opens the servers; and the same where auth_query is asked for who is not listed.
+DATABASES = {
+    "plain": "dbname=app", "forced": "dbname=app user=carol",
+    "asked": "dbname=app auth_user=asker", "forced_asked": "dbname=app user=carol auth_user=asker",
+}
+
+
+def who_is_known(way, database, place):
+    """By auth_type=any everybody is, if the entry names who opens its servers; else who is in auth_file, or found by auth_query."""
+    if way == "any":
+        return "forced" in database
+    return place == "listed" or "asked" in database and place == "queried"
+
+
+@pytest.mark.since("1.24")
+@pytest.mark.parametrize("way", WAYS)
+def test_who_is_known_by_each_method_and_place(weir, pg, way):
+    for user in ("asker", "listed", "section", "queried"):
+        if not pg.query(f"select 1 from pg_roles where rolname = '{user}'"):
+            pg.query(f"create role {user} login")
+    pooler = weir.prepared(
+        auth_type=way.split()[0], databases=DATABASES, users={"section": "pool_mode=session", "asker": ""},
+        userlist={"listed": "secret", "asker": ""}, query_wait_timeout=10, **slow_to_nobody(),
+        auth_query="select name, secret from (values ('queried', 'secret')) as known (name, secret) where name = $1",
+    )
+    pooler._write("hba.conf", f"host all all 127.0.0.1/32 {way.split()[-1]}\n")
+    pooler.write_ini(auth_hba_file=pooler.directory / "hba.conf")
+    pooler.start()
+    found, expected = {}, {}
+    for database in DATABASES:
+        for user, place in NAMED.items():
+            expected[database, place] = who_is_known(way, database, place)
+            found[database, place] = lets_in(pooler, database=database, user=user, password="secret")
+    assert found == expected
+
+
+def slow_to_nobody():
+    return {} if conftest.PGBOUNCER else {"auth_failure_delay": 0}
+
+
+def lets_in(pooler, **options):
+    try:
+        return pooler.value("select 1", **options) == 1
+    except psycopg.OperationalError as failure:
+        assert "authentication failed" in str(failure) or "no such user" in str(failure) or "bouncer config error" in str(failure), failure
+        return False
+
+
+@pytest.mark.since("1.24")
+def test_who_is_named_in_the_section_users_alone_is_told_what_any_unknown_user_is(weir):
+    pooler = weir(users={"bob": "pool_mode=session"}, userlist={"alice": ""})
+    for user in ("bob", "mallory"):
+        with pytest.raises(psycopg.OperationalError, match='"trust" authentication failed'):
+            pooler.connect(user=user)
+        pooler.wait_log(f"no such user: {user}")
 
 
 def test_a_fallback_database(weir):

@@ -133,10 +133,7 @@ impl State {
                 let text = format!("authentication database \"{}\" is disabled", inquiry.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
-            // Whom [users] names is known, and no password is right for it: the empty secret says both.
-            Ok(None) if self.config.user(&greeting.user).is_some() => {
-                self.begin_proof(conn, Some(&Secret::parse("")));
-            }
+            // An entry of [users] is settings, and makes nobody known.
             Ok(None) => {
                 if self.config.global.auth_type != AuthType::Any {
                     self.log_client(conn, Level::Log, &format!("no such user: {}", greeting.user));
