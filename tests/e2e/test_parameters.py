@@ -156,6 +156,17 @@ def test_track_extra_parameters(weir, pg):
             assert [show(one, name), show(two, name)] == list(values)
 
 
+@pytest.mark.since("1.26")
+def test_track_extra_parameters_that_the_server_does_not_report(weir):
+    """Each client has the value of its startup packet, or the server's own, whoever was on the same server before."""
+    pooler = weir(default_pool_size=1, track_extra_parameters="Statement_Timeout, geqo")
+    login = lambda **parameters: wire.Raw(pooler.port).login(**parameters)
+    with login(statement_timeout="7s") as one, login(options="-c STATEMENT_TIMEOUT=8s -c geqo=off") as two, login() as without:
+        for _ in range(3):
+            shown = {name: [show(raw, name) for raw in (one, two, without)] for name in ("statement_timeout", "geqo")}
+            assert shown == {"statement_timeout": ["7s", "8s", "0"], "geqo": ["on", "off", "on"]}
+
+
 def test_application_name_add_host(weir):
     pooler = weir(application_name_add_host=1)
     with wire.Raw(pooler.port).login(application_name="me") as raw:
