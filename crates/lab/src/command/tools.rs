@@ -30,7 +30,7 @@ pub struct Tools {
     /// Directory of JMeter 5, with pgjdbc in its lib
     #[arg(long, value_name = "DIRECTORY", env = "JMETER_HOME", help_heading = "sysbench and JMeter")]
     pub jmeter_home: Option<PathBuf>,
-    /// Your own test plan, which reads and writes what docs/load-generators.md says
+    /// Your own test plan, which reads and writes what docs/lab.md describes
     #[arg(long, value_name = "FILE.jmx", help_heading = "sysbench and JMeter")]
     pub jmeter_plan: Option<PathBuf>,
 }
