@@ -22,24 +22,20 @@ const SIGNALS: &[(&str, &str)] = &[
 
 /// Views and commands that PgBouncer does not have, or that say more here.
 const CONSOLE: &[(&str, &str, &str)] = &[
-    (
-        "SHOW FDS",
-        "different",
-        "shows no secret and sends no descriptor: the takeover that needed them has a way of its own",
-    ),
+    ("SHOW FDS", "different", "shows no secret and sends no descriptor: Weir's takeover does not use it"),
     ("SHOW MEM", "different", "counts Weir's own objects, which are fewer kinds than PgBouncer's"),
-    ("SHOW ERRORS", "own", "what clients were told of, by SQLSTATE"),
+    ("SHOW ERRORS", "own", "errors sent to clients, by SQLSTATE"),
     ("SHOW HISTOGRAMS", "own", "how long clients waited, transactions and queries took"),
-    ("SHOW QUERIES", "own", "what each kind of query took, while track_queries is on"),
-    ("SHOW SERVER_ERRORS", "own", "pools whose server cannot be logged in to: since when, and why"),
-    ("SHOW SHARDS", "own", "what each thread does"),
+    ("SHOW QUERIES", "own", "time of each kind of query, while track_queries is on"),
+    ("SHOW SERVER_ERRORS", "own", "pools whose server logins fail: since when, and why"),
+    ("SHOW SHARDS", "own", "activity of each thread"),
     (
         "SHOW SHARD_CLIENTS",
         "own",
-        "SHOW CLIENTS with each one's thread and why it keeps its server outside of a request",
+        "SHOW CLIENTS with each client's thread and the reason why it keeps its server outside of a request",
     ),
     ("SHOW SHARD_SERVERS", "own", "SHOW SERVERS likewise"),
-    ("TAKEOVER", "own", "what a process that was started with -R says to the one before it"),
+    ("TAKEOVER", "own", "sent by a process that was started with -R to the process it replaces"),
     ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
 ];
 
@@ -47,8 +43,8 @@ const CONSOLE: &[(&str, &str, &str)] = &[
 const OPTIONS: &[(&str, &str, &str)] = &[(
     "-R",
     "better",
-    "takes over while both processes run; connections follow when they rest, those with TLS, or that replicate, stay with the old process \
-     until they end; PgBouncer 1.26 has dropped it",
+    "takes over while both processes run; a connection moves when it is idle; connections with TLS or replication \
+     stay with the old process until they end; PgBouncer 1.26 has dropped it",
 )];
 
 /// The lines.
@@ -60,9 +56,9 @@ pub(crate) fn rows() -> String {
             "peer" => ("own", "PgBouncer has it in HBA rules only"),
             "ldap" => (
                 "better",
-                "a user's name is escaped, many are asked about at once, and no wait is without end",
+                "user names are escaped, many logins are checked at once, and every wait has a time limit",
             ),
-            "pam" => ("better", "many are asked about at once; an empty password is refused"),
+            "pam" => ("better", "many logins are checked at once; an empty password is refused"),
             _ => ("same", ""),
         };
         row(&mut text, "auth_type", word, "", verdict, note);

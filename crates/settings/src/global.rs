@@ -78,7 +78,7 @@ live {
     auth_ident_file: Option<String>, Text, unset, Reload,
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_failure_delay: Duration, Seconds, "1", Reload,
-        "How long the answer to a failed login is held back, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It comes earlier where max_login_conn needs the place. 0 is not at all.";
+        "How long the reply to a failed login is delayed, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It is sent earlier where max_login_conn needs the place. 0 disables the delay.";
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
@@ -128,25 +128,25 @@ live {
     ignore_startup_parameters: Vec<String>, List, "", Reload,
         "Startup parameters that are accepted and dropped, beside those that are tracked.";
     http_addr: String, Word, "127.0.0.1", Reload,
-        "Weir's own. IP address that the control panel is served on. Others than loopback are refused until http_auth_file names somebody.";
+        "Weir's own. IP address of the control panel. Addresses other than loopback are refused until http_auth_file names a user.";
     http_allowed_hosts: Vec<String>, List, "", Reload,
-        "Weir's own. Names that the control panel may be called by besides localhost and addresses; others could be made to stand for this machine.";
+        "Weir's own. Host names that the control panel answers to, besides localhost and addresses; it refuses others, against DNS rebinding.";
     http_audit_file: Option<String>, Text, "", Reload,
-        "Weir's own. File that logins to the control panel and what is changed by it are noted in; unless given, the log has it.";
+        "Weir's own. File that records logins to the control panel and changes made with it. Empty writes them to the log.";
     http_auth_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of who may use the control panel, as `weir panel password` and `weir panel token` print its lines. Without it a token is made at start and shown on the terminal, or written to a file that the log names.";
+        "Weir's own. File of the control panel's users, with lines as `weir panel password` and `weir panel token` print them. Without it Weir creates a token at start and shows it on the terminal, or writes it to a file that the log names.";
     http_lab: bool, Boolean, "1", Reload,
-        "Weir's own. Lets the control panel start runs of the lab (`weir bench`), by callers of scope admin.";
+        "Weir's own. Lets callers of scope admin start runs of the lab (`weir bench`) from the control panel.";
     http_metrics_open: bool, Boolean, "0", Reload,
-        "Weir's own. Serves /metrics to whoever can reach the panel's port, without a token. It tells names of databases, users and applications.";
+        "Weir's own. Serves /metrics without a token to every client that can reach the panel's port. It contains names of databases, users and applications.";
     http_port: u16, PortOrOff, "0", Reload,
-        "Weir's own. Port of the control panel and its API. 0 serves none.";
+        "Weir's own. Port of the control panel and its API. 0 disables it.";
     http_tls_cert_file: Option<String>, Text, "", Reload,
-        "Weir's own. Certificate (with its chain, PEM) that the control panel is served with under TLS; with http_tls_key_file.";
+        "Weir's own. Certificate (with its chain, PEM) of the control panel for TLS; needs http_tls_key_file.";
     http_tls_key_file: Option<String>, Text, "", Reload,
         "Weir's own. Private key (PEM) of http_tls_cert_file.";
     io_driver: IoDriver, IoDriver, "auto", Restart,
-        "Weir's own. How bytes are moved; auto probes for io_uring and falls back to epoll.";
+        "Weir's own. I/O driver; auto probes for io_uring and falls back to epoll.";
     listen_addr: Vec<String>, List, "", Restart,
         "Addresses to listen on for TCP; `*` is all of them, nothing is only the unix socket.";
     listen_backlog: u32, Number, "128", Restart,
@@ -172,7 +172,7 @@ live {
     max_db_connections: u32, Limit, "0", Reload,
         "Server connections allowed per database, whatever the user. 0 is no limit.";
     max_login_conn: u32, Limit, "1000", Reload,
-        "Client connections that have not logged in yet, and cancel requests that are not done, beside max_client_conn. Beyond it, each that comes closes one whose login has failed or that has waited longest for its client, for a second at least. Of four times as many (never more than half of the open files) the next closes the oldest of the address that has the most, or is refused if that is its own. 0 is no limit.";
+        "Client connections that have not logged in yet, and cancel requests in progress, in addition to max_client_conn. Beyond it, each new one closes one whose login has failed, or the one that has waited longest for its client (a second at least). At four times this number (never more than half of the open files) a new one closes the oldest of the address that has the most, or is refused if that is its own address. 0 is no limit.";
     max_login_conn_per_address: u32, Limit, "250", Reload,
         "The same for connections from one address, one /64 of IPv6, or one system user on a unix socket, on each thread. The user that Weir runs as and root are never refused there. 0 is no limit.";
     max_packet_size: u32, Bytes, "2147483647", Reload,
@@ -186,13 +186,13 @@ live {
     min_pool_size: u32, Limit, "0", Reload,
         "Server connections kept open in a pool that is in use, or whose database forces a user.";
     otlp_ca_file: Option<String>, Text, "", Reload,
-        "Weir's own. Roots (PEM) that the certificate of an https otlp_endpoint is checked by; unless given, the system's.";
+        "Weir's own. Root certificates (PEM) that verify the certificate of an https otlp_endpoint. Empty uses the system's.";
     otlp_endpoint: Option<Endpoint>, Endpoint, "", Reload,
-        "Weir's own. Base URL of an OpenTelemetry collector that metrics are sent to by OTLP over HTTP (`http://127.0.0.1:4318`); `/v1/metrics` is added. Nothing sends nothing.";
+        "Weir's own. Base URL of an OpenTelemetry collector to which Weir sends metrics by OTLP over HTTP (`http://127.0.0.1:4318`); `/v1/metrics` is added. Empty disables the export.";
     otlp_headers: Headers, Headers, "", Reload,
-        "Weir's own. Headers sent with them: NAME=VALUE with commas between them, values percent-encoded (`authorization=Bearer%20...`).";
+        "Weir's own. HTTP headers of the export: NAME=VALUE, separated by commas, values percent-encoded (`authorization=Bearer%20...`).";
     otlp_interval: Duration, PositiveSeconds, "60", Reload,
-        "Weir's own. How often metrics are sent to otlp_endpoint.";
+        "Weir's own. Interval of exports to otlp_endpoint.";
     peer_id: u32, PeerId, "0", Reload,
         "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,
@@ -202,7 +202,7 @@ live {
     pool_mode: PoolMode, PoolMode, "session", Reload,
         "When a server connection goes back to its pool.";
     pools_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of further entries of [databases], read as if included last; the panel and the API make, change and delete pools in it, and in no other file. It need not exist. A name that is in another file too is an error.";
+        "Weir's own. File of further entries of [databases], read as if included last; the panel and the API create, change and delete pools in this file only. It need not exist. A name that is also in another file is an error.";
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
@@ -232,7 +232,7 @@ live {
     server_login_retry: Duration, Seconds, "15", Reload,
         "Waits this long before it connects again to a server that failed to log in.";
     server_reset_query: Option<String>, Text, "DISCARD ALL", Reload,
-        "Sent to a server when a client in session mode leaves it. Nothing sends nothing.";
+        "Sent to a server when a client in session mode leaves it. Empty sends nothing.";
     server_reset_query_always: bool, Boolean, "0", Reload,
         "Sends server_reset_query in every pool mode.";
     server_round_robin: bool, Boolean, "0", Reload,
@@ -240,7 +240,7 @@ live {
     server_tls13_ciphers: Option<String>, Text, unset, Reload,
         "Cipher suites of TLS 1.3 towards servers, with `:` between them; nothing is all.";
     server_socket_dir: Option<String>, Text, "", Reload,
-        "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). A server whose host is localhost or a loopback address is reached through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then judges the login by its rules for `local`. Not used while server_tls_sslmode is require or above. Empty is never.";
+        "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). Weir connects to a server whose host is localhost or a loopback address through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then applies its rules for `local` to the login. Not used while server_tls_sslmode is require or above. Empty disables it.";
     server_tls_ca_file: Option<String>, Text, "", Reload,
         "Roots that server certificates are checked by, in PEM format.";
     server_tls_cert_file: Option<String>, Text, "", Reload,
@@ -286,7 +286,7 @@ live {
     tcp_user_timeout: Duration, Milliseconds, "0", Reload,
         "How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT). 0 is the kernel's own.";
     threads: Threads, Threads, "auto", Restart,
-        "Weir's own. Threads that move bytes; auto is one per processor that the process may use.";
+        "Weir's own. Threads that serve connections; auto is one per processor that the process may use.";
     track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
         "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).";
     track_queries: bool, Boolean, "0", Reload,

@@ -33,28 +33,28 @@ const ROWS: &[(Scope, &str, Parity)] = &[
         Global,
         "auth_ldap_options",
         Better(
-            "names, values or whole pairs may be quoted, as in pg_hba.conf; nonsense is told at start, too; SHOW CONFIG hides the password",
+            "names, values or whole pairs may be quoted, as in pg_hba.conf; invalid options are reported at start, too; SHOW CONFIG hides the password",
         ),
     ),
     (
         Global,
         "auth_query",
         Better(
-            "logins that wait with the same question share one answer; a server that clients had is cleaned by DISCARD ALL first, and search_path is pg_catalog, then the role's own, then pg_temp, so that no object of a client stands in for what is named without a schema",
+            "logins that wait for the same query share one result; a server connection that clients have used is first cleaned by DISCARD ALL, and search_path is pg_catalog, then the role's own, then pg_temp, so that no object of a client replaces one that is named without a schema",
         ),
     ),
     (Global, "auth_type", Better("SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions")),
     (
         Global,
         "client_tls_ciphers",
-        Different("names that TLS 1.2 and 1.3 of rustls do not have are warned of and left out"),
+        Different("names that rustls does not have for TLS 1.2 and 1.3 are ignored with a warning"),
     ),
     (
         Global,
         "client_tls_dheparams",
         Different("there is no finite-field Diffie-Hellman: key exchange is by elliptic curves"),
     ),
-    (Global, "client_tls_protocols", Different("TLS below 1.2 is not spoken: asking for it is warned of")),
+    (Global, "client_tls_protocols", Different("TLS below 1.2 is not supported: naming it gives a warning")),
     (Global, "http_addr", Own),
     (Global, "http_allowed_hosts", Own),
     (Global, "http_audit_file", Own),
@@ -74,7 +74,9 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (
         Global,
         "max_client_conn",
-        Better("exact over all threads; whoever has not logged in yet counts in max_login_conn, not here"),
+        Better(
+            "exact over all threads; clients that have not logged in yet count in max_login_conn, not here",
+        ),
     ),
     (Global, "max_login_conn", Own),
     (Global, "max_login_conn_per_address", Own),
@@ -84,7 +86,7 @@ const ROWS: &[(Scope, &str, Parity)] = &[
         Global,
         "max_prepared_statements",
         Better(
-            "\"cached plan must not change result type\" does not reach a client where preparing again is safe; a name that is unknown or taken gets PostgreSQL's error in its place, and the session goes on",
+            "\"cached plan must not change result type\" does not reach a client where preparing again is safe; a name that is unknown or taken gets PostgreSQL's error in its place, and the session continues",
         ),
     ),
     (Global, "max_user_client_connections", Better("exact over all threads")),
@@ -99,19 +101,19 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (
         Global,
         "server_reset_query",
-        Better("an error of it closes the connection, so that nobody gets what was left"),
+        Better("if it fails, Weir closes the connection, so that no other client gets its session state"),
     ),
     (
         Global,
         "server_tls_ciphers",
-        Different("names that TLS 1.2 and 1.3 of rustls do not have are warned of and left out"),
+        Different("names that rustls does not have for TLS 1.2 and 1.3 are ignored with a warning"),
     ),
-    (Global, "server_tls_protocols", Different("TLS below 1.2 is not spoken: asking for it is warned of")),
+    (Global, "server_tls_protocols", Different("TLS below 1.2 is not supported: naming it gives a warning")),
     (Global, "so_reuseport", Better("works as in PgBouncer; one process uses every core without it")),
     (
         Global,
         "tcp_defer_accept",
-        Different("1 means one second instead of 45, so that a silent client is seen while it is one"),
+        Different("1 means one second instead of 45, so that a silent client is visible while it waits"),
     ),
     (Global, "spread_busy_percent", Own),
     (Global, "spread_min_servers", Own),
@@ -121,9 +123,7 @@ const ROWS: &[(Scope, &str, Parity)] = &[
         Global,
         "track_extra_parameters",
         Better(
-            "all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26; RESET, DISCARD ALL and \
-             SET TO DEFAULT go back to the startup packet, as in PostgreSQL, but for what stands behind them in the same \
-             query string or pipeline segment",
+            "all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26; RESET, DISCARD ALL and SET TO DEFAULT restore the values of the startup packet, as in PostgreSQL, except for what follows them in the same query string or pipeline segment",
         ),
     ),
     (Database, "max_db_client_connections", Better("exact over all threads")),
