@@ -56,6 +56,18 @@ def test_the_login_reports_what_the_client_asked_for(weir):
         assert raw.parameters["integer_datetimes"] == "on"
 
 
+@pytest.mark.weir_only
+@pytest.mark.every_version
+@pytest.mark.parametrize("asked", ["'utf-8'", "UNICODE", "unicode", "iso-8859-15", "Windows-1252", "sql_ascii", "koi8", "win932"])
+def test_the_login_reports_client_encoding_by_postgresqls_own_name(weir, pg, asked):
+    """For any spelling of it. PgBouncer repeats the client's spelling."""
+    pooler = weir()
+    for _ in range(2):
+        with wire.Raw(pg.port).login(client_encoding=asked) as ours, wire.Raw(pooler.port).login(client_encoding=asked) as theirs:
+            assert theirs.parameters["client_encoding"] == ours.parameters["client_encoding"]
+            assert show(theirs, "client_encoding") == show(ours, "client_encoding")
+
+
 @pytest.mark.since("1.20")  # an empty application_name
 def test_values_are_quoted(weir):
     """What a client writes into a parameter is never taken for SQL."""

@@ -6,7 +6,9 @@
 use settings::cut_name;
 use wire::startup::{Startup, Version};
 
+use crate::encodings::reported_name;
 use crate::options;
+use crate::parameters::CLIENT_ENCODING;
 use crate::replication::Kind;
 use crate::{ClientFault, Replication, Tracked};
 
@@ -126,6 +128,8 @@ impl Reader<'_> {
     /// Tracked, ignored, or for a server of its own; false if none of these.
     fn takes(&mut self, name: &str, value: &str) -> bool {
         if let Some(position) = self.tracked.settable(name.as_bytes()) {
+            // The login reports this value, before any server has replaced it by its own spelling.
+            let value = if position == CLIENT_ENCODING { reported_name(value) } else { value };
             self.greeting.parameters.push((position, value.to_owned()));
             return true;
         }

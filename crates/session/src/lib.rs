@@ -7,6 +7,7 @@
 pub mod client_statements;
 pub mod conversation;
 pub mod description;
+mod encodings;
 pub mod fault;
 pub mod greeting;
 mod hold;
