@@ -60,4 +60,14 @@ mod tests {
         }
         assert_eq!(settings("   "), Ok(vec![]));
     }
+
+    #[test]
+    fn an_empty_name_is_a_name_like_others_and_the_rest_is_read() {
+        for text in ["-c=1 -cb=2", "-c =1 -c b=2", "--=1 --b=2"] {
+            let found = settings(text).unwrap();
+            let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!(found, [("", "1"), ("b", "2")], "{text}");
+        }
+        assert_eq!(settings("-c="), Ok(vec![(String::new(), String::new())]));
+    }
 }
