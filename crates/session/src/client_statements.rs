@@ -3,7 +3,7 @@
 //! Owns which statement a name stands for, what is taken back by an error, and how much one client may keep. The texts are
 //! the [`Registry`]'s. Never sees a byte of the protocol.
 
-mod reading;
+mod describes;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,7 +68,7 @@ pub struct ClientStatements {
     /// The name of the Parse or Close that the stream has reached last.
     latest: Box<[u8]>,
     /// The descriptions that it is being told.
-    readings: reading::Readings,
+    readings: describes::Readings,
     /// How it reads results.
     pub(crate) habit: Habit,
 }

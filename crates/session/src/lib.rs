@@ -5,45 +5,45 @@
 #![forbid(unsafe_code)]
 
 pub mod client_statements;
-pub mod conversation;
 pub mod description;
 mod encodings;
 pub mod fault;
-pub mod greeting;
-mod hold;
-pub mod kept;
+pub mod internal_result;
 pub mod options;
-pub mod owed;
-pub mod own_answer;
 pub mod parameters;
 pub mod parse_settings;
+mod pin_reason;
 pub mod prepared;
 pub mod probe;
 mod replay;
 pub mod replication;
 pub mod reply;
+pub mod reply_queue;
 mod reported;
 pub mod request;
 pub mod resets;
 pub mod server_login;
+pub mod server_protocol;
+pub mod server_statements;
+pub mod startup_request;
 mod statement_text;
 
 pub use client_statements::{ClientStatements, Lookup};
-pub use conversation::{Boundary, Conversation};
 pub use description::Description;
 pub use fault::{ClientFault, ServerFault};
-pub use greeting::Greeting;
-pub use kept::ServerStatements;
-pub use owed::{Owed, Owes, Reader};
-pub use own_answer::{OwnAnswer, Row};
+pub use internal_result::{OwnAnswer, Row};
 pub use parameters::{Parameters, Tracked};
 pub use parse_settings::{Catalog, ParseSettings};
 pub use prepared::{Adopted, Registry, Scope, StatementId};
 pub use replication::Replication;
 pub use reply::{Complaint, Context, Replied};
+pub use reply_queue::{Owed, Owes, Reader};
 pub use request::{Heard, Request, Rules, Wants, wants};
 pub use resets::Reset;
 pub use server_login::{Hello, Means, Progress, ServerLogin};
+pub use server_protocol::{Boundary, Conversation};
+pub use server_statements::ServerStatements;
+pub use startup_request::Greeting;
 
 /// Where a step's bytes go. The caller knows the sockets; a step only says which side.
 ///

@@ -1,7 +1,7 @@
 //! The texts of prepared statements, and the names that all servers share for them.
 //!
 //! Owns the registry of texts, and which Parse may be answered by a statement that was parsed for another client; each client's names
-//! are [`crate::client_statements`]'s, what each server has [`crate::kept`]'s. A statement has one description for as long as it lives:
+//! are [`crate::client_statements`]'s, what each server has [`crate::server_statements`]'s. A statement has one description for as long as it lives:
 //! once DDL has changed it, those that prepare the same text get another statement ([`successors`]). Never parses SQL.
 
 mod successors;

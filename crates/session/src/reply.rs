@@ -4,7 +4,7 @@
 //! Owns which replies are passed, which are swallowed and which Weir says itself. Looks into a body only where it must
 //! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
 
-mod failed;
+mod error;
 mod parameters;
 mod resets;
 mod statements;
@@ -17,7 +17,7 @@ use wire::tag::backend as tag;
 use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Reader, Registry, ServerFault,
-    Tracked, own_answer,
+    Tracked, internal_result,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -343,7 +343,7 @@ impl Step<'_, '_> {
         let rest = &self.input[self.at..];
         let Some(answer) = &mut self.server.own_answer else { return self.swallow_body() };
         match frame::header(rest) {
-            Ok(Some(header)) if header.frame_bytes as usize > own_answer::FRAME_BYTES => {
+            Ok(Some(header)) if header.frame_bytes as usize > internal_result::FRAME_BYTES => {
                 Verdict::Fault(ServerFault::Malformed)
             }
             Ok(Some(header)) => match rest.get(HEADER_BYTES..header.frame_bytes as usize) {

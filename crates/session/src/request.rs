@@ -4,10 +4,10 @@
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
 mod held;
-mod lacking;
-mod named;
+mod missing;
 mod refused;
 mod resets;
+mod statements;
 
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};

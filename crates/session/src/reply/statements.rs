@@ -1,5 +1,5 @@
 //! Replies about prepared statements and portals: matched, swallowed where the request was Weir's own, and what they
-//! tell of the statement. Never sees an error; that is [`super::failed`].
+//! tell of the statement. Never sees an error; that is [`super::error`].
 
 use wire::backend;
 use wire::frame::{HEADER_BYTES, Header};

@@ -5,7 +5,7 @@ use wire::frame::{HEADER_BYTES, Header};
 use wire::rename;
 use wire::tag::frontend as tag;
 
-use super::named::Before;
+use super::statements::Before;
 use super::{Step, Verdict, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::parse_message;

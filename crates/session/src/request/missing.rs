@@ -10,7 +10,7 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 use super::Step;
-use super::named::{Before, InForce, Obstacle};
+use super::statements::{Before, InForce, Obstacle};
 use crate::client_statements::Whose;
 use crate::{Boundary, Output, Owed, ParseSettings, Reader, StatementId, replay};
 

@@ -14,10 +14,10 @@ use wire::tag::frontend as tag;
 use wire::{encode, rename};
 
 use super::{Step, Verdict, plain, send, send_own};
-use crate::kept::{By, Room, Standing, Traits};
 use crate::parse_settings::SettingsId;
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::{self, parse_message};
+use crate::server_statements::{By, Room, Standing, Traits};
 use crate::statement_text::{Effects, effects};
 use crate::{Boundary, ClientFault, Lookup, Output, Owed, ParseSettings, Reader, StatementId};
 

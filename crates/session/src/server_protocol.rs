@@ -5,11 +5,11 @@
 
 use wire::backend::Status;
 
-use crate::kept::Unnamed;
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::Watch;
 use crate::reported::NonAscii;
 use crate::resets::Resets;
+use crate::server_statements::Unnamed;
 use crate::statement_text::Effects;
 use crate::{Catalog, Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
 
