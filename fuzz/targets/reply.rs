@@ -1,7 +1,7 @@
-//! `session::probe::reply` and `session::probe::own_answer` over whatever the fuzzer finds.
+//! `session::probe::reply` and `session::probe::internal_result` over whatever the fuzzer finds.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     session::probe::reply(bytes);
-    session::probe::own_answer(bytes);
+    session::probe::internal_result(bytes);
 });

@@ -1,15 +1,15 @@
 //! One client's names for prepared statements, as PostgreSQL would have them at each place of the client's stream.
 //!
 //! Owns which statement a name stands for, what is taken back by an error, and how much one client may keep. The texts are
-//! the [`Registry`]'s. Never sees a byte of the protocol.
+//! the [`StatementRegistry`]'s. Never sees a byte of the protocol.
 
 mod describes;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::parse_settings::ParseSettings;
-use crate::replay::Habit;
-use crate::{Registry, StatementId};
+use crate::replay::DescribeHistory;
+use crate::{StatementId, StatementRegistry};
 
 /// What Weir keeps of one client's prepared statements at most: texts, names and [`NAME_BYTES`] for each.
 const CLIENT_BYTES: usize = 64 * 1024 * 1024;
@@ -25,7 +25,7 @@ pub enum Lookup {
     /// This statement.
     Is(StatementId),
     /// A Parse or Close of it in an earlier segment is unanswered: PostgreSQL may yet skip it.
-    InDoubt,
+    Unresolved,
 }
 
 /// One name, as the server has answered so far and as it will be once everything sent is executed.
@@ -50,11 +50,11 @@ struct Change {
 
 /// Which of the names that stand for a statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose<'a> {
+pub(crate) enum NameSelector<'a> {
     All,
     /// That of the Parse which was answered last.
     Latest,
-    This(&'a [u8]),
+    Only(&'a [u8]),
 }
 
 /// One client's names. Made only when the client prepares its first named statement.
@@ -67,10 +67,10 @@ pub struct ClientStatements {
     bytes: usize,
     /// The name of the Parse or Close that the stream has reached last.
     latest: Box<[u8]>,
-    /// The descriptions that it is being told.
-    readings: describes::Readings,
-    /// How it reads results.
-    pub(crate) habit: Habit,
+    /// Describes that are unanswered.
+    describes: describes::PendingDescribes,
+    /// Whether it reads results by a description.
+    pub(crate) describe_history: DescribeHistory,
 }
 
 impl ClientStatements {
@@ -86,7 +86,7 @@ impl ClientStatements {
     pub fn find(&self, name: &[u8], segment: u64) -> Lookup {
         match self.names.get(name) {
             None => Lookup::Unknown,
-            Some(entry) if entry.unanswered > 0 && entry.segment != segment => Lookup::InDoubt,
+            Some(entry) if entry.unanswered > 0 && entry.segment != segment => Lookup::Unresolved,
             Some(entry) => entry.expected.map_or(Lookup::Unknown, Lookup::Is),
         }
     }
@@ -105,7 +105,7 @@ impl ClientStatements {
         rest: &[u8],
         settings: Option<&ParseSettings>,
         segment: u64,
-        registry: &mut Registry,
+        registry: &mut StatementRegistry,
     ) -> Option<StatementId> {
         let most = rest.len() + settings.map_or(0, ParseSettings::bytes);
         if self.bytes + cost(name, most) > CLIENT_BYTES {
@@ -134,13 +134,13 @@ impl ClientStatements {
     }
 
     /// The name's statement cannot be prepared where the client uses it next, because other settings are in force there than when it
-    /// was parsed: from here on the name stands for the same text under these ([`Registry::under`]). None if there is no such name.
+    /// was parsed: from here on the name stands for the same text under these ([`StatementRegistry::intern_under`]). None if there is no such name.
     pub(crate) fn parse_again(
         &mut self,
         name: &[u8],
         settings: Option<&ParseSettings>,
         is_read_by: bool,
-        registry: &mut Registry,
+        registry: &mut StatementRegistry,
     ) -> Option<StatementId> {
         let entry = self.names.get_mut(name)?;
         let old = entry.expected?;
@@ -148,7 +148,7 @@ impl ClientStatements {
             0 => &mut entry.answered,
             _ => &mut self.unanswered.iter_mut().rfind(|change| *change.name == *name)?.to,
         };
-        let new = registry.under(old, settings, is_read_by)?;
+        let new = registry.intern_under(old, settings, is_read_by)?;
         (*slot, entry.expected) = (Some(new), Some(new));
         self.bytes = (self.bytes + registry.bytes(new)).saturating_sub(registry.bytes(old));
         registry.release(old);
@@ -160,13 +160,13 @@ impl ClientStatements {
         &mut self,
         old: StatementId,
         new: StatementId,
-        whose: Whose<'_>,
-        registry: &mut Registry,
+        selector: NameSelector<'_>,
+        registry: &mut StatementRegistry,
     ) {
-        let is_meant = |name: &[u8], latest: &[u8]| match whose {
-            Whose::All => true,
-            Whose::Latest => *name == *latest,
-            Whose::This(this) => *name == *this,
+        let is_meant = |name: &[u8], latest: &[u8]| match selector {
+            NameSelector::All => true,
+            NameSelector::Latest => *name == *latest,
+            NameSelector::Only(this) => *name == *this,
         };
         let mut slots = 0;
         for (name, entry) in self.names.iter_mut().filter(|(name, _)| is_meant(name, &self.latest)) {
@@ -191,7 +191,7 @@ impl ClientStatements {
     }
 
     /// The stream reached the oldest unanswered Parse or Close.
-    pub fn confirm(&mut self, registry: &mut Registry) {
+    pub fn confirm(&mut self, registry: &mut StatementRegistry) {
         let Some(Change { name, to }) = self.unanswered.pop_front() else { return };
         let Some(entry) = self.names.get_mut(&name) else { return };
         entry.unanswered = entry.unanswered.saturating_sub(1);
@@ -201,7 +201,7 @@ impl ClientStatements {
     }
 
     /// The server skipped, or failed, the oldest unanswered Parse or Close.
-    pub fn undo(&mut self, registry: &mut Registry) {
+    pub fn undo(&mut self, registry: &mut StatementRegistry) {
         let Some(Change { name, to }) = self.unanswered.pop_front() else { return };
         let Some(entry) = self.names.get_mut(&name) else { return };
         entry.unanswered = entry.unanswered.saturating_sub(1);
@@ -212,7 +212,7 @@ impl ClientStatements {
     }
 
     /// The name does not stand for `gone` any more, or never came to.
-    fn settle(&mut self, name: &[u8], gone: Option<StatementId>, registry: &mut Registry) {
+    fn settle(&mut self, name: &[u8], gone: Option<StatementId>, registry: &mut StatementRegistry) {
         if let Some(id) = gone {
             self.bytes = self.bytes.saturating_sub(cost(name, registry.bytes(id)));
             registry.release(id);
@@ -223,7 +223,7 @@ impl ClientStatements {
     }
 
     /// DEALLOCATE ALL or DISCARD ALL was run. What is unanswered stays: it comes later in the stream.
-    pub fn clear(&mut self, registry: &mut Registry) {
+    pub fn clear(&mut self, registry: &mut StatementRegistry) {
         let gone: Vec<(Box<[u8]>, StatementId)> = self
             .names
             .iter_mut()
@@ -256,19 +256,19 @@ impl ClientStatements {
     /// Whether the client has ever asked for a description: it may read rows by that.
     #[must_use]
     pub fn describes(&self) -> bool {
-        self.habit.describes
+        self.describe_history.describes
     }
 
     /// A name that the client has already, of a statement that the registry has. If it has asked for descriptions, it may hold this
     /// one's.
-    pub fn adopt(
+    pub fn import(
         &mut self,
         name: &[u8],
         statement: StatementId,
         has_described: bool,
-        registry: &mut Registry,
+        registry: &mut StatementRegistry,
     ) {
-        self.habit.describes |= has_described;
+        self.describe_history.describes |= has_described;
         registry.hold(statement);
         self.bytes += cost(name, registry.bytes(statement));
         let statement = Some(statement);
@@ -278,9 +278,9 @@ impl ClientStatements {
         }
     }
 
-    /// The client leaves.
-    pub fn forget_all(&mut self, registry: &mut Registry) {
-        self.read_no_more(registry);
+    /// The client has disconnected.
+    pub fn forget_all(&mut self, registry: &mut StatementRegistry) {
+        self.drop_all_describes(registry);
         for id in self.unanswered.drain(..).filter_map(|change| change.to) {
             registry.release(id);
         }
@@ -297,12 +297,12 @@ mod tests {
     use super::*;
     use crate::{Catalog, Parameters, Tracked};
 
-    fn settings(registry: &mut Registry) -> ParseSettings {
+    fn settings(registry: &mut StatementRegistry) -> ParseSettings {
         registry.settings(None, &Parameters::unknown(&Tracked::new([])), Catalog::default())
     }
 
     /// A client with this name, its Parse answered.
-    pub(super) fn with(name: &[u8], registry: &mut Registry) -> ClientStatements {
+    pub(super) fn with(name: &[u8], registry: &mut StatementRegistry) -> ClientStatements {
         let mut client = ClientStatements::default();
         client.parse(name, b"x", Some(&settings(registry)), 0, registry).unwrap();
         client.confirm(registry);
@@ -311,11 +311,11 @@ mod tests {
 
     #[test]
     fn names_come_to_stand_for_a_successor() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = with(b"a", &mut registry);
         let (old, bytes) = (client.expected(b"a").unwrap(), client.bytes);
-        let successor = |registry: &mut Registry| {
+        let successor = |registry: &mut StatementRegistry| {
             registry.retire(old);
             registry.successor(old, None, true).unwrap()
         };
@@ -323,11 +323,11 @@ mod tests {
         client.close(b"a", 1);
         let new = successor(&mut registry);
         client.confirm(&mut registry);
-        client.replace(old, new, Whose::Latest, &mut registry);
+        client.replace(old, new, NameSelector::Latest, &mut registry);
         assert_eq!((client.find(b"b", 2), client.expected(b"a")), (Lookup::Is(new), None));
         client.undo(&mut registry);
         assert_eq!(client.find(b"a", 2), Lookup::Is(old), "its Close was skipped");
-        client.replace(old, new, Whose::This(b"a"), &mut registry);
+        client.replace(old, new, NameSelector::Only(b"a"), &mut registry);
         assert!(registry.rest(old).is_none() && client.find(b"a", 2) == Lookup::Is(new));
         client.close(b"b", 3);
         client.confirm(&mut registry);
@@ -338,37 +338,37 @@ mod tests {
 
     #[test]
     fn names_from_another_process_are_settled() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let id = registry.intern(b"x", Some(&now));
-        client.adopt(b"a", id, true, &mut registry);
+        client.import(b"a", id, true, &mut registry);
         assert_eq!(client.names().collect::<Vec<_>>(), [(&b"a"[..], id)]);
-        assert!(client.is_settled() && client.habit.describes);
+        assert!(client.is_settled() && client.describe_history.describes);
     }
 
     #[test]
     fn a_failed_parse_is_forgotten() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let id = client.parse(b"a", b"x", Some(&now), 0, &mut registry).unwrap();
         assert_eq!(client.find(b"a", 0), Lookup::Is(id), "what follows in its segment is skipped with it");
-        assert_eq!(client.find(b"a", 1), Lookup::InDoubt);
+        assert_eq!(client.find(b"a", 1), Lookup::Unresolved);
         client.undo(&mut registry);
         assert_eq!((client.find(b"a", 1), client.bytes), (Lookup::Unknown, 0));
     }
 
     #[test]
     fn an_error_takes_back_a_close_and_the_parse_behind_it() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = with(b"a", &mut registry);
         let (old, bytes) = (client.expected(b"a").unwrap(), client.bytes);
         assert!(client.close(b"a", 1));
         assert_eq!(client.find(b"a", 1), Lookup::Unknown);
         let new = client.parse(b"a", b"y", Some(&now), 1, &mut registry).unwrap();
-        assert_eq!((client.find(b"a", 1), client.find(b"a", 2)), (Lookup::Is(new), Lookup::InDoubt));
+        assert_eq!((client.find(b"a", 1), client.find(b"a", 2)), (Lookup::Is(new), Lookup::Unresolved));
         client.undo(&mut registry);
         client.undo(&mut registry);
         assert_eq!((client.find(b"a", 2), client.bytes), (Lookup::Is(old), bytes));
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn an_error_between_them_takes_back_the_parse_only() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = with(b"a", &mut registry);
         client.close(b"a", 1);
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_name_comes_to_stand_for_the_same_text_under_other_settings() {
         let tracked = Tracked::new([]);
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let mut client = with(b"a", &mut registry);
         let old = client.expected(b"a").unwrap();
         let mut parameters = Parameters::unknown(&tracked);
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn clearing_keeps_what_comes_later_in_the_stream() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = with(b"old", &mut registry);
         client.parse(b"new", b"y", Some(&now), 1, &mut registry).unwrap();
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_a_client_keeps_has_a_bound_however_small_the_pieces_are() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let now = settings(&mut registry);
         let mut client = ClientStatements::default();
         let most = CLIENT_BYTES / NAME_BYTES;

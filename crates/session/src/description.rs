@@ -1,4 +1,4 @@
-//! What PostgreSQL says of a prepared statement: the types of its parameters and the columns of its result.
+//! PostgreSQL's description of a prepared statement: the types of its parameters and the columns of its result.
 //!
 //! Owns what makes two descriptions differ, and the Parse that gives a statement the parameter types that it had elsewhere. Of the
 //! columns it keeps a number only.

@@ -1,4 +1,4 @@
-//! Who broke the protocol, in what way, and what the client is told.
+//! Protocol violations by the client or the server, and the error that the client gets.
 //!
 //! Owns texts and SQLSTATEs of protocol faults; texts that people match are PgBouncer's. Limits and timeouts are the
 //! shard's, authentication's faults are `auth`'s.
@@ -80,7 +80,7 @@ impl ClientFault {
     }
 }
 
-/// The server did something that no PostgreSQL does: its connection is closed, its client is told so.
+/// The server violated the protocol: its connection is closed, and its client gets this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
     /// A frame whose length is no length.

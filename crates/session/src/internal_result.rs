@@ -1,4 +1,4 @@
-//! What a server answered to a question of Weir's own: rows, kept whole and within bounds.
+//! The rows of a query of Weir's own, kept whole and within bounds.
 //!
 //! Owns the bounds and reading DataRow. Never knows what was asked and never passes a row on to a client.
 
@@ -7,7 +7,7 @@ use wire::backend;
 /// The longest message of an answer, in bytes: room for a secret of 64 KiB and the name beside it.
 pub(crate) const FRAME_BYTES: usize = 80 * 1024;
 
-/// What all rows of an answer may have together, in bytes; a question that brings more is none.
+/// What all rows of an answer may have together, in bytes; more is a fault.
 const ANSWER_BYTES: usize = 256 * 1024;
 
 /// A row by column; NULL is None.
@@ -15,19 +15,19 @@ pub type Row = Vec<Option<Vec<u8>>>;
 
 /// The rows that have come so far.
 #[derive(Default)]
-pub struct OwnAnswer {
+pub struct InternalResult {
     rows: Vec<Row>,
     bytes: usize,
 }
 
 /// Counts the rows instead of showing them: they may hold secrets.
-impl std::fmt::Debug for OwnAnswer {
+impl std::fmt::Debug for InternalResult {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "OwnAnswer({} rows)", self.rows.len())
+        write!(formatter, "InternalResult({} rows)", self.rows.len())
     }
 }
 
-impl OwnAnswer {
+impl InternalResult {
     /// Keeps the body of a DataRow; false if it is none, or more than an answer may have.
     pub(crate) fn keep(&mut self, body: &[u8]) -> bool {
         // A row of no columns takes room too.
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn rows_are_kept_in_order() {
-        let mut answer = OwnAnswer::default();
+        let mut answer = InternalResult::default();
         assert!(answer.keep(&body(&[Some(b"a"), None])));
         assert!(answer.keep(&body(&[])));
         assert!(!answer.keep(b"\0\x01"), "no row");
@@ -68,15 +68,15 @@ mod tests {
     #[test]
     fn an_answer_has_an_end() {
         let row = body(&[Some(&[b'x'; 1000])]);
-        let mut answer = OwnAnswer::default();
+        let mut answer = InternalResult::default();
         let kept = (0..10_000).take_while(|_| answer.keep(&row)).count();
         assert_eq!(kept, ANSWER_BYTES / (row.len() + size_of::<Row>()));
     }
 
     #[test]
     fn debug_shows_no_secret() {
-        let mut answer = OwnAnswer::default();
+        let mut answer = InternalResult::default();
         answer.keep(&body(&[Some(b"hidden")]));
-        assert_eq!(format!("{answer:?}"), "OwnAnswer(1 rows)");
+        assert_eq!(format!("{answer:?}"), "InternalResult(1 rows)");
     }
 }

@@ -1,4 +1,4 @@
-//! What is being said on one client's and one server's connection, and what is still owed to whom.
+//! The protocol state of one client's and one server's connection, and which replies are still owed.
 //!
 //! Owns the protocol states of both sides as pure values: where a frame ends, which replies a server still owes,
 //! prepared statements under two names, tracked parameters, logins. Never knows the pool, the clock or a socket.
@@ -31,28 +31,28 @@ mod statement_text;
 pub use client_statements::{ClientStatements, Lookup};
 pub use description::Description;
 pub use fault::{ClientFault, ServerFault};
-pub use internal_result::{OwnAnswer, Row};
+pub use internal_result::{InternalResult, Row};
 pub use parameters::{Parameters, Tracked};
 pub use parse_settings::{Catalog, ParseSettings};
-pub use prepared::{Adopted, Registry, Scope, StatementId};
+pub use prepared::{ImportedStatement, Scope, StatementId, StatementRegistry};
 pub use replication::Replication;
-pub use reply::{Complaint, Context, Replied};
-pub use reply_queue::{Owed, Owes, Reader};
-pub use request::{Heard, Request, Rules, Wants, wants};
+pub use reply::{ErrorSeen, ReplyContext, ReplyOutcome};
+pub use reply_queue::{PendingReply, Reader, ReplyQueue};
+pub use request::{ClientStream, FirstMessage, RequestContext, RequestOutcome, first_message};
 pub use resets::Reset;
-pub use server_login::{Hello, Means, Progress, ServerLogin};
-pub use server_protocol::{Boundary, Conversation};
+pub use server_login::{LoginContext, LoginStep, ServerInfo, ServerLogin};
+pub use server_protocol::{Boundary, ServerProtocol};
 pub use server_statements::ServerStatements;
-pub use startup_request::Greeting;
+pub use startup_request::StartupRequest;
 
-/// Where a step's bytes go. The caller knows the sockets; a step only says which side.
+/// Where a step's bytes go. The caller knows the sockets; a step only names the side.
 ///
 /// What is forwarded and what is written to one side keeps its order.
 pub trait Output {
     /// Sends `input[start..end]` on, unchanged, to the other side.
     fn forward(&mut self, input: &[u8], start: usize, end: usize);
-    /// Lets a message of Weir's own be appended for the client.
+    /// Appends a message of Weir's own for the client.
     fn to_client(&mut self, write: impl FnOnce(&mut Vec<u8>));
-    /// Lets a message of Weir's own be appended for the server, behind a whole message.
+    /// Appends a message of Weir's own for the server, behind a whole message.
     fn to_server(&mut self, at: Boundary, write: impl FnOnce(&mut Vec<u8>));
 }

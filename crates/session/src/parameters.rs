@@ -2,7 +2,7 @@
 //!
 //! Owns which are tracked, a client's and a server's values, and the SET that makes one like the other. Values are
 //! shared: a server that was made like its client holds the same list, so the hot path compares two pointers.
-//! Facts (in_hot_standby) are followed too, but a client is told of them; no server is ever asked to have another one.
+//! Read-only parameters (in_hot_standby) are tracked too and reported to clients; they are never set on a server.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ const ALWAYS: [&str; 10] = [
     "search_path",
 ];
 
-/// What a server reports of itself, that nobody can set and that may differ between the servers of one pool.
-const FACTS: [&str; 1] = ["in_hot_standby"];
+/// Parameters that a server reports and that cannot be set, and that may differ between the servers of one pool.
+const READ_ONLY: [&str; 1] = ["in_hot_standby"];
 
 /// Lists of names: SET takes one string for one name, so that a whole list has to go through set_config().
 const LISTS: [&str; 3] = ["search_path", "temp_tablespaces", "local_preload_libraries"];
@@ -56,12 +56,12 @@ impl Tracked {
         for name in extra {
             let speakable = !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
-            let is_fact = FACTS.iter().any(|fact| fact.eq_ignore_ascii_case(name));
-            if speakable && !is_fact && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            let is_read_only = READ_ONLY.iter().any(|fact| fact.eq_ignore_ascii_case(name));
+            if speakable && !is_read_only && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 names.push(Arc::from(name));
             }
         }
-        names.extend(FACTS.iter().map(|name| Arc::from(*name)));
+        names.extend(READ_ONLY.iter().map(|name| Arc::from(*name)));
         Tracked { unknown: vec![None; names.len()].into(), names: names.into() }
     }
 
@@ -74,13 +74,13 @@ impl Tracked {
     /// Where a parameter stands that a client may set.
     #[must_use]
     pub fn settable(&self, name: &[u8]) -> Option<usize> {
-        self.position(name).filter(|position| !self.is_fact(*position))
+        self.position(name).filter(|position| !self.is_read_only(*position))
     }
 
     /// Only a server can say it, and no SET changes it.
     #[must_use]
-    pub fn is_fact(&self, position: usize) -> bool {
-        position + FACTS.len() >= self.names.len()
+    pub fn is_read_only(&self, position: usize) -> bool {
+        position + READ_ONLY.len() >= self.names.len()
     }
 
     /// The name at a position.
@@ -125,7 +125,7 @@ impl Parameters {
     #[must_use]
     pub fn unrestorable(&self, now: &Parameters, tracked: &Tracked) -> Option<usize> {
         let is_unknown = |value: &Arc<str>| reported::is_unknown(value);
-        let mut settable = (0..self.values.len()).filter(|position| !tracked.is_fact(*position));
+        let mut settable = (0..self.values.len()).filter(|position| !tracked.is_read_only(*position));
         settable.find(|position| {
             let own = self.value(*position);
             own.is_some_and(is_unknown) && own != now.value(*position)
@@ -202,7 +202,7 @@ impl Parameters {
     }
 
     /// Takes over from `other` what a server does not report of itself (what is None in `reported`): after a SET of it,
-    /// nothing but our own word says that the server has it.
+    /// no report will confirm that the server has it.
     pub fn note_unreported(&mut self, reported: &Parameters, other: &Parameters) {
         for position in 0..self.values.len() {
             if reported.value(position).is_none() {
@@ -225,8 +225,8 @@ impl Parameters {
         Arc::ptr_eq(&self.values, &other.values)
     }
 
-    /// The statements that give a server with `now` these values; None if it has them. A value that somebody else gave
-    /// it, and of which this side never heard, is reset.
+    /// The statements that give a server with `now` these values; None if it has them. A value that another
+    /// client set there, and that this side does not have, is reset.
     #[must_use]
     pub fn sets_from(&self, now: &Parameters, tracked: &Tracked) -> Option<String> {
         self.sets(now, tracked, Place::Outside)
@@ -242,7 +242,7 @@ impl Parameters {
         let mut sets = String::new();
         for (position, name) in tracked.names.iter().enumerate() {
             match (self.value(position), now.value(position)) {
-                _ if tracked.is_fact(position) => {}
+                _ if tracked.is_read_only(position) => {}
                 (Some(value), _) if reported::is_unknown(value) => {}
                 (Some(value), other) if other != Some(value) => {
                     push_set(&mut sets, name, value, position, place);
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn extras_join_the_fixed_ones_once() {
         let tracked = Tracked::new(["lc_messages", "datestyle", "bad name", "", "In_Hot_Standby"]);
-        assert_eq!(tracked.count(), ALWAYS.len() + 1 + FACTS.len());
+        assert_eq!(tracked.count(), ALWAYS.len() + 1 + READ_ONLY.len());
         assert_eq!(tracked.position(b"LC_MESSAGES"), Some(ALWAYS.len()));
         assert_eq!(tracked.name(APPLICATION_NAME), "application_name");
     }
@@ -401,7 +401,7 @@ mod tests {
     fn facts_are_followed_and_never_set() {
         let tracked = Tracked::new([]);
         let position = tracked.position(b"in_hot_standby").unwrap();
-        assert!(tracked.is_fact(position) && tracked.settable(b"in_hot_standby").is_none());
+        assert!(tracked.is_read_only(position) && tracked.settable(b"in_hot_standby").is_none());
         let (mut client, mut server) = (Parameters::unknown(&tracked), Parameters::unknown(&tracked));
         client.set(position, "off");
         server.set(position, "on");
@@ -413,29 +413,29 @@ mod tests {
     fn what_no_server_reports_is_remembered_and_reset_for_others() {
         let tracked = Tracked::new([]);
         let position = tracked.position(b"search_path").unwrap();
-        let fresh = Parameters::unknown(&tracked);
-        let (mut client, mut server) = (fresh.clone(), fresh.clone());
+        let default_params = Parameters::unknown(&tracked);
+        let (mut client, mut server) = (default_params.clone(), default_params.clone());
         client.set(position, "a");
         assert_eq!(
             client.sets_from(&server, &tracked).as_deref(),
             Some("SELECT pg_catalog.set_config('search_path','a',false);")
         );
-        server.note_unreported(&fresh, &client);
+        server.note_unreported(&default_params, &client);
         assert_eq!(client.sets_from(&server, &tracked), None);
-        let other = fresh.clone();
+        let other = default_params.clone();
         assert_eq!(other.sets_from(&server, &tracked).as_deref(), Some("RESET search_path;"));
-        server.note_unreported(&fresh, &other);
-        assert!(server.same(&fresh));
+        server.note_unreported(&default_params, &other);
+        assert!(server.same(&default_params));
     }
 
     #[test]
     fn what_a_client_says_lies_over_what_a_fresh_server_says() {
         let tracked = Tracked::new([]);
-        let (mut fresh, mut client) = (Parameters::unknown(&tracked), Parameters::unknown(&tracked));
-        fresh.set_each([(0, "UTF8"), (APPLICATION_NAME, ""), (usize::MAX, "nowhere")]);
-        assert!(fresh.overlaid_by(&client).shared_with(&fresh), "nothing was said");
+        let (mut default_params, mut client) = (Parameters::unknown(&tracked), Parameters::unknown(&tracked));
+        default_params.set_each([(0, "UTF8"), (APPLICATION_NAME, ""), (usize::MAX, "nowhere")]);
+        assert!(default_params.overlaid_by(&client).shared_with(&default_params), "nothing was said");
         client.set_each([(APPLICATION_NAME, "a")]);
-        let all = fresh.overlaid_by(&client);
+        let all = default_params.overlaid_by(&client);
         assert_eq!(
             [0, APPLICATION_NAME].map(|position| all.value(position).map(|value| &**value)),
             [Some("UTF8"), Some("a")]

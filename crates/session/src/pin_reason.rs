@@ -1,16 +1,16 @@
-//! Why a server cannot leave its client yet, in a word, for who looks at it.
+//! Why a server cannot be released by its client yet, in one word, for SHOW.
 //!
-//! Reads what [`Conversation::is_quiet`] depends on and changes nothing; the decision to release is never made from it.
+//! Reads what [`ServerProtocol::is_idle`] depends on and changes nothing; the decision to release is never made from it.
 
 use wire::backend::Status;
 
-use crate::Conversation;
+use crate::ServerProtocol;
 
-impl Conversation {
+impl ServerProtocol {
     /// What keeps this server with its client beyond the request that runs; None if the end of that request frees it.
     #[must_use]
-    pub fn hold(&self) -> Option<&'static str> {
-        if self.doubtful {
+    pub fn pin_reason(&self) -> Option<&'static str> {
+        if self.tainted {
             Some("unclear")
         } else if self.copying_in {
             Some("copy")
@@ -18,7 +18,7 @@ impl Conversation {
             Some("failed_transaction")
         } else if self.in_block() {
             Some("transaction")
-        } else if self.status.is_none() && !self.owes.end_with_ready() {
+        } else if self.status.is_none() && !self.replies.end_with_ready() {
             Some("no_sync")
         } else {
             None
@@ -29,36 +29,36 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Owed, Parameters, Tracked};
+    use crate::{Parameters, PendingReply, Tracked};
 
-    fn talk() -> Conversation {
-        Conversation::new(Parameters::unknown(&Tracked::new([])))
+    fn protocol() -> ServerProtocol {
+        ServerProtocol::new(Parameters::unknown(&Tracked::new([])))
     }
 
     #[test]
     fn what_ends_by_itself_holds_nothing() {
-        let mut talk = talk();
-        assert_eq!(talk.hold(), None);
-        talk.status = None;
-        talk.owes.push(Owed::Execute);
-        talk.owes.push(Owed::Sync);
-        assert_eq!(talk.hold(), None);
+        let mut protocol = protocol();
+        assert_eq!(protocol.pin_reason(), None);
+        protocol.status = None;
+        protocol.replies.push(PendingReply::Execute);
+        protocol.replies.push(PendingReply::Sync);
+        assert_eq!(protocol.pin_reason(), None);
     }
 
     #[test]
     fn what_does_not_end_by_itself_has_a_name() {
-        let mut talk = talk();
-        talk.status = None;
-        assert_eq!(talk.hold(), Some("no_sync"));
-        (talk.status, talk.last_status) = (Some(Status::InTransaction), Status::InTransaction);
-        assert_eq!(talk.hold(), Some("transaction"));
-        talk.status = None;
-        assert_eq!(talk.hold(), Some("transaction"), "while its next query runs, too");
-        talk.status = Some(Status::Failed);
-        assert_eq!(talk.hold(), Some("failed_transaction"));
-        talk.copying_in = true;
-        assert_eq!(talk.hold(), Some("copy"));
-        talk.doubtful = true;
-        assert_eq!(talk.hold(), Some("unclear"));
+        let mut protocol = protocol();
+        protocol.status = None;
+        assert_eq!(protocol.pin_reason(), Some("no_sync"));
+        (protocol.status, protocol.last_status) = (Some(Status::InTransaction), Status::InTransaction);
+        assert_eq!(protocol.pin_reason(), Some("transaction"));
+        protocol.status = None;
+        assert_eq!(protocol.pin_reason(), Some("transaction"), "while its next query runs, too");
+        protocol.status = Some(Status::Failed);
+        assert_eq!(protocol.pin_reason(), Some("failed_transaction"));
+        protocol.copying_in = true;
+        assert_eq!(protocol.pin_reason(), Some("copy"));
+        protocol.tainted = true;
+        assert_eq!(protocol.pin_reason(), Some("unclear"));
     }
 }

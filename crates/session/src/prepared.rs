@@ -15,7 +15,7 @@ use crate::resets::reset_by_portal;
 use crate::statement_text::{Effects, effects_of_whole, has_clock_literal};
 use crate::{Description, Parameters, Reset, Tracked};
 
-pub use takeover::Adopted;
+pub use takeover::ImportedStatement;
 
 /// A statement's number; never used twice on a shard.
 pub type StatementId = u64;
@@ -61,7 +61,7 @@ impl Statement {
 
 /// All statements of a shard: the same text and types, parsed under the same settings, are one statement.
 #[derive(Debug)]
-pub struct Registry {
+pub struct StatementRegistry {
     /// The shared statements of each text, in the order of their settings.
     by_rest: BTreeMap<Arc<[u8]>, Vec<(SettingsId, StatementId)>>,
     by_id: BTreeMap<StatementId, Statement>,
@@ -72,9 +72,9 @@ pub struct Registry {
     spare: Spare,
 }
 
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::new(&Tracked::new([]))
+impl Default for StatementRegistry {
+    fn default() -> StatementRegistry {
+        StatementRegistry::new(&Tracked::new([]))
     }
 }
 
@@ -101,11 +101,11 @@ impl Spare {
     }
 }
 
-impl Registry {
+impl StatementRegistry {
     /// No statements yet, of clients and servers whose parameters are these.
     #[must_use]
-    pub fn new(tracked: &Tracked) -> Registry {
-        Registry {
+    pub fn new(tracked: &Tracked) -> StatementRegistry {
+        StatementRegistry {
             by_rest: BTreeMap::new(),
             by_id: BTreeMap::new(),
             retired: BTreeSet::new(),
@@ -119,7 +119,7 @@ impl Registry {
     /// settings it is parsed, and nothing else of that moment counts.
     pub fn intern(&mut self, rest: &[u8], settings: Option<&ParseSettings>) -> StatementId {
         let known = settings.and_then(|settings| self.find(rest, settings));
-        let id = known.unwrap_or_else(|| self.insert(rest, Registry::scope_of(rest, settings)));
+        let id = known.unwrap_or_else(|| self.insert(rest, StatementRegistry::scope_of(rest, settings)));
         self.hold(id);
         id
     }
@@ -163,7 +163,7 @@ impl Registry {
         let statement = Statement { rest, scope, clients: 0, effects, resets: None, description: None };
         self.spare.add(statement.bytes());
         self.by_id.insert(id, statement);
-        self.offer(id);
+        self.publish(id);
     }
 
     /// The statement with this rest of a Parse body that was parsed under these settings, if there is one.
@@ -354,9 +354,9 @@ mod tests {
     }
 
     /// A registry, and two combinations of settings.
-    fn with_settings() -> (Registry, ParseSettings, ParseSettings) {
+    fn with_settings() -> (StatementRegistry, ParseSettings, ParseSettings) {
         let tracked = Tracked::new([]);
-        let mut registry = Registry::new(&tracked);
+        let mut registry = StatementRegistry::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
         let one = registry.settings(None, &parameters, HERE);
         parameters.set(tracked.position(b"DateStyle").unwrap(), "ISO, DMY");
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_text_is_read_once_for_what_it_resets() {
         let (tracked, more) = (Tracked::new([]), Tracked::new(["statement_timeout"]));
-        let mut registry = Registry::new(&tracked);
+        let mut registry = StatementRegistry::new(&tracked);
         let settings = registry.settings(None, &Parameters::unknown(&tracked), HERE);
         let named = registry.intern(b"RESET timezone\0\0\0", Some(&settings));
         let other = registry.intern(b"RESET statement_timeout\0\0\0", Some(&settings));
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn unused_settings_do_not_grow_without_bound() {
         let tracked = Tracked::new([]);
-        let mut registry = Registry::new(&tracked);
+        let mut registry = StatementRegistry::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
         for number in 0..1000 {
             parameters.set(tracked.position(b"search_path").unwrap(), &format!("{number:>30000}"));

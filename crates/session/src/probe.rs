@@ -4,8 +4,8 @@
 use wire::encode;
 
 use crate::{
-    Boundary, ClientStatements, Context, Conversation, Heard, Output, Parameters, Registry, Request, Row,
-    Rules, Tracked, options,
+    Boundary, ClientStatements, ClientStream, Output, Parameters, ReplyContext, RequestContext,
+    RequestOutcome, Row, ServerProtocol, StatementRegistry, Tracked, options,
 };
 
 /// What went to each side.
@@ -31,22 +31,23 @@ impl Output for Heap {
 
 /// Any bytes of a client, whole and cut at every place of the first hundred: the same goes to the server.
 pub fn request(bytes: &[u8]) {
-    let whole = heard(&[bytes]);
+    let whole = request_outcome(&[bytes]);
     for cut in 0..bytes.len().min(100) {
         let (head, tail) = bytes.split_at(cut);
-        assert_eq!(heard(&[head, tail]), whole, "cut at {cut}");
+        assert_eq!(request_outcome(&[head, tail]), whole, "cut at {cut}");
     }
 }
 
 /// Feeds a client's bytes to a fresh pair, as a shard does.
-fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
+fn request_outcome(pieces: &[&[u8]]) -> (Heap, Option<RequestOutcome>) {
     let tracked = Tracked::new([]);
-    let mut server = Conversation::new(Parameters::unknown(&tracked));
-    let (mut request, mut registry, mut heap) = (Request::default(), Registry::default(), Heap::default());
+    let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
+    let (mut request, mut registry, mut heap) =
+        (ClientStream::default(), StatementRegistry::default(), Heap::default());
     for piece in pieces {
         let mut input = std::mem::take(&mut request.held);
         input.extend_from_slice(piece);
-        let mut rules = Rules {
+        let mut context = RequestContext {
             registry: &mut registry,
             statements_max: 2,
             frame_bytes_max: 1 << 20,
@@ -57,9 +58,9 @@ fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
             parsed_on_server: 0,
             bound: 0,
         };
-        let heard = request.step(&mut server, &mut rules, &input, &mut heap);
-        if heard != Heard::All {
-            return (heap, Some(heard));
+        let outcome = request.step(&mut server, &mut context, &input, &mut heap);
+        if outcome != RequestOutcome::All {
+            return (heap, Some(outcome));
         }
     }
     (heap, None)
@@ -67,10 +68,10 @@ fn heard(pieces: &[&[u8]]) -> (Heap, Option<Heard>) {
 
 /// Any bytes of a server that owes answers to a pipeline, whole and cut: the same goes to the client, the same faults.
 pub fn reply(bytes: &[u8]) {
-    let whole = replied(&[bytes]);
+    let whole = reply_outcome(&[bytes]);
     for cut in 0..bytes.len().min(100) {
         let (head, tail) = bytes.split_at(cut);
-        let parts = replied(&[head, tail]);
+        let parts = reply_outcome(&[head, tail]);
         assert_eq!(parts.1, whole.1, "cut at {cut}");
         if !whole.1 {
             assert_eq!(parts.0, whole.0, "cut at {cut}");
@@ -79,11 +80,11 @@ pub fn reply(bytes: &[u8]) {
 }
 
 /// True if the server was found at fault.
-fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
+fn reply_outcome(pieces: &[&[u8]]) -> (Heap, bool) {
     let tracked = Tracked::new([]);
-    let mut server = Conversation::new(Parameters::unknown(&tracked));
-    let (mut request, mut registry) = (Request::default(), Registry::default());
-    let mut rules = Rules {
+    let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
+    let (mut request, mut registry) = (ClientStream::default(), StatementRegistry::default());
+    let mut context = RequestContext {
         registry: &mut registry,
         statements_max: 2,
         frame_bytes_max: 1 << 20,
@@ -94,20 +95,20 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
         parsed_on_server: 0,
         bound: 0,
     };
-    request.step(&mut server, &mut rules, &pipeline(), &mut Heap::default());
-    let (mut heap, mut own_error) = (Heap::default(), None);
+    request.step(&mut server, &mut context, &pipeline(), &mut Heap::default());
+    let (mut heap, mut internal_error) = (Heap::default(), None);
     for piece in pieces {
-        let mut context = Context {
+        let mut context = ReplyContext {
             registry: &mut registry,
             tracked: &tracked,
             names: request.statements.as_deref_mut().map(|names: &mut ClientStatements| names),
-            own_error: &mut own_error,
-            complaints: &mut Vec::new(),
-            audience: true,
-            borrows: false,
+            internal_error: &mut internal_error,
+            errors_seen: &mut Vec::new(),
+            has_client: true,
+            releases_between_transactions: false,
             refuses_blocks: false,
             startup: None,
-            fresh: None,
+            default_params: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
@@ -119,7 +120,7 @@ fn replied(pieces: &[&[u8]]) -> (Heap, bool) {
 
 /// Any bytes of a server that owes the answer to a question of Weir's own, whole and cut: the same rows, nothing passed
 /// on.
-pub fn own_answer(bytes: &[u8]) {
+pub fn internal_result(bytes: &[u8]) {
     let whole = answered(&[bytes]);
     for cut in 0..bytes.len().min(100) {
         let (head, tail) = bytes.split_at(cut);
@@ -134,23 +135,23 @@ pub fn own_answer(bytes: &[u8]) {
 /// The rows, and true if the server was found at fault.
 fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
     let tracked = Tracked::new([]);
-    let mut server = Conversation::new(Parameters::unknown(&tracked));
+    let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
     let at = server.boundary().expect("nothing was sent");
-    server.ask_for_rows(at, &mut Vec::new(), "select where false", "select $1", &["x".to_owned()]);
-    let (mut registry, mut heap, mut own_error) = (Registry::default(), Heap::default(), None);
+    server.send_internal_select(at, &mut Vec::new(), "select where false", "select $1", &["x".to_owned()]);
+    let (mut registry, mut heap, mut internal_error) = (StatementRegistry::default(), Heap::default(), None);
     let mut fault = false;
     for piece in pieces {
-        let mut context = Context {
+        let mut context = ReplyContext {
             registry: &mut registry,
             tracked: &tracked,
             names: None,
-            own_error: &mut own_error,
-            complaints: &mut Vec::new(),
-            audience: false,
-            borrows: false,
+            internal_error: &mut internal_error,
+            errors_seen: &mut Vec::new(),
+            has_client: false,
+            releases_between_transactions: false,
             refuses_blocks: false,
             startup: None,
-            fresh: None,
+            default_params: None,
             body_max: i32::MAX.unsigned_abs() - 4,
         };
         if server.step(&mut context, piece, &mut heap).fault.is_some() {
@@ -159,7 +160,7 @@ fn answered(pieces: &[&[u8]]) -> (Vec<Row>, bool) {
         }
     }
     assert_eq!(heap, Heap::default(), "nothing of it is a client's business");
-    (server.take_answer().into_rows(), fault)
+    (server.take_internal_result().into_rows(), fault)
 }
 
 /// One of everything that is answered.
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn own_answers_are_the_same_however_they_are_cut() {
+    fn internal_results_are_the_same_however_they_are_cut() {
         let mut rows = Vec::new();
         encode::parse_complete(&mut rows);
         encode::bind_complete(&mut rows);
@@ -248,7 +249,7 @@ mod tests {
         encode::command_complete(&mut rows, "SELECT 2");
         encode::ready(&mut rows, Status::Idle);
         assert_eq!(answered(&[&rows]), (vec![vec![Some(b"x".to_vec())], vec![None]], false));
-        mutations(&rows, 300, own_answer);
+        mutations(&rows, 300, internal_result);
     }
 
     #[test]

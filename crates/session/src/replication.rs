@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Reads the value of the parameter; None where it says that nothing is to be replicated.
+    /// Reads the value of the parameter; None for a value that asks for no replication.
     ///
     /// # Errors
     /// [`ClientFault::ReplicationValue`] for what is neither `database` nor one of PostgreSQL's words for true and false.
@@ -48,12 +48,12 @@ impl Kind {
     }
 }
 
-/// A client's wish to replicate, and what its server is told beside the tracked parameters.
+/// A client's request to replicate, and what its server is sent beside the tracked parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// What it wants.
     pub kind: Kind,
-    /// `options` as it was sent, and parameters that are not tracked: nobody else will have this server, so the server
+    /// `options` as it was sent, and parameters that are not tracked: no other client will have this server, so the server
     /// may judge them.
     pub passed: Vec<(String, String)>,
 }

@@ -1,8 +1,8 @@
 //! The hot path, server to client: steps over frame headers, matches each reply with what is owed, passes whole
 //! buffers on.
 //!
-//! Owns which replies are passed, which are swallowed and which Weir says itself. Looks into a body only where it must
-//! (ReadyForQuery, ParameterStatus, short command tags). A reply that nobody is owed is a fault, never passed on.
+//! Owns which replies are passed on, which are swallowed and which Weir sends itself. Looks into a body only where it must
+//! (ReadyForQuery, ParameterStatus, short command tags). A reply that answers no request is a fault, never passed on.
 
 mod error;
 mod parameters;
@@ -16,8 +16,8 @@ use wire::tag::backend as tag;
 
 use crate::statement_text::Effects;
 use crate::{
-    Boundary, ClientStatements, Conversation, Output, Owed, Parameters, Reader, Registry, ServerFault,
-    Tracked, internal_result,
+    Boundary, ClientStatements, Output, Parameters, PendingReply, Reader, ServerFault, ServerProtocol,
+    StatementRegistry, Tracked, internal_result,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -28,24 +28,24 @@ const TAG_BYTES: u32 = 64;
 
 /// What a step found besides what it passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replied {
+pub struct ReplyOutcome {
     /// ReadyForQuery that went to the client.
     pub ready: u32,
     /// How many of them ended a transaction (said idle).
     pub idle: u32,
     /// A query of Weir's own ended; Some(false) if it failed.
-    pub own_ready: Option<bool>,
-    /// The server refused for good (57P01 and the like): a FATAL went to the client.
+    pub internal_done: Option<bool>,
+    /// The server ends the connection (57P01 and the like): a FATAL went to the client.
     pub fatal: bool,
     /// Tracked parameters changed.
     pub parameters_changed: bool,
-    /// Requests that were said again, their statement prepared anew, because DDL had spoilt its plan.
+    /// Requests that were replayed, their statement prepared anew, because DDL had made its plan stale.
     pub replayed: u16,
-    /// What the client sent later, and was kept ([`Conversation::holds_back`]), can be passed on now.
+    /// What the client sent later and was kept ([`ServerProtocol::blocks_requests`]) can be passed on now.
     pub unblocked: bool,
     /// DISCARD ALL was run: what the server does not report of its parameters is as on a fresh one.
     pub discarded: bool,
-    /// The client's startup values are its own again and the server has others: [`Conversation::take_lost`] says which.
+    /// The client's startup values are its own again and the server has others: [`ServerProtocol::take_lost`] says which.
     pub lost: bool,
     /// A transaction block was opened where none is allowed; its ReadyForQuery was not passed on.
     pub block_refused: bool,
@@ -53,9 +53,9 @@ pub struct Replied {
     pub fault: Option<ServerFault>,
 }
 
-/// An error that a client was told of in a server's words.
+/// An error of a server that a client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct ErrorSeen {
     /// Its SQLSTATE, as the server sent it; zeros where it sent none.
     pub code: [u8; 5],
     /// How many ReadyForQuery of this step came before it: to which request it belongs.
@@ -63,35 +63,41 @@ pub struct Complaint {
 }
 
 /// What a step needs besides the two sides.
-pub struct Context<'a> {
+pub struct ReplyContext<'a> {
     /// All statements of the shard.
-    pub registry: &'a mut Registry,
+    pub registry: &'a mut StatementRegistry,
     /// Which parameters are tracked.
     pub tracked: &'a Tracked,
     /// The linked client's names, if it has any.
     pub names: Option<&'a mut ClientStatements>,
     /// Where an error answer to a query of Weir's own is kept: the body of its ErrorResponse.
-    pub own_error: &'a mut Option<Vec<u8>>,
-    /// Errors that the client is told of are put here.
-    pub complaints: &'a mut Vec<Complaint>,
+    pub internal_error: &'a mut Option<Vec<u8>>,
+    /// Errors that the client gets are put here.
+    pub errors_seen: &'a mut Vec<ErrorSeen>,
     /// What RESET goes back to for the linked client; None where the server knows that itself.
     pub startup: Option<&'a Parameters>,
-    /// What a server has that was told nothing.
-    pub fresh: Option<&'a Parameters>,
-    /// A client listens. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
-    pub audience: bool,
-    /// The client borrows: between its transactions a server's farewell is not its business.
-    pub borrows: bool,
+    /// The values of a server on which nothing was set.
+    pub default_params: Option<&'a Parameters>,
+    /// A client is linked. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
+    pub has_client: bool,
+    /// The client does not keep its server between transactions (transaction and statement pooling): a FATAL that comes
+    /// there is not passed on.
+    pub releases_between_transactions: bool,
     /// Statement pooling: a ReadyForQuery inside a transaction block ends it all.
     pub refuses_blocks: bool,
     /// The longest body of a frame, by `max_packet_size`; never more than `i32::MAX - 4`.
     pub body_max: u32,
 }
 
-impl Conversation {
+impl ServerProtocol {
     /// Passes `input` on to the client. Bytes that cannot be judged yet are kept; the next call joins them.
     #[inline]
-    pub fn step(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
+    pub fn step(
+        &mut self,
+        context: &mut ReplyContext<'_>,
+        input: &[u8],
+        out: &mut impl Output,
+    ) -> ReplyOutcome {
         if self.partial.is_empty() {
             self.run(context, input, 0, out)
         } else {
@@ -101,7 +107,7 @@ impl Conversation {
 
     /// A step whose first frame began in earlier input.
     #[inline(never)]
-    fn join(&mut self, context: &mut Context<'_>, input: &[u8], out: &mut impl Output) -> Replied {
+    fn join(&mut self, context: &mut ReplyContext<'_>, input: &[u8], out: &mut impl Output) -> ReplyOutcome {
         let mut joined = std::mem::take(&mut self.partial);
         let mut taken = 0;
         // Of a row no more than the header is joined, so that what is behind it goes on without a copy.
@@ -111,47 +117,53 @@ impl Conversation {
         {
             joined.extend_from_slice(front);
             taken = missing;
-            let replied = self.run(context, &joined, 0, out);
-            if replied.fault.is_some() {
-                return replied;
+            let outcome = self.run(context, &joined, 0, out);
+            if outcome.fault.is_some() {
+                return outcome;
             }
             if self.partial.is_empty() {
                 return self.run(context, input, taken, out);
             }
-            joined = std::mem::take(&mut self.partial); // It is nobody's row.
+            joined = std::mem::take(&mut self.partial); // The row answers no request.
         }
         joined.extend_from_slice(&input[taken..]);
         self.run(context, &joined, 0, out)
     }
 
     /// Deals with `input` from `at` on.
-    fn run(&mut self, context: &mut Context<'_>, input: &[u8], at: usize, out: &mut impl Output) -> Replied {
-        let mut step = Step { server: self, context, input, start: at, at, replied: Replied::default() };
+    fn run(
+        &mut self,
+        context: &mut ReplyContext<'_>,
+        input: &[u8],
+        at: usize,
+        out: &mut impl Output,
+    ) -> ReplyOutcome {
+        let mut step = Step { server: self, context, input, start: at, at, outcome: ReplyOutcome::default() };
         step.frames(out);
         step.flush(out);
-        let (at, mut replied) = (step.at, step.replied);
-        if self.unsure_readies > 0 {
-            self.mark_end(out);
+        let (at, mut outcome) = (step.at, step.outcome);
+        if self.possible_readies > 0 {
+            self.send_marker(out);
         }
         // What comes behind a COPY from the client is answered when that is over: what waits may be its data.
-        if self.awaits_replies && (self.owes.answered() >= self.awaits_until || self.copying_in) {
+        if self.awaits_replies && (self.replies.answered() >= self.awaits_until || self.copying_in) {
             self.awaits_replies = false;
-            replied.unblocked = true;
+            outcome.unblocked = true;
         }
-        if replied.fault.is_none() && at < input.len() {
+        if outcome.fault.is_none() && at < input.len() {
             self.partial.extend_from_slice(&input[at..]);
         }
-        replied
+        outcome
     }
 }
 
 struct Step<'a, 'c> {
-    server: &'a mut Conversation,
-    context: &'a mut Context<'c>,
+    server: &'a mut ServerProtocol,
+    context: &'a mut ReplyContext<'c>,
     input: &'a [u8],
     start: usize,
     at: usize,
-    replied: Replied,
+    outcome: ReplyOutcome,
 }
 
 /// What large results are made of.
@@ -159,15 +171,15 @@ fn is_row(frame_tag: u8) -> bool {
     matches!(frame_tag, tag::DATA_ROW | tag::COPY_DATA)
 }
 
-/// What becomes of a frame.
-enum Verdict {
+/// What is done with a frame.
+enum ReplyAction {
     Pass,
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// An error or ReadyForQuery that the client gets in other words, or behind others, which the conversation has.
-    Reworded,
-    /// An error that the client is spared: its request is sent again.
+    /// The client gets [`ServerProtocol::replacement`] instead of this error or ReadyForQuery.
+    Replaced,
+    /// An error that the client does not get: its request is sent again.
     Replay(Boundary, Reader),
     /// This and what follows is not for the client.
     Stop,
@@ -179,51 +191,51 @@ impl Step<'_, '_> {
         if self.server.remain > 0 {
             self.skip_body();
         }
-        self.say_what_is_due(out);
+        self.send_due_local(out);
         while self.at < self.input.len() {
             let rest = &self.input[self.at..];
             let header = match frame::header_within(rest, self.context.body_max) {
                 Ok(Some(header)) => header,
-                Ok(None) => return self.judge_tag(rest),
+                Ok(None) => return self.check_tag(rest),
                 Err(_) => return self.fail(ServerFault::FrameLength),
             };
-            let verdict = self.frame(header, rest);
-            if matches!(verdict, Verdict::Pass) {
+            let action = self.frame(header, rest);
+            if matches!(action, ReplyAction::Pass) {
                 self.server.remain = header.frame_bytes;
                 self.skip_body();
                 if is_row(header.tag) {
                     self.skip_rows();
                     continue;
                 }
-            } else if !self.instead(verdict, header, out) {
+            } else if !self.instead(action, header, out) {
                 return;
             }
-            self.say_what_is_due(out);
+            self.send_due_local(out);
         }
     }
 
     /// Deals with a frame that is not passed on as it is. False if the step ends before it.
     #[inline(never)]
-    fn instead(&mut self, verdict: Verdict, header: Header, out: &mut impl Output) -> bool {
-        match verdict {
-            Verdict::Hold | Verdict::Stop => return false,
-            Verdict::Fault(fault) => {
+    fn instead(&mut self, action: ReplyAction, header: Header, out: &mut impl Output) -> bool {
+        match action {
+            ReplyAction::Hold | ReplyAction::Stop => return false,
+            ReplyAction::Fault(fault) => {
                 self.fail(fault);
                 return false;
             }
-            Verdict::Pass | Verdict::Swallow | Verdict::Reworded | Verdict::Replay(..) => {}
+            ReplyAction::Pass | ReplyAction::Swallow | ReplyAction::Replaced | ReplyAction::Replay(..) => {}
         }
         self.flush(out);
         self.at += header.frame_bytes as usize;
         self.start = self.at;
-        match verdict {
-            Verdict::Reworded => {
-                let frame = std::mem::take(&mut self.server.reworded);
+        match action {
+            ReplyAction::Replaced => {
+                let frame = std::mem::take(&mut self.server.replacement);
                 out.to_client(|bytes| bytes.extend_from_slice(&frame));
             }
-            Verdict::Replay(at, reader) => {
-                self.replied.unblocked |= self.server.replay(at, reader, self.context.registry, out);
-                self.replied.replayed += 1;
+            ReplyAction::Replay(at, reader) => {
+                self.outcome.unblocked |= self.server.replay(at, reader, self.context.registry, out);
+                self.outcome.replayed += 1;
             }
             _ => {}
         }
@@ -231,17 +243,17 @@ impl Step<'_, '_> {
     }
 
     /// Less than a header is here; that its first byte is no tag can be said already.
-    fn judge_tag(&mut self, rest: &[u8]) {
+    fn check_tag(&mut self, rest: &[u8]) {
         let Some(first) = rest.first().copied() else { return };
         let unasked = matches!(first, tag::NOTICE | tag::NOTIFICATION | tag::PARAMETER_STATUS | tag::ERROR);
-        let expected = self.context.audience || !self.server.owes.is_empty();
+        let expected = self.context.has_client || !self.server.replies.is_empty();
         if !(wire::tag::is_backend(first) && (expected || unasked)) {
             self.fail(ServerFault::UnexpectedTag(first));
         }
     }
 
     fn fail(&mut self, fault: ServerFault) {
-        self.replied.fault = Some(fault);
+        self.outcome.fault = Some(fault);
     }
 
     #[inline(always)]
@@ -269,7 +281,7 @@ impl Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn frame(&mut self, header: Header, rest: &[u8]) -> Verdict {
+    fn frame(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         match header.tag {
             tag::DATA_ROW | tag::COPY_DATA => self.data(),
             tag::READY => self.with_body(header, rest, Self::ready),
@@ -285,10 +297,10 @@ impl Step<'_, '_> {
             tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
             tag::PARAMETER_DESCRIPTION => self.parameters_described(header, rest),
             tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => {
-                self.server.unsure_readies = 0;
+                self.server.possible_readies = 0;
                 self.data()
             }
-            other => Verdict::Fault(ServerFault::UnexpectedTag(other)),
+            other => ReplyAction::Fault(ServerFault::UnexpectedTag(other)),
         }
     }
 
@@ -297,92 +309,92 @@ impl Step<'_, '_> {
         &mut self,
         header: Header,
         rest: &[u8],
-        read: fn(&mut Self, Header, &[u8]) -> Verdict,
-    ) -> Verdict {
+        read: fn(&mut Self, Header, &[u8]) -> ReplyAction,
+    ) -> ReplyAction {
         match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
             Some(body) => read(self, header, body),
-            None if header.frame_bytes as usize > HELD_BYTES => Verdict::Fault(ServerFault::Malformed),
-            None => Verdict::Hold,
+            None if header.frame_bytes as usize > HELD_BYTES => ReplyAction::Fault(ServerFault::Malformed),
+            None => ReplyAction::Hold,
         }
     }
 
-    /// Parts of a result: whoever asked gets them.
+    /// Parts of a result go to the request that is answered.
     #[inline]
-    fn data(&mut self) -> Verdict {
-        match self.server.owes.front() {
-            Some(Owed::Own) => self.own_data(),
-            Some(_) => Verdict::Pass,
-            None => Verdict::Fault(ServerFault::OutOfStep(self.input[self.at])),
+    fn data(&mut self) -> ReplyAction {
+        match self.server.replies.front() {
+            Some(PendingReply::InternalQuery) => self.internal_data(),
+            Some(_) => ReplyAction::Pass,
+            None => ReplyAction::Fault(ServerFault::OutOfStep(self.input[self.at])),
         }
     }
 
-    /// Notices and notifications come at any time; those of Weir's own queries are nobody's business.
-    fn for_client_only(&mut self) -> Verdict {
-        if self.is_private() { self.swallow_body() } else { Verdict::Pass }
+    /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
+    fn for_client_only(&mut self) -> ReplyAction {
+        if self.is_private() { self.swallow_body() } else { ReplyAction::Pass }
     }
 
-    /// What comes now is not for a client: it answers Weir's own query, or nobody listens.
+    /// What comes now is not for a client: it answers Weir's own query, or no client is linked.
     fn is_private(&self) -> bool {
-        !self.context.audience || self.server.owes.front() == Some(Owed::Own)
+        !self.context.has_client || self.server.replies.front() == Some(PendingReply::InternalQuery)
     }
 
     /// Swallowing needs the whole frame; Weir's own queries have small answers.
-    fn swallow_body(&mut self) -> Verdict {
+    fn swallow_body(&mut self) -> ReplyAction {
         let rest = &self.input[self.at..];
         match frame::header(rest) {
-            Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => Verdict::Swallow,
+            Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => ReplyAction::Swallow,
             Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => {
-                Verdict::Fault(ServerFault::Malformed)
+                ReplyAction::Fault(ServerFault::Malformed)
             }
-            _ => Verdict::Hold,
+            _ => ReplyAction::Hold,
         }
     }
 
-    /// Rows of Weir's own question are kept; other data of its own queries is of no interest.
-    fn own_data(&mut self) -> Verdict {
+    /// Rows of [`ServerProtocol::send_internal_select`] are kept; other data of internal queries is dropped.
+    fn internal_data(&mut self) -> ReplyAction {
         let rest = &self.input[self.at..];
-        let Some(answer) = &mut self.server.own_answer else { return self.swallow_body() };
+        let Some(answer) = &mut self.server.internal_result else { return self.swallow_body() };
         match frame::header(rest) {
             Ok(Some(header)) if header.frame_bytes as usize > internal_result::FRAME_BYTES => {
-                Verdict::Fault(ServerFault::Malformed)
+                ReplyAction::Fault(ServerFault::Malformed)
             }
             Ok(Some(header)) => match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
-                Some(body) if header.tag != tag::DATA_ROW || answer.keep(body) => Verdict::Swallow,
-                Some(_) => Verdict::Fault(ServerFault::Malformed),
-                None => Verdict::Hold,
+                Some(body) if header.tag != tag::DATA_ROW || answer.keep(body) => ReplyAction::Swallow,
+                Some(_) => ReplyAction::Fault(ServerFault::Malformed),
+                None => ReplyAction::Hold,
             },
-            _ => Verdict::Hold,
+            _ => ReplyAction::Hold,
         }
     }
 
-    /// A question of Weir's own goes by the extended protocol, whose steps are confirmed one by one.
-    fn own_step(&mut self, header: Header) -> Verdict {
-        match (self.server.owes.front(), &self.server.own_answer) {
-            (Some(Owed::Own), Some(_)) => self.swallow_body(),
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+    /// An internal query with rows uses the extended protocol, whose steps are confirmed one by one.
+    fn internal_step(&mut self, header: Header) -> ReplyAction {
+        match (self.server.replies.front(), &self.server.internal_result) {
+            (Some(PendingReply::InternalQuery), Some(_)) => self.swallow_body(),
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
 
     #[inline]
-    fn executed(&mut self, header: Header) -> Verdict {
-        self.server.unsure_readies = 0;
+    fn executed(&mut self, header: Header) -> ReplyAction {
+        self.server.possible_readies = 0;
         self.server.copy_syncs = 0; // The copy they were sent in, if this ends one, has ignored them.
-        match self.server.owes.front() {
-            Some(Owed::Execute) => {
-                self.server.owes.pop();
-                Verdict::Pass
+        match self.server.replies.front() {
+            Some(PendingReply::Execute) => {
+                self.server.replies.pop();
+                ReplyAction::Pass
             }
-            Some(Owed::Query) => Verdict::Pass,
-            Some(Owed::Own) => self.swallow_body(),
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+            Some(PendingReply::Query) => ReplyAction::Pass,
+            Some(PendingReply::InternalQuery) => self.swallow_body(),
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
 
     #[inline(always)]
-    fn command_complete(&mut self, header: Header, rest: &[u8]) -> Verdict {
+    fn command_complete(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
-            return Verdict::Hold;
+            return ReplyAction::Hold;
         }
         if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
             self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
@@ -398,7 +410,7 @@ impl Step<'_, '_> {
         match command {
             Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
                 let discarded = command == Some(b"DISCARD ALL");
-                self.replied.discarded |= discarded;
+                self.outcome.discarded |= discarded;
                 self.forget_statements();
                 if discarded {
                     self.note_reset();
@@ -411,94 +423,96 @@ impl Step<'_, '_> {
         }
     }
 
-    fn copy_in(&mut self, header: Header) -> Verdict {
-        match self.server.owes.front() {
-            Some(Owed::Query | Owed::Execute) => {
-                let begun = self.server.owes.copy_in();
-                self.server.doubtful |= begun.refuses;
+    fn copy_in(&mut self, header: Header) -> ReplyAction {
+        match self.server.replies.front() {
+            Some(PendingReply::Query | PendingReply::Execute) => {
+                let begun = self.server.replies.copy_in();
+                self.server.tainted |= begun.refuses;
                 self.server.copying_in = !begun.ended;
                 self.server.copy_syncs = begun.syncs;
-                self.server.unsure_readies = 0;
-                if self.server.owes.answered() >= self.server.resets.from {
-                    self.server.owes.release(); // The Sync that comes behind the data ends this request.
+                self.server.possible_readies = 0;
+                if self.server.replies.answered() >= self.server.resets.from {
+                    self.server.replies.release(); // The Sync that comes behind the data ends this request.
                 }
-                self.server.copying_both = header.tag == tag::COPY_BOTH;
-                self.settle_watch();
-                Verdict::Pass
+                self.server.copy_is_both = header.tag == tag::COPY_BOTH;
+                self.end_unneeded_recording();
+                ReplyAction::Pass
             }
-            _ => Verdict::Fault(ServerFault::OutOfStep(header.tag)),
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
 
     #[inline(always)]
-    fn ready(&mut self, header: Header, body: &[u8]) -> Verdict {
-        let Some(status) = backend::ready_status(body) else { return Verdict::Fault(ServerFault::Malformed) };
+    fn ready(&mut self, header: Header, body: &[u8]) -> ReplyAction {
+        let Some(status) = backend::ready_status(body) else {
+            return ReplyAction::Fault(ServerFault::Malformed);
+        };
         let Some(answered) = self.server.ready() else {
-            return Verdict::Fault(ServerFault::OutOfStep(header.tag));
+            return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
         };
         self.server.copying_in = false;
         let before = std::mem::replace(&mut self.server.last_status, status);
-        if self.server.query_amidst {
+        if self.server.query_in_pipeline {
             self.sync_behind_query(answered, before, status);
         }
-        if self.server.owes.is_empty() {
+        if self.server.replies.is_empty() {
             self.server.status = Some(status);
             self.server.segment_effects = Effects::NONE;
         }
         if planted::bug!("release_at_first_ready") {
             self.server.status = Some(status);
         }
-        if answered == Owed::Own {
-            self.replied.own_ready = Some(self.context.own_error.is_none());
-            return Verdict::Swallow;
+        if answered == PendingReply::InternalQuery {
+            self.outcome.internal_done = Some(self.context.internal_error.is_none());
+            return ReplyAction::Swallow;
         }
-        if matches!(answered, Owed::OwnSync | Owed::Marker) {
-            return Verdict::Swallow;
+        if matches!(answered, PendingReply::InternalSync | PendingReply::Marker) {
+            return ReplyAction::Swallow;
         }
         if self.context.refuses_blocks && status != Status::Idle {
-            self.replied.block_refused = true;
-            return Verdict::Stop;
+            self.outcome.block_refused = true;
+            return ReplyAction::Stop;
         }
-        self.replied.ready += 1;
-        self.replied.idle += u32::from(status == Status::Idle);
+        self.outcome.ready += 1;
+        self.outcome.idle += u32::from(status == Status::Idle);
         if self.server.resets.noted {
             return self.ready_behind_reset(status);
         }
-        Verdict::Pass
+        ReplyAction::Pass
     }
 
     /// PostgreSQL 18 keeps the transaction of a pipeline open beyond a Query in it. A Sync right behind that says idle and leaves
-    /// it open for all that (seen in 18.6), and the next command, whoever sends it, fails with "unexpected state STARTED".
+    /// it open for all that (seen in 18.6), and the next command, of any client, fails with "unexpected state STARTED".
     #[cold]
     #[inline(never)]
-    fn sync_behind_query(&mut self, answered: Owed, before: Status, status: Status) {
+    fn sync_behind_query(&mut self, answered: PendingReply, before: Status, status: Status) {
         // Which of the segments that were sent it stands in is not kept.
-        let may_come = answered != Owed::Sync && status != Status::Idle;
-        self.server.query_amidst = may_come || !self.server.owes.is_empty();
-        self.server.doubtful |=
-            answered == Owed::Sync && before == Status::InTransaction && status == Status::Idle;
+        let may_come = answered != PendingReply::Sync && status != Status::Idle;
+        self.server.query_in_pipeline = may_come || !self.server.replies.is_empty();
+        self.server.tainted |=
+            answered == PendingReply::Sync && before == Status::InTransaction && status == Status::Idle;
     }
 
-    /// Says what stands at the head of the queue and is Weir's to say.
+    /// Sends the replies at the head of the queue that are Weir's to send.
     #[inline]
-    fn say_what_is_due(&mut self, out: &mut impl Output) {
-        if self.server.owes.may_be_silent() && self.server.remain == 0 {
-            self.say_silent(out);
+    fn send_due_local(&mut self, out: &mut impl Output) {
+        if self.server.replies.may_be_local() && self.server.remain == 0 {
+            self.send_local_replies(out);
         }
     }
 
     #[inline(never)]
-    fn say_silent(&mut self, out: &mut impl Output) {
-        while let Some(owed) = self.server.owes.pop_silent() {
-            match owed {
-                Owed::SayParseComplete => self.say(encode::parse_complete, out),
-                Owed::SayCloseComplete => self.say(encode::close_complete, out),
+    fn send_local_replies(&mut self, out: &mut impl Output) {
+        while let Some(pending) = self.server.replies.pop_local() {
+            match pending {
+                PendingReply::LocalParseComplete => self.send_local(encode::parse_complete, out),
+                PendingReply::LocalCloseComplete => self.send_local(encode::close_complete, out),
                 _ => {}
             }
         }
     }
 
-    fn say(&mut self, message: fn(&mut Vec<u8>), out: &mut impl Output) {
+    fn send_local(&mut self, message: fn(&mut Vec<u8>), out: &mut impl Output) {
         self.flush(out);
         out.to_client(message);
         self.confirm();
@@ -541,7 +555,7 @@ mod tests {
     #[test]
     fn a_row_that_is_cut_in_its_header_has_no_more_than_that_copied() {
         let tracked = Tracked::new([]);
-        let (mut registry, mut own_error) = (Registry::default(), None);
+        let (mut registry, mut internal_error) = (StatementRegistry::default(), None);
         let mut answer = Vec::new();
         for _ in 0..3 {
             encode::data_row(&mut answer, [Some(&[b'x'; 200][..])]);
@@ -549,20 +563,20 @@ mod tests {
         encode::command_complete(&mut answer, "SELECT 3");
         encode::ready(&mut answer, Status::Idle);
         for cut in 1..HEADER_BYTES {
-            let mut server = Conversation::new(Parameters::unknown(&tracked));
-            server.owes.push(Owed::Query);
+            let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
+            server.replies.push(PendingReply::Query);
             let mut sent = Sent::default();
             for piece in [&answer[..cut], &answer[cut..]] {
-                let mut context = Context {
+                let mut context = ReplyContext {
                     registry: &mut registry,
                     tracked: &tracked,
                     names: None,
-                    own_error: &mut own_error,
-                    complaints: &mut Vec::new(),
+                    internal_error: &mut internal_error,
+                    errors_seen: &mut Vec::new(),
                     startup: None,
-                    fresh: None,
-                    audience: true,
-                    borrows: true,
+                    default_params: None,
+                    has_client: true,
+                    releases_between_transactions: true,
                     refuses_blocks: false,
                     body_max: i32::MAX.unsigned_abs() - 4,
                 };
@@ -571,7 +585,7 @@ mod tests {
             }
             assert_eq!(sent.bytes, answer, "cut at {cut}");
             assert_eq!(sent.copied, HEADER_BYTES, "cut at {cut}");
-            assert!(server.is_quiet());
+            assert!(server.is_idle());
         }
     }
 }

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use crate::prepared::StatementId;
 
-/// One thing that was asked of the server, or that must be said to the client at this point of the stream.
+/// One reply that the server owes, or that Weir sends to the client at this point of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owed {
+pub enum PendingReply {
     /// Query: anything, then ReadyForQuery.
     Query,
     /// FunctionCall: a result, then ReadyForQuery.
@@ -19,108 +19,128 @@ pub enum Owed {
     /// The client's Parse: ParseComplete. Named ones carry the statement.
     Parse(Option<StatementId>),
     /// Weir's own Parse, before a Bind or Describe on a server that lacks the statement: swallow its ParseComplete.
-    OwnParse(StatementId),
+    InternalParse(StatementId),
     /// Weir's own Describe of a statement, right behind its Parse: swallow the description, and compare it.
-    OwnDescribe(StatementId, Reader),
-    /// The client's Parse of a statement that the server has already: say ParseComplete for it.
-    SayParseComplete,
+    InternalDescribe(StatementId, Reader),
+    /// The client's Parse of a statement that the server has already: Weir sends ParseComplete.
+    LocalParseComplete,
     /// Bind: BindComplete. Of a named statement it carries that.
     Bind(Option<StatementId>),
     /// Describe: RowDescription or NoData. Of a named statement it carries that.
     Describe(Option<StatementId>),
-    /// Bind of a named statement whose request is kept, in case its plan is spoilt.
-    WatchedBind(StatementId),
+    /// Bind of a named statement whose request is kept, in case its plan is stale.
+    RecordedBind(StatementId),
     /// Describe, likewise.
-    WatchedDescribe(StatementId),
+    RecordedDescribe(StatementId),
     /// Bind that is sent to be refused: its client would read the rows by an old description.
     RefusedBind,
-    /// Parse, Bind or Describe that the server refuses, because the client's name is taken or stands for nothing: the
-    /// error gets that name ([`Owes::refused_name`]).
+    /// Parse, Bind or Describe that the server refuses, because the client's name is taken or unknown: the error gets
+    /// that name ([`ReplyQueue::refused_name`]).
     Refused,
     /// Execute: rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
     Execute,
     /// The client's Close of a portal or the unnamed statement: CloseComplete.
     Close,
     /// Weir's own Close of a statement that made room: swallow its CloseComplete.
-    OwnClose(StatementId),
-    /// The client's Close of a named statement, which the server keeps: say CloseComplete for it.
-    SayCloseComplete,
+    InternalClose(StatementId),
+    /// The client's Close of a named statement, which the server keeps: Weir sends CloseComplete.
+    LocalCloseComplete,
     /// CopyDone or CopyFail: no reply of its own; ends what a COPY swallows.
     CopyEnd,
     /// A query of Weir's own: swallow everything up to its ReadyForQuery.
-    Own,
+    InternalQuery,
     /// A Close of nothing, with a Sync, of Weir's own behind Syncs that the server may have ignored: what comes before its
     /// CloseComplete answers those.
     Marker,
-    /// The Sync of a segment that is said again: swallow its ReadyForQuery.
-    OwnSync,
+    /// The Sync of a segment that is replayed: swallow its ReadyForQuery.
+    InternalSync,
 }
 
-/// The client for which a statement was parsed: by which description it reads and writes.
+/// By which description the client for which a statement was parsed reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// It has just prepared it, and can have none but this one.
+    /// The client has just prepared the statement, and can have no description but this one.
     Preparing,
-    /// It asks for this one, or reads by none.
-    Anew,
-    /// It may hold an older one.
+    /// The client asks for this description, or reads by none.
+    Fresh,
+    /// The client may hold an older description.
     Holding,
 }
 
-impl Owed {
+impl PendingReply {
     /// Entries that the server does not answer.
     #[inline]
-    fn is_silent(self) -> bool {
-        matches!(self, Owed::SayParseComplete | Owed::SayCloseComplete | Owed::CopyEnd)
+    fn is_local(self) -> bool {
+        matches!(
+            self,
+            PendingReply::LocalParseComplete | PendingReply::LocalCloseComplete | PendingReply::CopyEnd
+        )
     }
 
     /// Entries that a ReadyForQuery answers.
     fn ends_with_ready(self) -> bool {
-        matches!(self, Owed::Query | Owed::Function | Owed::Sync | Owed::Own | Owed::OwnSync | Owed::Marker)
+        matches!(
+            self,
+            PendingReply::Query
+                | PendingReply::Function
+                | PendingReply::Sync
+                | PendingReply::InternalQuery
+                | PendingReply::InternalSync
+                | PendingReply::Marker
+        )
     }
 }
 
 /// The queue, and which place of the stream its entries stand for.
 #[derive(Debug)]
-pub struct Owes {
-    queue: VecDeque<Owed>,
+pub struct ReplyQueue {
+    queue: VecDeque<PendingReply>,
     /// How many entries have been answered: the number of the oldest.
     answered: u64,
     /// Counts the Syncs sent: an error skips to the end of its segment and no further.
     segment: u64,
     /// The number behind the last entry whose execution may change which statements are prepared.
     changes_before: u64,
-    /// So many entries and no more are sent before some are answered.
+    /// At most this many entries are unanswered at a time.
     most: usize,
     /// The names that entries are refused for, with their numbers.
     refused: VecDeque<(u64, Box<[u8]>)>,
     /// Something was pushed that the server does not answer, and the queue has not been empty since.
-    has_silent: bool,
-    /// Bytes that Weir has written of its own accord, and kept, since the queue was last empty.
-    own_bytes: usize,
+    has_local: bool,
+    /// Bytes that Weir has written of its own accord, or kept, since the queue was last empty.
+    internal_bytes: usize,
 }
 
 /// Entries that a reply step can put in front (a request that is sent again) without counting below zero.
 const FIRST_NUMBER: u64 = 16;
 
-/// More than so many requests are not sent before some are answered, so that what is kept for each has a bound.
+/// At most this many requests are unanswered at a time, so that what is kept for each has a bound.
 const UNANSWERED_MAX: usize = 8192;
 
-/// More bytes of Weir's own are not written, or kept, before all that is owed is answered: a Bind of a few bytes may need a Parse
-/// of millions.
-const OWN_BYTES_MAX: usize = 256 * 1024;
+/// The bound on bytes that Weir writes of its own accord, or keeps, before all replies have come: a Bind of a few bytes may need
+/// a Parse of millions.
+const INTERNAL_BYTES_MAX: usize = 256 * 1024;
 
-impl Default for Owes {
-    fn default() -> Owes {
+impl Default for ReplyQueue {
+    fn default() -> ReplyQueue {
         let queue = VecDeque::new();
         let (most, refused) = (UNANSWERED_MAX, VecDeque::new());
-        let (answered, has_silent, own_bytes) = (FIRST_NUMBER, false, 0);
-        Owes { queue, answered, segment: 0, changes_before: 0, most, refused, has_silent, own_bytes }
+        let (answered, has_local, internal_bytes) = (FIRST_NUMBER, false, 0);
+        ReplyQueue {
+            queue,
+            answered,
+            segment: 0,
+            changes_before: 0,
+            most,
+            refused,
+            has_local,
+            internal_bytes,
+        }
     }
 }
 
-impl Owes {
-    /// Nothing is owed.
+impl ReplyQueue {
+    /// No reply is owed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -133,7 +153,7 @@ impl Owes {
         self.queue.len() >= self.most
     }
 
-    /// No further request is sent until [`Owes::release`].
+    /// No further request is sent until [`ReplyQueue::release`].
     pub(crate) fn hold(&mut self) {
         self.most = 0;
     }
@@ -148,25 +168,27 @@ impl Owes {
         self.most == 0
     }
 
-    /// So many bytes that the client has not sent go to the server, or are kept until a reply comes.
+    /// Counts bytes that the client has not sent and that go to the server, or are kept until a reply comes.
     #[cold]
-    pub(crate) fn note_own(&mut self, bytes: usize) {
+    pub(crate) fn note_internal_bytes(&mut self, bytes: usize) {
         if self.queue.is_empty() {
-            self.own_bytes = 0;
+            self.internal_bytes = 0;
         }
-        self.own_bytes += bytes;
+        self.internal_bytes += bytes;
     }
 
     /// Nothing more is written of Weir's own accord before all that is owed is answered.
-    pub(crate) fn own_is_full(&self) -> bool {
-        !self.queue.is_empty() && self.own_bytes >= OWN_BYTES_MAX
+    pub(crate) fn internal_bytes_full(&self) -> bool {
+        !self.queue.is_empty() && self.internal_bytes >= INTERNAL_BYTES_MAX
     }
 
     /// The number of the oldest reply owed once a request that has to wait now may be looked at again.
     pub(crate) fn awaited(&self) -> u64 {
         if self.is_full() {
             self.answered + (self.queue.len() as u64 / 2).max(1)
-        } else if self.own_is_full() || matches!(self.queue.back(), Some(Owed::OwnDescribe(..))) {
+        } else if self.internal_bytes_full()
+            || matches!(self.queue.back(), Some(PendingReply::InternalDescribe(..)))
+        {
             self.next_number()
         } else {
             self.changes_before.max(self.answered + 1)
@@ -192,17 +214,20 @@ impl Owes {
         self.answered < self.changes_before
     }
 
-    /// The oldest segment whose end is unanswered: what the server says now belongs to it.
+    /// The oldest segment whose end is unanswered: what the server sends now belongs to it.
     pub(crate) fn answering_segment(&self) -> u64 {
-        let ends = self.queue.iter().filter(|owed| matches!(owed, Owed::Sync | Owed::OwnSync));
+        let ends = self
+            .queue
+            .iter()
+            .filter(|pending| matches!(pending, PendingReply::Sync | PendingReply::InternalSync));
         self.segment - (ends.count() as u64).min(self.segment)
     }
 
-    /// Asked of the server, to be refused for this name.
+    /// Queues a request that the server refuses because of this name.
     pub(crate) fn push_refused(&mut self, name: &[u8]) {
-        self.note_own(name.len());
+        self.note_internal_bytes(name.len());
         self.refused.push_back((self.next_number(), name.into()));
-        self.push(Owed::Refused);
+        self.push(PendingReply::Refused);
     }
 
     /// The name that the oldest entry is refused for.
@@ -214,15 +239,15 @@ impl Owes {
         Some(name)
     }
 
-    /// A ReadyForQuery is among them: what was asked comes to an end without a further word of the client.
+    /// A ReadyForQuery is among them: the requests end without a further message of the client.
     #[must_use]
     pub fn end_with_ready(&self) -> bool {
-        self.queue.iter().any(|owed| owed.ends_with_ready())
+        self.queue.iter().any(|pending| pending.ends_with_ready())
     }
 
     /// The newest entry is answered with ReadyForQuery, with which the server sends all that it has kept.
     pub(crate) fn ends_with_ready(&self) -> bool {
-        self.queue.back().is_none_or(|owed| owed.ends_with_ready())
+        self.queue.back().is_none_or(|pending| pending.ends_with_ready())
     }
 
     /// The number of the entry that is pushed next.
@@ -237,62 +262,62 @@ impl Owes {
         self.answered
     }
 
-    /// How many entries are owed.
+    /// The number of replies owed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The oldest entry.
+    /// The oldest reply owed.
     #[inline]
     #[must_use]
-    pub fn front(&self) -> Option<Owed> {
+    pub fn front(&self) -> Option<PendingReply> {
         self.queue.front().copied()
     }
 
     /// An error that answers the oldest entry has the server skip the one behind it.
     pub(crate) fn second_is_skipped(&self) -> bool {
-        self.queue.get(1).is_some_and(|owed| *owed != Owed::Sync)
+        self.queue.get(1).is_some_and(|pending| *pending != PendingReply::Sync)
     }
 
-    /// Asked of the server.
+    /// Appends the reply to a request that is being sent.
     #[inline]
-    pub fn push(&mut self, owed: Owed) {
-        self.segment += u64::from(owed == Owed::Sync);
-        self.has_silent |= owed.is_silent();
-        self.queue.push_back(owed);
+    pub fn push(&mut self, pending: PendingReply) {
+        self.segment += u64::from(pending == PendingReply::Sync);
+        self.has_local |= pending.is_local();
+        self.queue.push_back(pending);
     }
 
     /// The oldest entry may be one that the server does not answer.
     #[inline]
-    pub(crate) fn may_be_silent(&self) -> bool {
-        self.has_silent
+    pub(crate) fn may_be_local(&self) -> bool {
+        self.has_local
     }
 
     /// Takes the oldest entry if the server does not answer it.
     #[inline(never)]
-    pub(crate) fn pop_silent(&mut self) -> Option<Owed> {
-        let owed = self.queue.pop_front_if(|owed| owed.is_silent());
-        self.answered += u64::from(owed.is_some());
-        self.has_silent &= !self.queue.is_empty();
-        owed
+    pub(crate) fn pop_local(&mut self) -> Option<PendingReply> {
+        let pending = self.queue.pop_front_if(|pending| pending.is_local());
+        self.answered += u64::from(pending.is_some());
+        self.has_local &= !self.queue.is_empty();
+        pending
     }
 
     /// Takes the oldest entry.
     #[inline]
-    pub fn pop(&mut self) -> Option<Owed> {
-        let owed = self.queue.pop_front()?;
+    pub fn pop(&mut self) -> Option<PendingReply> {
+        let pending = self.queue.pop_front()?;
         self.answered += 1;
-        Some(owed)
+        Some(pending)
     }
 
     /// ReadyForQuery arrived: takes the entry that it answers, if it answers the oldest. With it goes the end of a copy
     /// that was sent when the copy had failed already: the server ignores it.
     #[inline]
-    pub fn ready(&mut self) -> Option<Owed> {
-        let answered = self.front().filter(|owed| owed.ends_with_ready())?;
+    pub fn ready(&mut self) -> Option<PendingReply> {
+        let answered = self.front().filter(|pending| pending.ends_with_ready())?;
         self.pop();
-        while self.front() == Some(Owed::CopyEnd) {
+        while self.front() == Some(PendingReply::CopyEnd) {
             self.pop();
         }
         Some(answered)
@@ -300,40 +325,49 @@ impl Owes {
 
     /// ErrorResponse arrived. In an extended segment the server skips to the next Sync: what was asked before that Sync
     /// is given to `dropped`, and the answer is true if that Sync has not been sent yet.
-    pub fn fail(&mut self, mut dropped: impl FnMut(Owed)) -> bool {
+    pub fn fail(&mut self, mut dropped: impl FnMut(PendingReply)) -> bool {
         match self.queue.front() {
             None => return false,
-            Some(owed) if owed.ends_with_ready() => return false,
+            Some(pending) if pending.ends_with_ready() => return false,
             Some(_) => {}
         }
-        while let Some(owed) = self.front() {
-            if owed == Owed::Sync {
+        while let Some(pending) = self.front() {
+            if pending == PendingReply::Sync {
                 return false;
             }
             self.pop();
-            dropped(owed);
+            dropped(pending);
         }
         true
     }
 
-    /// A request is watched for a spoilt plan.
+    /// A request is recorded in case its plan is stale.
     #[must_use]
-    pub fn has_watched(&self) -> bool {
-        self.queue.iter().any(|owed| matches!(owed, Owed::WatchedBind(_) | Owed::WatchedDescribe(_)))
+    pub fn has_recorded(&self) -> bool {
+        self.queue.iter().any(|pending| {
+            matches!(pending, PendingReply::RecordedBind(_) | PendingReply::RecordedDescribe(_))
+        })
     }
 
-    /// The segment at the head failed because of this statement and is sent again behind a fresh Parse. With a Sync of
+    /// The segment at the head failed because of this statement and is sent again behind a new Parse. With a Sync of
     /// Weir's own behind its first part (`synced`), what comes next belongs to a segment of its own.
-    pub fn say_again(&mut self, statement: StatementId, reader: Reader, synced: bool) {
+    pub fn requeue_replayed(&mut self, statement: StatementId, reader: Reader, synced: bool) {
         self.segment += u64::from(synced);
         match self.queue.front_mut() {
-            Some(owed @ Owed::WatchedBind(_)) => *owed = Owed::Bind(Some(statement)),
-            Some(owed @ Owed::WatchedDescribe(_)) => *owed = Owed::Describe(Some(statement)),
+            Some(pending @ PendingReply::RecordedBind(_)) => *pending = PendingReply::Bind(Some(statement)),
+            Some(pending @ PendingReply::RecordedDescribe(_)) => {
+                *pending = PendingReply::Describe(Some(statement))
+            }
             _ => {}
         }
-        let described = Owed::OwnDescribe(statement, reader);
-        for owed in [described, Owed::OwnParse(statement), Owed::OwnClose(statement), Owed::OwnSync] {
-            self.queue.push_front(owed);
+        let described = PendingReply::InternalDescribe(statement, reader);
+        for pending in [
+            described,
+            PendingReply::InternalParse(statement),
+            PendingReply::InternalClose(statement),
+            PendingReply::InternalSync,
+        ] {
+            self.queue.push_front(pending);
             self.answered -= 1;
         }
     }
@@ -342,10 +376,10 @@ impl Owes {
     /// copy. PostgreSQL ignores Sync while it copies (55.2.6), so that none is owed unless the copy fails before it.
     pub fn copy_in(&mut self) -> CopyBegun {
         let mut begun = CopyBegun::default();
-        while let Some(owed) = self.queue.get(1).copied() {
-            match owed {
-                Owed::Sync => begun.syncs += 1,
-                Owed::CopyEnd => begun.ended = true,
+        while let Some(pending) = self.queue.get(1).copied() {
+            match pending {
+                PendingReply::Sync => begun.syncs += 1,
+                PendingReply::CopyEnd => begun.ended = true,
                 _ => {
                     begun.refuses = true;
                     return begun;
@@ -376,39 +410,51 @@ pub struct CopyBegun {
 mod tests {
     use super::*;
 
-    fn owes(entries: &[Owed]) -> Owes {
-        Owes { queue: entries.iter().copied().collect(), ..Owes::default() }
+    fn replies(entries: &[PendingReply]) -> ReplyQueue {
+        ReplyQueue { queue: entries.iter().copied().collect(), ..ReplyQueue::default() }
     }
 
     #[test]
     fn ready_answers_only_what_ends_with_it() {
-        assert_eq!(owes(&[Owed::Query]).ready(), Some(Owed::Query));
-        assert_eq!(owes(&[Owed::Execute, Owed::Sync]).ready(), None, "a reply is missing");
-        assert_eq!(owes(&[]).ready(), None, "nobody asked");
+        assert_eq!(replies(&[PendingReply::Query]).ready(), Some(PendingReply::Query));
+        assert_eq!(replies(&[PendingReply::Execute, PendingReply::Sync]).ready(), None, "a reply is missing");
+        assert_eq!(replies(&[]).ready(), None, "nothing was asked");
     }
 
     #[test]
     fn ready_takes_the_end_of_a_failed_copy_with_it() {
-        let mut queue = owes(&[Owed::Query, Owed::CopyEnd, Owed::Query]);
-        assert_eq!(queue.ready(), Some(Owed::Query));
+        let mut queue = replies(&[PendingReply::Query, PendingReply::CopyEnd, PendingReply::Query]);
+        assert_eq!(queue.ready(), Some(PendingReply::Query));
         assert_eq!(queue.len(), 1);
     }
 
     #[test]
     fn an_error_skips_to_the_next_sync_and_no_further() {
-        let mut queue = owes(&[Owed::Bind(None), Owed::Execute, Owed::Sync, Owed::Bind(None), Owed::Sync]);
+        let mut queue = replies(&[
+            PendingReply::Bind(None),
+            PendingReply::Execute,
+            PendingReply::Sync,
+            PendingReply::Bind(None),
+            PendingReply::Sync,
+        ]);
         let mut dropped = vec![];
-        assert!(!queue.fail(|owed| dropped.push(owed)));
-        assert_eq!(dropped, [Owed::Bind(None), Owed::Execute]);
+        assert!(!queue.fail(|pending| dropped.push(pending)));
+        assert_eq!(dropped, [PendingReply::Bind(None), PendingReply::Execute]);
         assert_eq!(queue.len(), 3);
-        assert!(owes(&[Owed::Parse(None)]).fail(drop), "the Sync is still to come");
+        assert!(replies(&[PendingReply::Parse(None)]).fail(drop), "the Sync is still to come");
     }
 
     #[test]
     fn a_segment_is_answered_by_the_reply_to_its_sync() {
-        let mut queue = Owes::default();
-        for owed in [Owed::Execute, Owed::Sync, Owed::Execute, Owed::Sync, Owed::Execute] {
-            queue.push(owed);
+        let mut queue = ReplyQueue::default();
+        for pending in [
+            PendingReply::Execute,
+            PendingReply::Sync,
+            PendingReply::Execute,
+            PendingReply::Sync,
+            PendingReply::Execute,
+        ] {
+            queue.push(pending);
         }
         let mut answering = vec![queue.answering_segment()];
         while queue.pop().is_some() {
@@ -419,20 +465,21 @@ mod tests {
 
     #[test]
     fn an_error_of_a_simple_query_skips_nothing() {
-        let mut queue = owes(&[Owed::Query, Owed::Query]);
+        let mut queue = replies(&[PendingReply::Query, PendingReply::Query]);
         assert!(!queue.fail(drop));
         assert_eq!(queue.len(), 2);
     }
 
     #[test]
     fn a_copy_swallows_the_syncs_before_its_end() {
-        let mut queue = owes(&[Owed::Execute, Owed::Sync, Owed::CopyEnd, Owed::Sync]);
+        let mut queue =
+            replies(&[PendingReply::Execute, PendingReply::Sync, PendingReply::CopyEnd, PendingReply::Sync]);
         assert_eq!(queue.copy_in(), CopyBegun { ended: true, syncs: 1, refuses: false });
         assert_eq!(queue.len(), 2);
-        let mut queue = owes(&[Owed::Execute, Owed::Sync]);
+        let mut queue = replies(&[PendingReply::Execute, PendingReply::Sync]);
         assert_eq!(queue.copy_in(), CopyBegun { ended: false, syncs: 1, refuses: false });
         assert_eq!(queue.len(), 1);
-        let mut queue = owes(&[Owed::Query, Owed::Query]);
+        let mut queue = replies(&[PendingReply::Query, PendingReply::Query]);
         assert_eq!(queue.copy_in(), CopyBegun { ended: false, syncs: 0, refuses: true });
         assert_eq!(queue.len(), 2, "it is answered if the copy has failed before it");
     }

@@ -13,14 +13,16 @@ use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
-use crate::replay::Watch;
+use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
 use crate::statement_text::Effects;
-use crate::{Boundary, ClientFault, ClientStatements, Conversation, Output, Owed, Registry, Tracked};
+use crate::{
+    Boundary, ClientFault, ClientStatements, Output, PendingReply, ServerProtocol, StatementRegistry, Tracked,
+};
 
-/// A client's place in its own stream.
+/// The state of a client's stream of requests.
 #[derive(Debug, Default)]
-pub struct Request {
+pub struct ClientStream {
     /// Bytes that have arrived and were not passed on.
     pub held: Vec<u8>,
     /// How many held bytes it takes until a step may get further.
@@ -31,26 +33,26 @@ pub struct Request {
 
 /// What a step found besides what it passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum RequestOutcome {
     /// All input is dealt with.
     All,
-    /// The client said Terminate.
+    /// The client sent Terminate.
     Terminate,
     /// The client cannot be served any longer.
     Fault(Box<ClientFault>),
 }
 
-impl From<ClientFault> for Heard {
+impl From<ClientFault> for RequestOutcome {
     #[cold]
-    fn from(fault: ClientFault) -> Heard {
-        Heard::Fault(Box::new(fault))
+    fn from(fault: ClientFault) -> RequestOutcome {
+        RequestOutcome::Fault(Box::new(fault))
     }
 }
 
 /// What a step needs besides the two sides.
-pub struct Rules<'a> {
+pub struct RequestContext<'a> {
     /// All statements of the shard.
-    pub registry: &'a mut Registry,
+    pub registry: &'a mut StatementRegistry,
     /// `max_prepared_statements`; 0 passes names through.
     pub statements_max: usize,
     /// `max_packet_size`.
@@ -70,38 +72,38 @@ pub struct Rules<'a> {
     pub bound: u64,
 }
 
-/// What the first bytes of an idle client ask for.
+/// What the first bytes of an idle client need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum FirstMessage {
     /// A server.
-    Server,
-    /// More bytes before it can be said.
-    More,
+    NeedsServer,
+    /// More bytes before it can be judged.
+    Incomplete,
     /// Nothing: this many bytes are a whole frame that PostgreSQL ignores outside a COPY, or a Flush of nothing. A
-    /// server lent for it would have no reply to end it with.
-    Nothing(usize),
-    /// To leave.
-    Leave,
-    /// Something that no client may ask.
+    /// server checked out for it would have no reply to end with.
+    Ignored(usize),
+    /// The client disconnects.
+    Terminate,
+    /// A message that no client may send.
     Fault(ClientFault),
 }
 
 /// Judges the first frame of an idle client, before a server is taken for it.
 #[must_use]
-pub fn wants(bytes: &[u8], frame_bytes_max: u32) -> Wants {
+pub fn first_message(bytes: &[u8], frame_bytes_max: u32) -> FirstMessage {
     match header(bytes, frame_bytes_max) {
-        Err(fault) => Wants::Fault(fault),
-        Ok(None) => Wants::More,
+        Err(fault) => FirstMessage::Fault(fault),
+        Ok(None) => FirstMessage::Incomplete,
         Ok(Some(header)) => match header.tag {
-            tag::TERMINATE => Wants::Leave,
-            tag::PASSWORD => Wants::Fault(ClientFault::PasswordAfterLogin),
+            tag::TERMINATE => FirstMessage::Terminate,
+            tag::PASSWORD => FirstMessage::Fault(ClientFault::PasswordAfterLogin),
             tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH
                 if bytes.len() >= header.frame_bytes as usize =>
             {
-                Wants::Nothing(header.frame_bytes as usize)
+                FirstMessage::Ignored(header.frame_bytes as usize)
             }
-            known if wire::tag::is_frontend(known) => Wants::Server,
-            other => Wants::Fault(ClientFault::UnknownTag(other)),
+            known if wire::tag::is_frontend(known) => FirstMessage::NeedsServer,
+            other => FirstMessage::Fault(ClientFault::UnknownTag(other)),
         },
     }
 }
@@ -116,7 +118,7 @@ fn header(bytes: &[u8], frame_bytes_max: u32) -> Result<Option<Header>, ClientFa
     }
 }
 
-/// Less than a header is here, or its length is wrong. A wrong tag is said before that: random bytes have both.
+/// Less than a header is here, or its length is wrong. A wrong tag is reported first: random bytes have both.
 #[cold]
 #[inline(never)]
 fn no_header(bytes: &[u8]) -> Option<ClientFault> {
@@ -129,57 +131,57 @@ fn unknown(tag: u8) -> Option<ClientFault> {
     (!wire::tag::is_frontend(tag)).then_some(ClientFault::UnknownTag(tag))
 }
 
-impl Request {
+impl ClientStream {
     /// Passes `input` on. Bytes that cannot be judged yet are kept in `held`; the caller puts them before the next input.
     pub fn step(
         &mut self,
-        server: &mut Conversation,
-        rules: &mut Rules<'_>,
+        server: &mut ServerProtocol,
+        context: &mut RequestContext<'_>,
         input: &[u8],
         out: &mut impl Output,
-    ) -> Heard {
-        let (heard, done) = self.pass(server, rules, input, out);
-        self.keep(heard, &input[done..])
+    ) -> RequestOutcome {
+        let (outcome, done) = self.pass(server, context, input, out);
+        self.keep(outcome, &input[done..])
     }
 
-    /// Passes `input` on as far as it can be judged; also says how many of its bytes are dealt with. The caller keeps the rest, by
-    /// [`Request::keep`] or [`Request::keep_held`].
+    /// Passes `input` on as far as it can be judged, and returns how many of its bytes are consumed. The caller keeps the rest, by
+    /// [`ClientStream::keep`] or [`ClientStream::keep_held`].
     #[inline(always)]
     pub fn pass(
         &mut self,
-        server: &mut Conversation,
-        rules: &mut Rules<'_>,
+        server: &mut ServerProtocol,
+        context: &mut RequestContext<'_>,
         input: &[u8],
         out: &mut impl Output,
-    ) -> (Heard, usize) {
-        if server.holds_back() {
-            return (Heard::All, 0);
+    ) -> (RequestOutcome, usize) {
+        if server.blocks_requests() {
+            return (RequestOutcome::All, 0);
         }
-        let mut step = Step { request: self, server, rules, input, start: 0, at: 0 };
-        let heard = step.run(out);
+        let mut step = Step { request: self, server, context, input, start: 0, at: 0 };
+        let outcome = step.run(out);
         let (start, at) = (step.start, step.at);
         if start < at {
             out.forward(input, start, at);
         }
-        if server.unsure_readies > 0 {
-            server.mark_end(out);
+        if server.possible_readies > 0 {
+            server.send_marker(out);
         }
-        (heard, at)
+        (outcome, at)
     }
 }
 
-/// One call of [`Request::pass`]: `start..at` of the input is to be passed on.
+/// One call of [`ClientStream::pass`]: `start..at` of the input is to be passed on.
 struct Step<'a, 'r> {
-    request: &'a mut Request,
-    server: &'a mut Conversation,
-    rules: &'a mut Rules<'r>,
+    request: &'a mut ClientStream,
+    server: &'a mut ServerProtocol,
+    context: &'a mut RequestContext<'r>,
     input: &'a [u8],
     start: usize,
     at: usize,
 }
 
-/// What a frame comes to.
-enum Verdict {
+/// What is done with a frame.
+enum RequestAction {
     Pass,
     /// Replaced: this many bytes of the frame (header included) are dropped, the rest follows unchanged.
     Dropped(usize),
@@ -191,12 +193,12 @@ enum Verdict {
     AwaitReplies,
     /// Passed on whole, and what comes behind it is kept for the time being.
     PassAndHold,
-    Stop(Heard),
+    Stop(RequestOutcome),
 }
 
 impl Step<'_, '_> {
     #[inline(always)]
-    fn run(&mut self, out: &mut impl Output) -> Heard {
+    fn run(&mut self, out: &mut impl Output) -> RequestOutcome {
         if self.server.unsent_body > 0 {
             self.skip_body();
         }
@@ -204,32 +206,32 @@ impl Step<'_, '_> {
             && let Some(boundary) = self.server.boundary()
         {
             let rest = &self.input[self.at..];
-            let header = match header(rest, self.rules.frame_bytes_max) {
+            let header = match header(rest, self.context.frame_bytes_max) {
                 Ok(Some(header)) => header,
-                Ok(None) => return Heard::All,
+                Ok(None) => return RequestOutcome::All,
                 Err(fault) => return fault.into(),
             };
-            let watched = self.server.watch.is_on();
-            if watched && self.server.watch.records() && !self.is_whole_or_unwatched(header, rest) {
-                return unknown(header.tag).map_or(Heard::All, Heard::from);
+            let watched = self.server.replay_buffer.is_on();
+            if watched && self.server.replay_buffer.records() && !self.is_whole_or_unwatched(header, rest) {
+                return unknown(header.tag).map_or(RequestOutcome::All, RequestOutcome::from);
             }
-            let behind = watched && self.server.watch.is_whole();
-            let verdict = self.frame(header, rest, boundary, out);
-            if matches!(verdict, Verdict::Pass) {
+            let behind = watched && self.server.replay_buffer.is_whole();
+            let action = self.frame(header, rest, boundary, out);
+            if matches!(action, RequestAction::Pass) {
                 if watched {
-                    self.server.watch.follow(behind);
-                    self.server.watch.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
+                    self.server.replay_buffer.follow(behind);
+                    self.server.replay_buffer.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                 }
                 self.server.unsent_body = header.frame_bytes;
                 self.skip_body();
-            } else if let Verdict::Dropped(bytes) = verdict {
-                self.server.watch.follow(behind);
+            } else if let RequestAction::Dropped(bytes) = action {
+                self.server.replay_buffer.follow(behind);
                 self.drop_front(header, rest, bytes, out);
             } else {
-                return self.end(verdict, header, boundary, out);
+                return self.end(action, header, boundary, out);
             }
         }
-        Heard::All
+        RequestOutcome::All
     }
 
     /// Passes over so many bytes of a frame that was replaced; what follows them in it is passed on.
@@ -237,8 +239,8 @@ impl Step<'_, '_> {
     fn drop_front(&mut self, header: Header, rest: &[u8], bytes: usize, out: &mut impl Output) {
         self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
         match rest.get(bytes..header.frame_bytes as usize) {
-            Some(tail) => self.server.watch.record(tail),
-            None => drop(self.server.watch.end()), // Too long to be kept.
+            Some(tail) => self.server.replay_buffer.record(tail),
+            None => drop(self.server.replay_buffer.end()), // Too long to be kept.
         }
         self.at += bytes;
         self.start = self.at;
@@ -248,14 +250,23 @@ impl Step<'_, '_> {
 
     /// The step goes no further than this frame.
     #[inline(never)]
-    fn end(&mut self, verdict: Verdict, header: Header, at: Boundary, out: &mut impl Output) -> Heard {
-        match verdict {
-            Verdict::PassAndHold => self.at += header.frame_bytes as usize,
-            Verdict::AwaitReplies => self.await_replies(at, out),
-            Verdict::Stop(heard) => return heard,
-            Verdict::Hold | Verdict::AwaitNext | Verdict::Pass | Verdict::Dropped(_) => {}
+    fn end(
+        &mut self,
+        action: RequestAction,
+        header: Header,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> RequestOutcome {
+        match action {
+            RequestAction::PassAndHold => self.at += header.frame_bytes as usize,
+            RequestAction::AwaitReplies => self.await_replies(at, out),
+            RequestAction::Stop(outcome) => return outcome,
+            RequestAction::Hold
+            | RequestAction::AwaitNext
+            | RequestAction::Pass
+            | RequestAction::Dropped(_) => {}
         }
-        Heard::All
+        RequestOutcome::All
     }
 
     /// This and what comes behind it is kept until replies have come. The server is made to send those that it would keep
@@ -265,21 +276,21 @@ impl Step<'_, '_> {
     fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
         self.flush(out);
         self.server.awaits_replies = true;
-        self.server.awaits_until = self.server.owes.awaited();
-        if !self.server.owes.ends_with_ready() {
-            self.server.watch.follow(true);
-            send(&mut self.server.watch, at, out, encode::flush);
+        self.server.awaits_until = self.server.replies.awaited();
+        if !self.server.replies.ends_with_ready() {
+            self.server.replay_buffer.follow(true);
+            send(&mut self.server.replay_buffer, at, out, encode::flush);
         }
     }
 
-    /// While a request is kept its messages go on whole, so that it can be said again at any time; one that is too
-    /// long to be kept ends that.
+    /// While a request is recorded its messages are sent whole, so that it can be replayed at any time; one that is too
+    /// long ends the recording.
     fn is_whole_or_unwatched(&mut self, header: Header, rest: &[u8]) -> bool {
         let bytes = header.frame_bytes as usize;
-        if self.server.watch.has_room_for(bytes) {
+        if self.server.replay_buffer.has_room_for(bytes) {
             return rest.len() >= bytes;
         }
-        self.server.watch.end();
+        self.server.replay_buffer.end();
         true
     }
 
@@ -292,9 +303,10 @@ impl Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
-        if self.server.owes.is_full() && !self.server.copying_in && !self.server.skipping {
-            return unknown(header.tag).map_or(Verdict::AwaitReplies, |fault| Verdict::Stop(fault.into()));
+    fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> RequestAction {
+        if self.server.replies.is_full() && !self.server.copying_in && !self.server.skipping {
+            return unknown(header.tag)
+                .map_or(RequestAction::AwaitReplies, |fault| RequestAction::Stop(fault.into()));
         }
         match header.tag {
             tag::QUERY => return self.query(header, rest),
@@ -302,7 +314,7 @@ impl Step<'_, '_> {
             tag::EXECUTE => {
                 let effects = self.server.portal_effects;
                 self.server.segment_effects.add(effects.and(Effects::BOUND));
-                self.ask(Owed::Execute);
+                self.ask(PendingReply::Execute);
                 if effects.any(Effects::ALTERING) {
                     self.executes_alteration(effects);
                 }
@@ -311,102 +323,108 @@ impl Step<'_, '_> {
                 return self.extended(header, rest, at, out);
             }
             tag::FUNCTION_CALL => {
-                self.server.query_amidst |= self.server.segment_effects.any(Effects::BOUND);
-                self.ask(Owed::Function);
-                self.server.owes.note_change();
+                self.server.query_in_pipeline |= self.server.segment_effects.any(Effects::BOUND);
+                self.ask(PendingReply::Function);
+                self.server.replies.note_change();
             }
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
-            tag::TERMINATE => return Verdict::Stop(Heard::Terminate),
-            tag::PASSWORD => return Verdict::Stop(ClientFault::PasswordAfterLogin.into()),
+            tag::TERMINATE => return RequestAction::Stop(RequestOutcome::Terminate),
+            tag::PASSWORD => return RequestAction::Stop(ClientFault::PasswordAfterLogin.into()),
             tag::COPY_DATA | tag::FLUSH => {}
             other => {
                 if let Some(fault) = unknown(other) {
-                    return Verdict::Stop(fault.into());
+                    return RequestAction::Stop(fault.into());
                 }
             }
         }
-        Verdict::Pass
+        RequestAction::Pass
     }
 
     /// Notes that a reply is owed, unless the server ignores what it is asked.
     #[inline(always)]
-    fn ask(&mut self, owed: Owed) {
+    fn ask(&mut self, pending: PendingReply) {
         self.server.status = None;
         if self.server.skipping {
             // Skipped, unless the server has read a Sync among the data of the copy that has failed.
-            self.server.doubtful |= self.server.unsure_readies > 0;
+            self.server.tainted |= self.server.possible_readies > 0;
         } else {
             // While it copies the server refuses this and leaves, unless the copy has failed already.
-            self.server.doubtful |= self.server.copying_in;
-            self.server.owes.push(owed);
+            self.server.tainted |= self.server.copying_in;
+            self.server.replies.push(pending);
         }
     }
 
     /// A simple query may change which statements are prepared, all but the BEGIN that drivers send before others.
     #[inline(always)]
-    fn query(&mut self, header: Header, rest: &[u8]) -> Verdict {
-        if self.rules.refuses_simple {
-            return Verdict::Stop(ClientFault::SimpleQuery.into());
+    fn query(&mut self, header: Header, rest: &[u8]) -> RequestAction {
+        if self.context.refuses_simple {
+            return RequestAction::Stop(ClientFault::SimpleQuery.into());
         }
-        let Some(begins) = begins_block(header, rest) else { return Verdict::Hold };
-        self.server.query_amidst |= self.server.segment_effects.any(Effects::BOUND);
-        if self.rules.resets.is_some() && may_reset(rest, HEADER_BYTES) {
-            return if self.resetting_query() { Verdict::Pass } else { Verdict::Hold };
+        let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
+        self.server.query_in_pipeline |= self.server.segment_effects.any(Effects::BOUND);
+        if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
+            return if self.resetting_query() { RequestAction::Pass } else { RequestAction::Hold };
         }
-        self.ask(Owed::Query);
+        self.ask(PendingReply::Query);
         if !begins {
-            self.server.owes.note_change();
+            self.server.replies.note_change();
         }
-        Verdict::Pass
+        RequestAction::Pass
     }
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.
     #[inline]
-    fn sync(&mut self) -> Verdict {
+    fn sync(&mut self) -> RequestAction {
         self.server.status = None;
         if self.server.copying_in {
             self.server.copy_syncs += 1;
-            return Verdict::Pass;
+            return RequestAction::Pass;
         }
         self.server.skipping = false;
         self.server.segment_effects = Effects::NONE;
-        self.server.owes.push(Owed::Sync);
+        self.server.replies.push(PendingReply::Sync);
         if !self.server.resets.asked.is_empty() {
             self.server.hold_requests();
         }
-        if self.server.watch.sync() && self.server.watch.holds_back() {
-            return Verdict::PassAndHold;
+        if self.server.replay_buffer.sync() && self.server.replay_buffer.blocks_requests() {
+            return RequestAction::PassAndHold;
         }
-        Verdict::Pass
+        RequestAction::Pass
     }
 
     fn end_copy(&mut self) {
         if self.server.copying_in {
             self.server.copying_in = false;
-        } else if !self.server.owes.is_empty() && !self.server.skipping {
-            self.server.owes.push(Owed::CopyEnd);
+        } else if !self.server.replies.is_empty() && !self.server.skipping {
+            self.server.replies.push(PendingReply::CopyEnd);
         }
     }
 
     /// Parse, Bind, Describe, Close: passed on if the statement has no name, renamed if it has.
     #[inline(always)]
-    fn extended(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> Verdict {
-        if self.rules.statements_max == 0 || self.server.copying_in {
-            return if self.extended_as_is(header.tag) { Verdict::Pass } else { Verdict::Hold };
+    fn extended(
+        &mut self,
+        header: Header,
+        rest: &[u8],
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> RequestAction {
+        if self.context.statements_max == 0 || self.server.copying_in {
+            return if self.extended_as_is(header.tag) { RequestAction::Pass } else { RequestAction::Hold };
         }
         let whole = rest.len().min(header.frame_bytes as usize);
         let body = &rest[HEADER_BYTES..whole];
         let complete = whole == header.frame_bytes as usize;
         match self.named(header, body, complete, at, out) {
-            Verdict::Hold if complete => Verdict::Stop(ClientFault::Malformed.into()),
-            verdict => verdict,
+            RequestAction::Hold if complete => RequestAction::Stop(ClientFault::Malformed.into()),
+            action => action,
         }
     }
 
     #[inline(always)]
-    fn pass(&mut self, owed: Owed) -> Verdict {
-        self.ask(owed);
-        Verdict::Pass
+    fn pass(&mut self, pending: PendingReply) -> RequestAction {
+        self.ask(pending);
+        RequestAction::Pass
     }
 
     /// Passes on what comes before the current frame, so that what is written next keeps its place.
@@ -434,34 +452,39 @@ fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
 }
 
 /// Sends a message of Weir's own, and keeps it where its request is kept.
-fn send(watch: &mut Watch, at: Boundary, out: &mut impl Output, write: impl FnOnce(&mut Vec<u8>)) {
-    out.to_server(at, |bytes| {
-        let start = bytes.len();
-        write(bytes);
-        watch.record(&bytes[start..]);
-    });
-}
-
-/// The same for a message that the client has not asked for.
-fn send_own(
-    server: &mut Conversation,
+fn send(
+    replay_buffer: &mut ReplayBuffer,
     at: Boundary,
     out: &mut impl Output,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
-    let owes = &mut server.owes;
-    send(&mut server.watch, at, out, |bytes| {
+    out.to_server(at, |bytes| {
         let start = bytes.len();
         write(bytes);
-        owes.note_own(bytes.len() - start);
+        replay_buffer.record(&bytes[start..]);
     });
 }
 
-fn plain(frame_tag: u8) -> Owed {
+/// The same for a message that the client has not asked for.
+fn send_internal(
+    server: &mut ServerProtocol,
+    at: Boundary,
+    out: &mut impl Output,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let replies = &mut server.replies;
+    send(&mut server.replay_buffer, at, out, |bytes| {
+        let start = bytes.len();
+        write(bytes);
+        replies.note_internal_bytes(bytes.len() - start);
+    });
+}
+
+fn plain(frame_tag: u8) -> PendingReply {
     match frame_tag {
-        tag::PARSE => Owed::Parse(None),
-        tag::BIND => Owed::Bind(None),
-        tag::DESCRIBE => Owed::Describe(None),
-        _ => Owed::Close,
+        tag::PARSE => PendingReply::Parse(None),
+        tag::BIND => PendingReply::Bind(None),
+        tag::DESCRIBE => PendingReply::Describe(None),
+        _ => PendingReply::Close,
     }
 }

@@ -4,7 +4,7 @@
 //! Owns how such a command is recognised and what is noted of it until its ReadyForQuery. Setting the values again is the
 //! shard's.
 
-use crate::{Conversation, Tracked};
+use crate::{ServerProtocol, Tracked};
 
 /// Parameters that a command resets, as bits by position; those from position 64 on are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,16 +84,16 @@ pub(crate) struct Resets {
     /// What was reported to have become the server's default.
     pub(crate) returned: u64,
     /// What of that the client was not told.
-    pub(crate) untold: u64,
+    pub(crate) withheld: u64,
 }
 
-impl Conversation {
+impl ServerProtocol {
     /// The query that was pushed last resets these.
     #[cold]
     pub(crate) fn note_reset_query(&mut self, reset: Reset) {
         self.note_reset(reset);
         if reset.is_of_others() {
-            self.resets.others = self.owes.next_number().saturating_sub(1);
+            self.resets.others = self.replies.next_number().saturating_sub(1);
         }
     }
 
@@ -102,33 +102,33 @@ impl Conversation {
     pub(crate) fn note_reset(&mut self, reset: Reset) {
         if self.resets.asked.is_empty() {
             self.lost = Reset::default();
-            self.resets.from = self.owes.next_number().saturating_sub(1);
+            self.resets.from = self.replies.next_number().saturating_sub(1);
         }
         self.resets.noted = true;
         self.resets.asked.add(reset);
     }
 
-    /// Keeps what the client sends from here on until [`Conversation::release_requests`].
+    /// Keeps what the client sends from here on until [`ServerProtocol::release_requests`].
     pub fn hold_requests(&mut self) {
         if !planted::bug!("reset_overtaken") {
-            self.owes.hold();
+            self.replies.hold();
         }
     }
 
     /// Nothing has to wait for parameters any more.
     pub fn release_requests(&mut self) {
-        self.owes.release();
+        self.replies.release();
         self.awaits_replies = false;
     }
 
-    /// [`Conversation::hold_requests`] was called.
+    /// [`ServerProtocol::hold_requests`] was called.
     #[inline]
     #[must_use]
     pub fn holds_requests(&self) -> bool {
-        self.owes.is_held()
+        self.replies.is_held()
     }
 
-    /// See [`Conversation::take_lost`].
+    /// See [`ServerProtocol::take_lost`].
     #[must_use]
     pub fn lost(&self) -> Reset {
         self.lost

@@ -1,7 +1,7 @@
 //! Logging in to a server: from its first byte to its first ReadyForQuery.
 //!
-//! Owns the startup packet, the authentication dialogue, what the server says of itself, `connect_query`, and how much a
-//! server may send for all of it. Never connects and never decides whether a failure is worth another try.
+//! Owns the startup packet, the authentication exchange, the parameters and key that the server reports, `connect_query`,
+//! and how much a server may send for all of it. Never connects and never decides whether a login is retried.
 
 use auth::{Answer, Credentials, Entropy, ServerKeyCache, Step};
 use wire::frame::Frames;
@@ -17,58 +17,58 @@ use crate::{ServerFault, Tracked};
 const FRAME_BYTES: u32 = 256 * 1024;
 
 /// What a server may send before its first ReadyForQuery, in bytes: hundreds of notices, thousands of times what
-/// PostgreSQL says of itself.
+/// PostgreSQL reports.
 const GREETING_BYTES: usize = 1024 * 1024;
 
 /// The same together with the reply to `connect_query`, of which nothing is kept.
 const LOGIN_BYTES: usize = 16 * 1024 * 1024;
 
-/// Parameters that a server may report of itself, and their bytes: they are kept, and every client is told of them.
+/// The most parameters that a server may report, and their bytes: they are kept, and sent to every client.
 /// PostgreSQL 18 reports 15 in 400 bytes.
 const PARAMETERS: usize = 256;
 const PARAMETER_BYTES: usize = 64 * 1024;
 
-/// What a server said of itself while Weir logged in.
+/// What a server reported during the login.
 #[derive(Clone, Debug, Default)]
-pub struct Hello {
+pub struct ServerInfo {
     /// ParameterStatus in the order received.
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
     /// BackendKeyData: process id and secret (4 bytes, up to 256 since protocol 3.2).
     pub key: Option<(u32, Vec<u8>)>,
-    /// The body of the ErrorResponse that `connect_query` met: it is told in the log and changes nothing else.
-    pub complaint: Option<Vec<u8>>,
+    /// The body of the ErrorResponse to `connect_query`: it is logged and changes nothing else.
+    pub connect_query_error: Option<Vec<u8>>,
 }
 
 /// What the login needs next.
 #[derive(Debug)]
-pub enum Progress {
+pub enum LoginStep {
     /// These bytes sent (possibly none), then more from the server.
     Send(Vec<u8>),
     /// An answer; [`ServerLogin::answer`] continues.
     Ask(auth::Question),
-    /// The server is ready; this is what it said, and the bytes that came behind (half a notice, say).
-    Ready(Box<Hello>, Vec<u8>),
+    /// The server is ready; this is what it reported, and the bytes that came behind (half a notice, for example).
+    Ready(Box<ServerInfo>, Vec<u8>),
     /// The server refused: the body of its ErrorResponse.
     Refused(Vec<u8>),
-    /// Weir cannot prove itself, or the server could not.
+    /// Weir cannot authenticate, or the server could not.
     Auth(auth::Fault),
     /// What the server sends is no login.
     Fault(ServerFault),
 }
 
 /// What a login borrows from its shard.
-pub struct Means<'a> {
+pub struct LoginContext<'a> {
     /// Where nonces come from.
     pub entropy: &'a mut dyn Entropy,
     /// Keys that were derived before.
     pub keys: &'a mut ServerKeyCache,
 }
 
-/// The exchange.
+/// The login on one server connection.
 pub struct ServerLogin {
     frames: Frames,
     exchange: auth::ServerLogin,
-    hello: Hello,
+    info: ServerInfo,
     connect_query: Option<String>,
     /// `connect_query` runs: its errors are not the login's.
     querying: bool,
@@ -92,7 +92,7 @@ impl ServerLogin {
         ServerLogin {
             frames: Frames::new(FRAME_BYTES),
             exchange: auth::ServerLogin::new(user, credentials),
-            hello: Hello::default(),
+            info: ServerInfo::default(),
             connect_query,
             querying: false,
             authenticated: false,
@@ -101,7 +101,7 @@ impl ServerLogin {
         }
     }
 
-    /// The packet to begin with.
+    /// The startup packet.
     #[must_use]
     pub fn startup(parameters: &[(&[u8], &[u8])]) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -109,111 +109,111 @@ impl ServerLogin {
         packet
     }
 
-    /// Bytes arrived.
-    pub fn receive(&mut self, bytes: &[u8], means: &mut Means<'_>) -> Progress {
+    /// Takes bytes from the server.
+    pub fn receive(&mut self, bytes: &[u8], context: &mut LoginContext<'_>) -> LoginStep {
         self.received = self.received.saturating_add(bytes.len());
         if self.received > if self.querying { LOGIN_BYTES } else { GREETING_BYTES } {
-            return Progress::Fault(ServerFault::LongLogin);
+            return LoginStep::Fault(ServerFault::LongLogin);
         }
         self.frames.push(bytes);
-        self.proceed(means)
+        self.proceed(context)
     }
 
-    /// What was asked is answered.
-    pub fn answer(&mut self, answer: Answer, means: &mut Means<'_>) -> Progress {
+    /// Takes the answer to [`LoginStep::Ask`].
+    pub fn answer(&mut self, answer: Answer, context: &mut LoginContext<'_>) -> LoginStep {
         self.asking = false;
-        match self.exchange.answer(answer, means.keys) {
+        match self.exchange.answer(answer, context.keys) {
             Step::Send(bytes) => {
-                let Progress::Send(more) = self.proceed(means) else { return Progress::Send(bytes) };
-                Progress::Send([bytes, more].concat())
+                let LoginStep::Send(more) = self.proceed(context) else { return LoginStep::Send(bytes) };
+                LoginStep::Send([bytes, more].concat())
             }
-            Step::Reject(fault) => Progress::Auth(fault),
+            Step::Reject(fault) => LoginStep::Auth(fault),
             Step::Ask(question) => self.ask(question),
-            Step::Accept(_) => self.proceed(means),
+            Step::Accept(_) => self.proceed(context),
         }
     }
 
-    fn ask(&mut self, question: auth::Question) -> Progress {
+    fn ask(&mut self, question: auth::Question) -> LoginStep {
         self.asking = true;
-        Progress::Ask(question)
+        LoginStep::Ask(question)
     }
 
-    fn proceed(&mut self, means: &mut Means<'_>) -> Progress {
+    fn proceed(&mut self, context: &mut LoginContext<'_>) -> LoginStep {
         let mut send = Vec::new();
         while !self.asking {
             let (frame_tag, body) = match self.frames.pop() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(_) => return Progress::Fault(ServerFault::FrameLength),
+                Err(_) => return LoginStep::Fault(ServerFault::FrameLength),
             };
-            match self.frame(frame_tag, &body, means) {
-                Progress::Send(bytes) => send.extend(bytes),
+            match self.frame(frame_tag, &body, context) {
+                LoginStep::Send(bytes) => send.extend(bytes),
                 other => return other,
             }
         }
-        Progress::Send(send)
+        LoginStep::Send(send)
     }
 
-    fn frame(&mut self, frame_tag: u8, body: &[u8], means: &mut Means<'_>) -> Progress {
+    fn frame(&mut self, frame_tag: u8, body: &[u8], context: &mut LoginContext<'_>) -> LoginStep {
         match frame_tag {
-            tag::AUTHENTICATION => match self.exchange.message(body, means.entropy, means.keys) {
-                Step::Send(bytes) => Progress::Send(bytes),
+            tag::AUTHENTICATION => match self.exchange.message(body, context.entropy, context.keys) {
+                Step::Send(bytes) => LoginStep::Send(bytes),
                 Step::Ask(question) => self.ask(question),
                 Step::Accept(_) => {
                     self.authenticated = true;
-                    Progress::Send(Vec::new())
+                    LoginStep::Send(Vec::new())
                 }
-                Step::Reject(fault) => Progress::Auth(fault),
+                Step::Reject(fault) => LoginStep::Auth(fault),
             },
             tag::ERROR if self.querying && wire::error::parse(body).severity() == Some(b"ERROR") => {
-                self.hello.complaint = Some(body.to_vec());
-                Progress::Send(Vec::new())
+                self.info.connect_query_error = Some(body.to_vec());
+                LoginStep::Send(Vec::new())
             }
-            tag::ERROR => Progress::Refused(body.to_vec()),
-            tag::NOTICE | tag::NEGOTIATE => Progress::Send(Vec::new()),
-            _ if !self.authenticated => Progress::Fault(ServerFault::OutOfStep(frame_tag)),
+            tag::ERROR => LoginStep::Refused(body.to_vec()),
+            tag::NOTICE | tag::NEGOTIATE => LoginStep::Send(Vec::new()),
+            _ if !self.authenticated => LoginStep::Fault(ServerFault::OutOfStep(frame_tag)),
             tag::PARAMETER_STATUS => match backend::parameter_status(body) {
                 Some((name, value)) => self.parameter(name, value),
-                None => Progress::Fault(ServerFault::Malformed),
+                None => LoginStep::Fault(ServerFault::Malformed),
             },
             tag::KEY_DATA => {
-                self.hello.key =
+                self.info.key =
                     backend::key_data(body).map(|(process_id, secret)| (process_id, secret.to_vec()));
-                Progress::Send(Vec::new())
+                LoginStep::Send(Vec::new())
             }
             tag::READY => self.ready(),
-            // Replies to connect_query, which nobody sees.
+            // Replies to connect_query are not passed on.
             tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::COMMAND_COMPLETE | tag::EMPTY_QUERY => {
-                Progress::Send(Vec::new())
+                LoginStep::Send(Vec::new())
             }
-            other => Progress::Fault(ServerFault::UnexpectedTag(other)),
+            other => LoginStep::Fault(ServerFault::UnexpectedTag(other)),
         }
     }
 
-    fn parameter(&mut self, name: &[u8], value: &[u8]) -> Progress {
-        let parameters = &mut self.hello.parameters;
+    fn parameter(&mut self, name: &[u8], value: &[u8]) -> LoginStep {
+        let parameters = &mut self.info.parameters;
         parameters.retain(|(known, _)| known != name);
         let kept: usize = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
         if parameters.len() >= PARAMETERS || kept + name.len() + value.len() > PARAMETER_BYTES {
-            return Progress::Fault(ServerFault::LongLogin);
+            return LoginStep::Fault(ServerFault::LongLogin);
         }
         parameters.push((name.to_vec(), value.to_vec()));
-        Progress::Send(Vec::new())
+        LoginStep::Send(Vec::new())
     }
 
-    fn ready(&mut self) -> Progress {
+    fn ready(&mut self) -> LoginStep {
         let Some(sql) = self.connect_query.take() else {
             let behind = self.frames.unread().to_vec();
-            return Progress::Ready(Box::new(std::mem::take(&mut self.hello)), behind);
+            return LoginStep::Ready(Box::new(std::mem::take(&mut self.info)), behind);
         };
         self.querying = true;
         let mut bytes = Vec::new();
         encode::query(&mut bytes, sql.as_bytes());
-        Progress::Send(bytes)
+        LoginStep::Send(bytes)
     }
 }
 
-impl Hello {
+impl ServerInfo {
     /// The tracked parameters among those reported, over `base`. A value that is neither ASCII nor in UTF-8 counts as not
     /// reported: it is never set, RESET goes back to it.
     #[must_use]

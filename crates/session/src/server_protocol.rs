@@ -1,28 +1,31 @@
-//! One server connection's dialogue: what is owed, what state it is in, what it has.
+//! The protocol state of one server connection: which replies are owed, its transaction status, its statements.
 //!
-//! Owns the question whether a server is quiet ([`Conversation::is_quiet`]), on which releasing it depends. The steps
+//! Owns the question whether a server is idle ([`ServerProtocol::is_idle`]), on which releasing it depends. The steps
 //! that change it are in [`crate::request`] (what a client asks) and [`crate::reply`] (what the server answers).
 
 use wire::backend::Status;
 
 use crate::prepared::{NO_STATEMENT, server_name};
-use crate::replay::Watch;
+use crate::replay::ReplayBuffer;
 use crate::reported::NonAscii;
 use crate::resets::Resets;
-use crate::server_statements::Unnamed;
+use crate::server_statements::UnnamedStatement;
 use crate::statement_text::Effects;
-use crate::{Catalog, Output, Owed, Owes, OwnAnswer, Parameters, ParseSettings, Reset, ServerStatements};
+use crate::{
+    Catalog, InternalResult, Output, Parameters, ParseSettings, PendingReply, ReplyQueue, Reset,
+    ServerStatements,
+};
 
-/// The stream to a server is between two messages. Whoever writes a message of Weir's own has to show one, so that none can
-/// be written between two halves of a client's.
+/// Proof that the stream to a server is between two messages. Writing a message of Weir's own takes one, so that none can be
+/// written between two halves of a client's.
 #[derive(Clone, Copy, Debug)]
 pub struct Boundary(());
 
 /// The protocol state of a logged-in server connection.
 #[derive(Debug)]
-pub struct Conversation {
+pub struct ServerProtocol {
     /// Replies owed, oldest first.
-    pub(crate) owes: Owes,
+    pub(crate) replies: ReplyQueue,
     /// What the last ReadyForQuery said; None since something was asked after it.
     pub(crate) status: Option<Status>,
     /// Body bytes of the message that is being sent to the server still to be sent.
@@ -36,16 +39,16 @@ pub struct Conversation {
     /// The server reads COPY data.
     pub(crate) copying_in: bool,
     /// The last COPY that began goes both ways.
-    pub(crate) copying_both: bool,
+    pub(crate) copy_is_both: bool,
     /// Syncs sent while the server reads COPY data: it ignores them, unless the copy has failed before them.
     pub(crate) copy_syncs: u32,
     /// Such Syncs of a copy that has failed: as many times ReadyForQuery may come, or fewer. Zero again at the first other
     /// reply, because replies come in order.
-    pub(crate) unsure_readies: u32,
+    pub(crate) possible_readies: u32,
     /// Something was sent whose outcome is not modelled: this server is closed when it is released.
-    pub(crate) doubtful: bool,
+    pub(crate) tainted: bool,
     /// A Query or FunctionCall was sent behind an Execute, before its Sync.
-    pub(crate) query_amidst: bool,
+    pub(crate) query_in_pipeline: bool,
     /// What the last ReadyForQuery said, whatever was asked since.
     pub(crate) last_status: Status,
     /// What may have been done since the last Sync; nothing if nothing but Parse, Describe and Close was asked.
@@ -66,17 +69,17 @@ pub struct Conversation {
     pub(crate) awaits_replies: bool,
     /// The number of the oldest reply owed when that ends.
     pub(crate) awaits_until: u64,
-    /// The error that the client gets instead of the server's.
-    pub(crate) reworded: Vec<u8>,
-    /// The request that may have to be said again.
-    pub(crate) watch: Watch,
+    /// What the client gets instead of the server's message.
+    pub(crate) replacement: Vec<u8>,
+    /// The request that may have to be replayed.
+    pub(crate) replay_buffer: ReplayBuffer,
     /// The types of the parameters of the statement that is being described to Weir.
-    pub(crate) own_parameters: Vec<u32>,
-    /// The answer to a question of Weir's own, while one is asked.
-    pub(crate) own_answer: Option<Box<OwnAnswer>>,
+    pub(crate) described_types: Vec<u32>,
+    /// The rows of an internal query, while one runs.
+    pub(crate) internal_result: Option<Box<InternalResult>>,
     /// What is known of resets since nothing was owed.
     pub(crate) resets: Resets,
-    /// What is the client's again by its startup packet, and not on this server.
+    /// Parameters that have the client's startup value again for the client, but not on this server.
     pub(crate) lost: Reset,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,
@@ -86,23 +89,23 @@ pub struct Conversation {
     pub parameters: Parameters,
 }
 
-impl Conversation {
+impl ServerProtocol {
     /// A server that has just said ReadyForQuery for the first time.
     #[must_use]
-    pub fn new(parameters: Parameters) -> Conversation {
-        Conversation {
-            owes: Owes::default(),
+    pub fn new(parameters: Parameters) -> ServerProtocol {
+        ServerProtocol {
+            replies: ReplyQueue::default(),
             status: Some(Status::Idle),
             unsent_body: 0,
             remain: 0,
             partial: Vec::new(),
             skipping: false,
             copying_in: false,
-            copying_both: false,
+            copy_is_both: false,
             copy_syncs: 0,
-            unsure_readies: 0,
-            doubtful: false,
-            query_amidst: false,
+            possible_readies: 0,
+            tainted: false,
+            query_in_pipeline: false,
             last_status: Status::Idle,
             segment_effects: Effects::NONE,
             portal_effects: Effects::NONE,
@@ -113,10 +116,10 @@ impl Conversation {
             settings: None,
             awaits_replies: false,
             awaits_until: 0,
-            reworded: Vec::new(),
-            watch: Watch::default(),
-            own_parameters: Vec::new(),
-            own_answer: None,
+            replacement: Vec::new(),
+            replay_buffer: ReplayBuffer::default(),
+            described_types: Vec::new(),
+            internal_result: None,
             resets: Resets::default(),
             lost: Reset::default(),
             non_ascii: NonAscii::default(),
@@ -125,30 +128,30 @@ impl Conversation {
         }
     }
 
-    /// The same, a server of this pool.
+    /// Sets the pool in which names are looked up.
     #[must_use]
-    pub fn within(mut self, catalog: Catalog) -> Conversation {
+    pub fn with_catalog(mut self, catalog: Catalog) -> ServerProtocol {
         self.catalog = catalog;
         self
     }
 
     /// A server that came from another process, where it had just said this ReadyForQuery.
     #[must_use]
-    pub fn resumed(parameters: Parameters, status: Status, doubtful: bool) -> Conversation {
-        let mut talk = Conversation::new(parameters);
-        (talk.status, talk.last_status, talk.doubtful) = (Some(status), status, doubtful);
+    pub fn imported(parameters: Parameters, status: Status, tainted: bool) -> ServerProtocol {
+        let mut protocol = ServerProtocol::new(parameters);
+        (protocol.status, protocol.last_status, protocol.tainted) = (Some(status), status, tainted);
         // Portals live as long as their transaction, and what these do is not known here.
         if status != Status::Idle {
-            (talk.portal_effects, talk.portal_resets) = (Effects::ALL, Reset::UNCLEAR);
+            (protocol.portal_effects, protocol.portal_resets) = (Effects::ALL, Reset::UNCLEAR);
         }
-        talk
+        protocol
     }
 
-    /// Nothing is owed and nothing half read, in a transaction or not: the dialogue can go on in another process.
+    /// Nothing is owed and nothing half read, in a transaction or not: another process can continue.
     #[must_use]
-    pub fn rests(&self) -> bool {
-        let at_boundary = self.remain == 0 && self.partial.is_empty() && self.unsure_readies == 0;
-        self.owes.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
+    pub fn is_exportable(&self) -> bool {
+        let at_boundary = self.remain == 0 && self.partial.is_empty() && self.possible_readies == 0;
+        self.replies.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
     }
 
     /// The number of the client whose unnamed statement this server has.
@@ -161,33 +164,34 @@ impl Conversation {
     #[inline]
     pub fn forget_unnamed_of(&mut self, client: u64) {
         if self.statements.unnamed.is_of(client) {
-            self.statements.unnamed = Unnamed::default();
+            self.statements.unnamed = UnnamedStatement::default();
         }
     }
 
     /// A server that came from another process has this client's unnamed statement.
-    pub fn adopt_unnamed(&mut self, owner: u64) {
-        self.statements.unnamed = Unnamed::adopted(owner);
+    pub fn import_unnamed(&mut self, owner: u64) {
+        self.statements.unnamed = UnnamedStatement::imported(owner);
         self.unnamed_resets = Reset::UNCLEAR;
     }
 
     /// Something was sent whose outcome is not modelled.
     #[must_use]
-    pub fn is_doubtful(&self) -> bool {
-        self.doubtful
+    pub fn is_tainted(&self) -> bool {
+        self.tainted
     }
 
-    /// A Query went behind an Execute, and their Sync has not come: PostgreSQL 18 may say idle to it and keep the transaction.
+    /// A Query was sent behind an Execute, and their Sync has not come: PostgreSQL 18 may answer it with status idle and keep
+    /// the transaction open.
     #[must_use]
-    pub fn has_query_amidst(&self) -> bool {
-        self.query_amidst
+    pub fn has_query_in_pipeline(&self) -> bool {
+        self.query_in_pipeline
     }
 
-    /// [`Conversation::has_answered`], and no message is half sent. One of the conditions of release; the others (unsent
+    /// [`ServerProtocol::has_answered`], and no message is half sent. One of the conditions of release; the others (unsent
     /// bytes, cancels) are the shard's to know.
     #[inline]
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.has_answered() && self.boundary().is_some()
     }
 
@@ -195,13 +199,13 @@ impl Conversation {
     #[inline]
     #[must_use]
     pub fn has_answered(&self) -> bool {
-        let nothing_owed = self.owes.is_empty() || planted::bug!("release_at_first_ready");
+        let nothing_owed = self.replies.is_empty() || planted::bug!("release_at_first_ready");
         nothing_owed
             && self.status == Some(Status::Idle)
             && self.remain == 0
             && self.partial.is_empty()
             && !self.copying_in
-            && self.unsure_readies == 0
+            && self.possible_readies == 0
     }
 
     /// Some if the stream to the server is between two messages.
@@ -211,11 +215,11 @@ impl Conversation {
         (self.unsent_body == 0 || planted::bug!("half_request_left")).then_some(Boundary(()))
     }
 
-    /// The server is quiet and its client has asked for nothing more: DDL may come before what is asked next, so that
-    /// the next Bind of each statement is watched anew.
+    /// The server is idle and its client has sent nothing more: DDL may come before the next request, so that the next Bind
+    /// of each statement is recorded again.
     #[inline]
-    pub fn rest(&mut self) {
-        self.statements.mark_rest();
+    pub fn mark_idle(&mut self) {
+        self.statements.mark_idle();
         if self.portal_effects.any(Effects::ALTERING) {
             self.portal_resets = Reset::default();
         }
@@ -239,28 +243,28 @@ impl Conversation {
         self.last_status == Status::Failed
     }
 
-    /// A reply is being waited for.
+    /// A reply is outstanding.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.owes.is_empty() || self.status.is_none()
+        !self.replies.is_empty() || self.status.is_none()
     }
 
-    /// A stream runs in both directions (CopyBoth): the server hears what it is told.
+    /// A stream runs in both directions (CopyBoth).
     #[must_use]
-    pub fn streams_both_ways(&self) -> bool {
-        self.copying_both && self.copying_in
+    pub fn is_copy_both(&self) -> bool {
+        self.copy_is_both && self.copying_in
     }
 
     /// What the client sends now is kept until the server has answered something that was sent before.
     #[inline]
     #[must_use]
-    pub fn holds_back(&self) -> bool {
-        self.watch.holds_back() || self.awaits_replies
+    pub fn blocks_requests(&self) -> bool {
+        self.replay_buffer.blocks_requests() || self.awaits_replies
     }
 
-    /// The client has received a part of a frame: nothing can be said to it before the rest.
+    /// The client has received a part of a frame: no other message may be written before the rest.
     #[must_use]
-    pub fn mid_reply(&self) -> bool {
+    pub fn is_mid_reply(&self) -> bool {
         self.remain > 0
     }
 
@@ -272,23 +276,23 @@ impl Conversation {
 
     /// ReadyForQuery arrived: what it answers, if anything was asked that it can answer.
     #[inline]
-    pub(crate) fn ready(&mut self) -> Option<Owed> {
-        if self.unsure_readies > 0 && self.owes.front() != Some(Owed::Sync) {
+    pub(crate) fn ready(&mut self) -> Option<PendingReply> {
+        if self.possible_readies > 0 && self.replies.front() != Some(PendingReply::Sync) {
             // No other request is answered with it alone: the server read a Sync behind the data that it refused.
-            self.unsure_readies -= 1;
+            self.possible_readies -= 1;
             self.skipping = false;
-            return Some(Owed::Sync);
+            return Some(PendingReply::Sync);
         }
-        let answered = self.owes.ready()?;
-        self.unsure_readies += std::mem::take(&mut self.copy_syncs);
+        let answered = self.replies.ready()?;
+        self.possible_readies += std::mem::take(&mut self.copy_syncs);
         Some(answered)
     }
 
-    /// Where only such a ReadyForQuery may still come, a Close of nothing behind it tells how many do.
+    /// Where only possible ReadyForQuery may still come, a Close of a portal that does not exist marks their end.
     #[cold]
     #[inline(never)]
-    pub(crate) fn mark_end(&mut self, out: &mut impl Output) {
-        let Some(at) = self.boundary().filter(|_| self.owes.is_empty() && self.status.is_some()) else {
+    pub(crate) fn send_marker(&mut self, out: &mut impl Output) {
+        let Some(at) = self.boundary().filter(|_| self.replies.is_empty() && self.status.is_some()) else {
             return;
         };
         out.to_server(at, |bytes| {
@@ -296,22 +300,22 @@ impl Conversation {
             wire::encode::close(bytes, b'P', &server_name(NO_STATEMENT));
             wire::encode::sync(bytes);
         });
-        self.owes.push(Owed::Marker);
+        self.replies.push(PendingReply::Marker);
         self.status = None;
     }
 
-    /// Appends a query of Weir's own; its replies are swallowed and [`crate::Replied::own_ready`] tells of its end.
-    pub fn ask_own(&mut self, _at: Boundary, out: &mut Vec<u8>, sql: &str) {
+    /// Appends a query of Weir's own; its replies are swallowed and [`crate::ReplyOutcome::internal_done`] reports its end.
+    pub fn send_internal_query(&mut self, _at: Boundary, out: &mut Vec<u8>, sql: &str) {
         wire::encode::query(out, sql.as_bytes());
-        self.owes.push(Owed::Own);
+        self.replies.push(PendingReply::InternalQuery);
         self.status = None;
     }
 
-    /// Appends a question of Weir's own, whose rows are kept for [`Conversation::take_answer`]. `before` returns no row and
-    /// runs in the same transaction, so that what it sets locally is in force for the question alone. The values are
-    /// bound (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::Replied::own_ready`] tells
-    /// of the end.
-    pub fn ask_for_rows(
+    /// Appends a query of Weir's own whose rows are kept for [`ServerProtocol::take_internal_result`]. `before` returns no row and
+    /// runs in the same transaction, so that what it sets locally is in force for this query alone. The values are
+    /// bound (PostgreSQL 55.2.3, extended query) and never become part of the text; [`crate::ReplyOutcome::internal_done`]
+    /// reports the end.
+    pub fn send_internal_select(
         &mut self,
         _at: Boundary,
         out: &mut Vec<u8>,
@@ -328,14 +332,14 @@ impl Conversation {
         wire::encode::describe(out, b'P', b"");
         wire::encode::execute(out, b"", 0);
         wire::encode::sync(out);
-        self.statements.unnamed = Unnamed::default();
-        self.owes.push(Owed::Own);
-        self.own_answer = Some(Box::default());
+        self.statements.unnamed = UnnamedStatement::default();
+        self.replies.push(PendingReply::InternalQuery);
+        self.internal_result = Some(Box::default());
         self.status = None;
     }
 
-    /// What came for the last [`Conversation::ask_for_rows`].
-    pub fn take_answer(&mut self) -> OwnAnswer {
-        self.own_answer.take().map(|answer| *answer).unwrap_or_default()
+    /// The rows of the last [`ServerProtocol::send_internal_select`].
+    pub fn take_internal_result(&mut self) -> InternalResult {
+        self.internal_result.take().map(|answer| *answer).unwrap_or_default()
     }
 }

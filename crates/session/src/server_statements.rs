@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 use crate::parse_settings::SettingsId;
 use crate::statement_text::Effects;
-use crate::{Registry, StatementId};
+use crate::{StatementId, StatementRegistry};
 
 /// One server's set, with the order of use.
 #[derive(Debug, Default)]
 pub struct ServerStatements {
-    kept: BTreeMap<StatementId, Kept>,
+    entries: BTreeMap<StatementId, CachedStatement>,
     /// The statement without a name.
-    pub(crate) unnamed: Unnamed,
+    pub(crate) unnamed: UnnamedStatement,
     clock: u64,
     /// Counts the times at which nothing was owed.
-    rests: u64,
+    idle_epoch: u64,
 }
 
 /// One statement of a server.
@@ -26,7 +26,7 @@ pub struct ServerStatements {
 /// All unanswered Parses and Closes of a statement belong to one segment (what comes later waits), so that an error
 /// takes back all of them that come behind it, and what was answered last holds again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct CachedStatement {
     /// As of the last answer, the server has it.
     answered: bool,
     /// The server will have it once everything sent is executed.
@@ -36,11 +36,11 @@ struct Kept {
     segment: u64,
     /// When it was last used, by `clock`.
     used: u64,
-    /// At which count of `rests` it was last parsed or bound.
+    /// At which count of `idle_epoch` it was last parsed or bound.
     verified: u64,
     /// The server has refused it, or it may be another one by now: it has to be closed before it is prepared again.
     stale: bool,
-    /// At which count of `rests` its description was found to be another than the statement's.
+    /// At which count of `idle_epoch` its description was found to be another than the statement's.
     differs: Option<u64>,
     /// What is sent behind its Parse waits for its description.
     awaited: bool,
@@ -57,25 +57,25 @@ struct Kept {
     tainted_by: Option<u64>,
 }
 
-impl Kept {
+impl CachedStatement {
     /// What this client would meet is another's, or older than what it asks for.
     #[inline]
-    fn is_tainted_for(&self, by: By) -> bool {
-        self.tainted_by.is_some_and(|client| by.parses || client != by.client)
+    fn is_tainted_for(&self, site: UseSite) -> bool {
+        self.tainted_by.is_some_and(|client| site.parses || client != site.client)
     }
 
     #[inline]
-    fn note(&mut self, by: By) {
-        (self.used_by, self.used_in) = (by.client, by.segment);
-        if self.scope.is_some() && self.scope != by.settings {
-            self.tainted_by = Some(by.client);
+    fn note(&mut self, site: UseSite) {
+        (self.used_by, self.used_in) = (site.client, site.segment);
+        if self.scope.is_some() && self.scope != site.settings {
+            self.tainted_by = Some(site.client);
         }
     }
 }
 
-/// Who uses a statement, and where.
+/// Which client uses a statement, and where in the stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct By {
+pub(crate) struct UseSite {
     /// The client's number.
     pub(crate) client: u64,
     pub(crate) segment: u64,
@@ -87,23 +87,23 @@ pub(crate) struct By {
 
 /// Whether a statement can be used at a place of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The server will have it in good order by then.
-    Usable(Traits),
+pub(crate) enum Availability {
+    /// The server will have it by then, as its clients know it.
+    Usable(StatementTraits),
     /// The server lacks it.
-    Lacking,
+    Missing,
     /// What the server has is stale.
     Stale,
     /// Parsed for this client a moment ago, it is another than its clients know.
     Differs,
     /// A Parse or Close of an earlier segment is unanswered.
-    InDoubt,
+    Unresolved,
 }
 
 /// What matters of a statement that can be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traits {
-    /// It was parsed or bound since the server was last at rest.
+pub(crate) struct StatementTraits {
+    /// It was parsed or bound since the server was last idle.
     pub(crate) verified: bool,
     /// What executing it may change.
     pub(crate) effects: Effects,
@@ -115,49 +115,49 @@ pub(crate) enum Room {
     Enough,
     /// If this one, the least recently used, is closed.
     Evict(StatementId),
-    /// All are in doubt.
-    InDoubt,
+    /// All have unanswered changes.
+    Unresolved,
 }
 
 impl ServerStatements {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.kept.values().filter(|kept| kept.expected).count()
+        self.entries.values().filter(|entry| entry.expected).count()
     }
 
     /// All of them, the least recently used first.
     #[must_use]
     pub fn by_age(&self) -> Vec<StatementId> {
-        let present = self.kept.iter().filter(|(_, kept)| kept.expected);
-        let mut by_age: Vec<(u64, StatementId)> = present.map(|(id, kept)| (kept.used, *id)).collect();
+        let present = self.entries.iter().filter(|(_, entry)| entry.expected);
+        let mut by_age: Vec<(u64, StatementId)> = present.map(|(id, entry)| (entry.used, *id)).collect();
         by_age.sort_unstable();
         by_age.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Whether a message of this segment can use it; if so it is now the last used.
     #[inline]
-    pub(crate) fn touch(&mut self, id: StatementId, by: By) -> Standing {
+    pub(crate) fn touch(&mut self, id: StatementId, site: UseSite) -> Availability {
         self.clock += 1;
-        match self.kept.get_mut(&id) {
-            Some(kept) if kept.unanswered > 0 && (kept.segment != by.segment || kept.awaited) => {
-                Standing::InDoubt
+        match self.entries.get_mut(&id) {
+            Some(entry) if entry.unanswered > 0 && (entry.segment != site.segment || entry.awaited) => {
+                Availability::Unresolved
             }
-            Some(kept) if kept.expected && !kept.stale && !kept.is_tainted_for(by) => {
-                kept.used = self.clock;
-                kept.note(by);
-                let verified = kept.verified == self.rests;
-                Standing::Usable(Traits { verified, effects: kept.effects })
+            Some(entry) if entry.expected && !entry.stale && !entry.is_tainted_for(site) => {
+                entry.used = self.clock;
+                entry.note(site);
+                let verified = entry.verified == self.idle_epoch;
+                Availability::Usable(StatementTraits { verified, effects: entry.effects })
             }
-            Some(kept) if kept.expected && kept.differs == Some(self.rests) => Standing::Differs,
-            Some(kept) if kept.expected => Standing::Stale,
-            _ => Standing::Lacking,
+            Some(entry) if entry.expected && entry.differs == Some(self.idle_epoch) => Availability::Differs,
+            Some(entry) if entry.expected => Availability::Stale,
+            _ => Availability::Missing,
         }
     }
 
     /// Its name is taken on the server by the time the next message is read: it has to be closed before it is prepared.
     pub(crate) fn is_expected(&self, id: StatementId) -> bool {
-        self.kept.get(&id).is_some_and(|kept| kept.expected)
+        self.entries.get(&id).is_some_and(|entry| entry.expected)
     }
 
     /// Its Parse is being sent, and a Describe behind it. `scope` are the settings that clients share it under.
@@ -166,107 +166,109 @@ impl ServerStatements {
         id: StatementId,
         effects: Effects,
         scope: Option<SettingsId>,
-        by: By,
+        site: UseSite,
     ) {
         self.clock += 1;
-        let (used, verified) = (self.clock, self.rests);
-        let kept = self.kept.entry(id).or_default();
-        (kept.used, kept.verified, kept.stale, kept.differs) = (used, verified, false, None);
-        (kept.expected, kept.segment, kept.effects) = (true, by.segment, effects);
-        (kept.scope, kept.tainted_by) = (scope, None);
-        kept.note(by);
-        kept.unanswered += 2;
+        let (used, verified) = (self.clock, self.idle_epoch);
+        let entry = self.entries.entry(id).or_default();
+        (entry.used, entry.verified, entry.stale, entry.differs) = (used, verified, false, None);
+        (entry.expected, entry.segment, entry.effects) = (true, site.segment, effects);
+        (entry.scope, entry.tainted_by) = (scope, None);
+        entry.note(site);
+        entry.unanswered += 2;
     }
 
     /// What uses it is not sent before its description has come.
     pub(crate) fn await_description(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.awaited = true;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.awaited = true;
         }
     }
 
     /// Its description has come: it is the one that its clients know, or another.
     pub(crate) fn described(&mut self, id: StatementId, as_known: bool) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.stale |= !as_known;
-            kept.differs = (!as_known).then_some(self.rests);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.stale |= !as_known;
+            entry.differs = (!as_known).then_some(self.idle_epoch);
             self.settle(id);
         }
     }
 
     /// The client was refused because its description differs: should it come again, that is looked at again.
     pub(crate) fn forget_difference(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.differs = None;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.differs = None;
         }
     }
 
     /// A setting has changed in this segment: what was used in it, or later, was perhaps used under the new settings.
     pub(crate) fn settings_changed(&mut self, segment: u64) {
-        for kept in self.kept.values_mut().filter(|kept| kept.used_in >= segment && kept.scope.is_some()) {
-            kept.tainted_by = Some(kept.used_by);
+        for entry in
+            self.entries.values_mut().filter(|entry| entry.used_in >= segment && entry.scope.is_some())
+        {
+            entry.tainted_by = Some(entry.used_by);
         }
     }
 
     /// A Close of it is being sent.
     pub(crate) fn close_sent(&mut self, id: StatementId, segment: u64) {
-        let kept = self.kept.entry(id).or_default();
-        (kept.expected, kept.segment) = (false, segment);
-        kept.unanswered += 1;
+        let entry = self.entries.entry(id).or_default();
+        (entry.expected, entry.segment) = (false, segment);
+        entry.unanswered += 1;
     }
 
     /// ParseComplete (`there`) or CloseComplete arrived.
     pub(crate) fn answered(&mut self, id: StatementId, there: bool) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.answered = there;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.answered = there;
             self.settle(id);
         }
     }
 
     /// A Parse, Describe or Close of it failed, or was skipped.
     pub(crate) fn skipped(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
             if planted::bug!("parse_cached_early") {
-                kept.answered = kept.expected;
+                entry.answered = entry.expected;
             }
-            if kept.unanswered == 1 {
-                kept.expected = kept.answered;
+            if entry.unanswered == 1 {
+                entry.expected = entry.answered;
             }
             // What the server's own is like is not known any more.
-            kept.stale = kept.answered && !planted::bug!("parse_cached_early");
+            entry.stale = entry.answered && !planted::bug!("parse_cached_early");
             self.settle(id);
         }
     }
 
     fn settle(&mut self, id: StatementId) {
-        let Some(kept) = self.kept.get_mut(&id) else { return };
-        kept.unanswered = kept.unanswered.saturating_sub(1);
-        kept.awaited &= kept.unanswered > 0;
-        if kept.unanswered == 0 && !kept.answered {
-            self.kept.remove(&id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.unanswered = entry.unanswered.saturating_sub(1);
+        entry.awaited &= entry.unanswered > 0;
+        if entry.unanswered == 0 && !entry.answered {
+            self.entries.remove(&id);
         }
     }
 
     /// A server that came from another process has it, after all that it has so far. How long ago it was bound there is
     /// not known.
-    pub fn adopt(&mut self, id: StatementId, registry: &Registry) {
-        let by = By { client: 0, segment: 0, settings: registry.scope(id), parses: true };
-        self.parse_sent(id, registry.effects(id), registry.scope(id), by);
+    pub fn import(&mut self, id: StatementId, registry: &StatementRegistry) {
+        let site = UseSite { client: 0, segment: 0, settings: registry.scope(id), parses: true };
+        self.parse_sent(id, registry.effects(id), registry.scope(id), site);
         self.answered(id, true);
         self.described(id, true);
-        self.mark_rest();
+        self.mark_idle();
     }
 
     /// One that the other process did not trust: see [`ServerStatements::is_stale`].
-    pub fn adopt_stale(&mut self, id: StatementId, registry: &Registry) {
-        self.adopt(id, registry);
+    pub fn import_stale(&mut self, id: StatementId, registry: &StatementRegistry) {
+        self.import(id, registry);
         self.mark_stale(id);
     }
 
     /// The server has something under this name that is not, or may not be, this statement.
     #[must_use]
     pub fn is_stale(&self, id: StatementId) -> bool {
-        self.kept.get(&id).is_some_and(|kept| kept.stale || kept.tainted_by.is_some())
+        self.entries.get(&id).is_some_and(|entry| entry.stale || entry.tainted_by.is_some())
     }
 
     /// What has to be closed before one more is prepared in this segment, if there are `limit` or more.
@@ -274,56 +276,59 @@ impl ServerStatements {
         if self.count() < limit {
             return Room::Enough;
         }
-        let certain = |kept: &Kept| kept.expected && (kept.unanswered == 0 || kept.segment == segment);
-        let oldest = self.kept.iter().filter(|(_, kept)| certain(kept)).min_by_key(|(_, kept)| kept.used);
-        oldest.map_or(Room::InDoubt, |(id, _)| Room::Evict(*id))
+        let certain =
+            |entry: &CachedStatement| entry.expected && (entry.unanswered == 0 || entry.segment == segment);
+        let oldest =
+            self.entries.iter().filter(|(_, entry)| certain(entry)).min_by_key(|(_, entry)| entry.used);
+        oldest.map_or(Room::Unresolved, |(id, _)| Room::Evict(*id))
     }
 
     /// DEALLOCATE ALL or DISCARD ALL was run: only what is yet to be answered remains.
     pub(crate) fn clear(&mut self) {
-        self.kept.retain(|_, kept| {
-            kept.answered = false;
-            kept.unanswered > 0
+        self.entries.retain(|_, entry| {
+            entry.answered = false;
+            entry.unanswered > 0
         });
     }
 
     /// SQL has prepared or deallocated a statement under a name that may be one of these.
     pub(crate) fn distrust_all(&mut self) {
-        for kept in self.kept.values_mut().filter(|kept| kept.answered) {
-            kept.stale = true;
+        for entry in self.entries.values_mut().filter(|entry| entry.answered) {
+            entry.stale = true;
         }
     }
 
     /// Nothing is owed any more: what was bound before may be stale when it is bound next.
     #[inline]
-    pub(crate) fn mark_rest(&mut self) {
-        self.rests += 1;
+    pub(crate) fn mark_idle(&mut self) {
+        self.idle_epoch += 1;
     }
 
     /// The server has bound it.
     pub(crate) fn verify(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.verified = self.rests;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.verified = self.idle_epoch;
         }
     }
 
     /// A Close, a Parse and a Describe of it are sent before messages that were sent already and are sent again: what those do to it
     /// comes last.
     pub(crate) fn prepared_anew(&mut self, id: StatementId, scope: Option<SettingsId>, segment: u64) {
-        let (clock, rests) = (self.clock, self.rests);
-        let kept = self.kept.entry(id).or_insert(Kept { used: clock, ..Kept::default() });
-        if kept.unanswered == 0 {
-            (kept.expected, kept.segment) = (true, segment);
+        let (clock, idle_epoch) = (self.clock, self.idle_epoch);
+        let entry =
+            self.entries.entry(id).or_insert(CachedStatement { used: clock, ..CachedStatement::default() });
+        if entry.unanswered == 0 {
+            (entry.expected, entry.segment) = (true, segment);
         }
-        (kept.verified, kept.stale, kept.differs) = (rests, false, None);
-        (kept.scope, kept.used_in) = (scope, segment);
-        kept.unanswered += 3;
+        (entry.verified, entry.stale, entry.differs) = (idle_epoch, false, None);
+        (entry.scope, entry.used_in) = (scope, segment);
+        entry.unanswered += 3;
     }
 
     /// The server refused to bind it, and the client was told.
     pub(crate) fn mark_stale(&mut self, id: StatementId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.stale = true;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.stale = true;
         }
     }
 }
@@ -331,7 +336,7 @@ impl ServerStatements {
 /// The statement without a name: whose it is. PostgreSQL has one for a session; here a session's server has been another
 /// client's before, and what that client left is not for the next.
 #[derive(Debug, Default)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedStatement {
     answered: Owner,
     expected: Owner,
     unanswered: u32,
@@ -346,7 +351,7 @@ struct Owner {
     effects: Effects,
 }
 
-impl Unnamed {
+impl UnnamedStatement {
     /// A Parse of it is being sent.
     #[inline]
     pub(crate) fn parse_sent(&mut self, client: u64, effects: Effects, segment: u64) {
@@ -366,9 +371,9 @@ impl Unnamed {
     }
 
     /// That of a server which comes from another process. What it does when it is executed is not known here.
-    pub(crate) fn adopted(client: u64) -> Unnamed {
+    pub(crate) fn imported(client: u64) -> UnnamedStatement {
         let owner = Owner { client, effects: Effects::ALL };
-        Unnamed { answered: owner, expected: owner, ..Unnamed::default() }
+        UnnamedStatement { answered: owner, expected: owner, ..UnnamedStatement::default() }
     }
 
     /// ParseComplete arrived.
@@ -393,18 +398,18 @@ impl Unnamed {
 
     /// Whether this client can use it in this segment.
     #[inline]
-    pub(crate) fn standing(&self, client: u64, segment: u64) -> Standing {
+    pub(crate) fn availability(&self, client: u64, segment: u64) -> Availability {
         if self.expected.client != client {
-            return Standing::Lacking;
+            return Availability::Missing;
         }
         if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
-            return Standing::InDoubt;
+            return Availability::Unresolved;
         }
         let mut effects = self.expected.effects;
         if self.unanswered > 0 {
             effects.add(self.answered.effects);
         }
-        Standing::Usable(Traits { verified: true, effects })
+        Availability::Usable(StatementTraits { verified: true, effects })
     }
 }
 
@@ -413,17 +418,18 @@ mod tests {
     use super::*;
 
     /// Bound or parsed just now, and harmless.
-    const USABLE: Standing = Standing::Usable(Traits { verified: true, effects: Effects::NONE });
+    const USABLE: Availability =
+        Availability::Usable(StatementTraits { verified: true, effects: Effects::NONE });
 
     /// A client under the settings that all are parsed under here.
-    fn by(segment: u64) -> By {
-        By { client: 1, segment, settings: Some(7), parses: false }
+    fn site(segment: u64) -> UseSite {
+        UseSite { client: 1, segment, settings: Some(7), parses: false }
     }
 
     fn with(ids: &[StatementId]) -> ServerStatements {
         let mut server = ServerStatements::default();
         for id in ids {
-            server.parse_sent(*id, Effects::NONE, Some(7), by(0));
+            server.parse_sent(*id, Effects::NONE, Some(7), site(0));
             server.answered(*id, true);
             server.described(*id, true);
         }
@@ -433,48 +439,48 @@ mod tests {
     #[test]
     fn the_least_recently_used_makes_room() {
         let mut server = with(&[1, 2]);
-        assert_eq!(server.touch(1, by(1)), USABLE);
+        assert_eq!(server.touch(1, site(1)), USABLE);
         assert_eq!(server.room(3, 1), Room::Enough);
         assert_eq!(server.room(2, 1), Room::Evict(2));
         server.close_sent(2, 1);
-        assert_eq!(server.touch(2, by(1)), Standing::Lacking);
+        assert_eq!(server.touch(2, site(1)), Availability::Missing);
         assert_eq!(server.room(2, 1), Room::Enough);
     }
 
     #[test]
     fn they_have_an_age() {
         let mut server = with(&[9, 7]);
-        server.touch(9, by(0));
+        server.touch(9, site(0));
         assert_eq!(server.by_age(), [7, 9]);
     }
 
     #[test]
     fn what_is_unanswered_counts_in_its_own_segment_only() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, Effects::NONE, Some(7), by(5));
-        assert_eq!(server.touch(1, by(5)), USABLE);
-        assert_eq!(server.touch(1, by(6)), Standing::InDoubt);
-        assert_eq!(server.room(1, 6), Room::InDoubt);
+        server.parse_sent(1, Effects::NONE, Some(7), site(5));
+        assert_eq!(server.touch(1, site(5)), USABLE);
+        assert_eq!(server.touch(1, site(6)), Availability::Unresolved);
+        assert_eq!(server.room(1, 6), Room::Unresolved);
         server.answered(1, true);
-        assert_eq!(server.touch(1, by(6)), Standing::InDoubt, "its description may be another");
+        assert_eq!(server.touch(1, site(6)), Availability::Unresolved, "its description may be another");
         server.described(1, true);
-        assert_eq!(server.touch(1, by(6)), USABLE);
+        assert_eq!(server.touch(1, site(6)), USABLE);
     }
 
     #[test]
     fn an_error_brings_back_what_was_answered_last() {
         let mut server = with(&[1]);
         server.close_sent(1, 5);
-        server.parse_sent(1, Effects::NONE, Some(7), by(5));
+        server.parse_sent(1, Effects::NONE, Some(7), site(5));
         server.close_sent(1, 5);
-        assert_eq!(server.touch(1, by(5)), Standing::Lacking);
+        assert_eq!(server.touch(1, site(5)), Availability::Missing);
         server.answered(1, false);
         for _ in ["Parse", "Describe", "Close"] {
             server.skipped(1);
         }
         assert_eq!(
-            (server.touch(1, by(6)), server.count()),
-            (Standing::Lacking, 0),
+            (server.touch(1, site(6)), server.count()),
+            (Availability::Missing, 0),
             "the first Close was executed"
         );
 
@@ -482,45 +488,45 @@ mod tests {
         server.close_sent(1, 5);
         server.skipped(1);
         assert!(server.is_expected(1), "it is closed again before it is prepared again");
-        assert_eq!(server.touch(1, by(6)), Standing::Stale);
+        assert_eq!(server.touch(1, site(6)), Availability::Stale);
     }
 
     #[test]
     fn a_stale_statement_counts_and_is_not_used() {
         let mut server = with(&[1]);
         server.mark_stale(1);
-        assert_eq!(server.touch(1, by(0)), Standing::Stale);
+        assert_eq!(server.touch(1, site(0)), Availability::Stale);
         assert!(server.is_expected(1) && server.count() == 1, "the server has it");
     }
 
     #[test]
     fn one_whose_description_differs_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, Effects::NONE, Some(7), by(0));
+        server.parse_sent(1, Effects::NONE, Some(7), site(0));
         server.await_description(1);
-        assert_eq!(server.touch(1, by(0)), Standing::InDoubt, "in its own segment too");
+        assert_eq!(server.touch(1, site(0)), Availability::Unresolved, "in its own segment too");
         server.answered(1, true);
         server.described(1, false);
-        assert_eq!(server.touch(1, by(0)), Standing::Differs);
+        assert_eq!(server.touch(1, site(0)), Availability::Differs);
         server.forget_difference(1);
-        assert_eq!(server.touch(1, by(0)), Standing::Stale, "what it is now has to be asked");
+        assert_eq!(server.touch(1, site(0)), Availability::Stale, "what it is now has to be asked");
         server.prepared_anew(1, Some(7), 0);
-        assert_eq!(server.touch(1, by(0)), USABLE);
+        assert_eq!(server.touch(1, site(0)), USABLE);
         for _ in ["Close", "Parse"] {
             server.answered(1, true);
         }
         server.described(1, false);
-        server.mark_rest();
-        assert_eq!(server.touch(1, by(0)), Standing::Stale, "DDL may have come since");
+        server.mark_idle();
+        assert_eq!(server.touch(1, site(0)), Availability::Stale, "DDL may have come since");
     }
 
     #[test]
     fn one_whose_description_was_skipped_is_not_used() {
         let mut server = ServerStatements::default();
-        server.parse_sent(1, Effects::NONE, Some(7), by(5));
+        server.parse_sent(1, Effects::NONE, Some(7), site(5));
         server.answered(1, true);
         server.skipped(1);
-        assert_eq!((server.touch(1, by(6)), server.count()), (Standing::Stale, 1));
+        assert_eq!((server.touch(1, site(6)), server.count()), (Availability::Stale, 1));
     }
 
     #[test]
@@ -534,18 +540,18 @@ mod tests {
         }
         server.described(1, true);
         server.answered(1, false);
-        assert_eq!((server.touch(1, by(6)), server.count()), (Standing::Lacking, 0));
+        assert_eq!((server.touch(1, site(6)), server.count()), (Availability::Missing, 0));
     }
 
     #[test]
-    fn a_statement_is_verified_until_the_server_rests() {
+    fn a_statement_is_verified_until_the_server_is_exportable() {
         let mut server = with(&[1]);
-        let verified = |server: &mut ServerStatements| match server.touch(1, by(0)) {
-            Standing::Usable(traits) => traits.verified,
+        let verified = |server: &mut ServerStatements| match server.touch(1, site(0)) {
+            Availability::Usable(traits) => traits.verified,
             _ => false,
         };
         assert!(verified(&mut server));
-        server.mark_rest();
+        server.mark_idle();
         assert!(!verified(&mut server));
         server.verify(1);
         assert!(verified(&mut server));
@@ -553,55 +559,55 @@ mod tests {
 
     #[test]
     fn the_unnamed_statement_is_for_the_client_that_parsed_it() {
-        let mut unnamed = Unnamed::default();
-        assert_eq!(unnamed.standing(1, 0), Standing::Lacking, "nobody has parsed one");
+        let mut unnamed = UnnamedStatement::default();
+        assert_eq!(unnamed.availability(1, 0), Availability::Missing, "no client has parsed one");
         unnamed.parse_sent(1, Effects::NONE, 0);
-        assert_eq!(unnamed.standing(1, 0), USABLE);
+        assert_eq!(unnamed.availability(1, 0), USABLE);
         assert_eq!(
-            unnamed.standing(1, 1),
-            Standing::InDoubt,
+            unnamed.availability(1, 1),
+            Availability::Unresolved,
             "the Parse may be skipped, and what was there is not ours"
         );
         unnamed.answered();
-        assert_eq!((unnamed.standing(1, 1), unnamed.standing(2, 1)), (USABLE, Standing::Lacking));
+        assert_eq!((unnamed.availability(1, 1), unnamed.availability(2, 1)), (USABLE, Availability::Missing));
         unnamed.parse_sent(2, Effects::NONE, 2);
         unnamed.skipped();
-        assert_eq!(unnamed.standing(1, 3), USABLE, "it is still the first client's");
+        assert_eq!(unnamed.availability(1, 3), USABLE, "it is still the first client's");
     }
 
     #[test]
     fn what_was_used_under_other_settings_is_that_clients() {
         let mut server = with(&[1]);
-        assert_eq!(server.touch(1, By { settings: Some(8), ..by(1) }), USABLE);
-        assert_eq!(server.touch(1, by(2)), USABLE, "as with PostgreSQL");
-        assert_eq!(server.touch(1, By { parses: true, ..by(2) }), Standing::Stale);
-        let other = By { client: 2, ..by(2) };
-        assert_eq!(server.touch(1, other), Standing::Stale);
+        assert_eq!(server.touch(1, UseSite { settings: Some(8), ..site(1) }), USABLE);
+        assert_eq!(server.touch(1, site(2)), USABLE, "as with PostgreSQL");
+        assert_eq!(server.touch(1, UseSite { parses: true, ..site(2) }), Availability::Stale);
+        let other = UseSite { client: 2, ..site(2) };
+        assert_eq!(server.touch(1, other), Availability::Stale);
         server.parse_sent(1, Effects::NONE, Some(7), other);
-        assert_eq!(server.touch(1, by(2)), USABLE);
-        assert_eq!(server.touch(1, By { settings: None, ..by(2) }), USABLE, "they are not known");
-        assert_eq!(server.touch(1, other), Standing::Stale);
+        assert_eq!(server.touch(1, site(2)), USABLE);
+        assert_eq!(server.touch(1, UseSite { settings: None, ..site(2) }), USABLE, "they are not known");
+        assert_eq!(server.touch(1, other), Availability::Stale);
     }
 
     #[test]
     fn a_change_that_is_reported_later_counts_from_its_segment_on() {
         let mut server = with(&[1, 2]);
-        server.touch(1, by(4));
-        server.touch(2, by(5));
+        server.touch(1, site(4));
+        server.touch(2, site(5));
         server.settings_changed(5);
-        let other = By { client: 2, ..by(6) };
-        assert_eq!((server.touch(1, other), server.touch(2, other)), (USABLE, Standing::Stale));
-        assert_eq!(server.touch(2, by(6)), USABLE);
+        let other = UseSite { client: 2, ..site(6) };
+        assert_eq!((server.touch(1, other), server.touch(2, other)), (USABLE, Availability::Stale));
+        assert_eq!(server.touch(2, site(6)), USABLE);
     }
 
     #[test]
     fn what_no_other_client_is_given_is_never_another() {
         let mut server = with(&[]);
-        server.parse_sent(1, Effects::NONE, None, by(0));
+        server.parse_sent(1, Effects::NONE, None, site(0));
         server.answered(1, true);
         server.described(1, true);
-        server.touch(1, By { settings: None, ..by(1) });
+        server.touch(1, UseSite { settings: None, ..site(1) });
         server.settings_changed(0);
-        assert_eq!(server.touch(1, By { parses: true, ..by(1) }), USABLE);
+        assert_eq!(server.touch(1, UseSite { parses: true, ..site(1) }), USABLE);
     }
 }

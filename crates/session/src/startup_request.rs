@@ -17,7 +17,7 @@ pub const NEWEST: Version = Version::V3_2;
 
 /// A startup packet, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Greeting {
+pub struct StartupRequest {
     /// The user, cut as PostgreSQL cuts names; so is the database.
     pub user: String,
     /// The database; the user's name if none was given.
@@ -32,7 +32,7 @@ pub struct Greeting {
     pub replication: Option<Replication>,
 }
 
-impl Greeting {
+impl StartupRequest {
     /// Reads a startup packet.
     ///
     /// `ignored` is `ignore_startup_parameters`; `options` in it lets unknown settings inside `options` pass.
@@ -43,31 +43,31 @@ impl Greeting {
         startup: &Startup<'_>,
         ignored: &[String],
         tracked: &Tracked,
-    ) -> Result<Greeting, ClientFault> {
-        let mut reader = Reader { ignored, tracked, greeting: Greeting::empty() };
+    ) -> Result<StartupRequest, ClientFault> {
+        let mut reader = StartupReader { ignored, tracked, request: StartupRequest::empty() };
         // First of all: who replicates may say more.
         if let Some(value) = startup.parameter("replication") {
-            reader.greeting.replication = Kind::read(text(value)?)?.map(Replication::new);
+            reader.request.replication = Kind::read(text(value)?)?.map(Replication::new);
         }
         for (name, value) in startup.parameters() {
             reader.parameter(name, value)?;
         }
-        let mut greeting = reader.greeting;
-        greeting.minor = startup.version.minor.min(NEWEST.minor);
+        let mut request = reader.request;
+        request.minor = startup.version.minor.min(NEWEST.minor);
         if startup.version.minor > NEWEST.minor {
-            greeting.negotiate.get_or_insert_default();
+            request.negotiate.get_or_insert_default();
         }
-        if greeting.user.is_empty() {
+        if request.user.is_empty() {
             return Err(ClientFault::NoUser);
         }
-        if greeting.database.is_empty() {
-            greeting.database = greeting.user.clone();
+        if request.database.is_empty() {
+            request.database = request.user.clone();
         }
-        Ok(greeting)
+        Ok(request)
     }
 
-    fn empty() -> Greeting {
-        Greeting {
+    fn empty() -> StartupRequest {
+        StartupRequest {
             user: String::new(),
             database: String::new(),
             parameters: Vec::new(),
@@ -78,23 +78,23 @@ impl Greeting {
     }
 }
 
-struct Reader<'a> {
+struct StartupReader<'a> {
     ignored: &'a [String],
     tracked: &'a Tracked,
-    greeting: Greeting,
+    request: StartupRequest,
 }
 
-impl Reader<'_> {
+impl StartupReader<'_> {
     fn parameter(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientFault> {
         match name {
             b"user" if value.len() > settings::USER_BYTES => return Err(ClientFault::LongUser),
-            b"user" => cut_name(text(value)?).clone_into(&mut self.greeting.user),
-            b"database" => cut_name(text(value)?).clone_into(&mut self.greeting.database),
+            b"user" => cut_name(text(value)?).clone_into(&mut self.request.user),
+            b"database" => cut_name(text(value)?).clone_into(&mut self.request.database),
             b"options" => self.options(text(value)?)?,
             b"replication" => {}
             extension if extension.starts_with(b"_pq_.") => {
                 let name = String::from_utf8_lossy(extension).into_owned();
-                self.greeting.negotiate.get_or_insert_default().push(name);
+                self.request.negotiate.get_or_insert_default().push(name);
             }
             other => {
                 let name = text(other)?;
@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 
     fn options(&mut self, options: &str) -> Result<(), ClientFault> {
-        if let Some(replication) = &mut self.greeting.replication {
+        if let Some(replication) = &mut self.request.replication {
             replication.passed.push(("options".to_owned(), options.to_owned()));
             return Ok(());
         }
@@ -130,13 +130,13 @@ impl Reader<'_> {
         if let Some(position) = self.tracked.settable(name.as_bytes()) {
             // The login reports this value, before any server has replaced it by its own spelling.
             let value = if position == CLIENT_ENCODING { reported_name(value) } else { value };
-            self.greeting.parameters.push((position, value.to_owned()));
+            self.request.parameters.push((position, value.to_owned()));
             return true;
         }
         if self.ignores(name) {
             return true;
         }
-        let Some(replication) = &mut self.greeting.replication else { return false };
+        let Some(replication) = &mut self.request.replication else { return false };
         replication.passed.push((name.to_owned(), value.to_owned()));
         true
     }
@@ -162,7 +162,7 @@ mod tests {
         version: Version,
         parameters: &[(&str, &str)],
         ignored: &[&str],
-    ) -> Result<Greeting, ClientFault> {
+    ) -> Result<StartupRequest, ClientFault> {
         let mut packet = Vec::new();
         let parameters: Vec<(&[u8], &[u8])> =
             parameters.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
@@ -171,29 +171,29 @@ mod tests {
             panic!("not a startup packet")
         };
         let ignored: Vec<String> = ignored.iter().map(ToString::to_string).collect();
-        Greeting::read(&startup, &ignored, &Tracked::new([]))
+        StartupRequest::read(&startup, &ignored, &Tracked::new([]))
     }
 
     #[test]
     fn the_database_defaults_to_the_user() {
-        let greeting = read(Version::V3_0, &[("user", "u"), ("application_name", "")], &[]).unwrap();
-        assert_eq!((&*greeting.user, &*greeting.database), ("u", "u"));
-        assert_eq!(greeting.parameters, [(crate::parameters::APPLICATION_NAME, String::new())]);
-        assert_eq!(greeting.negotiate, None);
+        let request = read(Version::V3_0, &[("user", "u"), ("application_name", "")], &[]).unwrap();
+        assert_eq!((&*request.user, &*request.database), ("u", "u"));
+        assert_eq!(request.parameters, [(crate::parameters::APPLICATION_NAME, String::new())]);
+        assert_eq!(request.negotiate, None);
     }
 
     #[test]
     fn long_names_of_databases_are_cut_as_postgresql_cuts_them() {
         let long = "ü".repeat(40);
-        let greeting = read(Version::V3_0, &[("user", "u"), ("database", &long)], &[]).unwrap();
-        assert_eq!(greeting.database.len(), 62, "63 bytes would cut a character in two");
+        let request = read(Version::V3_0, &[("user", "u"), ("database", &long)], &[]).unwrap();
+        assert_eq!(request.database.len(), 62, "63 bytes would cut a character in two");
     }
 
     #[test]
     fn long_names_of_users_are_cut_before_anything_is_decided_by_them() {
         let name = "u".repeat(settings::USER_BYTES);
-        let greeting = read(Version::V3_0, &[("user", &name)], &[]).unwrap();
-        assert_eq!((greeting.user, greeting.database), ("u".repeat(63), "u".repeat(63)));
+        let request = read(Version::V3_0, &[("user", &name)], &[]).unwrap();
+        assert_eq!((request.user, request.database), ("u".repeat(63), "u".repeat(63)));
         let wide = "ü".repeat(40);
         assert_eq!(read(Version::V3_0, &[("user", &wide)], &[]).unwrap().user.len(), 62);
         let longer = name + "u";
@@ -213,15 +213,15 @@ mod tests {
         let options = [("user", "u"), ("options", "-c intervalstyle=iso_8601 -c enable_seqscan=off")];
         let refused = read(Version::V3_0, &options, &[]);
         assert_eq!(refused, Err(ClientFault::UnsupportedOption("enable_seqscan".to_owned())));
-        let greeting = read(Version::V3_0, &options, &["options"]).unwrap();
-        assert_eq!(greeting.parameters, [(5, "iso_8601".to_owned())]);
+        let request = read(Version::V3_0, &options, &["options"]).unwrap();
+        assert_eq!(request.parameters, [(5, "iso_8601".to_owned())]);
     }
 
     #[test]
     fn newer_minors_and_extensions_are_negotiated() {
         let spoken = |minor| {
-            let greeting = read(Version { major: 3, minor }, &[("user", "u")], &[]).unwrap();
-            (greeting.minor, greeting.negotiate)
+            let request = read(Version { major: 3, minor }, &[("user", "u")], &[]).unwrap();
+            (request.minor, request.negotiate)
         };
         assert_eq!([spoken(0), spoken(1), spoken(2)], [(0, None), (1, None), (2, None)]);
         assert_eq!(spoken(3), (2, Some(vec![])));
@@ -245,11 +245,11 @@ mod tests {
             ("application_name", "a"),
             ("replication", "database"),
         ];
-        let greeting = read(Version::V3_0, &said, &["extra_float_digits"]).unwrap();
+        let request = read(Version::V3_0, &said, &["extra_float_digits"]).unwrap();
         let passed = [("options", "-c datestyle=ISO -d 3"), ("wal_sender_timeout", "1s")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(greeting.replication, Some(Replication { kind: Kind::Logical, passed: passed.to_vec() }));
-        assert_eq!(greeting.parameters, [(crate::parameters::APPLICATION_NAME, "a".to_owned())]);
+        assert_eq!(request.replication, Some(Replication { kind: Kind::Logical, passed: passed.to_vec() }));
+        assert_eq!(request.parameters, [(crate::parameters::APPLICATION_NAME, "a".to_owned())]);
         let off = read(Version::V3_0, &[("user", "u"), ("replication", "false")], &[]).unwrap();
         assert_eq!(off.replication, None);
     }

@@ -1,5 +1,5 @@
-//! What the text of a statement tells of it before PostgreSQL has seen it: which command it is, and whether it holds a literal that
-//! PostgreSQL evaluates at Parse. Reads words, never grammar; where it cannot tell, it says the more.
+//! What the text of a statement shows before PostgreSQL has parsed it: which command it is, and whether it holds a literal that
+//! PostgreSQL evaluates at Parse. Reads words, never grammar; in doubt it assumes the larger effect.
 
 /// What executing statements may change; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -105,7 +105,7 @@ impl State {
         let shares =
             self.parts.get(server.pool).is_some_and(|part| part.pool.limits.mode != PoolMode::Session);
         let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
-        let is_done = server.talk.is_quiet() && !server.unsent;
+        let is_done = server.protocol.is_idle() && !server.unsent;
         let holds_nothing = matches!(self.conns.get(client.0 as usize), Some(Conn::Client(client)) if client.request.held.is_empty());
         shares && linked && is_done && holds_nothing
     }

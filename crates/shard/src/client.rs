@@ -7,7 +7,7 @@ use std::sync::Arc;
 use auth::ClientLogin;
 use mail::Right;
 use pool::{CancelKeyPrefix, Ticket};
-use session::{Greeting, Parameters, Request, Tracked};
+use session::{ClientStream, Parameters, StartupRequest, Tracked};
 use settings::ident::IdentMap;
 use settings::{Config, PoolMode};
 use tls::Agreed;
@@ -51,7 +51,7 @@ pub(crate) enum Phase {
 
 /// A login in progress.
 pub(crate) struct Login {
-    pub(crate) greeting: Arc<Greeting>,
+    pub(crate) startup_request: Arc<StartupRequest>,
     pub(crate) exchange: Option<ClientLogin>,
     pub(crate) right: Option<Right>,
     /// What it has to prove itself by, until that begins.
@@ -70,9 +70,9 @@ pub(crate) struct Login {
 
 impl Login {
     /// Nothing asked yet, of the client or of a server.
-    pub(crate) fn new(greeting: Greeting, right: Option<Right>) -> Login {
+    pub(crate) fn new(startup_request: StartupRequest, right: Option<Right>) -> Login {
         Login {
-            greeting: Arc::new(greeting),
+            startup_request: Arc::new(startup_request),
             exchange: None,
             right,
             demand: None,
@@ -94,7 +94,7 @@ impl Login {
 pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) phase: Phase,
-    pub(crate) request: Request,
+    pub(crate) request: ClientStream,
     /// Bytes still to come of a message that is ignored; no server is taken for it.
     pub(crate) ignored_bytes: u32,
     pub(crate) parameters: Parameters,
@@ -147,7 +147,7 @@ impl Client {
         Client {
             id,
             phase: Phase::Startup { ssl_refused: false, gss_refused: false },
-            request: Request::default(),
+            request: ClientStream::default(),
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
             startup: None,

@@ -123,13 +123,13 @@ impl State {
     fn is_sending(&self, conn: ConnId) -> bool {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
         let half_sent = client.server().is_some_and(|server| {
-            matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.talk.boundary().is_none())
+            matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.protocol.boundary().is_none())
         });
         half_sent || !client.request.held.is_empty()
     }
 
     fn has_answered(&self, conn: ConnId) -> bool {
-        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.talk.has_answered())
+        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.protocol.has_answered())
     }
 
     /// A server that serves, or should have answered by now.
@@ -142,14 +142,14 @@ impl State {
         match server.phase {
             server::Phase::Linked(client) => {
                 // A request runs from its first byte on, also while its client owes the rest of it.
-                let busy = server.talk.is_busy() || self.is_sending(client);
-                let idle_in_block = server.talk.in_block() && !server.talk.is_busy();
-                let open = busy || server.talk.in_block();
+                let busy = server.protocol.is_busy() || self.is_sending(client);
+                let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
+                let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
                 let session = dedicated || part.pool.limits.mode == settings::PoolMode::Session;
                 let renewed =
                     server.close_when_free.filter(|_| session && self.config.global.server_fast_close);
-                let reason = if let (Some(reason), true) = (renewed, server.talk.is_quiet()) {
+                let reason = if let (Some(reason), true) = (renewed, server.protocol.is_idle()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)
                 } else if busy
                     && !dedicated

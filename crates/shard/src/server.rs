@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pool::OpenFor;
 use session::replication::Kind;
-use session::{Conversation, ServerLogin};
+use session::{ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use slab::Slab;
 use tls::Agreed;
@@ -75,11 +75,11 @@ pub(crate) struct Server {
     pub(crate) id: u64,
     pub(crate) pool: usize,
     pub(crate) phase: Phase,
-    pub(crate) talk: Conversation,
+    pub(crate) protocol: ServerProtocol,
     /// It is for one client alone.
     pub(crate) dedicated: Option<Dedicated>,
     /// The error that a query of Weir's own got.
-    pub(crate) own_error: Option<Vec<u8>>,
+    pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// Output has not all gone to the system; Drained will come.

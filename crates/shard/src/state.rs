@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
 use mail::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
 use pool::{Directory, Pool, Process};
-use session::{Catalog, Complaint, Registry, Tracked};
+use session::{Catalog, ErrorSeen, StatementRegistry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Histograms, Level, Record};
@@ -138,7 +138,7 @@ pub(crate) struct State {
     pub(crate) disabled_databases: std::collections::BTreeSet<String>,
     /// SUSPEND: since when.
     pub(crate) suspended_since_us: Option<u64>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: StatementRegistry,
     pub(crate) tracked: Tracked,
     pub(crate) derived: DerivedCache,
     pub(crate) server_keys: ServerKeyCache,
@@ -185,7 +185,7 @@ pub(crate) struct State {
     /// Statistics of queries, while they are kept.
     pub(crate) tracking: Option<Box<Tracking>>,
     /// Errors of the reply that is being passed on; empty between events.
-    pub(crate) complaints: Vec<Complaint>,
+    pub(crate) errors_seen: Vec<ErrorSeen>,
 }
 
 impl State {
@@ -212,7 +212,7 @@ impl State {
             paused_databases: std::collections::BTreeSet::new(),
             disabled_databases: std::collections::BTreeSet::new(),
             suspended_since_us: None,
-            registry: Registry::new(&tracked),
+            registry: StatementRegistry::new(&tracked),
             tracked,
             derived: DerivedCache::new(KEYS_KEPT),
             server_keys: ServerKeyCache::new(KEYS_KEPT),
@@ -242,7 +242,7 @@ impl State {
             retired: BTreeMap::new(),
             console: Counters::default(),
             errors: Told::default(),
-            complaints: Vec::new(),
+            errors_seen: Vec::new(),
             tracking: config.global.track_queries.then(Box::default),
             config,
         }

@@ -53,9 +53,9 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
         let part = self.parts.get(server.pool);
         let database = part.map(|part| Arc::clone(&part.database_name)).unwrap_or_default();
-        let complaints = std::mem::take(&mut self.complaints);
-        complaints.iter().for_each(|complaint| self.errors.count(&database, &complaint.code));
-        self.track_failed(server_conn, &complaints);
+        let errors_seen = std::mem::take(&mut self.errors_seen);
+        errors_seen.iter().for_each(|seen| self.errors.count(&database, &seen.code));
+        self.track_failed(server_conn, &errors_seen);
     }
 
     /// Weir tells a client of an error.
@@ -71,7 +71,7 @@ impl State {
         match &client.phase {
             Phase::Console(_) => CONSOLE.into(),
             Phase::Login(login) => {
-                let name = login.greeting.database.as_str();
+                let name = login.startup_request.database.as_str();
                 let known = name == CONSOLE || self.config.databases.contains_key(name);
                 if known { name.into() } else { Arc::default() }
             }

@@ -69,7 +69,7 @@ impl State {
         let database = match (self.parts.get(client.pool), &client.phase) {
             (Some(part), _) => &*part.database_name,
             (None, Phase::Console { .. }) => CONSOLE,
-            (None, Phase::Login(login)) => &login.greeting.database,
+            (None, Phase::Login(login)) => &login.startup_request.database,
             (None, _) => "(nodb)",
         };
         let _ = write!(line, "{database}/{}@{} {text}", client.login_user, peer(client.peer));

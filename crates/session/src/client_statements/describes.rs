@@ -1,14 +1,14 @@
-//! The names whose description the client is being told.
+//! The names whose description the client has asked for and not got yet.
 //!
 //! Owns when a client comes to read by another description than the one that it holds: with the answer that has it, and not if that is
 //! an error. Until then its name stands for the statement that it holds.
 
-use super::{ClientStatements, Whose};
-use crate::{Registry, StatementId};
+use super::{ClientStatements, NameSelector};
+use crate::{StatementId, StatementRegistry};
 
 /// A Describe of a name, or of the portal that is bound from it.
 #[derive(Debug)]
-struct Reading {
+struct PendingDescribe {
     name: Box<[u8]>,
     from: StatementId,
     /// What is described; held.
@@ -19,52 +19,57 @@ struct Reading {
 
 /// Those that are not answered, in the order of the stream.
 #[derive(Debug, Default)]
-pub(super) struct Readings(Vec<Reading>);
+pub(super) struct PendingDescribes(Vec<PendingDescribe>);
 
 impl ClientStatements {
     /// The client asks for the description of a name that stands for `from`, and the server will describe `to`.
-    pub(crate) fn will_read(
+    pub(crate) fn expect_describe(
         &mut self,
         name: &[u8],
         from: StatementId,
         to: StatementId,
         number: Option<u64>,
-        registry: &mut Registry,
+        registry: &mut StatementRegistry,
     ) {
-        self.unread(registry, |reading| reading.number.is_none());
+        self.drop_describes(registry, |describe| describe.number.is_none());
         registry.hold(to);
-        self.readings.0.push(Reading { name: name.into(), from, to, number });
+        self.describes.0.push(PendingDescribe { name: name.into(), from, to, number });
     }
 
     /// The Describe itself is sent under this number; None if it is skipped.
     #[inline]
-    pub(crate) fn describe_sent(&mut self, number: Option<u64>, registry: &mut Registry) {
-        if !self.readings.0.is_empty() {
-            self.number_reading(number, registry);
+    pub(crate) fn describe_sent(&mut self, number: Option<u64>, registry: &mut StatementRegistry) {
+        if !self.describes.0.is_empty() {
+            self.number_describe(number, registry);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn number_reading(&mut self, number: Option<u64>, registry: &mut Registry) {
-        if let Some(last) = self.readings.0.last_mut().filter(|last| last.number.is_none()) {
+    fn number_describe(&mut self, number: Option<u64>, registry: &mut StatementRegistry) {
+        if let Some(last) = self.describes.0.last_mut().filter(|last| last.number.is_none()) {
             last.number = number;
         }
-        self.unread(registry, |reading| reading.number.is_none());
+        self.drop_describes(registry, |describe| describe.number.is_none());
     }
 
-    /// The server describes another statement than was thought.
-    pub(crate) fn will_read_instead(&mut self, old: StatementId, new: StatementId, registry: &mut Registry) {
-        for reading in self.readings.0.iter_mut().filter(|reading| reading.to == old) {
+    /// The server describes another statement than was expected.
+    pub(crate) fn redirect_describe(
+        &mut self,
+        old: StatementId,
+        new: StatementId,
+        registry: &mut StatementRegistry,
+    ) {
+        for describe in self.describes.0.iter_mut().filter(|describe| describe.to == old) {
             registry.hold(new);
             registry.release(old);
-            reading.to = new;
+            describe.to = new;
         }
     }
 
-    /// The client is being told the description of this statement.
-    pub(crate) fn is_reading(&self, statement: StatementId) -> bool {
-        self.readings.0.iter().any(|reading| reading.to == statement)
+    /// The client has asked for the description of this statement.
+    pub(crate) fn has_pending_describe(&self, statement: StatementId) -> bool {
+        self.describes.0.iter().any(|describe| describe.to == statement)
     }
 
     /// The only name that stands for this statement.
@@ -76,40 +81,44 @@ impl ClientStatements {
 
     /// The Describe of this number is answered: the client reads by that.
     #[inline]
-    pub(crate) fn read(&mut self, number: u64, registry: &mut Registry) {
-        if !self.readings.0.is_empty() {
-            self.read_now(number, registry);
+    pub(crate) fn describe_answered(&mut self, number: u64, registry: &mut StatementRegistry) {
+        if !self.describes.0.is_empty() {
+            self.apply_describe(number, registry);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn read_now(&mut self, number: u64, registry: &mut Registry) {
-        while let Some(at) = self.readings.0.iter().position(|reading| reading.number == Some(number)) {
-            let reading = self.readings.0.remove(at);
-            self.replace(reading.from, reading.to, Whose::This(&reading.name), registry);
-            registry.release(reading.to);
+    fn apply_describe(&mut self, number: u64, registry: &mut StatementRegistry) {
+        while let Some(at) = self.describes.0.iter().position(|describe| describe.number == Some(number)) {
+            let describe = self.describes.0.remove(at);
+            self.replace(describe.from, describe.to, NameSelector::Only(&describe.name), registry);
+            registry.release(describe.to);
         }
     }
 
     /// An error has come: what has a smaller number than `answered`, or none yet, is not described.
-    pub(crate) fn read_nothing_before(&mut self, answered: u64, registry: &mut Registry) {
-        self.unread(registry, |reading| reading.number.is_none_or(|number| number < answered));
+    pub(crate) fn drop_describes_before(&mut self, answered: u64, registry: &mut StatementRegistry) {
+        self.drop_describes(registry, |describe| describe.number.is_none_or(|number| number < answered));
     }
 
-    fn unread(&mut self, registry: &mut Registry, is_gone: impl Fn(&Reading) -> bool) {
-        self.readings.0.retain(|reading| {
-            let goes = is_gone(reading);
+    fn drop_describes(
+        &mut self,
+        registry: &mut StatementRegistry,
+        is_gone: impl Fn(&PendingDescribe) -> bool,
+    ) {
+        self.describes.0.retain(|describe| {
+            let goes = is_gone(describe);
             if goes {
-                registry.release(reading.to);
+                registry.release(describe.to);
             }
             !goes
         });
     }
 
-    /// The client leaves.
-    pub(super) fn read_no_more(&mut self, registry: &mut Registry) {
-        self.unread(registry, |_| true);
+    /// The client has disconnected.
+    pub(super) fn drop_all_describes(&mut self, registry: &mut StatementRegistry) {
+        self.drop_describes(registry, |_| true);
     }
 }
 
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_name_changes_with_the_description_that_the_client_gets() {
-        let mut registry = Registry::default();
+        let mut registry = StatementRegistry::default();
         let mut client = with(b"a", &mut registry);
         let old = client.expected(b"a").unwrap();
         registry.retire(old);
@@ -130,21 +139,21 @@ mod tests {
         let description = Description::read(vec![], None, true);
         let newest = registry.successor(old, description.as_ref(), true).unwrap();
         for is_told in [false, true] {
-            client.will_read(b"a", old, new, None, &mut registry);
+            client.expect_describe(b"a", old, new, None, &mut registry);
             client.describe_sent(Some(7), &mut registry);
-            client.will_read_instead(new, newest, &mut registry);
-            assert!(client.is_reading(newest) && client.find(b"a", 0) == Lookup::Is(old));
-            client.read(6, &mut registry);
+            client.redirect_describe(new, newest, &mut registry);
+            assert!(client.has_pending_describe(newest) && client.find(b"a", 0) == Lookup::Is(old));
+            client.describe_answered(6, &mut registry);
             if is_told {
-                client.read(7, &mut registry);
+                client.describe_answered(7, &mut registry);
             }
-            client.read_nothing_before(8, &mut registry);
+            client.drop_describes_before(8, &mut registry);
             assert_eq!(client.find(b"a", 0), Lookup::Is(if is_told { newest } else { old }));
-            assert!(!client.is_reading(newest));
+            assert!(!client.has_pending_describe(newest));
         }
         assert_eq!(client.only_name(newest).as_deref(), Some(&b"a"[..]));
         assert!(registry.rest(old).is_none(), "no client has it");
-        client.will_read(b"a", newest, newest, Some(9), &mut registry);
+        client.expect_describe(b"a", newest, newest, Some(9), &mut registry);
         client.forget_all(&mut registry);
         assert!(registry.is_unused(newest));
     }

@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
-use super::{Registry, Scope, Statement, StatementId};
+use super::{Scope, Statement, StatementId, StatementRegistry};
 use crate::Description;
 use crate::parse_settings::ParseSettings;
 
-impl Registry {
+impl StatementRegistry {
     /// Clients that prepare its text under its settings get it, unless they get another one already.
-    pub(super) fn offer(&mut self, id: StatementId) {
+    pub(super) fn publish(&mut self, id: StatementId) {
         let Some(Statement { rest, scope: Scope::Shared(settings), .. }) = self.by_id.get(&id) else {
             return;
         };
@@ -23,7 +23,7 @@ impl Registry {
     }
 
     /// No further client gets it.
-    pub(super) fn withdraw(&mut self, id: StatementId) {
+    pub(super) fn unpublish(&mut self, id: StatementId) {
         let Some(statement) = self.by_id.get(&id) else { return };
         if let Some(variants) = self.by_rest.get_mut(&statement.rest) {
             variants.retain(|(_, known)| *known != id);
@@ -35,7 +35,7 @@ impl Registry {
 
     /// It is known to be another by now than its clients know: no further client gets it.
     pub(crate) fn retire(&mut self, id: StatementId) {
-        self.withdraw(id);
+        self.unpublish(id);
         let Some(statement) = self.by_id.get(&id) else { return };
         if statement.clients > 0 {
             self.retired.insert(id);
@@ -63,10 +63,10 @@ impl Registry {
         match &statement.description {
             None if !is_retired => statement.description = Some(description.clone()),
             Some(known) if known == description => {
-                if is_retired && self.is_wanting(id) {
+                if is_retired && self.is_unpublished(id) {
                     // What was changed has been changed back.
                     self.retired.remove(&id);
-                    self.offer(id);
+                    self.publish(id);
                 }
             }
             _ => {
@@ -78,7 +78,7 @@ impl Registry {
     }
 
     /// Clients that prepare its text would get none yet.
-    fn is_wanting(&self, id: StatementId) -> bool {
+    fn is_unpublished(&self, id: StatementId) -> bool {
         match self.by_id.get(&id) {
             Some(Statement { rest, scope: Scope::Shared(settings), .. }) => {
                 self.find(rest, settings).is_none()
@@ -95,9 +95,9 @@ impl Registry {
         Some(typed.map_or(Cow::Borrowed(&statement.rest), Cow::Owned))
     }
 
-    /// The statement of the same text under other settings (None: known to nobody but the server), held for a client that has had this
+    /// The statement of the same text under other settings (None: known only to the server), held for a client that has had this
     /// one parsed before: the types of its parameters are the same, and the description is if the client reads by it.
-    pub(crate) fn under(
+    pub(crate) fn intern_under(
         &mut self,
         id: StatementId,
         settings: Option<&ParseSettings>,
@@ -117,7 +117,8 @@ impl Registry {
             let other = self.find(&typed, settings?)?;
             self.description(other).is_none_or(fits).then_some(other)
         });
-        let other = shared.unwrap_or_else(|| self.insert(&typed, Registry::scope_of(&typed, settings)));
+        let other =
+            shared.unwrap_or_else(|| self.insert(&typed, StatementRegistry::scope_of(&typed, settings)));
         if is_read_by && let Some(statement) = self.by_id.get_mut(&other) {
             statement.description = known;
         }
@@ -173,8 +174,8 @@ mod tests {
     }
 
     /// A registry, settings, and a statement that a client has.
-    fn with_statement() -> (Registry, ParseSettings, StatementId) {
-        let mut registry = Registry::default();
+    fn with_statement() -> (StatementRegistry, ParseSettings, StatementId) {
+        let mut registry = StatementRegistry::default();
         let unknown = Parameters::unknown(&Tracked::new([]));
         let settings = registry.settings(None, &unknown, Catalog::default());
         let id = registry.intern(TEXT, Some(&settings));

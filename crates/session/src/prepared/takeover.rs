@@ -1,14 +1,14 @@
-//! Statements that come from another process (`-R`), and what that has to say of each.
+//! Statements that come from another process (`-R`), and what is sent of each.
 //!
 //! Owns how a scope is written. A statement keeps its number, because that is its name on the servers.
 
-use super::{Registry, Scope, StatementId};
+use super::{Scope, StatementId, StatementRegistry};
 use crate::parse_settings::Catalog;
 use crate::{Description, Tracked};
 
-/// What another process says of a statement.
+/// What another process sends of a statement.
 #[derive(Clone, Debug)]
-pub struct Adopted {
+pub struct ImportedStatement {
     /// Which clients it may serve.
     pub scope: Scope,
     /// No client is to get it that has not got it.
@@ -17,41 +17,41 @@ pub struct Adopted {
     pub description: Option<Description>,
 }
 
-impl Default for Adopted {
-    fn default() -> Adopted {
-        Adopted { scope: Scope::Unknown, retired: false, description: None }
+impl Default for ImportedStatement {
+    fn default() -> ImportedStatement {
+        ImportedStatement { scope: Scope::Unknown, retired: false, description: None }
     }
 }
 
-impl Registry {
+impl StatementRegistry {
     /// Numbers statements from here on, so that no other shard and no earlier process has used a number.
     pub fn number_from(&mut self, base: StatementId) {
         self.last_id = self.last_id.max(base);
     }
 
     /// A client or server that came from another process has this statement under this number. The number that it has here.
-    pub fn adopt(&mut self, id: StatementId, rest: &[u8], adopted: Adopted) -> StatementId {
+    pub fn import(&mut self, id: StatementId, rest: &[u8], imported: ImportedStatement) -> StatementId {
         if self.by_id.contains_key(&id) {
             return id;
         }
-        if let (Scope::Shared(settings), false) = (&adopted.scope, adopted.retired)
+        if let (Scope::Shared(settings), false) = (&imported.scope, imported.retired)
             && let Some(known) = self.find(rest, settings)
-            && (self.description(known) == adopted.description.as_ref() || adopted.description.is_none())
+            && (self.description(known) == imported.description.as_ref() || imported.description.is_none())
         {
             return known;
         }
-        self.insert_as(id, rest, adopted.scope);
+        self.insert_as(id, rest, imported.scope);
         if let Some(statement) = self.by_id.get_mut(&id) {
-            statement.description = adopted.description;
+            statement.description = imported.description;
         }
-        if adopted.retired {
-            self.withdraw(id);
+        if imported.retired {
+            self.unpublish(id);
             self.retired.insert(id);
         }
         id
     }
 
-    /// Its scope, as another process reads it with [`Registry::read_scope`]. An older one takes that of a retired statement for
+    /// Its scope, as another process reads it with [`StatementRegistry::read_scope`]. An older one takes that of a retired statement for
     /// unknown.
     #[must_use]
     pub fn write_scope(&self, id: StatementId, tracked: &Tracked) -> Vec<u8> {
@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// A scope that another process has written, of a statement of this pool.
-    pub fn read_scope(&mut self, bytes: &[u8], tracked: &Tracked, catalog: Catalog) -> Adopted {
+    pub fn read_scope(&mut self, bytes: &[u8], tracked: &Tracked, catalog: Catalog) -> ImportedStatement {
         let scope = match bytes {
             [b's' | b'r', settings @ ..] => {
                 self.settings.read(settings, tracked, catalog).map_or(Scope::Unknown, Scope::Shared)
@@ -72,7 +72,7 @@ impl Registry {
             b"p" => Scope::Private,
             _ => Scope::Unknown,
         };
-        Adopted { scope, retired: bytes.first() == Some(&b'r'), description: None }
+        ImportedStatement { scope, retired: bytes.first() == Some(&b'r'), description: None }
     }
 
     /// Its description, as [`Description::from_bytes`] reads it; empty if it is not known.
@@ -88,24 +88,24 @@ mod tests {
     use super::*;
     use crate::Parameters;
 
-    fn shared(settings: &crate::ParseSettings) -> Adopted {
-        Adopted { scope: Scope::Shared(settings.clone()), ..Adopted::default() }
+    fn shared(settings: &crate::ParseSettings) -> ImportedStatement {
+        ImportedStatement { scope: Scope::Shared(settings.clone()), ..ImportedStatement::default() }
     }
 
     #[test]
     fn what_another_process_prepared_keeps_its_number() {
         let tracked = Tracked::new([]);
-        let mut registry = Registry::new(&tracked);
+        let mut registry = StatementRegistry::new(&tracked);
         let mut parameters = Parameters::unknown(&tracked);
         let settings = registry.settings(None, &parameters, Catalog::default());
         parameters.set(tracked.position(b"DateStyle").unwrap(), "ISO, DMY");
         let other = registry.settings(None, &parameters, Catalog::default());
         registry.number_from(1 << 40);
-        assert_eq!(registry.adopt(7, b"x", shared(&settings)), 7);
-        assert_eq!(registry.adopt(8, b"x", shared(&settings)), 7);
+        assert_eq!(registry.import(7, b"x", shared(&settings)), 7);
+        assert_eq!(registry.import(8, b"x", shared(&settings)), 7);
         assert_eq!(registry.intern(b"x", Some(&settings)), 7);
         assert_eq!(registry.intern(b"x", Some(&other)), (1 << 40) + 1);
-        assert_eq!(registry.adopt(9, b"z", Adopted::default()), 9);
+        assert_eq!(registry.import(9, b"z", ImportedStatement::default()), 9);
         assert!(!registry.may_be_parsed(9, Some(&settings)));
         assert_ne!(registry.intern(b"z", Some(&settings)), 9);
     }
@@ -113,19 +113,19 @@ mod tests {
     #[test]
     fn what_another_process_knows_of_descriptions_comes_along() {
         let (tracked, here) = (Tracked::new([]), Catalog::default());
-        let mut old = Registry::new(&tracked);
+        let mut old = StatementRegistry::new(&tracked);
         let settings = old.settings(None, &Parameters::unknown(&tracked), here);
         let description = Description::read(vec![23], None, true).unwrap();
         let id = old.intern(b"x\0\0\0", Some(&settings));
         old.describe(id, &description);
-        let mut new = Registry::new(&tracked);
+        let mut new = StatementRegistry::new(&tracked);
         for retired in [false, true] {
             if retired {
                 old.retire(id);
             }
-            let mut adopted = new.read_scope(&old.write_scope(id, &tracked), &tracked, here);
-            adopted.description = Description::from_bytes(&old.write_description(id));
-            let came = new.adopt(id + u64::from(retired), b"x\0\0\0", adopted);
+            let mut imported = new.read_scope(&old.write_scope(id, &tracked), &tracked, here);
+            imported.description = Description::from_bytes(&old.write_description(id));
+            let came = new.import(id + u64::from(retired), b"x\0\0\0", imported);
             new.hold(came);
             assert_eq!((came, new.is_retired(came)), (id + u64::from(retired), retired));
             assert_eq!(new.description(came), Some(&description));
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(new.find(b"x\0\0\0", &settings), Some(id), "who prepares it now gets the other one");
         // Another shard's statement of the same text, for those with another description.
         let other = Description::read(vec![20], None, true);
-        let adopted = Adopted { description: other.clone(), ..shared(&settings) };
-        assert_eq!(new.adopt(50, b"x\0\0\0", adopted), 50);
+        let imported = ImportedStatement { description: other.clone(), ..shared(&settings) };
+        assert_eq!(new.import(50, b"x\0\0\0", imported), 50);
         assert_eq!(new.description(50), other.as_ref());
     }
 }

@@ -1,105 +1,109 @@
-//! An ErrorResponse: whether the client hears of it, and what never happened because of it.
+//! An ErrorResponse: whether the client gets it, and what was not executed because of it.
 //!
-//! Owns what is undone in the sets of statements, and noting what the client is told. Whether a request may be sent again is
+//! Owns what is undone in the sets of statements, and noting the errors that the client gets. Whether a request may be sent again is
 //! judged in [`crate::replay`].
 
 use wire::backend::Status;
 use wire::encode;
 use wire::frame::{HEADER_BYTES, Header};
 
-use super::{Complaint, HELD_BYTES, Step, Verdict};
+use super::{ErrorSeen, HELD_BYTES, ReplyAction, Step};
 use crate::prepared::SERVER_NAME_HEAD;
-use crate::{Owed, Reader, ServerFault, StatementId, replay};
+use crate::{PendingReply, Reader, ServerFault, StatementId, replay};
 
 impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
-    pub(super) fn error(&mut self, header: Header, rest: &[u8]) -> Verdict {
+    pub(super) fn error(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
-        if self.server.owes.front() == Some(Owed::Own) {
-            let verdict = self.swallow_body();
-            if let (Verdict::Swallow, Some(body)) = (&verdict, whole) {
-                *self.context.own_error = Some(body.to_vec());
+        if self.server.replies.front() == Some(PendingReply::InternalQuery) {
+            let action = self.swallow_body();
+            if let (ReplyAction::Swallow, Some(body)) = (&action, whole) {
+                *self.context.internal_error = Some(body.to_vec());
             }
-            return verdict;
+            return action;
         }
-        let quiet = self.server.owes.is_empty() && self.server.status == Some(Status::Idle);
-        if !self.context.audience || quiet && self.context.borrows {
-            self.replied.fatal = true; // Nobody asked anything: the server takes its leave.
+        let quiet = self.server.replies.is_empty() && self.server.status == Some(Status::Idle);
+        if !self.context.has_client || quiet && self.context.releases_between_transactions {
+            self.outcome.fatal = true; // It answers no request: the server closes the connection.
             return self.swallow_body();
         }
-        // FATAL ends the connection: the client must not be told a second time.
+        // FATAL ends the connection: the client must not get a second one.
         match whole {
-            None if header.frame_bytes as usize <= HELD_BYTES => return Verdict::Hold,
+            None if header.frame_bytes as usize <= HELD_BYTES => return ReplyAction::Hold,
             None => {}
             Some(body) => {
                 let severity = wire::error::parse(body).severity().unwrap_or(b"");
                 let fatal = severity == b"FATAL" || severity == b"PANIC";
-                self.replied.fatal |= fatal;
+                self.outcome.fatal |= fatal;
                 self.note_changed(body);
                 if !fatal
                     && let Some(at) = self.server.boundary()
-                    && let Some(reader) = self.may_replay(body)
+                    && let Some(reader) = self.replayable(body)
                 {
-                    return Verdict::Replay(at, reader);
+                    return ReplyAction::Replay(at, reader);
                 }
-                self.note_spoilt(body);
+                self.note_stale_plan(body);
             }
         }
-        if self.skips_unclear() && !self.replied.fatal {
-            return Verdict::Fault(ServerFault::OutOfStep(header.tag));
+        if self.skips_unclear() && !self.outcome.fatal {
+            return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
         }
-        self.complain(&rest[HEADER_BYTES..]);
+        self.note_error(&rest[HEADER_BYTES..]);
         self.server.resets.failed |= self.server.resets.noted;
-        let reworded = whole.filter(|_| !self.replied.fatal).and_then(|body| self.reword(body));
+        let replacement = whole.filter(|_| !self.outcome.fatal).and_then(|body| self.rewrite_error(body));
         self.server.copying_in = false;
-        self.server.unsure_readies = match self.server.owes.front() {
-            Some(Owed::Query) => 0, // Its own ReadyForQuery comes first.
+        self.server.possible_readies = match self.server.replies.front() {
+            Some(PendingReply::Query) => 0, // Its own ReadyForQuery comes first.
             _ => std::mem::take(&mut self.server.copy_syncs),
         };
         let statements = &mut self.server.statements;
         let mut names = 0;
-        self.server.skipping |= self.server.owes.fail(|owed| match owed {
-            Owed::Parse(None) => statements.unnamed.skipped(),
-            Owed::Parse(Some(statement)) => {
+        self.server.skipping |= self.server.replies.fail(|pending| match pending {
+            PendingReply::Parse(None) => statements.unnamed.skipped(),
+            PendingReply::Parse(Some(statement)) => {
                 statements.skipped(statement);
                 names += 1;
             }
-            Owed::OwnParse(statement) | Owed::OwnDescribe(statement, _) | Owed::OwnClose(statement) => {
+            PendingReply::InternalParse(statement)
+            | PendingReply::InternalDescribe(statement, _)
+            | PendingReply::InternalClose(statement) => {
                 statements.skipped(statement);
             }
-            Owed::SayParseComplete | Owed::SayCloseComplete => names += 1,
+            PendingReply::LocalParseComplete | PendingReply::LocalCloseComplete => names += 1,
             _ => {}
         });
         if let Some(client) = &mut self.context.names {
             for _ in 0..names {
                 client.undo(self.context.registry);
             }
-            client.read_nothing_before(self.server.owes.answered(), self.context.registry);
+            client.drop_describes_before(self.server.replies.answered(), self.context.registry);
         }
-        self.settle_watch();
-        let Some(frame) = reworded else { return Verdict::Pass };
-        self.server.reworded = frame;
-        Verdict::Reworded
+        self.end_unneeded_recording();
+        let Some(frame) = replacement else { return ReplyAction::Pass };
+        self.server.replacement = frame;
+        ReplyAction::Replaced
     }
 
     /// Whether the requests behind a copy that fails by the extended protocol are skipped depends on a Sync among its data,
     /// which the server may have read before or behind the data it refuses. Nor does a Close fail.
     fn skips_unclear(&self) -> bool {
-        match self.server.owes.front() {
-            Some(Owed::Marker) => true,
-            Some(Owed::Execute) => self.server.copy_syncs > 0 && self.server.owes.second_is_skipped(),
+        match self.server.replies.front() {
+            Some(PendingReply::Marker) => true,
+            Some(PendingReply::Execute) => {
+                self.server.copy_syncs > 0 && self.server.replies.second_is_skipped()
+            }
             _ => false,
         }
     }
 
-    /// The error in the words that the client knows its request by.
-    fn reword(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+    /// The error with the name that the client uses for the statement.
+    fn rewrite_error(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         let mut frame = Vec::new();
-        match self.server.owes.front()? {
-            Owed::RefusedBind => encode::changed_result(&mut frame),
-            Owed::Refused => {
-                let name = self.server.owes.refused_name()?;
+        match self.server.replies.front()? {
+            PendingReply::RefusedBind => encode::changed_result(&mut frame),
+            PendingReply::Refused => {
+                let name = self.server.replies.refused_name()?;
                 let message = named_as(wire::error::parse(body).message()?, &name);
                 encode::error_with_message(&mut frame, body, &message);
             }
@@ -108,35 +112,37 @@ impl Step<'_, '_> {
         Some(frame)
     }
 
-    /// The client is told of it. The code stands near the beginning, also of an error that is not here whole.
-    fn complain(&mut self, body: &[u8]) {
+    /// Notes an error that the client gets. The code is near the beginning, also of an error that is not here whole.
+    fn note_error(&mut self, body: &[u8]) {
         let code = wire::error::parse(body).code().and_then(|code| code.as_array()).copied();
-        let complaint = Complaint { code: code.unwrap_or_default(), behind: self.replied.ready };
-        self.context.complaints.push(complaint);
+        let seen = ErrorSeen { code: code.unwrap_or_default(), behind: self.outcome.ready };
+        self.context.errors_seen.push(seen);
     }
 
-    fn may_replay(&mut self, error_body: &[u8]) -> Option<Reader> {
-        let habit = self.context.names.as_ref().map(|names| names.habit).unwrap_or_default();
-        let refused = self.server.may_replay(error_body, habit, self.context.registry)?;
+    fn replayable(&mut self, error_body: &[u8]) -> Option<Reader> {
+        let describe_history =
+            self.context.names.as_ref().map(|names| names.describe_history).unwrap_or_default();
+        let refused = self.server.replayable(error_body, describe_history, self.context.registry)?;
         let statement = refused.statement;
         if let (Some(number), Some(names)) = (refused.described, &mut self.context.names)
-            && !names.is_reading(statement)
+            && !names.has_pending_describe(statement)
         {
             match names.only_name(statement) {
                 Some(name) => {
-                    names.will_read(&name, statement, statement, Some(number), self.context.registry);
+                    names.expect_describe(&name, statement, statement, Some(number), self.context.registry);
                 }
                 // It would not be known by which name the client reads anew.
-                None if refused.is_reshaped => return None,
+                None if refused.is_changed_result => return None,
                 None => {}
             }
         }
         Some(refused.reader)
     }
 
-    /// The client is told that a statement's plan is spoilt, or that it is gone: at its next use it is prepared anew.
-    fn note_spoilt(&mut self, error_body: &[u8]) {
-        if let (Some(statement), true) = (self.statement_refused(), replay::is_spoilt(error_body)) {
+    /// The client gets the error that a statement's plan is stale, or that it does not exist: at its next use it is
+    /// prepared anew.
+    fn note_stale_plan(&mut self, error_body: &[u8]) {
+        if let (Some(statement), true) = (self.statement_refused(), replay::is_stale_plan(error_body)) {
             self.server.statements.mark_stale(statement);
         }
     }
@@ -144,21 +150,23 @@ impl Step<'_, '_> {
     /// Tables have changed under a statement: no further client gets it. Those that prepare the same text get what PostgreSQL makes of it
     /// now, as the types of its parameters may be others.
     fn note_changed(&mut self, error_body: &[u8]) {
-        let used = match self.server.owes.front() {
-            Some(Owed::OwnParse(statement)) => Some(statement),
+        let used = match self.server.replies.front() {
+            Some(PendingReply::InternalParse(statement)) => Some(statement),
             _ => self.statement_refused(),
         };
         let Some(statement) = used else { return };
         let is_known = self.context.registry.description(statement).is_some();
-        if replay::is_reshaped(error_body) || is_known && replay::is_misfit(error_body) {
+        if replay::is_changed_result(error_body) || is_known && replay::is_unparsable(error_body) {
             self.context.registry.retire(statement);
         }
     }
 
     fn statement_refused(&self) -> Option<StatementId> {
-        match self.server.owes.front()? {
-            Owed::Bind(Some(statement)) | Owed::Describe(Some(statement)) => Some(statement),
-            Owed::WatchedBind(statement) | Owed::WatchedDescribe(statement) => Some(statement),
+        match self.server.replies.front()? {
+            PendingReply::Bind(Some(statement)) | PendingReply::Describe(Some(statement)) => Some(statement),
+            PendingReply::RecordedBind(statement) | PendingReply::RecordedDescribe(statement) => {
+                Some(statement)
+            }
             _ => None,
         }
     }

@@ -5,20 +5,20 @@
 use wire::backend;
 use wire::frame::Header;
 
-use super::{Step, Verdict};
+use super::{ReplyAction, Step};
 use crate::parameters::CLIENT_ENCODING;
 use crate::reported::{self, NonAscii};
 use crate::resets::bit;
 use crate::{Reset, ServerFault};
 
 impl Step<'_, '_> {
-    pub(super) fn parameter_status(&mut self, _header: Header, body: &[u8]) -> Verdict {
+    pub(super) fn parameter_status(&mut self, _header: Header, body: &[u8]) -> ReplyAction {
         let Some((name, value)) = backend::parameter_status(body) else {
-            return Verdict::Fault(ServerFault::Malformed);
+            return ReplyAction::Fault(ServerFault::Malformed);
         };
         if let Some(position) = self.context.tracked.position(name) {
             if self.context.registry.is_setting(position) {
-                let segment = self.server.owes.answering_segment();
+                let segment = self.server.replies.answering_segment();
                 self.server.statements.settings_changed(segment);
             }
             if position == CLIENT_ENCODING {
@@ -28,13 +28,13 @@ impl Step<'_, '_> {
                 Ok(value) if value.is_ascii() => self.server.parameters.set(position, value),
                 _ => self.store_non_ascii(position, value),
             }
-            self.replied.parameters_changed = true;
-            if self.keeps_to_itself(position) {
-                return Verdict::Swallow;
+            self.outcome.parameters_changed = true;
+            if self.withholds(position) {
+                return ReplyAction::Swallow;
             }
         }
         // While Weir sets its client's values on the server, the client is not sent the reports: it has these values.
-        if self.is_private() { Verdict::Swallow } else { Verdict::Pass }
+        if self.is_private() { ReplyAction::Swallow } else { ReplyAction::Pass }
     }
 
     /// Which text the bytes are depends on client_encoding.
@@ -42,7 +42,7 @@ impl Step<'_, '_> {
     #[inline(never)]
     fn store_non_ascii(&mut self, position: usize, value: &[u8]) {
         let server = &mut *self.server;
-        let (request, bit) = (server.owes.answered(), bit(position));
+        let (request, bit) = (server.replies.answered(), bit(position));
         let before = if server.non_ascii.request == request { server.non_ascii.positions } else { 0 };
         server.non_ascii = NonAscii { request, positions: before | bit };
         // Without a bit, a report of client_encoding behind this one could not take the value back.
@@ -54,7 +54,7 @@ impl Step<'_, '_> {
     /// client_encoding is reported: the encoding of values that were reported before it for the same request is not known.
     fn doubt_non_ascii(&mut self) {
         let NonAscii { request, positions } = std::mem::take(&mut self.server.non_ascii);
-        if request == self.server.owes.answered() {
+        if request == self.server.replies.answered() {
             for position in (Reset { session: positions, ..Reset::default() }).positions() {
                 let unknown = reported::unknown(self.context.registry.next_number());
                 self.server.parameters.set(position, &unknown);

@@ -6,7 +6,7 @@
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
-use super::{Heard, Request};
+use super::{ClientStream, RequestOutcome};
 use crate::ClientFault;
 
 /// Bytes of one frame that may be kept because it cannot be judged yet (a Parse with a name must be whole).
@@ -18,29 +18,29 @@ const WHOLE_BYTES: usize = 64 * 1024;
 /// Memory of held bytes that have been passed on is kept for the next ones up to this capacity.
 const SLACK_BYTES: usize = 64 * 1024;
 
-impl Request {
+impl ClientStream {
     /// The held bytes are known not to be enough yet: a caller that only adds to them need not step.
     #[must_use]
-    pub fn holds_too_little(&self, added: usize) -> bool {
+    pub fn needs_more_than(&self, added: usize) -> bool {
         self.held.len() + added < self.held_until && self.held.len() + added <= HELD_BYTES
     }
 
     /// Keeps what a step has left of bytes that were received.
     #[inline(always)]
-    pub fn keep(&mut self, heard: Heard, left: &[u8]) -> Heard {
+    pub fn keep(&mut self, outcome: RequestOutcome, left: &[u8]) -> RequestOutcome {
         self.held_until = 0;
-        if left.is_empty() || !matches!(heard, Heard::All) {
-            return heard;
+        if left.is_empty() || !matches!(outcome, RequestOutcome::All) {
+            return outcome;
         }
         self.held.extend_from_slice(left);
         self.wait_for_more()
     }
 
     /// Keeps what a step that dealt with `done` bytes has left of bytes that were held.
-    pub fn keep_held(&mut self, heard: Heard, mut held: Vec<u8>, done: usize) -> Heard {
+    pub fn keep_held(&mut self, outcome: RequestOutcome, mut held: Vec<u8>, done: usize) -> RequestOutcome {
         self.held_until = 0;
-        if done >= held.len() || !matches!(heard, Heard::All) {
-            return heard;
+        if done >= held.len() || !matches!(outcome, RequestOutcome::All) {
+            return outcome;
         }
         held.drain(..done);
         if held.capacity() > SLACK_BYTES && held.capacity() > 4 * held.len() {
@@ -53,26 +53,26 @@ impl Request {
     /// Notes from where on another look may come to more.
     #[cold]
     #[inline(never)]
-    fn wait_for_more(&mut self) -> Heard {
+    fn wait_for_more(&mut self) -> RequestOutcome {
         let here = self.held.len();
         let Ok(Some(header)) = frame::header(&self.held) else {
             self.held_until = HEADER_BYTES;
-            return Heard::All;
+            return RequestOutcome::All;
         };
         let whole = header.frame_bytes as usize;
         if here >= whole {
-            return Heard::All;
+            return RequestOutcome::All;
         }
         if here > HELD_BYTES {
             return ClientFault::StatementTooLarge.into();
         }
-        self.held_until = if is_judged_whole(header) { whole } else { whole.min(2 * here) };
-        Heard::All
+        self.held_until = if needs_whole_frame(header) { whole } else { whole.min(2 * here) };
+        RequestOutcome::All
     }
 }
 
 /// Less of it comes to nothing, or is not worth a look.
-fn is_judged_whole(header: Header) -> bool {
+fn needs_whole_frame(header: Header) -> bool {
     matches!(header.tag, tag::PARSE | tag::DESCRIBE | tag::CLOSE)
         || header.frame_bytes as usize <= WHOLE_BYTES
 }
@@ -96,28 +96,28 @@ mod tests {
         let bind = long(|out, name| encode::bind_simple(out, name, b"s", &[]), 1 << 20);
         let describe = long(|out, name| encode::describe(out, b'P', name), 1 << 20);
         for (held, too_little) in [(bind, (1 << 20) - 1), (describe, (11 << 20))] {
-            let mut request = Request::default();
-            assert_eq!(request.keep(Heard::All, &held), Heard::All);
-            assert!(request.holds_too_little(1) && request.holds_too_little(too_little));
-            assert!(!request.holds_too_little(12 << 20));
+            let mut request = ClientStream::default();
+            assert_eq!(request.keep(RequestOutcome::All, &held), RequestOutcome::All);
+            assert!(request.needs_more_than(1) && request.needs_more_than(too_little));
+            assert!(!request.needs_more_than(12 << 20));
         }
     }
 
     #[test]
     fn bytes_that_are_looked_at_again_are_not_copied() {
-        let mut request = Request::default();
-        request.keep(Heard::All, &long(|out, name| encode::describe(out, b'P', name), 1 << 20));
+        let mut request = ClientStream::default();
+        request.keep(RequestOutcome::All, &long(|out, name| encode::describe(out, b'P', name), 1 << 20));
         let held = std::mem::take(&mut request.held);
         let place = held.as_ptr();
-        assert_eq!(request.keep_held(Heard::All, held, 0), Heard::All);
+        assert_eq!(request.keep_held(RequestOutcome::All, held, 0), RequestOutcome::All);
         assert_eq!(request.held.as_ptr(), place);
     }
 
     #[test]
     fn memory_of_what_was_passed_on_goes_back() {
-        let mut request = Request::default();
+        let mut request = ClientStream::default();
         let held = vec![b'Q'; 1 << 20];
-        request.keep_held(Heard::All, held, (1 << 20) - 3);
+        request.keep_held(RequestOutcome::All, held, (1 << 20) - 3);
         assert_eq!(request.held, b"QQQ");
         assert!(request.held.capacity() <= SLACK_BYTES);
     }

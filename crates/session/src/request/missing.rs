@@ -10,9 +10,9 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 use super::Step;
-use super::statements::{Before, InForce, Obstacle};
-use crate::client_statements::Whose;
-use crate::{Boundary, Output, Owed, ParseSettings, Reader, StatementId, replay};
+use super::statements::{InForce, Obstacle, Prerequisite};
+use crate::client_statements::NameSelector;
+use crate::{Boundary, Output, ParseSettings, PendingReply, Reader, StatementId, replay};
 
 impl Step<'_, '_> {
     /// What has to come before a message that uses the statement that a client's name stands for, and which one it uses then.
@@ -25,41 +25,41 @@ impl Step<'_, '_> {
         header: Header,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Result<(StatementId, Before), Obstacle> {
-        let (used, before) = self.judge_lacking(name, statement, header, at, out)?;
+    ) -> Result<(StatementId, Prerequisite), Obstacle> {
+        let (used, before) = self.check_missing(name, statement, header, at, out)?;
         let is_described = header.tag == tag::DESCRIBE
             || header.tag == tag::BIND && self.describes_next(name, header) == Some(true);
         if let Some(names) = &mut self.request.statements
             && let Some(held) = names.expected(name)
             && is_described
-            && (used != held || !matches!(before, Before::Nothing(_)))
+            && (used != held || !matches!(before, Prerequisite::Nothing(_)))
         {
-            names.will_read(name, held, used, None, self.rules.registry);
+            names.expect_describe(name, held, used, None, self.context.registry);
         }
         Ok((used, before))
     }
 
-    fn judge_lacking(
+    fn check_missing(
         &mut self,
         name: &[u8],
         mut statement: StatementId,
         header: Header,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Result<(StatementId, Before), Obstacle> {
+    ) -> Result<(StatementId, Prerequisite), Obstacle> {
         let mut before = self.before_use(Some(statement)).ok_or(Obstacle::Replies)?;
-        if let Before::Nothing(traits) = &before
+        if let Prerequisite::Nothing(traits) = &before
             && traits.verified
         {
             return Ok((statement, before)); // Parsed or bound a moment ago: what has changed since, PostgreSQL tells.
         }
         let reader = self.reader(name, header);
-        let differs = matches!(before, Before::Differs);
-        if differs || self.rules.registry.is_retired(statement) {
+        let differs = matches!(before, Prerequisite::Differs);
+        if differs || self.context.registry.is_retired(statement) {
             match reader {
                 None => return Err(Obstacle::Next),
-                Some(Reader::Anew) => {
-                    let is_usable = matches!(before, Before::Nothing(_));
+                Some(Reader::Fresh) => {
+                    let is_usable = matches!(before, Prerequisite::Nothing(_));
                     statement = self.follow(name, statement, is_usable, at, out);
                     before = self.before_use(Some(statement)).ok_or(Obstacle::Replies)?;
                 }
@@ -70,45 +70,45 @@ impl Step<'_, '_> {
                 Some(_) => {}
             }
         }
-        if matches!(before, Before::Nothing(_)) {
+        if matches!(before, Prerequisite::Nothing(_)) {
             return Ok((statement, before));
         }
-        if self.server.owes.own_is_full() {
+        if self.server.replies.internal_bytes_full() {
             return Err(Obstacle::Replies);
         }
         let InForce::Settings(settings) = self.in_force() else { return Err(Obstacle::Replies) };
-        let matters = self.rules.registry.description(statement).is_some_and(|known| known.matters());
+        let matters = self.context.registry.description(statement).is_some_and(|known| known.matters());
         let is_held = matters && self.may_hold_descriptions();
-        let compares = matters && header.tag == tag::BIND && reader != Some(Reader::Anew);
+        let compares = matters && header.tag == tag::BIND && reader != Some(Reader::Fresh);
         if compares && reader.is_none() {
             return Err(Obstacle::Next);
         }
-        if !self.rules.registry.may_be_parsed(statement, settings.as_ref()) {
+        if !self.context.registry.may_be_parsed(statement, settings.as_ref()) {
             return self.under_other_settings(name, settings.as_ref(), is_held, compares, at, out);
         }
         if compares {
             return self.await_description(statement, at, out);
         }
-        Ok((statement, Before::Parse))
+        Ok((statement, Prerequisite::Parse))
     }
 
     /// By which description the client reads what it asks for with this message; None if it may be about to ask for one: its next
     /// message is not here yet.
     pub(super) fn reader(&self, name: &[u8], header: Header) -> Option<Reader> {
         match header.tag {
-            tag::DESCRIBE => return Some(Reader::Anew),
+            tag::DESCRIBE => return Some(Reader::Fresh),
             tag::PARSE => return Some(Reader::Holding),
             _ => {}
         }
         match self.describes_next(name, header) {
             Some(false) if self.may_hold_descriptions() => Some(Reader::Holding),
             None if self.may_hold_descriptions() => None,
-            _ => Some(Reader::Anew),
+            _ => Some(Reader::Fresh),
         }
     }
 
     fn may_hold_descriptions(&self) -> bool {
-        self.request.statements.as_ref().is_some_and(|names| names.habit.describes)
+        self.request.statements.as_ref().is_some_and(|names| names.describe_history.describes)
     }
 
     /// Whether the message behind this Bind asks for the description of what it binds; None if that is not here yet.
@@ -145,14 +145,14 @@ impl Step<'_, '_> {
     ) -> StatementId {
         let may_hold = self.may_hold_descriptions();
         let Some(names) = &mut self.request.statements else { return statement };
-        let Some(new) = self.rules.registry.successor(statement, None, true) else { return statement };
+        let Some(new) = self.context.registry.successor(statement, None, true) else { return statement };
         if !may_hold {
-            names.replace(statement, new, Whose::This(name), self.rules.registry);
+            names.replace(statement, new, NameSelector::Only(name), self.context.registry);
         }
         if !is_usable && self.server.statements.is_expected(statement) {
             self.flush(out);
             self.server.status = None;
-            self.close_own(statement, at, out);
+            self.close_internal(statement, at, out);
         }
         new
     }
@@ -163,10 +163,10 @@ impl Step<'_, '_> {
         statement: StatementId,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Result<(StatementId, Before), Obstacle> {
+    ) -> Result<(StatementId, Prerequisite), Obstacle> {
         self.flush(out);
         self.server.status = None;
-        self.prepare(statement, Owed::OwnParse(statement), Reader::Holding, at, out);
+        self.prepare(statement, PendingReply::InternalParse(statement), Reader::Holding, at, out);
         self.server.statements.await_description(statement);
         Err(Obstacle::Replies)
     }
@@ -181,13 +181,13 @@ impl Step<'_, '_> {
         compares: bool,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Result<(StatementId, Before), Obstacle> {
+    ) -> Result<(StatementId, Prerequisite), Obstacle> {
         let names = self.request.statements.as_mut().ok_or(Obstacle::Replies)?;
         let statement =
-            names.parse_again(name, settings, is_held, self.rules.registry).ok_or(Obstacle::Replies)?;
+            names.parse_again(name, settings, is_held, self.context.registry).ok_or(Obstacle::Replies)?;
         match self.before_use(Some(statement)).ok_or(Obstacle::Replies)? {
-            Before::Parse if compares => self.await_description(statement, at, out),
-            Before::Differs if compares => {
+            Prerequisite::Parse if compares => self.await_description(statement, at, out),
+            Prerequisite::Differs if compares => {
                 self.server.statements.forget_difference(statement);
                 Err(Obstacle::OldDescription)
             }

@@ -5,12 +5,12 @@ use wire::frame::{HEADER_BYTES, Header};
 use wire::rename;
 use wire::tag::frontend as tag;
 
-use super::statements::Before;
-use super::{Step, Verdict, send};
+use super::statements::Prerequisite;
+use super::{RequestAction, Step, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::parse_message;
 use crate::statement_text::Effects;
-use crate::{Boundary, Output, Owed, Reader, StatementId};
+use crate::{Boundary, Output, PendingReply, Reader, StatementId};
 
 impl Step<'_, '_> {
     /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
@@ -25,21 +25,23 @@ impl Step<'_, '_> {
         rest: &[u8],
         at: Boundary,
         out: &mut impl Output,
-    ) -> Verdict {
+    ) -> RequestAction {
         let Ok((taken, before)) = self.before_named(name, taken, header, at, out) else {
-            return Verdict::AwaitReplies;
+            return RequestAction::AwaitReplies;
         };
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
+        if self.server.replies.internal_bytes_full() {
+            return RequestAction::AwaitReplies; // The name is kept.
         }
         self.flush(out);
         self.server.status = None;
-        if !matches!(before, Before::Nothing(_)) {
-            self.prepare(taken, Owed::OwnParse(taken), Reader::Holding, at, out);
+        if !matches!(before, Prerequisite::Nothing(_)) {
+            self.prepare(taken, PendingReply::InternalParse(taken), Reader::Holding, at, out);
         }
-        send(&mut self.server.watch, at, out, |bytes| parse_message(bytes, &server_name(taken), rest));
-        self.server.owes.push_refused(name);
-        Verdict::Dropped(header.frame_bytes as usize)
+        send(&mut self.server.replay_buffer, at, out, |bytes| {
+            parse_message(bytes, &server_name(taken), rest)
+        });
+        self.server.replies.push_refused(name);
+        RequestAction::Dropped(header.frame_bytes as usize)
     }
 
     /// Bind of a name that stands for nothing.
@@ -53,13 +55,13 @@ impl Step<'_, '_> {
         rest: usize,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Verdict {
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
+    ) -> RequestAction {
+        if self.server.replies.internal_bytes_full() {
+            return RequestAction::AwaitReplies; // The name is kept.
         }
-        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
-        self.server.owes.push_refused(name);
-        verdict
+        let action = self.bind_nothing(header, portal, name, rest, at, out);
+        self.server.replies.push_refused(name);
+        action
     }
 
     /// Bind of a client that would read the rows by an old description; the words of the error are Weir's.
@@ -73,10 +75,10 @@ impl Step<'_, '_> {
         rest: usize,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Verdict {
-        let verdict = self.bind_nothing(header, portal, name, rest, at, out);
-        self.server.owes.push(Owed::RefusedBind);
-        verdict
+    ) -> RequestAction {
+        let action = self.bind_nothing(header, portal, name, rest, at, out);
+        self.server.replies.push(PendingReply::RefusedBind);
+        action
     }
 
     fn bind_nothing(
@@ -87,15 +89,15 @@ impl Step<'_, '_> {
         rest: usize,
         at: Boundary,
         out: &mut impl Output,
-    ) -> Verdict {
+    ) -> RequestAction {
         self.flush(out);
         self.server.segment_effects.add(Effects::BOUND);
         self.server.status = None;
-        self.close_own(NO_STATEMENT, at, out); // SQL may have prepared one under this name.
-        send(&mut self.server.watch, at, out, |bytes| {
+        self.close_internal(NO_STATEMENT, at, out); // SQL may have prepared one under this name.
+        send(&mut self.server.replay_buffer, at, out, |bytes| {
             rename::bind(bytes, header, portal, name.len(), &server_name(NO_STATEMENT));
         });
-        Verdict::Dropped(HEADER_BYTES + rest)
+        RequestAction::Dropped(HEADER_BYTES + rest)
     }
 
     /// Describe of a name that stands for nothing.
@@ -107,17 +109,17 @@ impl Step<'_, '_> {
         name: &[u8],
         at: Boundary,
         out: &mut impl Output,
-    ) -> Verdict {
-        if self.server.owes.own_is_full() {
-            return Verdict::AwaitReplies; // The name is kept.
+    ) -> RequestAction {
+        if self.server.replies.internal_bytes_full() {
+            return RequestAction::AwaitReplies; // The name is kept.
         }
         self.flush(out);
         self.server.status = None;
-        self.close_own(NO_STATEMENT, at, out);
-        send(&mut self.server.watch, at, out, |bytes| {
+        self.close_internal(NO_STATEMENT, at, out);
+        send(&mut self.server.replay_buffer, at, out, |bytes| {
             rename::target(bytes, tag::DESCRIBE, b'S', &server_name(NO_STATEMENT));
         });
-        self.server.owes.push_refused(name);
-        Verdict::Dropped(header.frame_bytes as usize)
+        self.server.replies.push_refused(name);
+        RequestAction::Dropped(header.frame_bytes as usize)
     }
 }

@@ -10,7 +10,7 @@ use wire::tag::frontend as tag;
 use super::{Step, plain};
 use crate::resets::{may_reset, reset_by, reset_by_portal, reset_by_query};
 use crate::statement_text::Effects;
-use crate::{Owed, Reset, StatementId};
+use crate::{PendingReply, Reset, StatementId};
 
 /// No longer request is looked at for what it resets.
 const RESET_BYTES: u32 = 1024;
@@ -32,12 +32,12 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn resetting_query(&mut self) -> bool {
         let reset = match self.short_frame() {
-            Short::Body(text) => self.rules.resets.and_then(|tracked| reset_by_query(text, tracked)),
+            Short::Body(text) => self.context.resets.and_then(|tracked| reset_by_query(text, tracked)),
             Short::Partial => return false,
             Short::No(_) => None,
         };
-        self.ask(Owed::Query);
-        self.server.owes.note_change();
+        self.ask(PendingReply::Query);
+        self.server.replies.note_change();
         if let Some(reset) = reset.filter(|_| self.asks()) {
             self.server.note_reset_query(reset);
             self.server.hold_requests();
@@ -56,10 +56,10 @@ impl Step<'_, '_> {
     pub(super) fn executes_alteration(&mut self, effects: Effects) {
         let reset = self.server.portal_resets;
         if effects.any(Effects::STATEMENTS) || !reset.is_empty() {
-            self.server.owes.note_change();
+            self.server.replies.note_change();
         }
         if effects.any(Effects::SETTINGS) {
-            self.server.set_segment = Some(self.server.owes.segment());
+            self.server.set_segment = Some(self.server.replies.segment());
         }
         if reset != Reset::default() && self.asks() {
             self.server.note_reset(reset);
@@ -70,7 +70,7 @@ impl Step<'_, '_> {
     /// false if more of it is needed.
     #[inline(never)]
     pub(super) fn extended_as_is(&mut self, frame_tag: u8) -> bool {
-        if let (Some(tracked), tag::PARSE) = (self.rules.resets, frame_tag) {
+        if let (Some(tracked), tag::PARSE) = (self.context.resets, frame_tag) {
             match self.short_frame() {
                 Short::Body(body) => {
                     if let Found::Yes((_, at)) = frontend::parse_name(body)
@@ -106,7 +106,7 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn unnamed_resets(&mut self) -> bool {
         let (Short::Body(body) | Short::No(body)) = self.short_frame() else { return false };
-        self.server.unnamed_resets = match (frontend::parse_name(body), self.rules.resets) {
+        self.server.unnamed_resets = match (frontend::parse_name(body), self.context.resets) {
             (Found::Yes((_, at)), Some(tracked)) => reset_by_portal(&body[at..], tracked),
             _ => Reset::UNCLEAR,
         };
@@ -118,8 +118,8 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn alters_by_portal(&mut self, statement: Option<StatementId>) {
-        let Some(tracked) = self.rules.resets else { return };
-        let reset = match statement.and_then(|id| self.rules.registry.resets(id, tracked)) {
+        let Some(tracked) = self.context.resets else { return };
+        let reset = match statement.and_then(|id| self.context.registry.resets(id, tracked)) {
             Some(reset) => reset,
             None if self.server.statements.unnamed.may_alter() => self.server.unnamed_resets,
             None => Reset::default(),

@@ -133,7 +133,7 @@ impl State {
             };
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return self.cancel_over(asked_by) };
-        let (Some(key), part, true) = (server.key.clone(), server.pool, server.talk.is_busy()) else {
+        let (Some(key), part, true) = (server.key.clone(), server.pool, server.protocol.is_busy()) else {
             return self.cancel_over(asked_by);
         };
         let tls = match (&server.tls, server.host()) {
@@ -267,7 +267,7 @@ impl State {
         let (server, key) = (canceller.server, canceller.key.clone());
         let runs = self
             .server_to_cancel(server)
-            .is_some_and(|server| server.client().is_some() && server.talk.is_busy());
+            .is_some_and(|server| server.client().is_some() && server.protocol.is_busy());
         if runs {
             self.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
         } else {
@@ -290,7 +290,7 @@ impl State {
     fn settle_cancel(&mut self, canceller: &Canceller) {
         if let Some(server) = self.server_to_cancel(canceller.server) {
             server.cancels = server.cancels.saturating_sub(1);
-            let waits = server.client().filter(|_| server.cancels == 0 && server.talk.holds_requests());
+            let waits = server.client().filter(|_| server.cancels == 0 && server.protocol.holds_requests());
             match waits {
                 Some(client) => self.restore_late(canceller.server.0, client),
                 None => self.give_back(canceller.server.0),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use auth::{Secret, Zeroizing};
 use mail::{AnswerRow, Inquiry};
-use session::Greeting;
+use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;
 use wire::sqlstate;
@@ -122,13 +122,13 @@ impl State {
     /// that counts is that there is such a user, nobody reads what the file says.
     pub(crate) fn seek_secret(&mut self, conn: ConnId, wants: Wants) {
         let now_us = self.now.mono_us;
-        let Some(greeting) = self.greeting_of(conn) else { return };
-        if let Some(text) = self.config.secrets.get(&greeting.user) {
+        let Some(startup_request) = self.startup_request_of(conn) else { return };
+        if let Some(text) = self.config.secrets.get(&startup_request.user) {
             let secret = Secret::parse(if wants == Wants::Secret { text } else { "" });
-            drop(greeting); // As in `demand_proof`.
+            drop(startup_request); // As in `demand_proof`.
             return self.begin_proof(conn, Some(&secret));
         }
-        match self.inquiry_for(&greeting) {
+        match self.inquiry_for(&startup_request) {
             Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
                 let text = format!("authentication database \"{}\" is disabled", inquiry.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
@@ -136,36 +136,41 @@ impl State {
             // An entry of [users] is settings, and makes nobody known.
             Ok(None) => {
                 if self.config.global.auth_type != AuthType::Any {
-                    self.log_client(conn, Level::Log, &format!("no such user: {}", greeting.user));
+                    self.log_client(conn, Level::Log, &format!("no such user: {}", startup_request.user));
                 }
                 self.begin_proof(conn, None);
             }
-            Ok(Some(_)) if self.remembered.is_absent(&greeting.database, &greeting.user, now_us) => {
-                self.no_such_user(conn, &greeting.database);
+            Ok(Some(_))
+                if self.remembered.is_absent(&startup_request.database, &startup_request.user, now_us) =>
+            {
+                self.no_such_user(conn, &startup_request.database);
             }
             Ok(Some(inquiry)) => self.inquire(conn, inquiry, Purpose::Secret),
             Err(fault) => self.lookup_fault(conn, &fault),
         }
     }
 
-    pub(crate) fn greeting_of(&mut self, conn: ConnId) -> Option<Arc<Greeting>> {
+    pub(crate) fn startup_request_of(&mut self, conn: ConnId) -> Option<Arc<StartupRequest>> {
         match &self.client(conn)?.phase {
-            Phase::Login(login) => Some(Arc::clone(&login.greeting)),
+            Phase::Login(login) => Some(Arc::clone(&login.startup_request)),
             _ => None,
         }
     }
 
     /// The question for the secret of a user; None where nobody is to be asked.
-    pub(crate) fn inquiry_for(&self, greeting: &Greeting) -> Result<Option<Inquiry>, LookupFault> {
-        let database = self.config.database(&greeting.database);
+    pub(crate) fn inquiry_for(
+        &self,
+        startup_request: &StartupRequest,
+    ) -> Result<Option<Inquiry>, LookupFault> {
+        let database = self.config.database(&startup_request.database);
         let database = database.as_deref();
-        let is_console = greeting.database == CONSOLE;
+        let is_console = startup_request.database == CONSOLE;
         let Some(user) = self.config.auth_user(database) else { return Ok(None) };
         // Whoever asks for a database that there is not proves himself in vain, known or not.
         if self.config.global.auth_type == AuthType::Any || database.is_none() && !is_console {
             return Ok(None);
         }
-        let name = self.config.auth_dbname(database).unwrap_or(&greeting.database);
+        let name = self.config.auth_dbname(database).unwrap_or(&startup_request.database);
         if name == CONSOLE {
             return Err(LookupFault::Reserved);
         }
@@ -176,22 +181,22 @@ impl State {
             database: name.to_owned(),
             user: user.to_owned(),
             sql: self.config.auth_query(database).to_owned(),
-            values: vec![greeting.user.clone()],
+            values: vec![startup_request.user.clone()],
         }))
     }
 
     /// The server has answered.
     pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[AnswerRow]) {
         let now_us = self.now.mono_us;
-        let Some(greeting) = self.greeting_of(conn) else { return };
+        let Some(startup_request) = self.startup_request_of(conn) else { return };
         match found(rows) {
             Err(fault) => self.lookup_fault(conn, &fault),
             Ok(None) => {
-                self.remembered.note_absent(&greeting.database, &greeting.user, now_us);
-                self.no_such_user(conn, &greeting.database);
+                self.remembered.note_absent(&startup_request.database, &startup_request.user, now_us);
+                self.no_such_user(conn, &startup_request.database);
             }
             Ok(Some(found)) => {
-                self.remembered.note_found(&greeting.database, &greeting.user, &found.user);
+                self.remembered.note_found(&startup_request.database, &startup_request.user, &found.user);
                 let secret = Secret::parse(&found.secret);
                 let Some(client) = self.client(conn) else { return };
                 client.login_user = found.user.as_str().into();

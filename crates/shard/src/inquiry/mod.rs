@@ -108,9 +108,9 @@ impl State {
             return self.put_question(conn, server_conn);
         }
         server.phase = server::Phase::Errand(Errand::Freshen(conn));
-        let talk = &mut server.talk;
-        if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, AS_FRESH));
+        let protocol = &mut server.protocol;
+        if let Some(at) = protocol.boundary() {
+            self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, AS_FRESH));
         }
     }
 
@@ -144,10 +144,10 @@ impl State {
         };
         server.lent = Lent::ToWeir;
         server.phase = server::Phase::Errand(Errand::Ask(conn));
-        let (talk, inquiry) = (&mut server.talk, &asker.inquiry);
-        if let Some(at) = talk.boundary() {
+        let (protocol, inquiry) = (&mut server.protocol, &asker.inquiry);
+        if let Some(at) = protocol.boundary() {
             self.outbox.write(server_conn, |out| {
-                talk.ask_for_rows(at, out, SEARCH_PATH, &inquiry.sql, &inquiry.values);
+                protocol.send_internal_select(at, out, SEARCH_PATH, &inquiry.sql, &inquiry.values);
             });
         }
     }
@@ -163,9 +163,9 @@ impl State {
             self.parts.get(server.pool).and_then(|part| part.database.connect_query.as_deref());
         let Some(connect_query) = connect_query else { return self.put_question(conn, server_conn) };
         server.phase = server::Phase::Errand(Errand::ConnectQuery(conn));
-        let talk = &mut server.talk;
-        if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, connect_query));
+        let protocol = &mut server.protocol;
+        if let Some(at) = protocol.boundary() {
+            self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, connect_query));
         }
     }
 
@@ -180,7 +180,7 @@ impl State {
     /// The server has answered; it is free before the answer goes its way.
     pub(crate) fn question_answered(&mut self, conn: ConnId, server_conn: ConnId, error: Option<&[u8]>) {
         let Some(server) = self.server(server_conn) else { return };
-        let rows: Vec<Row> = server.talk.take_answer().into_rows();
+        let rows: Vec<Row> = server.protocol.take_internal_result().into_rows();
         server.phase = server::Phase::Unsettled;
         let answer = match error {
             None => Answer::Rows(rows),

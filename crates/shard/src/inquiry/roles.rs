@@ -22,8 +22,8 @@ const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
 impl State {
     /// A rule hangs on the roles of this client's user.
     pub(crate) fn seek_roles(&mut self, conn: ConnId) {
-        let Some(greeting) = self.greeting_of(conn) else { return };
-        match self.inquiry_for(&greeting) {
+        let Some(startup_request) = self.startup_request_of(conn) else { return };
+        match self.inquiry_for(&startup_request) {
             Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
                 let text = format!("authentication database \"{}\" is disabled", inquiry.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);

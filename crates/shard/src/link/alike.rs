@@ -14,22 +14,22 @@ impl State {
     /// The server has what the client wants; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
-        let (own, canonical) = (client.parameters.clone(), server.talk.parameters.clone());
+        let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
         if let Some(part) = self.parts.get_mut(server.pool) {
             // Equal lists become one, so that whoever meets next is known to be alike without a look at the values.
             if !part.usual.same(&canonical) {
                 part.usual = canonical.clone();
             }
-            server.talk.parameters = part.usual.clone();
+            server.protocol.parameters = part.usual.clone();
         }
-        client.parameters = server.talk.parameters.clone();
+        client.parameters = server.protocol.parameters.clone();
         if let Some(startup) = &mut client.startup {
             startup.spell_as(&own, &canonical);
         }
         for position in own.differing(&canonical) {
             let (Some(old), Some(new)) = (own.text(position), canonical.text(position)) else { continue };
             let name = self.tracked.name(position).to_owned();
-            if self.tracked.is_fact(position) {
+            if self.tracked.is_read_only(position) {
                 self.outbox.write(client_conn, |out| {
                     encode::parameter_status(out, name.as_bytes(), new.as_bytes());
                 });
@@ -59,8 +59,8 @@ impl State {
         let Some(part) = self.parts.get(server.pool) else { return };
         let fresh = part.fresh.clone();
         if let Some((client, server)) = self.link(client_conn, server_conn) {
-            server.talk.parameters.note_unreported(&fresh, &client.parameters);
-            server.talk.parameters.resolve_unknown(&client.parameters);
+            server.protocol.parameters.note_unreported(&fresh, &client.parameters);
+            server.protocol.parameters.resolve_unknown(&client.parameters);
         }
     }
 
@@ -70,8 +70,8 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
         let sure = sure.unwrap_or(&part.fresh);
-        let now = &mut server.talk.parameters;
-        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_fact(*position)) {
+        let now = &mut server.protocol.parameters;
+        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_read_only(*position)) {
             if part.fresh.value(position).is_none() && now.value(position) != sure.value(position) {
                 now.doubt(position);
             }
@@ -82,7 +82,7 @@ impl State {
     pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         let Some(part) = self.parts.get(server.pool) else { return };
-        server.talk.parameters.note_unreported(&part.fresh, &part.fresh);
+        server.protocol.parameters.note_unreported(&part.fresh, &part.fresh);
     }
 
     /// A server has reported something: facts about it are facts for the clients to come.
@@ -90,7 +90,7 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         for position in facts(&self.tracked) {
-            if let Some(value) = server.talk.parameters.value(position) {
+            if let Some(value) = server.protocol.parameters.value(position) {
                 part.fresh.set(position, value);
             }
         }
@@ -98,5 +98,5 @@ impl State {
 }
 
 fn facts(tracked: &Tracked) -> impl Iterator<Item = usize> + '_ {
-    (0..tracked.count()).filter(|position| tracked.is_fact(*position))
+    (0..tracked.count()).filter(|position| tracked.is_read_only(*position))
 }

@@ -103,7 +103,7 @@ impl State {
             return;
         }
         if let Some(server) = client.server()
-            && self.server(server).is_some_and(|server| server.clogged || server.talk.holds_back())
+            && self.server(server).is_some_and(|server| server.clogged || server.protocol.blocks_requests())
         {
             return;
         }

@@ -3,7 +3,7 @@
 //! Owns that no server is held for a message that has none to wait for: one that PostgreSQL ignores outside a COPY is
 //! skipped as it comes, however long, and one that has to be whole before it can be passed on is kept until it is.
 
-use session::{Wants, wants};
+use session::FirstMessage;
 use wire::frame::{self, Header};
 use wire::tag::frontend as tag;
 
@@ -26,21 +26,21 @@ impl State {
             self.idle_client_holds(conn);
             return None;
         }
-        match first_message(bytes, frame_bytes_max) {
-            Wants::Server => {
+        match first_unsent_message(bytes, frame_bytes_max) {
+            FirstMessage::NeedsServer => {
                 let server = self.borrow_server(conn);
                 if server.is_none() {
                     self.hold(conn, bytes);
                 }
                 return server;
             }
-            Wants::More => self.hold(conn, bytes),
-            Wants::Nothing(_) => {
+            FirstMessage::Incomplete => self.hold(conn, bytes),
+            FirstMessage::Ignored(_) => {
                 self.hold(conn, bytes);
                 self.idle_client_holds(conn);
             }
-            Wants::Leave => self.client_leaves(conn, "client close request"),
-            Wants::Fault(fault) => self.client_fault(conn, &fault),
+            FirstMessage::Terminate => self.client_leaves(conn, "client close request"),
+            FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
         }
         None
     }
@@ -50,21 +50,21 @@ impl State {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
         let (held, mut at) = (&mut client.request.held, 0);
-        while let Wants::Nothing(ignored) = first_message(&held[at..], frame_bytes_max) {
+        while let FirstMessage::Ignored(ignored) = first_unsent_message(&held[at..], frame_bytes_max) {
             let here = ignored.min(held.len() - at);
             at += here;
             client.ignored_bytes = u32::try_from(ignored - here).unwrap_or(0);
         }
         held.drain(..at); // At once: what is behind would be moved for each message.
-        match first_message(&client.request.held, frame_bytes_max) {
-            Wants::Server => {
+        match first_unsent_message(&client.request.held, frame_bytes_max) {
+            FirstMessage::NeedsServer => {
                 if let Some(server) = self.borrow_server(conn) {
                     self.ask_held(conn, server);
                 }
             }
-            Wants::More | Wants::Nothing(_) => {}
-            Wants::Leave => self.client_leaves(conn, "client close request"),
-            Wants::Fault(fault) => self.client_fault(conn, &fault),
+            FirstMessage::Incomplete | FirstMessage::Ignored(_) => {}
+            FirstMessage::Terminate => self.client_leaves(conn, "client close request"),
+            FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
         }
     }
 
@@ -74,7 +74,7 @@ impl State {
     pub(crate) fn nothing_was_asked(&mut self, conn: ConnId, server: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
-        if first_message(&client.request.held, frame_bytes_max) == Wants::Server
+        if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer
             || planted::bug!("kept_for_nothing")
         {
             return;
@@ -101,27 +101,29 @@ impl Client {
     }
 }
 
-/// [`wants`] where nothing has been sent to a server yet. `Nothing` counts the bytes of the whole message, whether they
+/// [`session::first_message`] where nothing has been sent to a server yet. `Ignored` counts the bytes of the whole message, whether they
 /// are here or not.
 #[inline]
-fn first_message(bytes: &[u8], frame_bytes_max: u32) -> Wants {
-    match wants(bytes, frame_bytes_max) {
-        Wants::Server if bytes.first() != Some(&tag::QUERY) => match frame::header(bytes) {
+fn first_unsent_message(bytes: &[u8], frame_bytes_max: u32) -> FirstMessage {
+    match session::first_message(bytes, frame_bytes_max) {
+        FirstMessage::NeedsServer if bytes.first() != Some(&tag::QUERY) => match frame::header(bytes) {
             Ok(Some(header)) => unless_incomplete(header, bytes.len()),
-            _ => Wants::Server,
+            _ => FirstMessage::NeedsServer,
         },
         judged => judged,
     }
 }
 
-fn unless_incomplete(header: Header, here: usize) -> Wants {
+fn unless_incomplete(header: Header, here: usize) -> FirstMessage {
     match header.tag {
-        tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => Wants::Nothing(header.frame_bytes as usize),
+        tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => {
+            FirstMessage::Ignored(header.frame_bytes as usize)
+        }
         tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE
             if here < header.frame_bytes as usize && header.frame_bytes <= WHOLE_BYTES =>
         {
-            Wants::More
+            FirstMessage::Incomplete
         }
-        _ => Wants::Server,
+        _ => FirstMessage::NeedsServer,
     }
 }

@@ -63,22 +63,23 @@ impl State {
         let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
         let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
         if has_moved {
-            server.talk.forget_unnamed_of(client.id);
+            server.protocol.forget_unnamed_of(client.id);
         }
         server.lent = Lent::ToClient;
         server.unasked_bytes = 0;
         server.request_us = now_us;
         server.query_us = now_us;
         server.transaction_us = now_us;
-        let is_alike = client.parameters.shared_with(&server.talk.parameters);
+        let is_alike = client.parameters.shared_with(&server.protocol.parameters);
         let sets = if is_alike || planted::bug!("parameters_of_another") {
             None
-        } else if let Some(position) = client.parameters.unrestorable(&server.talk.parameters, &self.tracked)
+        } else if let Some(position) =
+            client.parameters.unrestorable(&server.protocol.parameters, &self.tracked)
         {
             self.refuse_to_link(client_conn, server_conn, position);
             return None;
         } else {
-            client.parameters.sets_from(&server.talk.parameters, &self.tracked)
+            client.parameters.sets_from(&server.protocol.parameters, &self.tracked)
         };
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
@@ -88,7 +89,7 @@ impl State {
             server.names_as_they_are = client.passes_names(&self.config, part.pool.limits.mode);
         }
         let Some(sets) = sets else {
-            let shared = client.parameters.shared_with(&server.talk.parameters);
+            let shared = client.parameters.shared_with(&server.protocol.parameters);
             client.phase = client::Phase::Linked(server_conn);
             server.phase = server::Phase::Linked(client_conn);
             if !shared {
@@ -107,9 +108,9 @@ impl State {
         client.phase = client::Phase::Preparing(server_conn);
         server.phase = server::Phase::Errand(errand);
         server.query_us = now_us;
-        let (talk, wanted) = (&mut server.talk, client.parameters.clone());
-        if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, sets));
+        let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
+        if let Some(at) = protocol.boundary() {
+            self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
         }
         // The client may be gone when the answer comes, and the answer may be no.
         self.doubt_unreported(server_conn, Some(&wanted));
@@ -143,10 +144,10 @@ impl State {
         let server::Phase::Linked(client_conn) = server.phase else {
             return self.may_be_settled(server_conn);
         };
-        if !server.talk.is_quiet() || server.unsent {
+        if !server.protocol.is_idle() || server.unsent {
             return;
         }
-        server.talk.rest();
+        server.protocol.mark_idle();
         let part = server.pool;
         let kept = server.dedicated.is_some();
         let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);
@@ -171,7 +172,7 @@ impl State {
             server.phase = server::Phase::Unsettled;
         }
         // Its client's values are no business of the next.
-        server.talk.release_requests();
+        server.protocol.release_requests();
         self.resume_server(server_conn);
     }
 
@@ -182,7 +183,7 @@ impl State {
         if server.dedicated.is_some() && !planted::bug!("own_server_lent") {
             return self.end_dedicated(server_conn);
         }
-        if !server.talk.is_quiet() || server.unsent {
+        if !server.protocol.is_idle() || server.unsent {
             return self.close_server(server_conn, "unclean server");
         }
         server.request_us = now_us;
@@ -197,7 +198,7 @@ impl State {
     pub(crate) fn may_be_settled(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let unsettled = matches!(server.phase, server::Phase::Unsettled);
-        let settled = unsettled && server.cancels == 0 && server.talk.is_quiet() && !server.unsent;
+        let settled = unsettled && server.cancels == 0 && server.protocol.is_idle() && !server.unsent;
         if settled && !self.freed.contains(&server_conn) {
             self.freed.push(server_conn);
         }
@@ -248,7 +249,7 @@ impl State {
     pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
-        if !server.talk.is_quiet() || server.unsent {
+        if !server.protocol.is_idle() || server.unsent {
             server.request_us = now_us;
             server.phase = server::Phase::Unsettled; // Half a notice has come behind the answer.
             return;
@@ -366,9 +367,10 @@ impl State {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         server.phase = server::Phase::Errand(errand);
         server.query_us = now_us;
-        let talk = &mut server.talk;
-        if let Some(at) = talk.boundary() {
-            self.outbox.write(server_conn, |out| talk.ask_own(at, out, &sql.unwrap_or_default()));
+        let protocol = &mut server.protocol;
+        if let Some(at) = protocol.boundary() {
+            self.outbox
+                .write(server_conn, |out| protocol.send_internal_query(at, out, &sql.unwrap_or_default()));
         }
     }
 
@@ -415,7 +417,8 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         match client.phase {
             client::Phase::Linked(server) => {
-                let at_boundary = self.server(server).is_some_and(|server| server.talk.boundary().is_some());
+                let at_boundary =
+                    self.server(server).is_some_and(|server| server.protocol.boundary().is_some());
                 self.unlink(server);
                 if at_boundary {
                     self.free_or_close(server);
@@ -464,9 +467,10 @@ impl State {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
         }
         // In the middle of a server's message nothing can be said.
-        let mid_reply =
-            server.and_then(|server| self.server(server)).is_some_and(|server| server.talk.mid_reply());
-        if !mid_reply {
+        let is_mid_reply = server
+            .and_then(|server| self.server(server))
+            .is_some_and(|server| server.protocol.is_mid_reply());
+        if !is_mid_reply {
             self.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate, text));
         }
         self.dismiss_client(conn);

@@ -3,7 +3,7 @@
 //! Owns the two directions and what each step found. Who gets a server, and when it is given back, is `lend`'s; who is
 //! not read for a while, `backpressure`'s.
 
-use session::{ClientFault, Context, Heard, Replied, Rules};
+use session::{ClientFault, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome};
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -83,7 +83,7 @@ impl State {
     /// Bytes behind those that a linked client has sent and that could not be judged.
     fn ask_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
-        let little = client.request.holds_too_little(bytes.len());
+        let little = client.request.needs_more_than(bytes.len());
         client.request.held.extend_from_slice(bytes);
         if !little {
             self.ask_held(conn, server);
@@ -102,15 +102,15 @@ impl State {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return;
         };
-        let was_busy = server.talk.is_busy();
-        let fresh = !was_busy && server.talk.boundary().is_some();
+        let was_busy = server.protocol.is_busy();
+        let fresh = !was_busy && server.protocol.boundary().is_some();
         let part = self.parts.get_mut(server.pool);
         let statements_max = match global.max_prepared_statements as usize {
             _ if server.names_as_they_are => 0,
             0 => STATEMENTS_WHILE_OFF,
             most => most,
         };
-        let mut rules = Rules {
+        let mut context = RequestContext {
             registry: &mut self.registry,
             statements_max,
             frame_bytes_max: global.max_packet_size,
@@ -129,8 +129,8 @@ impl State {
             server: server_conn,
             forwarded: 0,
         };
-        let (heard, done) = client.request.pass(&mut server.talk, &mut rules, bytes, &mut sides);
-        let done = if matches!(heard, Heard::All) { done } else { bytes.len() };
+        let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
+        let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
         // A request that came in pieces has been running since the first of them.
         if fresh && !received.is_empty() {
             client.request_us = now_us;
@@ -139,26 +139,26 @@ impl State {
         if let Some(part) = part {
             part.counters.bytes_received += done as u64;
             if client.request.statements.is_some() {
-                part.counters.client_parse_count += rules.parsed;
-                part.counters.server_parse_count += rules.parsed_on_server;
-                part.counters.bind_count += rules.bound;
+                part.counters.client_parse_count += context.parsed;
+                part.counters.server_parse_count += context.parsed_on_server;
+                part.counters.bind_count += context.bound;
             }
         }
         if let Some(tracking) = &mut self.tracking {
             tracking.heard(client, &self.registry, &bytes[..done], fresh);
         }
-        let heard = match input {
-            Input::Received(bytes) => client.request.keep(heard, &bytes[done..]),
-            Input::Held(bytes) => client.request.keep_held(heard, bytes, done),
+        let outcome = match input {
+            Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
+            Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
         };
-        let kept = !client.request.held.is_empty() && server.talk.holds_back();
-        let asked_nothing = server.talk.is_quiet();
-        match heard {
-            Heard::All if kept => self.pause_client(client_conn),
-            Heard::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),
-            Heard::All => {}
-            Heard::Terminate => self.client_leaves(client_conn, "client close request"),
-            Heard::Fault(fault) => self.client_fault(client_conn, &fault),
+        let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
+        let asked_nothing = server.protocol.is_idle();
+        match outcome {
+            RequestOutcome::All if kept => self.pause_client(client_conn),
+            RequestOutcome::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),
+            RequestOutcome::All => {}
+            RequestOutcome::Terminate => self.client_leaves(client_conn, "client close request"),
+            RequestOutcome::Fault(fault) => self.client_fault(client_conn, &fault),
         }
     }
 
@@ -197,28 +197,28 @@ impl State {
     /// `bytes` are of it.
     #[inline(always)]
     fn pass_back(&mut self, server_conn: ConnId, client_conn: Option<ConnId>, bytes: &[u8], received: &[u8]) {
-        let replied = match client_conn {
+        let outcome = match client_conn {
             Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
             None => self.step_errand(server_conn, bytes),
         };
-        if let Some(fault) = replied.fault {
+        if let Some(fault) = outcome.fault {
             return self.server_fault(server_conn, &fault.message());
         }
-        if replied.parameters_changed {
+        if outcome.parameters_changed {
             self.learn_facts(server_conn);
         }
-        if replied.discarded {
+        if outcome.discarded {
             self.forget_unreported(server_conn);
         }
-        if replied.own_ready.is_some() {
+        if outcome.internal_done.is_some() {
             return self.errand_done(server_conn);
         }
-        if let (true, Some(client_conn)) = (replied.block_refused, client_conn) {
+        if let (true, Some(client_conn)) = (outcome.block_refused, client_conn) {
             return self.refuse_block(server_conn, client_conn);
         }
-        if let (true, Some(client_conn)) = (replied.ready > 0, client_conn) {
-            self.requests_answered(server_conn, client_conn, replied);
-        } else if let (true, Some(client_conn)) = (replied.unblocked, client_conn) {
+        if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
+            self.requests_answered(server_conn, client_conn, outcome);
+        } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
             self.ask_what_was_kept(server_conn, client_conn);
         } else if let Some(client_conn) = client_conn {
             self.unasked_ends(server_conn, client_conn);
@@ -229,10 +229,10 @@ impl State {
     #[inline]
     fn unasked_ends(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        if server.talk.holds_requests() {
+        if server.protocol.holds_requests() {
             return self.restore_late(server_conn, client_conn);
         }
-        if !server.talk.is_quiet() {
+        if !server.protocol.is_idle() {
             return;
         }
         self.give_back(server_conn);
@@ -254,24 +254,24 @@ impl State {
         client_conn: ConnId,
         bytes: &[u8],
         received: &[u8],
-    ) -> Replied {
+    ) -> ReplyOutcome {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
-            return Replied::default();
+            return ReplyOutcome::default();
         };
         let part = self.parts.get_mut(server.pool);
         let mode = server.mode_in(part.as_deref());
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let body_max = body_max(&self.config.global);
-        let mut context = Context {
+        let mut context = ReplyContext {
             registry: &mut self.registry,
             tracked: &self.tracked,
             names: client.request.statements.as_deref_mut(),
-            own_error: &mut server.own_error,
-            complaints: &mut self.complaints,
+            internal_error: &mut server.internal_error,
+            errors_seen: &mut self.errors_seen,
             startup: client.startup.as_ref(),
-            fresh: part.as_deref().map(|part| &part.fresh),
-            audience: true,
-            borrows: mode != Some(settings::PoolMode::Session),
+            default_params: part.as_deref().map(|part| &part.fresh),
+            has_client: true,
+            releases_between_transactions: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
             body_max,
         };
@@ -283,81 +283,81 @@ impl State {
             server: server_conn,
             forwarded: 0,
         };
-        let replied = server.talk.step(&mut context, bytes, &mut sides);
+        let outcome = server.protocol.step(&mut context, bytes, &mut sides);
         let forwarded = sides.forwarded;
-        if replied.parameters_changed {
-            client.parameters = server.talk.parameters.clone();
+        if outcome.parameters_changed {
+            client.parameters = server.protocol.parameters.clone();
         }
         // What the server reports before it has them does not change that the client has them.
-        if replied.lost || replied.parameters_changed && server.talk.holds_requests() {
-            client.take_back_startup_values(&server.talk);
+        if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {
+            client.take_back_startup_values(&server.protocol);
         }
-        if replied.fatal {
+        if outcome.fatal {
             server.close_when_free = Some("server sent FATAL");
         }
         if let Some(part) = part {
-            part.counters.server_parse_count += u64::from(replied.replayed);
+            part.counters.server_parse_count += u64::from(outcome.replayed);
             part.counters.bytes_sent += forwarded;
         }
-        if !self.complaints.is_empty() {
+        if !self.errors_seen.is_empty() {
             self.server_complained(server_conn);
         }
-        replied
+        outcome
     }
 
-    fn step_errand(&mut self, server_conn: ConnId, bytes: &[u8]) -> Replied {
+    fn step_errand(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else {
-            return Replied::default();
+            return ReplyOutcome::default();
         };
         let body_max = body_max(&self.config.global);
-        let mut context = Context {
+        let mut context = ReplyContext {
             registry: &mut self.registry,
             tracked: &self.tracked,
             names: None,
-            own_error: &mut server.own_error,
-            complaints: &mut self.complaints,
+            internal_error: &mut server.internal_error,
+            errors_seen: &mut self.errors_seen,
             startup: None,
-            fresh: None,
-            audience: false,
-            borrows: false,
+            default_params: None,
+            has_client: false,
+            releases_between_transactions: false,
             refuses_blocks: false,
             body_max,
         };
-        server.talk.step(&mut context, bytes, &mut Nobody)
+        server.protocol.step(&mut context, bytes, &mut Nobody)
     }
 
     /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
     #[inline]
-    fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, replied: Replied) {
+    fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, outcome: ReplyOutcome) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn) else { return };
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
-        let busy = server.talk.is_busy();
+        let busy = server.protocol.is_busy();
         server.query_us = now_us;
-        if replied.idle > 0 {
+        if outcome.idle > 0 {
             server.transaction_us = now_us;
         }
         let part = server.pool;
         if self.tracking.is_some() {
-            self.track_answered(server_conn, client_conn, replied, now_us.saturating_sub(query_us));
+            self.track_answered(server_conn, client_conn, outcome, now_us.saturating_sub(query_us));
         }
         if !busy && let Some(client) = self.client(client_conn) {
             client.request_us = now_us;
         }
         if let Some(part) = self.parts.get_mut(part) {
-            part.answered(replied.ready, now_us.saturating_sub(query_us));
-            if replied.idle > 0 {
-                part.transacted(replied.idle, now_us.saturating_sub(transaction_us));
+            part.answered(outcome.ready, now_us.saturating_sub(query_us));
+            if outcome.idle > 0 {
+                part.transacted(outcome.idle, now_us.saturating_sub(transaction_us));
             }
         }
-        if replied.unblocked && !replied.lost {
+        if outcome.unblocked && !outcome.lost {
             self.ask_what_was_kept(server_conn, client_conn);
         }
         // In a transaction block it stays; what was kept and is asked now sees to that itself.
-        if replied.idle > 0 {
+        if outcome.idle > 0 {
             self.give_back(server_conn);
         }
-        if replied.lost {
+        if outcome.lost {
             self.restore_startup_values(server_conn, client_conn);
         }
         if self.handing_on.is_some() {
@@ -374,18 +374,18 @@ impl State {
     /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
     /// middle of a frame it is not lent.
     pub(crate) fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
-        let replied = self.step_errand(conn, bytes);
-        if replied.parameters_changed {
+        let outcome = self.step_errand(conn, bytes);
+        if outcome.parameters_changed {
             self.learn_facts(conn);
         }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
-        let (quiet, part) = (server.talk.is_quiet(), server.pool);
+        let (quiet, part) = (server.protocol.is_idle(), server.pool);
         let parked = matches!(server.phase, server::Phase::Idle);
-        if replied.fatal {
+        if outcome.fatal {
             self.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
             self.close_server(conn, "server conn crashed?");
-        } else if replied.fault.is_some() {
+        } else if outcome.fault.is_some() {
             self.close_server(conn, "unexpected bytes from an idle server");
         } else if parked && !quiet {
             server.phase = server::Phase::Unsettled;
@@ -402,7 +402,7 @@ impl State {
     fn errand_done(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
         let server::Phase::Errand(errand) = server.phase else { return };
-        let failed = server.own_error.take();
+        let failed = server.internal_error.take();
         server.unasked_bytes = 0;
         match (errand, failed) {
             (Errand::Apply(client) | Errand::Restore(client), None) => self.prepared(conn, client),

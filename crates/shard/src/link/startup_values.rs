@@ -4,7 +4,7 @@
 //! Owns when they are set on a server that the client keeps. A server that is given back gets them when it is lent, like
 //! any other. Which they are, and what the client is told, is `session`'s.
 
-use session::Conversation;
+use session::ServerProtocol;
 
 use crate::ConnId;
 use crate::client::{self, Client};
@@ -14,9 +14,9 @@ use crate::state::{State, linked};
 impl Client {
     /// What was reset on its server is as its startup packet said.
     #[cold]
-    pub(crate) fn take_back_startup_values(&mut self, talk: &Conversation) {
-        let (Some(startup), lost) = (&self.startup, talk.lost()) else { return };
-        self.parameters = talk.parameters.clone();
+    pub(crate) fn take_back_startup_values(&mut self, protocol: &ServerProtocol) {
+        let (Some(startup), lost) = (&self.startup, protocol.lost()) else { return };
+        self.parameters = protocol.parameters.clone();
         for position in lost.positions() {
             self.parameters.take_over(position, startup);
         }
@@ -35,13 +35,13 @@ impl State {
         }
         // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer. A cancel request under
         // way is for the client's query, and must not meet Weir's own.
-        if !server.talk.rests() || server.talk.boundary().is_none() || server.cancels > 0 {
-            return server.talk.hold_requests();
+        if !server.protocol.is_exportable() || server.protocol.boundary().is_none() || server.cancels > 0 {
+            return server.protocol.hold_requests();
         }
-        server.talk.release_requests();
-        let local = server.talk.take_lost().local;
-        let now = &server.talk.parameters;
-        let sets = match server.talk.in_block() {
+        server.protocol.release_requests();
+        let local = server.protocol.take_lost().local;
+        let now = &server.protocol.parameters;
+        let sets = match server.protocol.in_block() {
             true => client.parameters.sets_within(now, &self.tracked, local),
             false => client.parameters.sets_from(now, &self.tracked),
         };
@@ -56,10 +56,10 @@ impl State {
     #[cold]
     pub(crate) fn restore_late(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        if !server.talk.rests() {
+        if !server.protocol.is_exportable() {
             return;
         }
-        server.talk.release_requests();
+        server.protocol.release_requests();
         self.give_back(server_conn);
         self.restore_startup_values(server_conn, client_conn);
     }

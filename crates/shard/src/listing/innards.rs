@@ -59,7 +59,7 @@ impl State {
             address,
             port: if server.remote.is_none() { part.database.port } else { port },
             cancel: key.unwrap_or(0),
-            parameters: shown(&server.talk.parameters),
+            parameters: shown(&server.protocol.parameters),
             ..DescriptorRow::default()
         })
     }

@@ -138,15 +138,15 @@ impl State {
             remote_pid: server.key.as_ref().map_or(0, |key| key.0),
             tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
             application_name: server
-                .talk
+                .protocol
                 .parameters
                 .text(APPLICATION_NAME)
                 .map(str::to_owned)
                 .unwrap_or_default(),
             is_server: true,
             held_bytes: 0,
-            remaining_bytes: server.talk.remaining_bytes().into(),
-            prepared_statements: server.talk.statements.count() as u64,
+            remaining_bytes: server.protocol.remaining_bytes().into(),
+            prepared_statements: server.protocol.statements.count() as u64,
         })
     }
 

@@ -31,9 +31,9 @@ impl State {
             "replication"
         } else if server.mode(&self.parts) == Some(PoolMode::Session) {
             "session"
-        } else if let Some(hold) = server.talk.hold() {
+        } else if let Some(hold) = server.protocol.pin_reason() {
             hold
-        } else if server.talk.boundary().is_none() {
+        } else if server.protocol.boundary().is_none() {
             "half_request"
         } else if client.clogged {
             "slow_reader"

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use auth::Accepted;
-use session::Hello;
+use session::ServerInfo;
 use session::parameters::APPLICATION_NAME;
 use settings::AuthType;
 use telemetry::Level;
@@ -34,39 +34,40 @@ impl State {
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
-        let Login { greeting, right, found, .. } = *login;
-        let greeting = Arc::unwrap_or_clone(greeting);
+        let Login { startup_request, right, found, .. } = *login;
+        let startup_request = Arc::unwrap_or_clone(startup_request);
         if let Some(right) = right {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
-            return self.console_opened(conn, right, greeting.minor);
+            return self.console_opened(conn, right, startup_request.minor);
         }
-        let Some(database) = self.config.database(&greeting.database) else {
+        let Some(database) = self.config.database(&startup_request.database) else {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             if self.config.global.log_connections {
-                let text = format!("login failed: db={} user={}", greeting.database, greeting.user);
+                let text =
+                    format!("login failed: db={} user={}", startup_request.database, startup_request.user);
                 self.log_client(conn, Level::Log, &text);
             }
-            let text = format!("no such database: {}", greeting.database);
+            let text = format!("no such database: {}", startup_request.database);
             return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
-        if database.auto && self.directory.database(&greeting.database).register() {
+        if database.auto && self.directory.database(&startup_request.database).register() {
             self.log_client(
                 conn,
                 Level::Log,
-                &format!("registered new auto-database: db={}", greeting.database),
+                &format!("registered new auto-database: db={}", startup_request.database),
             );
         }
         let (user, found) = match (&database.user, found) {
             (Some(forced), _) => (forced.clone(), None),
             (None, Some(found)) => (found.user, Some(found.secret)),
-            (None, None) => (greeting.user.clone(), None),
+            (None, None) => (startup_request.user.clone(), None),
         };
-        let shared = self.directory.pool(&greeting.database, &user);
+        let shared = self.directory.pool(&startup_request.database, &user);
         let home = self.shard_for(&shared);
         let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
         let handover =
-            Handover { client, database, pool_user: user, greeting, accepted, found, session: None };
+            Handover { client, database, pool_user: user, startup_request, accepted, found, session: None };
         if home == self.id {
             self.adopt(conn, handover);
         } else {
@@ -82,8 +83,9 @@ impl State {
             self.refuse_plain(conn);
             return false;
         }
-        let Some(greeting) = self.greeting_of(conn) else { return false };
-        let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
+        let Some(startup_request) = self.startup_request_of(conn) else { return false };
+        let right =
+            (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         if right == Some(None) {
             self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             return false;
@@ -92,7 +94,7 @@ impl State {
             login.right = right.flatten();
         }
         let refusal = match self.config.global.auth_type {
-            AuthType::Hba => self.refusal_by_rule(conn, &greeting),
+            AuthType::Hba => self.refusal_by_rule(conn, &startup_request),
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -103,12 +105,12 @@ impl State {
 
     /// A proven client whose pool has a part here.
     pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
-        let Handover { client, database, pool_user, greeting, accepted, found, session } = handover;
+        let Handover { client, database, pool_user, startup_request, accepted, found, session } = handover;
         self.secures.extend(session.map(|session| Secure::Adopt { conn, session }));
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(client);
         }
-        let part_index = self.part(&greeting.database, &pool_user, &database);
+        let part_index = self.part(&startup_request.database, &pool_user, &database);
         let greets = accepted.send;
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
@@ -123,18 +125,18 @@ impl State {
         }
         part.counters.client_login_count += 1;
         part.last_used_us = now_us;
-        let ticket = match &greeting.replication {
+        let ticket = match &startup_request.replication {
             Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
             None => part.pool.queue.join(conn.0, now_us),
         };
-        let met = part.met.is_some() && greeting.replication.is_none();
+        let met = part.met.is_some() && startup_request.replication.is_none();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         client.pool = part_index;
         client.phase = Phase::Greeting(ticket);
-        client.wish = greeting.replication.map(|replication| Box::new(Wish::new(replication)));
+        client.wish = startup_request.replication.map(|replication| Box::new(Wish::new(replication)));
         client.request_us = now_us;
         let (unsaid, replicates) = (client.parameters.clone(), client.wish.is_some());
-        let asked = greeting.parameters.iter().map(|(position, value)| (*position, value.as_str()));
+        let asked = startup_request.parameters.iter().map(|(position, value)| (*position, value.as_str()));
         client.parameters.set_each(asked);
         if self.config.global.application_name_add_host {
             let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
@@ -144,7 +146,7 @@ impl State {
         // The server of one that replicates is told at its own startup.
         let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
         client.startup = (!said_nothing).then(|| client.parameters.clone());
-        self.give_cancel_key(conn, greeting.minor);
+        self.give_cancel_key(conn, startup_request.minor);
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {
                 part.pool.queue.leave(ticket);
@@ -188,7 +190,7 @@ impl State {
     }
 
     /// Says all this as one server alone has it.
-    pub(crate) fn welcome(&mut self, conn: ConnId, own: &Hello) {
+    pub(crate) fn welcome(&mut self, conn: ConnId, own: &ServerInfo) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(client.pool) else { return };
         let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::{Accepted, Zeroizing};
-use session::Greeting;
+use session::StartupRequest;
 use settings::Database;
 
 use crate::client::Client;
@@ -13,7 +13,7 @@ pub struct Handover {
     pub(crate) client: Box<Client>,
     pub(crate) database: Arc<Database>,
     pub(crate) pool_user: String,
-    pub(crate) greeting: Greeting,
+    pub(crate) startup_request: StartupRequest,
     pub(crate) accepted: Accepted,
     /// The secret of `pool_user` as a server told it.
     pub(crate) found: Option<Zeroizing<String>>,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Authority, CertificateFault, ClientFault, Fault, Method, hba};
-use session::Greeting;
+use session::StartupRequest;
 use session::replication::Kind;
 use settings::AuthType;
 use settings::hba::RuleMethod;
@@ -77,7 +77,7 @@ impl State {
     pub(crate) fn demand(
         &mut self,
         conn: ConnId,
-        greeting: &Greeting,
+        startup_request: &StartupRequest,
         roles: Option<&BTreeSet<String>>,
     ) -> Demand {
         let method = match self.config.global.auth_type {
@@ -88,7 +88,7 @@ impl State {
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Cert => return Demand::Certificate(None),
             AuthType::Peer => return Demand::Peer(None),
-            AuthType::Hba => return self.rule_demand(conn, greeting, roles),
+            AuthType::Hba => return self.rule_demand(conn, startup_request, roles),
             AuthType::Ldap => {
                 let rule = self.config.global.auth_ldap_options.clone();
                 return self.by_directory(conn, &rule);
@@ -98,13 +98,18 @@ impl State {
         Demand::Exchange(method)
     }
 
-    fn rule_demand(&mut self, conn: ConnId, greeting: &Greeting, roles: Option<&BTreeSet<String>>) -> Demand {
+    fn rule_demand(
+        &mut self,
+        conn: ConnId,
+        startup_request: &StartupRequest,
+        roles: Option<&BTreeSet<String>>,
+    ) -> Demand {
         let approach = hba::Approach {
             address: self.address(conn),
             encrypted: self.is_encrypted(conn),
-            physical_replication: is_physical(greeting),
-            database: &greeting.database,
-            user: &greeting.user,
+            physical_replication: is_physical(startup_request),
+            database: &startup_request.database,
+            user: &startup_request.user,
             roles,
         };
         let rule = match hba::rule(&self.config.hba, &approach) {
@@ -132,13 +137,17 @@ impl State {
     }
 
     /// Why the rules let a client in no longer, as far as they do not hang on the roles of its user.
-    pub(crate) fn refusal_by_rule(&mut self, conn: ConnId, greeting: &Greeting) -> Option<Refusal> {
+    pub(crate) fn refusal_by_rule(
+        &mut self,
+        conn: ConnId,
+        startup_request: &StartupRequest,
+    ) -> Option<Refusal> {
         let approach = hba::Approach {
             address: self.address(conn),
             encrypted: self.is_encrypted(conn),
-            physical_replication: is_physical(greeting),
-            database: &greeting.database,
-            user: &greeting.user,
+            physical_replication: is_physical(startup_request),
+            database: &startup_request.database,
+            user: &startup_request.user,
             roles: None,
         };
         match hba::rule(&self.config.hba, &approach) {
@@ -193,8 +202,8 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         let Phase::Login(login) = &client.phase else { return };
         let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
-        let (database, user) = (&login.greeting.database, &login.greeting.user);
-        let (who, from, replication) = if is_physical(&login.greeting) {
+        let (database, user) = (&login.startup_request.database, &login.startup_request.user);
+        let (who, from, replication) = if is_physical(&login.startup_request) {
             (
                 format!("host \"{host}\", user \"{user}\", {encryption}"),
                 "replication connection from ",
@@ -224,6 +233,6 @@ impl State {
 }
 
 /// It wants to replicate the whole cluster, so that no database counts.
-fn is_physical(greeting: &Greeting) -> bool {
-    greeting.replication.as_ref().is_some_and(|wanted| wanted.kind == Kind::Physical)
+fn is_physical(startup_request: &StartupRequest) -> bool {
+    startup_request.replication.as_ref().is_some_and(|wanted| wanted.kind == Kind::Physical)
 }

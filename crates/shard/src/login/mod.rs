@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use auth::{Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
 use mail::Right;
-use session::Greeting;
+use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;
 use wire::frame;
@@ -44,10 +44,11 @@ fn lists(names: &[String], user: &str) -> bool {
 
 impl State {
     /// A startup packet that is served: limits, then proof.
-    pub(crate) fn greeted(&mut self, conn: ConnId, mut greeting: Greeting, rest: &[u8]) {
-        let right = (greeting.database == CONSOLE).then(|| self.console_right(conn, &greeting.user));
+    pub(crate) fn greeted(&mut self, conn: ConnId, mut startup_request: StartupRequest, rest: &[u8]) {
+        let right =
+            (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         let Some(client) = self.client(conn) else { return };
-        client.login_user = Arc::from(&*greeting.user);
+        client.login_user = Arc::from(&*startup_request.user);
         client.request.held = rest.to_vec();
         if self.lacks_tls(conn) {
             return self.refuse_plain(conn);
@@ -59,7 +60,8 @@ impl State {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
         if right.is_none() && self.config.global.auth_type == AuthType::Any {
-            let forced = self.config.database(&greeting.database).and_then(|database| database.user.clone());
+            let forced =
+                self.config.database(&startup_request.database).and_then(|database| database.user.clone());
             let Some(user) = forced else {
                 self.log_client(conn, Level::Error, "auth_type=any requires forced user");
                 return self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, "bouncer config error");
@@ -67,37 +69,37 @@ impl State {
             if let Some(client) = self.client(conn) {
                 client.login_user = Arc::from(&*user);
             }
-            greeting.user = user;
+            startup_request.user = user;
         }
-        self.log_attempt(conn, &greeting);
-        if right.is_none() && self.refuse_if_disabled(conn, &greeting.database) {
+        self.log_attempt(conn, &startup_request);
+        if right.is_none() && self.refuse_if_disabled(conn, &startup_request.database) {
             return;
         }
         match right {
             Some(None) => {
                 if let Some(client) = self.client(conn) {
-                    client.phase = Phase::Login(Box::new(Login::new(greeting, None)));
+                    client.phase = Phase::Login(Box::new(Login::new(startup_request, None)));
                 }
                 self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             }
-            Some(Some(right)) if self.is_own_unix_user(conn, &greeting.user) => {
+            Some(Some(right)) if self.is_own_unix_user(conn, &startup_request.user) => {
                 self.count_in_process(conn, true);
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
-                self.console_opened(conn, right, greeting.minor);
+                self.console_opened(conn, right, startup_request.minor);
             }
-            right => self.prove(conn, greeting, right.flatten()),
+            right => self.prove(conn, startup_request, right.flatten()),
         }
     }
 
-    fn log_attempt(&mut self, conn: ConnId, greeting: &Greeting) {
+    fn log_attempt(&mut self, conn: ConnId, startup_request: &StartupRequest) {
         if !self.config.global.log_connections {
             return;
         }
         let Some(client) = self.client(conn) else { return };
         let (id, peer) = (client.id, crate::words::peer(client.peer));
         let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
-        let (database, user) = (&greeting.database, &greeting.user);
-        let replication = greeting.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
+        let (database, user) = (&startup_request.database, &startup_request.user);
+        let replication = startup_request.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
         let text = format!(
             "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
         );
@@ -131,24 +133,24 @@ impl State {
     }
 
     /// Finds out what a client has to prove that there is room for. It counts when it has proven that.
-    fn prove(&mut self, conn: ConnId, greeting: Greeting, right: Option<Right>) {
+    fn prove(&mut self, conn: ConnId, startup_request: StartupRequest, right: Option<Right>) {
         if !self.has_room_in_process(conn, right.is_some()) {
             return;
         }
-        if let Some(names) = &greeting.negotiate {
+        if let Some(names) = &startup_request.negotiate {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-            self.outbox.write(conn, |out| encode::negotiate(out, greeting.minor, &names));
+            self.outbox.write(conn, |out| encode::negotiate(out, startup_request.minor, &names));
         }
         let Some(client) = self.client(conn) else { return };
-        client.phase = Phase::Login(Box::new(Login::new(greeting, right)));
+        client.phase = Phase::Login(Box::new(Login::new(startup_request, right)));
         self.demand_proof(conn, None);
     }
 
     /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
     pub(crate) fn demand_proof(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
-        let Some(greeting) = self.greeting_of(conn) else { return };
-        let demand = self.demand(conn, &greeting, roles);
-        drop(greeting); // It is the client's alone again, and need not be copied when the login is over.
+        let Some(startup_request) = self.startup_request_of(conn) else { return };
+        let demand = self.demand(conn, &startup_request, roles);
+        drop(startup_request); // It is the client's alone again, and need not be copied when the login is over.
         match demand {
             Demand::Roles => self.seek_roles(conn),
             Demand::Refusal(refusal) => self.refuse(conn, refusal),
@@ -171,7 +173,7 @@ impl State {
         let user_id = self.peer_user_id(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
-        let user = &login.greeting.user;
+        let user = &login.startup_request.user;
         let (exchange, step) = match login.demand.take() {
             Some(Demand::Exchange(method)) => ClientLogin::begin_bound(
                 method,

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use session::Greeting;
-use session::greeting::NEWEST;
+use session::StartupRequest;
+use session::startup_request::NEWEST;
 use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
@@ -96,8 +96,12 @@ impl State {
             First::Gss => self.refuse_encryption(conn, false, rest),
             First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
             First::Startup(packet) => {
-                match Greeting::read(packet, &self.config.global.ignore_startup_parameters, &self.tracked) {
-                    Ok(greeting) => self.greeted(conn, greeting, rest),
+                match StartupRequest::read(
+                    packet,
+                    &self.config.global.ignore_startup_parameters,
+                    &self.tracked,
+                ) {
+                    Ok(startup_request) => self.greeted(conn, startup_request, rest),
                     Err(fault) => self.client_fault(conn, &fault),
                 }
             }

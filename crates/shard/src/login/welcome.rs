@@ -4,7 +4,7 @@
 //! administrator's message, and the last greeting of each pool: most clients of a pool are told the same. Never
 //! decides when a client is greeted.
 
-use session::{Hello, Parameters, Tracked};
+use session::{Parameters, ServerInfo, Tracked};
 use settings::{Global, PoolMode};
 use wire::backend::Status;
 use wire::encode;
@@ -16,11 +16,11 @@ const PGBOUNCER_VERSION: &str = "1.25.2";
 
 /// What the servers of a pool said of themselves.
 pub(crate) struct Met {
-    pub(crate) hello: Hello,
+    pub(crate) info: ServerInfo,
     last: Option<Last>,
 }
 
-/// A greeting, and all that it was made of beside the [`Hello`].
+/// A greeting, and all that it was made of beside the [`ServerInfo`].
 struct Last {
     asked: Parameters,
     fresh: Parameters,
@@ -31,8 +31,8 @@ struct Last {
 
 impl Met {
     /// Nobody was greeted yet.
-    pub(crate) fn new(hello: Hello) -> Box<Met> {
-        Box::new(Met { hello, last: None })
+    pub(crate) fn new(info: ServerInfo) -> Box<Met> {
+        Box::new(Met { info, last: None })
     }
 
     /// The greeting of a client that asked for these parameters. What it did not ask for is as on a fresh server.
@@ -55,7 +55,7 @@ impl Met {
             fresh: fresh.clone(),
             mode,
             max_prepared_statements,
-            greeting: Greeting::new(&self.hello, fresh.overlaid_by(asked), tracked, pooler),
+            greeting: Greeting::new(&self.info, fresh.overlaid_by(asked), tracked, pooler),
         });
         &self.last.insert(last).greeting
     }
@@ -70,14 +70,14 @@ pub(crate) struct Greeting {
 impl Greeting {
     /// Of a client with these parameters by servers that say this.
     pub(crate) fn new(
-        hello: &Hello,
+        info: &ServerInfo,
         parameters: Parameters,
         tracked: &Tracked,
         pooler: &About<'_>,
     ) -> Greeting {
         let mut text = Vec::new();
         encode::authentication_ok(&mut text);
-        for (name, value) in &hello.parameters {
+        for (name, value) in &info.parameters {
             let own = tracked.position(name).and_then(|position| parameters.text(position));
             encode::parameter_status(&mut text, name, own.map_or(value, |own| own.as_bytes()));
         }

@@ -9,7 +9,7 @@ mod watch;
 use std::sync::Arc;
 
 use mail::QueryRow;
-use session::{Complaint, Replied};
+use session::{ErrorSeen, ReplyOutcome};
 use telemetry::queries::{Queries, QueryFigures, Shape};
 
 use crate::ConnId;
@@ -31,7 +31,7 @@ impl Tracking {
     pub(crate) fn heard(
         &mut self,
         client: &mut Client,
-        registry: &session::Registry,
+        registry: &session::StatementRegistry,
         bytes: &[u8],
         fresh: bool,
     ) {
@@ -91,20 +91,26 @@ impl State {
 
     /// ReadyForQuery went to a client.
     #[cold]
-    pub(crate) fn track_answered(&mut self, server: ConnId, client: ConnId, replied: Replied, took_us: u64) {
+    pub(crate) fn track_answered(
+        &mut self,
+        server: ConnId,
+        client: ConnId,
+        outcome: ReplyOutcome,
+        took_us: u64,
+    ) {
         let Some(tracking) = &mut self.tracking else { return };
         let Some((client, server)) = crate::state::linked(&mut self.conns, client, server) else { return };
         if let (Some(watch), Some(part)) = (&mut client.watch, self.parts.get(server.pool)) {
-            tracking.answered(watch, part, replied.ready, took_us, !server.talk.is_busy());
+            tracking.answered(watch, part, outcome.ready, took_us, !server.protocol.is_busy());
         }
     }
 
     /// Errors went to the client of a server.
-    pub(crate) fn track_failed(&mut self, server: ConnId, complaints: &[Complaint]) {
+    pub(crate) fn track_failed(&mut self, server: ConnId, errors_seen: &[ErrorSeen]) {
         let Some(Conn::Server(server)) = self.conns.get(server.0 as usize) else { return };
         let Some(client) = server.client() else { return };
         if let Some(watch) = self.client(client).and_then(|client| client.watch.as_mut()) {
-            complaints.iter().for_each(|complaint| watch.failed(complaint.behind as usize));
+            errors_seen.iter().for_each(|seen| watch.failed(seen.behind as usize));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use pool::OpenFor;
 use session::replication::Kind;
-use session::{Conversation, Hello, Parameters, Replication};
+use session::{Parameters, Replication, ServerInfo, ServerProtocol};
 use telemetry::Level;
 
 use crate::ConnId;
@@ -68,15 +68,15 @@ impl State {
     }
 
     /// Its login is over: it meets its client.
-    pub(crate) fn dedicated_ready(&mut self, conn: ConnId, hello: &Hello, behind: &[u8]) {
+    pub(crate) fn dedicated_ready(&mut self, conn: ConnId, info: &ServerInfo, behind: &[u8]) {
         let now_us = self.now.mono_us;
-        let parameters = hello.tracked(&self.tracked, Parameters::unknown(&self.tracked));
+        let parameters = info.tracked(&self.tracked, Parameters::unknown(&self.tracked));
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         let Some(Dedicated { client: client_conn, .. }) = server.dedicated else { return };
         part.pool.logged_in(OpenFor::Dedicated, true, now_us);
-        server.key.clone_from(&hello.key);
-        server.talk = Conversation::new(parameters.clone()).within(part.catalog());
+        server.key.clone_from(&info.key);
+        server.protocol = ServerProtocol::new(parameters.clone()).with_catalog(part.catalog());
         server.phase = server::Phase::Unsettled;
         let reason = server.close_when_free.or(part.pool.paused.then_some("pause"));
         self.log_server(conn, Level::Debug, "login ok, dedicated to a replication client");
@@ -100,7 +100,7 @@ impl State {
             part.assigned(wait_us);
             part.last_used_us = now_us;
         }
-        self.welcome(client_conn, hello);
+        self.welcome(client_conn, info);
         if !behind.is_empty() {
             self.answer(conn, Some(client_conn), behind, &[]);
         }
@@ -121,7 +121,7 @@ impl State {
     /// Its client has left it, between two messages: a server that streams hears a goodbye between them, too.
     pub(crate) fn end_dedicated(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
-        let listens = server.talk.status().is_some() || server.talk.streams_both_ways();
+        let listens = server.protocol.status().is_some() || server.protocol.is_copy_both();
         self.close_server_that(listens, conn, "replication client was closed");
     }
 

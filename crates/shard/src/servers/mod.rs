@@ -11,7 +11,7 @@ pub(crate) mod unasked;
 use auth::Secret;
 use mail::LimitOf;
 use pool::{OpenFor, Permit};
-use session::{Conversation, Hello, Means, Parameters, Progress, ServerLogin};
+use session::{LoginContext, LoginStep, Parameters, ServerInfo, ServerLogin, ServerProtocol};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
@@ -57,9 +57,9 @@ impl State {
             id: self.process.next_id(),
             pool: part_index,
             phase: Phase::Connecting,
-            talk: Conversation::new(Parameters::unknown(tracked)),
+            protocol: ServerProtocol::new(Parameters::unknown(tracked)),
             dedicated: None,
-            own_error: None,
+            internal_error: None,
             key: None,
             unsent: false,
             unasked_bytes: 0,
@@ -150,27 +150,27 @@ impl State {
     pub(crate) fn server_login_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
-        let mut means = Means { entropy: &mut *self.entropy, keys: &mut self.server_keys };
-        let progress = login.receive(bytes, &mut means);
-        self.server_login_goes_on(conn, progress);
+        let mut context = LoginContext { entropy: &mut *self.entropy, keys: &mut self.server_keys };
+        let step = login.receive(bytes, &mut context);
+        self.server_login_goes_on(conn, step);
     }
 
     /// What a server's login asked is answered.
     pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::Answer) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
-        let mut means = Means { entropy: &mut *self.entropy, keys: &mut self.server_keys };
-        let progress = login.answer(answer, &mut means);
-        self.server_login_goes_on(conn, progress);
+        let mut context = LoginContext { entropy: &mut *self.entropy, keys: &mut self.server_keys };
+        let step = login.answer(answer, &mut context);
+        self.server_login_goes_on(conn, step);
     }
 
-    fn server_login_goes_on(&mut self, conn: ConnId, progress: Progress) {
-        match progress {
-            Progress::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
-            Progress::Ask(question) => self.act(Action::Ask { conn, question: Box::new(question) }),
-            Progress::Ready(hello, behind) => self.server_ready(conn, *hello, &behind),
-            Progress::Refused(body) => self.server_refused(conn, &body),
-            Progress::Auth(fault) => {
+    fn server_login_goes_on(&mut self, conn: ConnId, step: LoginStep) {
+        match step {
+            LoginStep::Send(bytes) => self.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
+            LoginStep::Ask(question) => self.act(Action::Ask { conn, question: Box::new(question) }),
+            LoginStep::Ready(info, behind) => self.server_ready(conn, *info, &behind),
+            LoginStep::Refused(body) => self.server_refused(conn, &body),
+            LoginStep::Auth(fault) => {
                 let text = format!("server login failed: {}", fault.message());
                 self.log_server(conn, Level::Warning, &text);
                 self.login_failed(conn, &text);
@@ -181,7 +181,7 @@ impl State {
                 self.close_server(conn, "login failed");
             }
             // It would not hear a goodbye for what it says itself.
-            Progress::Fault(fault) => {
+            LoginStep::Fault(fault) => {
                 self.login_failed(conn, &fault.message());
                 self.close_server(conn, &fault.message());
                 self.let_go(conn);
@@ -190,28 +190,28 @@ impl State {
     }
 
     /// The first ReadyForQuery: clients can be greeted, and this server can be lent.
-    fn server_ready(&mut self, conn: ConnId, mut hello: Hello, behind: &[u8]) {
+    fn server_ready(&mut self, conn: ConnId, mut info: ServerInfo, behind: &[u8]) {
         let now = self.now;
-        if let Some(body) = hello.complaint.take() {
+        if let Some(body) = info.connect_query_error.take() {
             // PgBouncer's line has connect_query's older name.
             self.log_complaint(conn, "exec_on_query", &body);
         }
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         if server.dedicated.is_some() {
-            return self.dedicated_ready(conn, &hello, behind);
+            return self.dedicated_ready(conn, &info, behind);
         }
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         let unknown = Parameters::unknown(&self.tracked);
-        let fresh = hello.tracked(&self.tracked, unknown);
+        let fresh = info.tracked(&self.tracked, unknown);
         if !part.fresh.same(&fresh) {
             part.fresh = fresh;
         }
-        server.key.clone_from(&hello.key);
-        server.talk = Conversation::new(part.fresh.clone()).within(part.catalog());
+        server.key.clone_from(&info.key);
+        server.protocol = ServerProtocol::new(part.fresh.clone()).with_catalog(part.catalog());
         server.phase = Phase::Unsettled;
         server.request_us = now.mono_us;
-        let backend = hello.key.as_ref().map_or(0, |key| key.0);
-        part.met = Some(Met::new(hello));
+        let backend = info.key.as_ref().map_or(0, |key| key.0);
+        part.met = Some(Met::new(info));
         part.server_error = None;
         part.pool.logged_in(OpenFor::Any, true, now.mono_us);
         let part_index = server.pool;
@@ -294,9 +294,9 @@ impl State {
     pub(crate) fn close_server(&mut self, conn: ConnId, reason: &str) {
         let Some(server) = self.server(conn) else { return };
         let is_free =
-            server.talk.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
+            server.protocol.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
         // In the middle of its client's message a goodbye would be read as a part of that.
-        let at_boundary = server.talk.boundary().is_some();
+        let at_boundary = server.protocol.boundary().is_some();
         self.close_server_that(is_free && at_boundary, conn, reason);
     }
 
@@ -412,7 +412,7 @@ impl State {
         if server.close_when_free.is_some() {
             return server.close_when_free;
         }
-        if server.talk.is_doubtful() {
+        if server.protocol.is_tainted() {
             return Some("session state unknown");
         }
         let lifetime_us = micros(self.config.server_lifetime(&part.database));

@@ -171,10 +171,10 @@ impl State {
 
     fn hand_on_pair(&mut self, conn: ConnId, server_conn: ConnId) {
         let Some((_, server)) = self.link(conn, server_conn) else { return };
-        if server.talk.boundary().is_none() || server.clogged || server.unsent || server.cancels > 0 {
+        if server.protocol.boundary().is_none() || server.clogged || server.unsent || server.cancels > 0 {
             return;
         }
-        if server.dedicated.is_some() || server.tls.is_some() || !server.talk.rests() {
+        if server.dedicated.is_some() || server.tls.is_some() || !server.protocol.is_exportable() {
             return;
         }
         let Some(client_state) = self.client_state(conn, "linked") else { return };
@@ -280,10 +280,10 @@ impl State {
             out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
         }
         out.number(field::ID, server.id);
-        self.put_parameters(&mut out, field::PARAMETER, &server.talk.parameters);
+        self.put_parameters(&mut out, field::PARAMETER, &server.protocol.parameters);
         out.number(field::NON_ASCII, 1);
-        self.put_server_statements(&mut out, &server.talk.statements);
-        if let Some(client) = server.talk.unnamed_owner() {
+        self.put_server_statements(&mut out, &server.protocol.statements);
+        if let Some(client) = server.protocol.unnamed_owner() {
             out.number(field::UNNAMED, client);
         }
         if let Some((process_id, secret)) = &server.key {
@@ -295,9 +295,12 @@ impl State {
         out.number(field::REQUEST, server.request_us);
         out.number(field::QUERY, server.query_us);
         out.number(field::TRANSACTION, server.transaction_us);
-        out.number(field::STATUS, status_number(server.talk.status()?));
+        out.number(field::STATUS, status_number(server.protocol.status()?));
         out.number(field::LENT, u64::from(server.lent != Lent::Never));
-        out.number(field::DOUBTFUL, (server.talk.is_doubtful() || server.talk.has_query_amidst()).into());
+        out.number(
+            field::DOUBTFUL,
+            (server.protocol.is_tainted() || server.protocol.has_query_in_pipeline()).into(),
+        );
         out.number(field::SESSION_MODE, (part.pool.limits.mode == PoolMode::Session).into());
         out.number(field::CLOSE, server.close_when_free.is_some().into());
         Some(out.into_bytes())
@@ -320,7 +323,7 @@ fn pool_state(part: &Part, whole: bool) -> Vec<u8> {
         if let Some(found) = &part.found {
             out.text(field::FOUND, found);
         }
-        for (name, value) in part.met.iter().flat_map(|met| &met.hello.parameters) {
+        for (name, value) in part.met.iter().flat_map(|met| &met.info.parameters) {
             out.bytes(field::HELLO, &paired(name, value));
         }
     }

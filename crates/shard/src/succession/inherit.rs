@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use mail::Right;
-use session::{Catalog, Conversation, Hello, Parameters};
+use session::{Catalog, Parameters, ServerInfo, ServerProtocol};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -93,9 +93,9 @@ impl State {
         let pairs = fields.all(field::HELLO).filter_map(pair);
         let parameters: Vec<_> = pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         if !parameters.is_empty() && part.met.is_none() {
-            let hello = Hello { parameters, ..Hello::default() };
-            part.fresh = hello.tracked(&self.tracked, unknown);
-            part.met = Some(Met::new(hello));
+            let info = ServerInfo { parameters, ..ServerInfo::default() };
+            part.fresh = info.tracked(&self.tracked, unknown);
+            part.met = Some(Met::new(info));
         }
     }
 
@@ -162,7 +162,7 @@ impl State {
         let Some((client, server)) = self.link(conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         client.server_used_last = Some(server_conn.0);
-        client.parameters = server.talk.parameters.clone();
+        client.parameters = server.protocol.parameters.clone();
         if has_partial_reports(server_state) {
             server.close_when_free = Some("reported parameters unknown");
         }
@@ -253,10 +253,10 @@ impl State {
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
         let parameters = self.read_parameters(fields, field::PARAMETER);
         let catalog = self.parts.get(part_index)?.catalog();
-        let mut talk = Conversation::resumed(parameters, status, doubtful).within(catalog);
-        self.read_server_statements(fields, catalog, &mut talk.statements)?;
+        let mut protocol = ServerProtocol::imported(parameters, status, doubtful).with_catalog(catalog);
+        self.read_server_statements(fields, catalog, &mut protocol.statements)?;
         if let Some(client) = fields.number(field::UNNAMED) {
-            talk.adopt_unnamed(client);
+            protocol.import_unnamed(client);
         }
         let part = self.parts.get(part_index)?;
         let is_same = fields.text(field::TARGET) == Some(&*target_text(&part.database));
@@ -275,9 +275,9 @@ impl State {
             id: fields.number(field::ID)?,
             pool: part_index,
             phase: server::Phase::Unsettled,
-            talk,
+            protocol,
             dedicated: None,
-            own_error: None,
+            internal_error: None,
             key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
             unsent: false,
             unasked_bytes: 0,
@@ -307,10 +307,10 @@ impl State {
     fn doubt_reported(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         let met = self.parts.get(server.pool).and_then(|part| part.met.as_ref());
-        let reported = met.into_iter().flat_map(|met| &met.hello.parameters);
+        let reported = met.into_iter().flat_map(|met| &met.info.parameters);
         let named: Vec<usize> = reported.filter_map(|(name, _)| self.tracked.settable(name)).collect();
-        let now = &mut server.talk.parameters;
-        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_fact(*position)) {
+        let now = &mut server.protocol.parameters;
+        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_read_only(*position)) {
             if now.value(position).is_some() || named.contains(&position) {
                 now.doubt(position);
             }

@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use session::{Adopted, Catalog, ClientStatements, Description, ServerStatements, StatementId};
+use session::{Catalog, ClientStatements, Description, ImportedStatement, ServerStatements, StatementId};
 
 use crate::state::State;
 use crate::succession::field;
 use crate::succession::fields::{Fields, FieldsOut, pair, paired};
 
 /// As a process has written them.
-type Known = BTreeMap<StatementId, Adopted>;
+type Known = BTreeMap<StatementId, ImportedStatement>;
 
 impl State {
     pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
@@ -60,9 +60,9 @@ impl State {
         for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
             let Some((id, rest)) = statement.split_first_chunk() else { continue };
             let id = u64::from_be_bytes(*id);
-            let id = self.registry.adopt(id, rest, known.get(&id).cloned().unwrap_or_default());
+            let id = self.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
             let names: &mut Box<ClientStatements> = names.get_or_insert_default();
-            names.adopt(name, id, has_described, &mut self.registry);
+            names.import(name, id, has_described, &mut self.registry);
         }
         names
     }
@@ -75,15 +75,15 @@ impl State {
         statements: &mut ServerStatements,
     ) -> Option<()> {
         for id in fields.all(field::STALE_STATEMENT) {
-            statements.adopt_stale(u64::from_be_bytes(id.try_into().ok()?), &self.registry);
+            statements.import_stale(u64::from_be_bytes(id.try_into().ok()?), &self.registry);
         }
         let known = self.read_known(fields, catalog);
         for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
             if !rest.is_empty() {
-                self.registry.adopt(id, rest, known.get(&id).cloned().unwrap_or_default());
+                self.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
             }
-            statements.adopt(id, &self.registry);
+            statements.import(id, &self.registry);
         }
         Some(())
     }
@@ -91,14 +91,14 @@ impl State {
     fn read_known(&mut self, fields: &Fields<'_>, catalog: Catalog) -> Known {
         let mut known = Known::new();
         for (id, scope) in fields.all(field::STATEMENT_SCOPE).filter_map(<[u8]>::split_first_chunk) {
-            let adopted = self.registry.read_scope(scope, &self.tracked, catalog);
-            known.insert(u64::from_be_bytes(*id), adopted);
+            let imported = self.registry.read_scope(scope, &self.tracked, catalog);
+            known.insert(u64::from_be_bytes(*id), imported);
         }
         for (id, description) in
             fields.all(field::STATEMENT_DESCRIPTION).filter_map(<[u8]>::split_first_chunk)
         {
-            if let Some(adopted) = known.get_mut(&u64::from_be_bytes(*id)) {
-                adopted.description = Description::from_bytes(description);
+            if let Some(imported) = known.get_mut(&u64::from_be_bytes(*id)) {
+                imported.description = Description::from_bytes(description);
             }
         }
         known
