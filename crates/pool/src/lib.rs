@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod dedicated;
-pub mod ledger;
+pub mod global_limits;
 pub mod pool;
 pub mod queue;
 
 pub use dedicated::OpenFor;
-pub use ledger::{Both, CancelKeyPrefix, Directory, Process, Shared, Tally};
+pub use global_limits::{Both, CancelKeyPrefix, Directory, Process, Shared, Tally};
 pub use pool::{Idle, Limits, Permit, Pool};
 pub use queue::{Queue, Ticket, Waiter};
