@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mail::ShardId;
-use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
+use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 
 /// The directory of one process.
 pub struct OneProcess {
     names: Mutex<Names>,
     /// Where the clients are, by their cancel keys.
     cancel_keys: Mutex<HashMap<CancelKeyPrefix, (u16, u32)>>,
-    process: Arc<Process>,
+    process: Arc<ProcessCounts>,
     busy_percent: Vec<AtomicU32>,
 }
 
 #[derive(Default)]
 struct Names {
-    pools: HashMap<(String, String), Arc<Shared>>,
-    databases: HashMap<String, Arc<Both>>,
-    users: HashMap<String, Arc<Both>>,
+    pools: HashMap<(String, String), Arc<SharedPool>>,
+    databases: HashMap<String, Arc<ConnectionCounts>>,
+    users: HashMap<String, Arc<ConnectionCounts>>,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
 }
@@ -73,20 +73,20 @@ impl OneProcess {
 }
 
 /// Forgets counts that nobody else holds: nothing is counted in them, and `*` makes as many names as are tried.
-fn forget_unheld(counts: &mut HashMap<String, Arc<Both>>, name: &str) {
+fn forget_unheld(counts: &mut HashMap<String, Arc<ConnectionCounts>>, name: &str) {
     if counts.get(name).is_some_and(|held| Arc::strong_count(held) == 1 && !held.is_registered()) {
         counts.remove(name);
     }
 }
 
-impl Directory for OneProcess {
-    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+impl PoolRegistry for OneProcess {
+    fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         let names = &mut *self.names();
         let emptiest = self.emptiest(&names.pools_begun);
         let entry = names.pools.entry((database.to_owned(), user.to_owned()));
         Arc::clone(entry.or_insert_with(|| {
             names.pools_begun[usize::from(emptiest)] += 1;
-            Arc::new(Shared::on(emptiest))
+            Arc::new(SharedPool::on(emptiest))
         }))
     }
 
@@ -110,15 +110,15 @@ impl Directory for OneProcess {
         forget_unheld(&mut self.names().databases, name);
     }
 
-    fn database(&self, name: &str) -> Arc<Both> {
+    fn database(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.names().databases.entry(name.to_owned()).or_default())
     }
 
-    fn user(&self, name: &str) -> Arc<Both> {
+    fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.names().users.entry(name.to_owned()).or_default())
     }
 
-    fn process(&self) -> Arc<Process> {
+    fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.process)
     }
 

@@ -11,7 +11,7 @@ use std::{fmt, io, panic, process};
 
 use auth::MockKey;
 use mail::{Command, Listing, Report, ShardId, Subject};
-use pool::Directory;
+use pool::PoolRegistry;
 use settings::{Config, IoDriver};
 use shard::Shard;
 use telemetry::{Level, Record};
@@ -63,7 +63,7 @@ pub struct Seat {
     /// The configuration to begin with.
     pub config: Arc<Config>,
     /// Where it finds what shards share.
-    pub directory: Arc<dyn Directory>,
+    pub directory: Arc<dyn PoolRegistry>,
 }
 
 /// Why the threads could not be started.
@@ -308,7 +308,7 @@ impl Crew {
         make: impl Fn(Seat) -> C + Send + Sync + 'static,
     ) -> Result<(&'static str, Option<String>), StartFault> {
         let make = Arc::new(make);
-        let directory: Arc<dyn Directory> = self.directory.clone();
+        let directory: Arc<dyn PoolRegistry> = self.directory.clone();
         let (verdicts, heard) = channel();
         let mut starts: Vec<SyncSender<bool>> = Vec::new();
         for id in (0..self.plan.threads).map(ShardId) {

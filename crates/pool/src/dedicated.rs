@@ -1,31 +1,31 @@
-//! What a server connection is opened for: any client, or one alone, which replicates and gets a connection of its own.
+//! What a server connection is opened for: any client, or a single replicating client that gets a dedicated connection.
 //!
-//! Owns which of the two is opened next, that their logins succeed and fail apart, and when a free server has to go so
-//! that a connection of the second kind can be opened. That such a server is never lent again is its owner's.
+//! Owns which of the two is opened next, that their logins succeed and fail separately, and when an idle server has to be
+//! closed so that a dedicated connection can be opened. That a dedicated server is never checked out again is its owner's.
 
-use crate::{Pool, Tally};
+use crate::{PermitCounter, Pool};
 
 /// After a failed login the first retry comes after this; each further one doubles it, up to `server_login_retry`.
 const FIRST_RETRY_US: u64 = 100_000;
 
-/// Whom a server connection is opened for.
+/// Which clients a server connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFor {
-    /// Whoever waits, one after another.
+    /// Any client of the pool, one after another.
     Any,
-    /// The client that has waited longest for a server of its own.
+    /// The client that has waited longest for a dedicated server.
     Dedicated,
 }
 
-/// Logins of one kind: one at a time, and further apart the longer they fail.
+/// The logins of one kind: one at a time, with exponential backoff after failures.
 #[derive(Debug, Default)]
-pub(crate) struct Logins {
+pub(crate) struct LoginBackoff {
     in_progress: u32,
     retry_at_us: u64,
     retry_delay_us: u64,
 }
 
-impl Logins {
+impl LoginBackoff {
     fn may_begin(&self, now_us: u64) -> bool {
         self.in_progress == 0 && now_us >= self.retry_at_us
     }
@@ -34,9 +34,9 @@ impl Logins {
         self.in_progress += 1;
     }
 
-    fn end(&mut self, well: bool, now_us: u64, longest_us: u64) {
+    fn end(&mut self, succeeded: bool, now_us: u64, longest_us: u64) {
         self.withdraw();
-        if well {
+        if succeeded {
             return self.forget_failure();
         }
         self.retry_delay_us = (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(longest_us);
@@ -53,9 +53,9 @@ impl Logins {
 }
 
 impl Pool {
-    /// What to open next, if anything: something waits (or the minimum is to be kept and is not reached), nothing of the
-    /// kind is being opened already, and no failure forbids it. One login at a time: a server that has just started is
-    /// not stormed. Of two kinds the one that has waited longer.
+    /// What to open next, if anything: a client waits (or the minimum is to be kept and is not reached), nothing of the
+    /// kind is being opened already, and no backoff is running. One login at a time protects a server that has just started.
+    /// Of two kinds, the one whose client has waited longer.
     #[must_use]
     pub fn next_to_open(&self, now_us: u64, keeps_minimum: bool) -> Option<OpenFor> {
         if self.paused {
@@ -72,14 +72,14 @@ impl Pool {
         }
     }
 
-    /// Whoever has waited longest wants a server of its own.
+    /// The client that has waited longest needs a dedicated server.
     #[inline]
     #[must_use]
     pub fn next_is_dedicated(&self) -> bool {
         self.queue.front().is_some_and(|waiter| waiter.dedicated)
     }
 
-    /// Whoever has waited longest wants a server of its own, and only a limit stands against opening it now: a free server
+    /// The client that has waited longest needs a dedicated server, and only a limit prevents opening it now: an idle server
     /// has to make room.
     #[inline]
     #[must_use]
@@ -92,7 +92,7 @@ impl Pool {
 
     fn has_room(&self, now_us: u64) -> bool {
         let limits = &self.limits;
-        let below = |tally: &Tally, limit: u32| limit == 0 || tally.taken() < limit;
+        let below = |permits: &PermitCounter, limit: u32| limit == 0 || permits.taken() < limit;
         let pool_size = match limits.pool_size {
             0 => 0,
             size => size + self.reserve_open(now_us),
@@ -102,22 +102,22 @@ impl Pool {
             && below(&self.user().servers, limits.max_user_connections)
     }
 
-    pub(crate) fn logins(&mut self, whom: OpenFor) -> &mut Logins {
-        match whom {
+    pub(crate) fn logins(&mut self, open_for: OpenFor) -> &mut LoginBackoff {
+        match open_for {
             OpenFor::Any => &mut self.shared_logins,
             OpenFor::Dedicated => &mut self.dedicated_logins,
         }
     }
 
-    /// A login ended, well or badly.
-    pub fn logged_in(&mut self, whom: OpenFor, well: bool, now_us: u64) {
+    /// A login succeeded or failed.
+    pub fn logged_in(&mut self, open_for: OpenFor, succeeded: bool, now_us: u64) {
         let longest_us = self.limits.server_login_retry_us;
-        self.logins(whom).end(well, now_us, longest_us);
+        self.logins(open_for).end(succeeded, now_us, longest_us);
     }
 
-    /// A login ended for a reason that says nothing of the next: its one client was not let in, or has left.
-    pub fn login_withdrawn(&mut self, whom: OpenFor) {
-        self.logins(whom).withdraw();
+    /// A login ended for a reason that does not concern the next: its client was refused, or has disconnected.
+    pub fn login_withdrawn(&mut self, open_for: OpenFor) {
+        self.logins(open_for).withdraw();
     }
 
     /// Server connections that are logging in.
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_wanted_only_for_who_waits_first_and_where_none_is() {
+    fn room_is_needed_only_for_the_first_waiter_and_where_none_is() {
         let mut pool = pool(limits(2));
         open(&mut pool);
         pool.queue.join_dedicated(1, 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn others_who_wait_first_want_no_room() {
+    fn other_waiters_in_front_need_no_room() {
         let mut pool = pool(limits(1));
         open(&mut pool);
         pool.queue.join(1, 0);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_are_opened_by_arrival_and_fail_apart() {
+    fn the_two_kinds_are_opened_by_arrival_and_fail_separately() {
         let mut pool = pool(limits(3));
         pool.queue.join_dedicated(1, 0);
         pool.queue.join(2, 0);
@@ -202,11 +202,7 @@ mod tests {
         assert_eq!(pool.next_to_open(0, false), Some(OpenFor::Any), "also while that logs in");
         pool.closed();
         pool.logged_in(OpenFor::Dedicated, false, 0);
-        assert_eq!(
-            pool.next_to_open(0, false),
-            Some(OpenFor::Any),
-            "what refused the other says nothing of it"
-        );
+        assert_eq!(pool.next_to_open(0, false), Some(OpenFor::Any), "the other's failure does not delay it");
         pool.take_permit(OpenFor::Any, 0);
         assert_eq!(pool.next_to_open(99_999, false), None);
         assert_eq!(pool.next_to_open(100_000, false), Some(OpenFor::Dedicated));

@@ -1,4 +1,4 @@
-//! Who gets which server connection, and when.
+//! Which client gets which server connection, and when.
 //!
 //! Owns the queue, the limits, the idle list, lifetimes and pauses as pure decisions. Never sees a byte or a session.
 #![forbid(unsafe_code)]
@@ -9,6 +9,8 @@ pub mod pool;
 pub mod queue;
 
 pub use dedicated::OpenFor;
-pub use global_limits::{Both, CancelKeyPrefix, Directory, Process, Shared, Tally};
-pub use pool::{Idle, Limits, Permit, Pool};
-pub use queue::{Queue, Ticket, Waiter};
+pub use global_limits::{
+    CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
+};
+pub use pool::{IdleServer, Limits, Permit, Pool};
+pub use queue::{Queue, QueuePosition, Waiter};

@@ -1,22 +1,22 @@
-//! One pool's part on one shard: which servers are idle, who waits, whether to open another.
+//! One pool on one shard: which servers are idle, which clients wait, whether to open another server.
 //!
-//! Owns pure decisions over numbers: it is told what happened and says what should. Never sees a byte, a session or a
+//! Owns pure decisions over numbers: events go in, decisions come out. Never sees a byte, a session or a
 //! socket; servers and clients are the numbers that their owner gave them.
 
 use std::sync::Arc;
 
 use settings::PoolMode;
 
-use crate::dedicated::Logins;
-use crate::{Both, OpenFor, Queue, Shared};
+use crate::dedicated::LoginBackoff;
+use crate::{ConnectionCounts, OpenFor, Queue, SharedPool};
 
-/// Within this time the server that a client used last is still warm for it.
+/// Within this time a client gets the server that it used last, whose caches are still warm.
 const WARM_US: u64 = 1_000_000;
 
-/// A check that takes longer than this is no reason any more to let its client wait beside other idle servers.
+/// After this time a check no longer keeps a client waiting while other servers are idle.
 const CHECK_PATIENCE_US: u64 = 300_000;
 
-/// What the settings say about this pool, resolved.
+/// The settings of this pool, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The mode.
@@ -41,10 +41,10 @@ pub struct Limits {
 
 /// An idle server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
-    /// The server, by the number that its owner gave it.
+pub struct IdleServer {
+    /// The server's number, as given by its owner.
     pub server: u32,
-    /// Since when.
+    /// Since when it has been idle.
     pub since_us: u64,
 }
 
@@ -64,32 +64,37 @@ pub enum Permit {
     UserFull,
 }
 
-/// The pool.
+/// One pool on one shard.
 #[derive(Debug)]
 pub struct Pool {
-    /// What the settings say.
+    /// The settings in force.
     pub limits: Limits,
-    /// Who waits.
+    /// Waiting clients.
     pub queue: Queue,
-    /// PAUSE or a shutdown: hand out nothing, open nothing.
+    /// PAUSE or a shutdown: check out nothing, open nothing.
     pub paused: bool,
-    shared: Arc<Shared>,
-    database: Arc<Both>,
-    user: Arc<Both>,
-    idle: Vec<Idle>,
-    /// Servers that are checked before they are lent, and since when.
-    checking: Vec<Idle>,
+    shared: Arc<SharedPool>,
+    database: Arc<ConnectionCounts>,
+    user: Arc<ConnectionCounts>,
+    idle: Vec<IdleServer>,
+    /// Servers that are being checked before they are checked out, and since when.
+    checking: Vec<IdleServer>,
     open: u32,
-    /// Permits of servers that a predecessor process still holds and will send or close.
-    elsewhere: u32,
-    pub(crate) shared_logins: Logins,
-    pub(crate) dedicated_logins: Logins,
+    /// Permits of servers that the process being taken over still holds and will send or close.
+    external: u32,
+    pub(crate) shared_logins: LoginBackoff,
+    pub(crate) dedicated_logins: LoginBackoff,
 }
 
 impl Pool {
-    /// An empty part of a pool.
+    /// A pool without connections.
     #[must_use]
-    pub fn new(limits: Limits, shared: Arc<Shared>, database: Arc<Both>, user: Arc<Both>) -> Pool {
+    pub fn new(
+        limits: Limits,
+        shared: Arc<SharedPool>,
+        database: Arc<ConnectionCounts>,
+        user: Arc<ConnectionCounts>,
+    ) -> Pool {
         Pool {
             limits,
             queue: Queue::default(),
@@ -100,31 +105,31 @@ impl Pool {
             idle: Vec::new(),
             checking: Vec::new(),
             open: 0,
-            elsewhere: 0,
-            shared_logins: Logins::default(),
-            dedicated_logins: Logins::default(),
+            external: 0,
+            shared_logins: LoginBackoff::default(),
+            dedicated_logins: LoginBackoff::default(),
         }
     }
 
     /// What all shards share of it.
     #[must_use]
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<SharedPool> {
         &self.shared
     }
 
     /// The database's counts.
     #[must_use]
-    pub fn database(&self) -> &Arc<Both> {
+    pub fn database(&self) -> &Arc<ConnectionCounts> {
         &self.database
     }
 
     /// The user's counts.
     #[must_use]
-    pub fn user(&self) -> &Arc<Both> {
+    pub fn user(&self) -> &Arc<ConnectionCounts> {
         &self.user
     }
 
-    /// Server connections of this part, those that are opening or closing included.
+    /// Server connections on this shard, those that are opening or closing included.
     #[must_use]
     pub fn open(&self) -> u32 {
         self.open
@@ -132,14 +137,14 @@ impl Pool {
 
     /// Idle servers, the longest idle first.
     #[must_use]
-    pub fn idle(&self) -> &[Idle] {
+    pub fn idle(&self) -> &[IdleServer] {
         &self.idle
     }
 
     /// An idle server for a client: the one that it used last if that is still warm, else the one that was used last of
     /// all (or first of all: `server_round_robin`). It is not idle any more.
     #[inline]
-    pub fn lend(&mut self, used_last: Option<u32>, now_us: u64) -> Option<Idle> {
+    pub fn checkout(&mut self, used_last: Option<u32>, now_us: u64) -> Option<IdleServer> {
         if self.paused {
             return None;
         }
@@ -157,36 +162,36 @@ impl Pool {
         }
     }
 
-    /// An idle server for one who waits; None if nobody does, or a check is under way for each of them.
+    /// An idle server for a waiting client; None if no client waits, or a check is under way for each of them.
     #[inline]
-    pub fn lend_to_waiter(&mut self, now_us: u64) -> Option<Idle> {
+    pub fn checkout_for_waiter(&mut self, now_us: u64) -> Option<IdleServer> {
         if self.queue.shared_len() == 0 || self.idle.is_empty() || self.unserved(now_us) == 0 {
             return None;
         }
-        self.lend(None, now_us)
+        self.checkout(None, now_us)
     }
 
-    /// How many wait for any server without one being checked for them.
+    /// How many clients wait for any server without one being checked for them.
     pub(crate) fn unserved(&self, now_us: u64) -> usize {
-        let fresh = |check: &&Idle| now_us.saturating_sub(check.since_us) < CHECK_PATIENCE_US;
+        let fresh = |check: &&IdleServer| now_us.saturating_sub(check.since_us) < CHECK_PATIENCE_US;
         self.queue.shared_len().saturating_sub(self.checking.iter().filter(fresh).count())
     }
 
-    /// Somebody waits though there is an idle server, and no check of one has begun lately. Never true when the shard has
-    /// dealt with an event; `now_us` may lie in the past for who allows time.
+    /// A client waits though there is an idle server, and no check of one has begun lately. Never true when the shard has
+    /// handled an event; `now_us` may lie in the past for a caller that allows time.
     #[must_use]
     pub fn waits_beside_idle(&self, now_us: u64) -> bool {
         !self.paused && !self.idle.is_empty() && self.unserved(now_us) > 0
     }
 
-    /// A server is asked whether it still lives, before one who waits gets it.
-    pub fn check_begins(&mut self, server: u32, now_us: u64) {
-        self.checking.push(Idle { server, since_us: now_us });
+    /// The check query of a server begins, before a waiting client gets it.
+    pub fn begin_check(&mut self, server: u32, now_us: u64) {
+        self.checking.push(IdleServer { server, since_us: now_us });
     }
 
-    /// It is free, or is closed; false if it was not being checked.
+    /// The check is over, or the server is closed; false if it was not being checked.
     #[inline]
-    pub fn check_ends(&mut self, server: u32) -> bool {
+    pub fn end_check(&mut self, server: u32) -> bool {
         let checks = self.checking.len();
         if checks > 0 {
             self.checking.retain(|check| check.server != server);
@@ -194,14 +199,14 @@ impl Pool {
         checks > self.checking.len()
     }
 
-    /// A server is free; whoever waits gets it next ([`Pool::lend_to_waiter`]).
+    /// Returns a server to the idle list; waiting clients get it next ([`Pool::checkout_for_waiter`]).
     #[inline]
-    pub fn park(&mut self, server: u32, now_us: u64) {
-        self.idle.push(Idle { server, since_us: now_us });
+    pub fn return_idle(&mut self, server: u32, now_us: u64) {
+        self.idle.push(IdleServer { server, since_us: now_us });
     }
 
     /// Takes a server off the idle list; false if it is not on it.
-    pub fn unpark(&mut self, server: u32) -> bool {
+    pub fn remove_idle(&mut self, server: u32) -> bool {
         let place = self.idle.iter().position(|idle| idle.server == server);
         if let Some(place) = place {
             self.idle.remove(place);
@@ -220,23 +225,23 @@ impl Pool {
     }
 
     /// Takes a permit to open one more server, from the pool, the database and the user; all or none.
-    pub fn take_permit(&mut self, whom: OpenFor, now_us: u64) -> Permit {
+    pub fn take_permit(&mut self, open_for: OpenFor, now_us: u64) -> Permit {
         let Some(reserve) = self.take_from_pool(now_us) else { return Permit::PoolFull };
         if !self.database.servers.take(self.limits.max_db_connections) {
-            self.shared.servers.give();
+            self.shared.servers.release();
             return Permit::DatabaseFull;
         }
         if !self.user.servers.take(self.limits.max_user_connections) {
-            self.database.servers.give();
-            self.shared.servers.give();
+            self.database.servers.release();
+            self.shared.servers.release();
             return Permit::UserFull;
         }
         self.open += 1;
-        self.logins(whom).begin();
+        self.logins(open_for).begin();
         Permit::Taken { reserve }
     }
 
-    /// Some(false): within `pool_size`. Some(true): from the reserve, because somebody has waited long enough.
+    /// Some(false): within `pool_size`. Some(true): from the reserve, because a client has waited long enough.
     fn take_from_pool(&self, now_us: u64) -> Option<bool> {
         let size = self.limits.pool_size;
         let size = size + u32::from(size > 0 && planted::bug!("limit_off_by_one"));
@@ -247,7 +252,7 @@ impl Pool {
         (reserve > 0 && self.shared.servers.take(size + reserve)).then_some(true)
     }
 
-    /// The reserve, once somebody has waited long enough for it.
+    /// The reserve, once a client has waited long enough for it.
     pub(crate) fn reserve_open(&self, now_us: u64) -> u32 {
         let timeout_us = self.limits.reserve_pool_timeout_us;
         let waited_us = self.queue.front().map(|oldest| now_us.saturating_sub(oldest.since_us));
@@ -255,63 +260,63 @@ impl Pool {
         if long_enough { self.limits.reserve_pool_size } else { 0 }
     }
 
-    /// More servers than `pool_size`, without so many that are leaving: the reserve is in use, or the pool has shrunk.
+    /// More servers than `pool_size`, not counting `leaving`: the reserve is in use, or the pool has shrunk.
     #[must_use]
     pub fn is_oversized(&self, leaving: u32) -> bool {
         let most = self.limits.pool_size.saturating_add(leaving);
         self.limits.pool_size > 0 && self.shared.servers.taken() > most
     }
 
-    /// More servers than `min_pool_size`, without so many that are leaving.
+    /// More servers than `min_pool_size`, not counting `leaving`.
     #[must_use]
     pub fn is_above_minimum(&self, leaving: u32) -> bool {
         self.shared.servers.taken() > self.limits.min_pool_size.saturating_add(leaving)
     }
 
-    /// A server's socket is gone: its permits are free, everywhere.
+    /// A server's socket is closed: its permits are released.
     pub fn closed(&mut self) {
         self.open = self.open.saturating_sub(1);
-        self.give_permit();
+        self.release_permit();
     }
 
-    fn give_permit(&self) {
-        self.shared.servers.give();
-        self.database.servers.give();
-        self.user.servers.give();
+    fn release_permit(&self) {
+        self.shared.servers.release();
+        self.database.servers.release();
+        self.user.servers.release();
     }
 }
 
-/// Servers that another process holds while it hands over: they count here, so that limits hold over both.
+/// Servers that the other process still holds during a takeover: they count here, so that limits hold over both.
 impl Pool {
-    /// Permits of servers that are still elsewhere.
+    /// Permits of servers that the other process holds.
     #[must_use]
-    pub fn elsewhere(&self) -> u32 {
-        self.elsewhere
+    pub fn external(&self) -> u32 {
+        self.external
     }
 
-    /// One more server is held elsewhere. It exists, so it counts whatever the limits say.
-    pub fn held_elsewhere(&mut self) {
+    /// Counts a server that the other process holds. It exists, so it counts whatever the limits are.
+    pub fn add_external(&mut self) {
         self.shared.servers.take(0);
         self.database.servers.take(0);
         self.user.servers.take(0);
-        self.elsewhere += 1;
+        self.external += 1;
     }
 
-    /// A server came from elsewhere and is open here now.
-    pub fn arrived(&mut self) {
-        if self.elsewhere == 0 {
-            self.held_elsewhere();
+    /// A server of the other process was imported and is open here now.
+    pub fn external_imported(&mut self) {
+        if self.external == 0 {
+            self.add_external();
         }
-        self.elsewhere -= 1;
+        self.external -= 1;
         self.open += 1;
     }
 
-    /// A server that was held elsewhere was closed there; false if none was.
-    pub fn closed_elsewhere(&mut self) -> bool {
-        let was_held = self.elsewhere > 0;
+    /// A server that the other process held was closed there; false if it held none.
+    pub fn external_closed(&mut self) -> bool {
+        let was_held = self.external > 0;
         if was_held {
-            self.elsewhere -= 1;
-            self.give_permit();
+            self.external -= 1;
+            self.release_permit();
         }
         was_held
     }
@@ -343,26 +348,30 @@ pub(crate) mod tests {
     fn a_warm_server_goes_to_its_last_client_else_the_last_used() {
         let mut pool = pool(limits(3));
         for server in 1..=3 {
-            pool.park(server, 10);
+            pool.return_idle(server, 10);
         }
-        assert_eq!(pool.lend(Some(1), 20).map(|idle| idle.server), Some(1));
-        assert_eq!(pool.lend(Some(2), 10 + WARM_US).map(|idle| idle.server), Some(3), "2 has gone cold");
-        assert_eq!(pool.lend(None, 20).map(|idle| idle.server), Some(2));
-        assert_eq!(pool.lend(None, 20), None);
+        assert_eq!(pool.checkout(Some(1), 20).map(|idle| idle.server), Some(1));
+        assert_eq!(
+            pool.checkout(Some(2), 10 + WARM_US).map(|idle| idle.server),
+            Some(3),
+            "2 is not warm any more"
+        );
+        assert_eq!(pool.checkout(None, 20).map(|idle| idle.server), Some(2));
+        assert_eq!(pool.checkout(None, 20), None);
     }
 
     #[test]
     fn round_robin_takes_the_longest_idle() {
         let mut pool = pool(Limits { round_robin: true, ..limits(3) });
-        pool.park(1, 0);
-        pool.park(2, 0);
-        assert_eq!(pool.lend(None, 5).map(|idle| idle.server), Some(1));
+        pool.return_idle(1, 0);
+        pool.return_idle(2, 0);
+        assert_eq!(pool.checkout(None, 5).map(|idle| idle.server), Some(1));
     }
 
     #[test]
-    fn one_login_at_a_time_and_only_for_somebody() {
+    fn one_login_at_a_time_and_only_for_a_waiting_client() {
         let mut pool = pool(limits(2));
-        assert!(pool.next_to_open(0, false).is_none(), "nobody waits");
+        assert!(pool.next_to_open(0, false).is_none(), "no client waits");
         pool.queue.join(1, 0);
         assert!(pool.next_to_open(0, false).is_some());
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
@@ -382,8 +391,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_refused_permit_takes_nothing() {
-        let database = Arc::<Both>::default();
-        let shared = Arc::<Shared>::default();
+        let database = Arc::<ConnectionCounts>::default();
+        let shared = Arc::<SharedPool>::default();
         let only = Limits { max_db_connections: 1, ..limits(5) };
         let mut pool = Pool::new(only, Arc::clone(&shared), Arc::clone(&database), Arc::default());
         assert!(database.servers.take(1));
@@ -422,14 +431,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_another_process_holds_counts_until_it_comes_or_goes() {
+    fn servers_of_the_other_process_count_until_imported_or_closed() {
         let mut pool = pool(limits(2));
-        pool.held_elsewhere();
-        pool.held_elsewhere();
+        pool.add_external();
+        pool.add_external();
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
-        pool.arrived();
-        assert_eq!((pool.open(), pool.elsewhere(), pool.shared().servers.taken()), (1, 1, 2));
-        assert!(pool.closed_elsewhere() && !pool.closed_elsewhere());
+        pool.external_imported();
+        assert_eq!((pool.open(), pool.external(), pool.shared().servers.taken()), (1, 1, 2));
+        assert!(pool.external_closed() && !pool.external_closed());
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
         pool.closed();
         pool.closed();
@@ -437,32 +446,35 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_check_serves_one_who_waits_for_as_long_as_it_is_fresh() {
+    fn a_recent_check_serves_one_waiting_client() {
         let mut pool = pool(limits(3));
         for server in 1..=3 {
-            pool.park(server, 0);
+            pool.return_idle(server, 0);
         }
-        assert_eq!(pool.lend_to_waiter(0), None, "nobody waits");
+        assert_eq!(pool.checkout_for_waiter(0), None, "no client waits");
         pool.queue.join_dedicated(1, 0);
-        assert_eq!(pool.lend_to_waiter(0), None, "nobody who takes it");
+        assert_eq!(pool.checkout_for_waiter(0), None, "no client that takes it");
         pool.queue.join(2, 0);
-        let checked = pool.lend_to_waiter(0).map(|idle| idle.server);
+        let checked = pool.checkout_for_waiter(0).map(|idle| idle.server);
         assert_eq!(checked, Some(3));
-        pool.check_begins(3, 0);
-        assert_eq!((pool.lend_to_waiter(1), pool.next_to_open(1, false)), (None, Some(OpenFor::Dedicated)));
-        assert_eq!(pool.lend_to_waiter(CHECK_PATIENCE_US).map(|idle| idle.server), Some(2));
-        assert!(pool.check_ends(3) && !pool.check_ends(3));
+        pool.begin_check(3, 0);
+        assert_eq!(
+            (pool.checkout_for_waiter(1), pool.next_to_open(1, false)),
+            (None, Some(OpenFor::Dedicated))
+        );
+        assert_eq!(pool.checkout_for_waiter(CHECK_PATIENCE_US).map(|idle| idle.server), Some(2));
+        assert!(pool.end_check(3) && !pool.end_check(3));
         pool.queue.join(3, 1);
-        assert_eq!(pool.lend_to_waiter(2).map(|idle| idle.server), Some(1));
+        assert_eq!(pool.checkout_for_waiter(2).map(|idle| idle.server), Some(1));
     }
 
     #[test]
-    fn a_paused_pool_gives_nothing() {
+    fn a_paused_pool_checks_out_nothing() {
         let mut pool = pool(limits(1));
-        pool.park(1, 0);
+        pool.return_idle(1, 0);
         pool.queue.join(1, 0);
         pool.paused = true;
-        assert_eq!(pool.lend(None, 0), None);
+        assert_eq!(pool.checkout(None, 0), None);
         assert!(pool.next_to_open(0, false).is_none());
     }
 }

@@ -1,31 +1,31 @@
-//! Who waits for a server, in order of arrival.
+//! The queue of clients that wait for a server, in order of arrival.
 //!
-//! Owns first come, first served, with leaving from the middle at no cost. Those who take any server and those who need
-//! one of their own wait in two lanes, so that neither is in the way of the other. Never knows what a waiter is.
+//! Owns first come, first served, with leaving from the middle at no cost. Clients that take any server and clients that
+//! need a dedicated one wait in two lanes, so that neither blocks the other. Never knows what a waiter is.
 
 use std::collections::VecDeque;
 
 /// A place in the queue; valid until the waiter is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct QueuePosition {
     dedicated: bool,
     place: u64,
 }
 
-/// One who waits.
+/// A waiting client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// The client, by the number that its owner gave it.
+    /// The client's number, as given by its owner.
     pub client: u32,
-    /// Since when, in microseconds of the monotonic clock.
+    /// Start of the wait, in microseconds of the monotonic clock.
     pub since_us: u64,
-    /// It takes no server that is there, only one opened for it alone.
+    /// It takes no existing server, only one opened for it alone.
     pub dedicated: bool,
     /// Counts arrivals over both lanes.
     order: u64,
 }
 
-/// The queue.
+/// The waiting clients of a pool.
 #[derive(Debug, Default)]
 pub struct Queue {
     shared: Lane,
@@ -43,28 +43,32 @@ struct Lane {
 
 impl Queue {
     /// Joins at the end, for any server.
-    pub fn join(&mut self, client: u32, since_us: u64) -> Ticket {
+    pub fn join(&mut self, client: u32, since_us: u64) -> QueuePosition {
         self.push(client, since_us, false)
     }
 
-    /// Joins at the end, for a server of its own; it leaves when it has one.
-    pub fn join_dedicated(&mut self, client: u32, since_us: u64) -> Ticket {
+    /// Joins at the end, for a dedicated server; the client leaves the queue when it has one.
+    pub fn join_dedicated(&mut self, client: u32, since_us: u64) -> QueuePosition {
         self.push(client, since_us, true)
     }
 
-    fn push(&mut self, client: u32, since_us: u64, dedicated: bool) -> Ticket {
+    fn push(&mut self, client: u32, since_us: u64, dedicated: bool) -> QueuePosition {
         self.arrivals += 1;
         let waiter = Waiter { client, since_us, dedicated, order: self.arrivals };
         let lane = if dedicated { &mut self.dedicated } else { &mut self.shared };
-        Ticket { dedicated, place: lane.push(waiter) }
+        QueuePosition { dedicated, place: lane.push(waiter) }
     }
 
     /// Leaves before being served; false if it was served or has left.
-    pub fn leave(&mut self, ticket: Ticket) -> bool {
-        if ticket.dedicated { self.dedicated.leave(ticket.place) } else { self.shared.leave(ticket.place) }
+    pub fn leave(&mut self, position: QueuePosition) -> bool {
+        if position.dedicated {
+            self.dedicated.leave(position.place)
+        } else {
+            self.shared.leave(position.place)
+        }
     }
 
-    /// The one that has waited longest.
+    /// The client that has waited longest.
     #[inline]
     #[must_use]
     pub fn front(&self) -> Option<Waiter> {
@@ -75,47 +79,47 @@ impl Queue {
         }
     }
 
-    /// The one that has waited longest for any server.
+    /// The client that has waited longest for any server.
     #[must_use]
     pub fn front_shared(&self) -> Option<Waiter> {
         self.shared.front()
     }
 
-    /// The one that has waited longest for a server of its own.
+    /// The client that has waited longest for a dedicated server.
     #[must_use]
     pub fn front_dedicated(&self) -> Option<Waiter> {
         self.dedicated.front()
     }
 
-    /// Serves the one that has waited longest of those who take any server.
+    /// Removes the client that has waited longest for any server.
     pub fn serve(&mut self) -> Option<Waiter> {
         self.shared.serve()
     }
 
-    /// All who take any server, oldest first.
+    /// All clients that take any server, oldest first.
     pub fn shared(&self) -> impl Iterator<Item = Waiter> + '_ {
         self.shared.iter()
     }
 
-    /// All who need a server of their own, oldest first.
+    /// All clients that need a dedicated server, oldest first.
     pub fn dedicated(&self) -> impl Iterator<Item = Waiter> + '_ {
         self.dedicated.iter()
     }
 
-    /// How many wait for any server.
+    /// The number of clients that wait for any server.
     #[inline]
     #[must_use]
     pub fn shared_len(&self) -> usize {
         self.shared.waiting
     }
 
-    /// How many wait.
+    /// The number of waiting clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.waiting + self.dedicated.waiting
     }
 
-    /// Nothing waits.
+    /// No client waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_server_of_its_own_is_in_nobodys_way() {
+    fn a_waiter_for_a_dedicated_server_blocks_no_other() {
         let mut queue = Queue::default();
         let own = queue.join_dedicated(1, 0);
         queue.join(2, 0);
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_from_the_middle_moves_nobody() {
+    fn leaving_from_the_middle_keeps_the_order() {
         let mut queue = Queue::default();
         let first = queue.join(1, 0);
         let second = queue.join(2, 0);

@@ -139,7 +139,7 @@ impl State {
                 audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
             }
             let key = (part.database_name.to_string(), part.user.to_string());
-            *audit.permits.entry(key).or_default() += pool.open() + pool.elsewhere();
+            *audit.permits.entry(key).or_default() += pool.open() + pool.external();
         }
     }
 }

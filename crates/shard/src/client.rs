@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use auth::ClientLogin;
 use mail::Right;
-use pool::{CancelKeyPrefix, Ticket};
+use pool::{CancelKeyPrefix, QueuePosition};
 use session::{ClientStream, Parameters, StartupRequest, Tracked};
 use settings::ident::IdentMap;
 use settings::{Config, PoolMode};
@@ -32,11 +32,11 @@ pub(crate) enum Phase {
     /// It is proving who it is.
     Login(Box<Login>),
     /// Logged in; it is greeted when the pool has met a server.
-    Greeting(Ticket),
+    Greeting(QueuePosition),
     /// Nothing asked.
     Idle,
     /// It asked for something and waits for a server.
-    Waiting(Ticket),
+    Waiting(QueuePosition),
     /// Its server is being made like it (parameters); its bytes are held.
     Preparing(ConnId),
     /// It talks to this server.

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use auth::{Entropy, MockKey};
 use mail::ShardId;
-use pool::{Directory, Pool};
+use pool::{Pool, PoolRegistry};
 use settings::Config;
 
 use records::Records;
@@ -68,11 +68,11 @@ impl Shard {
     pub fn new(
         id: ShardId,
         config: Arc<Config>,
-        directory: Arc<dyn Directory>,
+        pool_registry: Arc<dyn PoolRegistry>,
         entropy: Box<dyn Entropy>,
         mock: Arc<MockKey>,
     ) -> Shard {
-        Shard { state: State::new(id, config, directory, entropy, mock), records: Records::default() }
+        Shard { state: State::new(id, config, pool_registry, entropy, mock), records: Records::default() }
     }
 
     /// Whose unix sockets reach the console without a password: the user that the process runs as.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
 use mail::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
-use pool::{Directory, Pool, Process};
+use pool::{Pool, PoolRegistry, ProcessCounts};
 use session::{Catalog, ErrorSeen, StatementRegistry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
@@ -122,8 +122,8 @@ pub(crate) enum PendingKind {
 pub(crate) struct State {
     pub(crate) id: ShardId,
     pub(crate) config: Arc<Config>,
-    pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) process: Arc<Process>,
+    pub(crate) pool_registry: Arc<dyn PoolRegistry>,
+    pub(crate) process: Arc<ProcessCounts>,
     pub(crate) entropy: Box<dyn Entropy>,
     pub(crate) mock: MockKey,
     pub(crate) cancel_keys: KeyMaker,
@@ -192,15 +192,15 @@ impl State {
     pub(crate) fn new(
         id: ShardId,
         config: Arc<Config>,
-        directory: Arc<dyn Directory>,
+        pool_registry: Arc<dyn PoolRegistry>,
         entropy: Box<dyn Entropy>,
         mock: Arc<MockKey>,
     ) -> State {
         let tracked = Tracked::new(config.global.track_extra_parameters.iter().map(String::as_str));
         State {
             id,
-            process: directory.process(),
-            directory,
+            process: pool_registry.process(),
+            pool_registry,
             entropy,
             cancel_keys: KeyMaker::new(&mock),
             mock: mock_of(&mock, &config),

@@ -6,7 +6,7 @@ mod world;
 use std::sync::Arc;
 
 use mail::Neighbour;
-use pool::Directory;
+use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -156,12 +156,12 @@ fn where_there_is_room_it_holds_nobody_up() {
 
 #[test]
 fn another_shard_is_asked_for_room_though_this_one_has_its_share() {
-    let directory = Arc::new(OneShard::among(2));
-    let shared = directory.pool("d", "u");
+    let pool_registry = Arc::new(OneShard::among(2));
+    let shared = pool_registry.pool("d", "u");
     shared.spread_to(1);
     let limit = 4;
     assert!(shared.servers.take(limit) && shared.servers.take(limit), "the other shard's, idle ones");
-    let mut world = World::beside(directory, "default_pool_size = 4");
+    let mut world = World::beside(pool_registry, "default_pool_size = 4");
     for _ in 0..2 {
         let client = world.client(PHYSICAL);
         world.server();
@@ -170,7 +170,7 @@ fn another_shard_is_asked_for_room_though_this_one_has_its_share() {
     let third = world.client(PHYSICAL);
     assert!(world.connecting.is_empty());
     assert!(matches!(world.letters[..], [Neighbour::Want { .. }]), "{:?}", world.letters);
-    shared.servers.give();
+    shared.servers.release();
     world.event(Event::Neighbour(Neighbour::Freed { database: "d".to_owned(), user: "u".to_owned() }));
     world.server();
     assert!(is_greeted(&mut world, third));

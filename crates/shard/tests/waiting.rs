@@ -6,7 +6,7 @@ mod world;
 use std::sync::Arc;
 
 use mail::{Command, LimitOf, Neighbour, RequestId};
-use pool::Directory;
+use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -115,11 +115,11 @@ fn a_check_that_gets_no_answer_holds_up_nobody() {
 
 #[test]
 fn who_waits_long_gets_what_is_idle_on_another_shard() {
-    let directory = Arc::new(OneShard::among(2));
-    let shared = directory.pool("d", "u");
+    let pool_registry = Arc::new(OneShard::among(2));
+    let shared = pool_registry.pool("d", "u");
     shared.spread_to(1);
     assert!(shared.servers.take(3), "the other shard has an idle one");
-    let mut world = World::beside(directory, "default_pool_size = 3");
+    let mut world = World::beside(pool_registry, "default_pool_size = 3");
     let clients: Vec<ConnId> = (0..3).map(|_| world.client(&[])).collect();
     world.server();
     world.query(clients[0], "begin");
@@ -133,7 +133,7 @@ fn who_waits_long_gets_what_is_idle_on_another_shard() {
         "{:?}",
         world.letters
     );
-    shared.servers.give();
+    shared.servers.release();
     world.pass(340);
     let third = world.server();
     assert!(world.text(third).contains("select 1"));

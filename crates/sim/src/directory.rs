@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
+use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use shard::audit::Audit;
 
 /// Names and what is counted under them.
 #[derive(Debug)]
 pub struct Names {
     inner: Mutex<Inner>,
-    process: Arc<Process>,
+    process: Arc<ProcessCounts>,
     shards: u16,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    pools: BTreeMap<(String, String), Arc<Shared>>,
-    databases: BTreeMap<String, Arc<Both>>,
-    users: BTreeMap<String, Arc<Both>>,
+    pools: BTreeMap<(String, String), Arc<SharedPool>>,
+    databases: BTreeMap<String, Arc<ConnectionCounts>>,
+    users: BTreeMap<String, Arc<ConnectionCounts>>,
     pools_on: Vec<u32>,
     busy_percent: Vec<u32>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
@@ -44,11 +44,13 @@ impl Names {
         let mut counted = Audit { clients: self.process.clients.taken(), ..Audit::default() };
         counted.unproven = self.process.logins.taken();
         self.with(|inner| {
-            let clients = |(name, both): (&String, &Arc<Both>)| (name.clone(), both.clients.taken());
+            let clients =
+                |(name, both): (&String, &Arc<ConnectionCounts>)| (name.clone(), both.clients.taken());
             counted.clients_of_databases = inner.databases.iter().map(clients).collect();
             counted.clients_of_users = inner.users.iter().map(clients).collect();
-            let permits =
-                |(name, shared): (&(String, String), &Arc<Shared>)| (name.clone(), shared.servers.taken());
+            let permits = |(name, shared): (&(String, String), &Arc<SharedPool>)| {
+                (name.clone(), shared.servers.taken())
+            };
             counted.permits = inner.pools.iter().map(permits).collect();
         });
         counted
@@ -88,8 +90,8 @@ impl Names {
     }
 }
 
-impl Directory for Names {
-    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+impl PoolRegistry for Names {
+    fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         self.with(|inner| {
             let key = (database.to_owned(), user.to_owned());
             if let Some(shared) = inner.pools.get(&key) {
@@ -97,21 +99,21 @@ impl Directory for Names {
             }
             let least = (0..self.shards).min_by_key(|shard| inner.pools_on[usize::from(*shard)]).unwrap_or(0);
             inner.pools_on[usize::from(least)] += 1;
-            let shared = Arc::new(Shared::on(least));
+            let shared = Arc::new(SharedPool::on(least));
             inner.pools.insert(key, Arc::clone(&shared));
             shared
         })
     }
 
-    fn database(&self, name: &str) -> Arc<Both> {
+    fn database(&self, name: &str) -> Arc<ConnectionCounts> {
         self.with(|inner| Arc::clone(inner.databases.entry(name.to_owned()).or_default()))
     }
 
-    fn user(&self, name: &str) -> Arc<Both> {
+    fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         self.with(|inner| Arc::clone(inner.users.entry(name.to_owned()).or_default()))
     }
 
-    fn process(&self) -> Arc<Process> {
+    fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.process)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use auth::{Entropy, MockKey};
 use mail::ShardId;
-use pool::Directory;
+use pool::PoolRegistry;
 use settings::{Config, Database, Origin, SslMode};
 use shard::Shard;
 
@@ -100,7 +100,7 @@ pub(crate) fn shards(config: &Arc<Config>, names: &Arc<Names>, prng: &Prng, befo
     (0..names.shards())
         .map(|number| {
             let entropy = Box::new(Seeded(prng.split(1_000 + before * 64 + u64::from(number))));
-            let directory: Arc<dyn Directory> = Arc::<Names>::clone(names);
+            let directory: Arc<dyn PoolRegistry> = Arc::<Names>::clone(names);
             let mut shard =
                 Shard::new(ShardId(number), Arc::clone(config), directory, entropy, Arc::clone(&mock));
             shard.follow(before);

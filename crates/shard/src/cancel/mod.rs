@@ -41,7 +41,7 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         client.cancel_key = key;
         client.cancel_key_prefix = Some(prefix);
-        self.directory.keep_cancel_key(prefix, self.id.0, conn.0);
+        self.pool_registry.keep_cancel_key(prefix, self.id.0, conn.0);
     }
 
     /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
@@ -71,7 +71,7 @@ impl State {
     /// Where the client with this key is.
     fn shard_of_key(&self, key: &Key) -> Option<ShardId> {
         let prefix = key.prefix(self.config.global.peer_id);
-        self.directory.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
+        self.pool_registry.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
     }
 
     /// A cancel request reached the successor process, and the client is still in this one.
@@ -99,7 +99,7 @@ impl State {
     /// Who has this key.
     fn client_of_key(&self, key: &Key) -> Option<(usize, &client::Client)> {
         let peer_id = self.config.global.peer_id;
-        let found = self.directory.find_cancel_key(key.prefix(peer_id));
+        let found = self.pool_registry.find_cancel_key(key.prefix(peer_id));
         let (_, place) = found.filter(|(shard, _)| *shard == self.id.0)?;
         match self.conns.get(place as usize)? {
             Conn::Client(client) if client.cancel_key.is(key, peer_id) => Some((place as usize, client)),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mail::PeerPoolRow;
-use pool::Both;
+use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
 
@@ -31,7 +31,7 @@ pub(crate) struct Forwarder {
 
 /// What waits for its turn at one peer, and how many connections to it all shards have.
 pub(crate) struct PeerPool {
-    taken: Arc<Both>,
+    taken: Arc<ConnectionCounts>,
     waiting: VecDeque<ConnId>,
 }
 
@@ -53,9 +53,9 @@ impl State {
             *slot = Conn::Forwarder(Box::new(forwarder));
         }
         self.carry_cancel(asker, conn);
-        let directory = &self.directory;
+        let pool_registry = &self.pool_registry;
         // No database has such a name: the protocol's strings end at a NUL.
-        let counts = || directory.database(&format!("\0peer {peer_id}"));
+        let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
         let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
         self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
         self.open_forwarders(peer_id);
@@ -94,7 +94,7 @@ impl State {
         if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id)
             && forwarder.turn.is_some()
         {
-            pool.taken.servers.give();
+            pool.taken.servers.release();
         }
         let (asker, asker_id) = forwarder.asker;
         self.cancel_over(AskedBy::Here(asker, asker_id));

@@ -142,7 +142,7 @@ impl State {
         for waiting in pending {
             let over = match &waiting.what {
                 PendingKind::Paused(database) => self.parts_of(database.as_deref()).into_iter().all(|part| {
-                    self.parts.get(part).is_none_or(|part| part.pool.open() + part.pool.elsewhere() == 0)
+                    self.parts.get(part).is_none_or(|part| part.pool.open() + part.pool.external() == 0)
                 }),
                 PendingKind::Killed(database) => self
                     .parts_of(database.as_deref())

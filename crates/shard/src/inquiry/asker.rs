@@ -4,7 +4,7 @@
 //! told in `inquiry`.
 
 use mail::{Inquiry, ShardId};
-use pool::Ticket;
+use pool::QueuePosition;
 
 /// One question and all who wait for its answer.
 pub(crate) struct Asker {
@@ -13,7 +13,7 @@ pub(crate) struct Asker {
     /// Who waits. Empty when all of them have left while a server was at it.
     pub(crate) asked_by: Vec<AskedBy>,
     /// Its place in the queue; None once a server has the question.
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) position: Option<QueuePosition>,
     pub(crate) since_us: u64,
 }
 

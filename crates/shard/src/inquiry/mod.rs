@@ -10,7 +10,7 @@ pub(crate) mod lookup;
 pub(crate) mod roles;
 
 use mail::{Answer, Inquiry, Neighbour, Report, RequestId, ShardId};
-use pool::Ticket;
+use pool::QueuePosition;
 use session::Row;
 use telemetry::Level;
 use wire::sqlstate;
@@ -38,7 +38,7 @@ const SEARCH_PATH: &str = "SELECT WHERE pg_catalog.set_config('search_path', pg_
 impl State {
     /// Asks for a client that logs in here; [`State::inquired`] follows, if the client is still there.
     pub(crate) fn inquire(&mut self, conn: ConnId, inquiry: Inquiry, purpose: Purpose) {
-        let home = self.directory.pool(&inquiry.database, &inquiry.user);
+        let home = self.pool_registry.pool(&inquiry.database, &inquiry.user);
         let home = self.shard_for(&home);
         let from = self.id;
         let Some(client) = self.client(conn) else { return };
@@ -54,7 +54,7 @@ impl State {
 
     /// Asks for the control thread; it may be another shard that has the pool and answers.
     pub(crate) fn inquire_for_control(&mut self, request: RequestId, inquiry: Inquiry) {
-        let home = self.directory.pool(&inquiry.database, &inquiry.user);
+        let home = self.pool_registry.pool(&inquiry.database, &inquiry.user);
         let home = self.shard_for(&home);
         let (from, conn, id) = (ShardId::CONTROL, 0, request.0);
         if home == self.id {
@@ -72,7 +72,7 @@ impl State {
         let part_index = self.part(&inquiry.database, &inquiry.user, &database);
         let conn = self.reserve();
         let asker =
-            Asker { part: part_index, inquiry, asked_by: vec![asked_by], ticket: None, since_us: now_us };
+            Asker { part: part_index, inquiry, asked_by: vec![asked_by], position: None, since_us: now_us };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Asker(Box::new(asker));
         }
@@ -87,7 +87,7 @@ impl State {
         let now_us = self.now.mono_us;
         let Some(Conn::Asker(asker)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(asker.part) else { return };
-        asker.ticket = Some(part.pool.queue.join(conn.0, now_us));
+        asker.position = Some(part.pool.queue.join(conn.0, now_us));
     }
 
     /// A server for a question: first made as if fresh, if a client has had it.
@@ -95,7 +95,7 @@ impl State {
         let now_us = self.now.mono_us;
         self.answer_likewise(conn);
         let Some(Conn::Asker(asker)) = self.conns.get_mut(conn.0 as usize) else { return };
-        asker.ticket = None;
+        asker.position = None;
         let waited_us = now_us.saturating_sub(asker.since_us);
         let Some(part) = self.parts.get_mut(asker.part) else { return };
         part.assigned(waited_us);
@@ -226,7 +226,7 @@ impl State {
     /// The questions that wait for a server of this part.
     pub(crate) fn askers_of(&self, part: usize) -> Vec<ConnId> {
         self.conn_ids(
-            |conn| matches!(conn, Conn::Asker(asker) if asker.part == part && asker.ticket.is_some()),
+            |conn| matches!(conn, Conn::Asker(asker) if asker.part == part && asker.position.is_some()),
         )
     }
 
@@ -249,7 +249,7 @@ impl State {
         let Some(conn) = self.askers.remove(&(from, id)) else { return };
         let Some(Conn::Asker(asker)) = self.conns.get_mut(conn.0 as usize) else { return };
         asker.asked_by.retain(|login| (login.shard, login.id) != (from, id));
-        if asker.asked_by.is_empty() && asker.ticket.is_some() {
+        if asker.asked_by.is_empty() && asker.position.is_some() {
             self.forget_asker(conn);
         }
     }
@@ -260,8 +260,8 @@ impl State {
             return None;
         }
         let Some(Conn::Asker(asker)) = self.conns.try_remove(conn.0 as usize) else { return None };
-        if let (Some(ticket), Some(part)) = (asker.ticket, self.parts.get_mut(asker.part)) {
-            leave(part, ticket);
+        if let (Some(position), Some(part)) = (asker.position, self.parts.get_mut(asker.part)) {
+            leave(part, position);
         }
         for asked_by in &asker.asked_by {
             self.askers.remove(&(asked_by.shard, asked_by.id));
@@ -298,8 +298,8 @@ impl State {
     }
 }
 
-fn leave(part: &mut crate::state::Part, ticket: Ticket) {
-    part.pool.queue.leave(ticket);
+fn leave(part: &mut crate::state::Part, position: QueuePosition) {
+    part.pool.queue.leave(position);
 }
 
 fn no_answer(sqlstate: &str, text: &str) -> Answer {

@@ -25,7 +25,7 @@ impl State {
         let (part_index, used_last) = (client.pool, client.server_used_last);
         let part = self.parts.get_mut(part_index)?;
         if part.pool.queue.shared_len() == 0
-            && let Some(idle) = part.pool.lend(used_last, now_us)
+            && let Some(idle) = part.pool.checkout(used_last, now_us)
         {
             let server = ConnId(idle.server);
             if !self.needs_check(idle.since_us) {
@@ -268,9 +268,9 @@ impl State {
             return;
         }
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        part.pool.check_ends(server_conn.0);
+        part.pool.end_check(server_conn.0);
         if part.pool.paused {
-            self.park(server_conn);
+            self.return_idle(server_conn);
         } else {
             self.serve_oldest(part_index, server_conn);
         }
@@ -278,12 +278,12 @@ impl State {
     }
 
     #[inline]
-    fn park(&mut self, server_conn: ConnId) {
+    fn return_idle(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         let Some(part) = self.parts.get_mut(server.pool) else { return };
         server.phase = server::Phase::Idle;
-        part.pool.park(server_conn.0, now_us);
+        part.pool.return_idle(server_conn.0, now_us);
     }
 
     /// Lends idle servers to those who wait, as long as there are both: nobody waits beside a server that is idle. Asked
@@ -292,7 +292,7 @@ impl State {
     pub(crate) fn serve_waiters(&mut self, part_index: usize) {
         let now_us = self.now.mono_us;
         while let Some(part) = self.parts.get_mut(part_index)
-            && let Some(idle) = part.pool.lend_to_waiter(now_us)
+            && let Some(idle) = part.pool.checkout_for_waiter(now_us)
         {
             let server = ConnId(idle.server);
             if self.needs_check(idle.since_us) {
@@ -321,7 +321,7 @@ impl State {
                 _ => {}
             }
         }
-        self.park(server_conn);
+        self.return_idle(server_conn);
     }
 
     fn serve(&mut self, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
@@ -346,7 +346,7 @@ impl State {
         let now_us = self.now.mono_us;
         let part = self.server(server_conn).map(|server| server.pool);
         if let Some(part) = part.and_then(|part| self.parts.get_mut(part)) {
-            part.pool.check_begins(server_conn.0, now_us);
+            part.pool.begin_check(server_conn.0, now_us);
         }
         self.run_errand(server_conn, Errand::Check);
     }
@@ -437,10 +437,10 @@ impl State {
                     _ => {} // It is being closed.
                 }
             }
-            client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) => {
+            client::Phase::Waiting(position) | client::Phase::Greeting(position) => {
                 let part = client.pool;
                 if let Some(part) = self.parts.get_mut(part).filter(|_| !planted::bug!("waits_when_gone")) {
-                    part.pool.queue.leave(ticket);
+                    part.pool.queue.leave(position);
                 }
                 self.wish_ends(conn);
             }

@@ -391,7 +391,7 @@ impl State {
             server.phase = server::Phase::Unsettled;
             server.request_us = now_us;
             if let Some(part) = self.parts.get_mut(part) {
-                part.pool.unpark(conn.0);
+                part.pool.remove_idle(conn.0);
             }
         } else if !parked {
             self.may_be_settled(conn);

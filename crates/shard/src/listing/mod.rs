@@ -194,7 +194,7 @@ impl State {
                     }
                 }
                 Conn::Asker(asker) => {
-                    if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.ticket) {
+                    if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.position) {
                         row.client_waiting += asker.clients().count() as u64;
                     }
                 }

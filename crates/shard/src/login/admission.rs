@@ -50,7 +50,7 @@ impl State {
             let text = format!("no such database: {}", startup_request.database);
             return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
-        if database.auto && self.directory.database(&startup_request.database).register() {
+        if database.auto && self.pool_registry.database(&startup_request.database).register() {
             self.log_client(
                 conn,
                 Level::Log,
@@ -62,7 +62,7 @@ impl State {
             (None, Some(found)) => (found.user, Some(found.secret)),
             (None, None) => (startup_request.user.clone(), None),
         };
-        let shared = self.directory.pool(&startup_request.database, &user);
+        let shared = self.pool_registry.pool(&startup_request.database, &user);
         let home = self.shard_for(&shared);
         let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
@@ -125,14 +125,14 @@ impl State {
         }
         part.counters.client_login_count += 1;
         part.last_used_us = now_us;
-        let ticket = match &startup_request.replication {
+        let position = match &startup_request.replication {
             Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
             None => part.pool.queue.join(conn.0, now_us),
         };
         let met = part.met.is_some() && startup_request.replication.is_none();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         client.pool = part_index;
-        client.phase = Phase::Greeting(ticket);
+        client.phase = Phase::Greeting(position);
         client.wish = startup_request.replication.map(|replication| Box::new(Wish::new(replication)));
         client.request_us = now_us;
         let (unsaid, replicates) = (client.parameters.clone(), client.wish.is_some());
@@ -149,7 +149,7 @@ impl State {
         self.give_cancel_key(conn, startup_request.minor);
         if met {
             if let Some(part) = self.parts.get_mut(part_index) {
-                part.pool.queue.leave(ticket);
+                part.pool.queue.leave(position);
             }
             self.greet(conn);
         } else {
@@ -163,9 +163,9 @@ impl State {
         let waiting: Vec<ConnId> = ordinary(part).collect();
         for conn in waiting {
             let Some(client) = self.client(conn) else { continue };
-            let Phase::Greeting(ticket) = client.phase else { continue };
+            let Phase::Greeting(position) = client.phase else { continue };
             if let Some(part) = self.parts.get_mut(part_index) {
-                part.pool.queue.leave(ticket);
+                part.pool.queue.leave(position);
             }
             self.greet(conn);
         }
@@ -212,7 +212,7 @@ impl State {
             statements.forget_all(&mut self.registry);
         }
         if let Some(prefix) = client.cancel_key_prefix.take() {
-            self.directory.forget_cancel_key(prefix);
+            self.pool_registry.forget_cancel_key(prefix);
         }
         if was_console {
             self.report(mail::Report::ConsoleLeft);

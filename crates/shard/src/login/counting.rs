@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mail::Right;
-use pool::Both;
+use pool::ConnectionCounts;
 use settings::Database;
 use wire::sqlstate;
 
@@ -22,9 +22,9 @@ pub(crate) struct Counted {
     /// The process.
     process: bool,
     /// Its database.
-    database: Option<Arc<Both>>,
+    database: Option<Arc<ConnectionCounts>>,
     /// The user that it logged in as; a forced user is the servers' matter.
-    user: Option<Arc<Both>>,
+    user: Option<Arc<ConnectionCounts>>,
     /// The part of the pool that it logged in to.
     part: bool,
 }
@@ -82,11 +82,11 @@ impl State {
     /// The limits of the database and the user, for a client of a pool. False: the client was told.
     pub(crate) fn count_in_pool(&mut self, conn: ConnId, part_index: usize) -> bool {
         let Some(part) = self.parts.get(part_index) else { return false };
-        let (tally, database) = (Arc::clone(part.pool.database()), Arc::clone(&part.database));
+        let (counts, database) = (Arc::clone(part.pool.database()), Arc::clone(&part.database));
         if let Some(client) = self.client(conn) {
             client.pool = part_index;
         }
-        if !self.count(conn, tally, Some(&database)) {
+        if !self.count(conn, counts, Some(&database)) {
             return false;
         }
         if let (Some(Conn::Client(client)), Some(part)) =
@@ -100,8 +100,8 @@ impl State {
 
     /// The same for a client of the console: its admins are never too many. False: the client was told.
     pub(crate) fn count_in_console(&mut self, conn: ConnId, right: Right) -> bool {
-        let tally = self.directory.database(CONSOLE);
-        right == Right::Admin || self.count(conn, tally, None)
+        let counts = self.pool_registry.database(CONSOLE);
+        right == Right::Admin || self.count(conn, counts, None)
     }
 
     /// A client that another process let in: it is counted whatever the limits say.
@@ -112,19 +112,24 @@ impl State {
         else {
             return;
         };
-        let tallies = [Arc::clone(part.pool.database()), self.directory.user(&client.login_user)];
+        let counts = [Arc::clone(part.pool.database()), self.pool_registry.user(&client.login_user)];
         self.process.clients.take(0);
-        for tally in &tallies {
-            tally.clients.take(0);
+        for connection_counts in &counts {
+            connection_counts.clients.take(0);
         }
-        let [database, user] = tallies.map(Some);
+        let [database, user] = counts.map(Some);
         client.counted = Counted { unproven: false, process: true, database, user, part: true };
         client.pool = part_index;
         part.clients += 1;
         part.last_used_us = now_us;
     }
 
-    fn count(&mut self, conn: ConnId, in_database: Arc<Both>, database: Option<&Database>) -> bool {
+    fn count(
+        &mut self,
+        conn: ConnId,
+        in_database: Arc<ConnectionCounts>,
+        database: Option<&Database>,
+    ) -> bool {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return false };
         let global = &self.config.global;
         let limit = database.map_or(global.max_db_client_connections, |database| {
@@ -137,7 +142,7 @@ impl State {
         client.counted.database = Some(in_database);
         let user = self.config.user(&client.login_user).map(|user| &**user);
         let limit = self.config.max_user_client_connections(user);
-        let in_user = self.directory.user(&client.login_user);
+        let in_user = self.pool_registry.user(&client.login_user);
         if !in_user.clients.take(limit) {
             self.refuse_count(conn, "max_user_client_connections");
             return false;
@@ -157,10 +162,10 @@ impl State {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let counted = std::mem::take(&mut client.counted);
         if counted.process {
-            self.process.clients.give();
+            self.process.clients.release();
         }
-        for tally in [counted.database, counted.user].into_iter().flatten() {
-            tally.clients.give();
+        for counts in [counted.database, counted.user].into_iter().flatten() {
+            counts.clients.release();
         }
         if let (true, Some(part)) = (counted.part, self.parts.get_mut(client.pool)) {
             part.clients = part.clients.saturating_sub(1);

@@ -181,7 +181,7 @@ impl State {
             return;
         }
         let (id, origin) = (client.id, Origin::of(client.peer));
-        self.process.logins.give();
+        self.process.logins.release();
         self.unproven.remove(id, origin);
     }
 

@@ -37,7 +37,7 @@ impl State {
         if part.pool.open() > 0 {
             return servers.into_iter().for_each(|server| self.close_server(server, "idle pool"));
         }
-        if part.pool.elsewhere() > 0 {
+        if part.pool.external() > 0 {
             return; // A process before says when these servers are closed, and of which pool.
         }
         let Some(part) = self.parts.try_remove(part_index) else { return };
@@ -48,7 +48,7 @@ impl State {
         let goes = reason == Reason::DatabaseGone && !has_others;
         let says_so = goes && (!part.database.auto || part.pool.database().unregister());
         drop(part.pool);
-        self.directory.forget_pool(&database, &user);
+        self.pool_registry.forget_pool(&database, &user);
         if reason == Reason::Idle {
             let retired = self.retired.entry(database.clone()).or_default();
             retired.counters.add(&part.counters);
@@ -86,8 +86,8 @@ impl State {
         for database in gone {
             self.retired.remove(&database);
             self.errors.forget(&database);
-            self.directory.database(&database).unregister();
-            self.directory.forget_database(&database);
+            self.pool_registry.database(&database).unregister();
+            self.pool_registry.forget_database(&database);
         }
     }
 

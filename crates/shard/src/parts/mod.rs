@@ -21,9 +21,12 @@ impl State {
         if let Some(part) = self.part_of.get(&key) {
             return *part;
         }
-        let directory = &self.directory;
-        let (shared, counts, user_counts) =
-            (directory.pool(database_name, user), directory.database(database_name), directory.user(user));
+        let pool_registry = &self.pool_registry;
+        let (shared, counts, user_counts) = (
+            pool_registry.pool(database_name, user),
+            pool_registry.database(database_name),
+            pool_registry.user(user),
+        );
         let mut pool = Pool::new(limits(&self.config, database, user), shared, counts, user_counts);
         let paused_by_command = self.all_paused || self.paused_databases.contains(database_name);
         pool.paused = paused_by_command || self.suspended_since_us.is_some();
@@ -63,7 +66,7 @@ impl State {
             let Some(user) = &database.user else { continue };
             let minimum = config.min_pool_size(database);
             if minimum == 0
-                || self.directory.pool(name, user).shards().trailing_zeros() != u32::from(self.id.0)
+                || self.pool_registry.pool(name, user).shards().trailing_zeros() != u32::from(self.id.0)
             {
                 continue;
             }

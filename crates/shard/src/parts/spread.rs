@@ -4,7 +4,7 @@
 //! it, and the shard that needs one opens its own.
 
 use mail::{LimitOf, Neighbour, ShardId};
-use pool::Shared;
+use pool::SharedPool;
 use settings::PoolMode;
 
 use crate::ConnId;
@@ -19,7 +19,7 @@ const BUSY_SECONDS: u32 = 1;
 
 impl State {
     /// The shard that a new client of this pool goes to: one that has a part; in turn if several have.
-    pub(crate) fn shard_for(&mut self, shared: &Shared) -> ShardId {
+    pub(crate) fn shard_for(&mut self, shared: &SharedPool) -> ShardId {
         let shards = shared.shards();
         if shards & (1 << self.id.0) != 0 && shards.count_ones() == 1 {
             return self.id;
@@ -35,10 +35,10 @@ impl State {
     /// The thread said how busy it was: a crowded shard gives its largest pool a part on the least busy one.
     pub(crate) fn busy(&mut self, percent: u32) {
         self.busy_percent = percent;
-        self.directory.set_busy_percent(self.id.0, percent);
+        self.pool_registry.set_busy_percent(self.id.0, percent);
         let limit = self.config.global.spread_busy_percent;
         self.busy_seconds = if percent >= limit { self.busy_seconds + 1 } else { 0 };
-        if self.busy_seconds >= BUSY_SECONDS && self.directory.shards() > 1 {
+        if self.busy_seconds >= BUSY_SECONDS && self.pool_registry.shards() > 1 {
             self.spread_largest();
         }
     }
@@ -48,11 +48,11 @@ impl State {
         let largest = self.parts.iter().map(|(_, part)| part).max_by_key(|part| part.pool.open());
         let Some(part) = largest.filter(|part| part.pool.open() >= least) else { return };
         let shared = part.pool.shared();
-        let mine = self.directory.busy_percent(self.id.0);
-        let idlest = (0..self.directory.shards())
+        let mine = self.pool_registry.busy_percent(self.id.0);
+        let idlest = (0..self.pool_registry.shards())
             .filter(|shard| shared.shards() & (1 << shard) == 0)
-            .min_by_key(|shard| self.directory.busy_percent(*shard));
-        if let Some(shard) = idlest.filter(|shard| self.directory.busy_percent(*shard) < mine) {
+            .min_by_key(|shard| self.pool_registry.busy_percent(*shard));
+        if let Some(shard) = idlest.filter(|shard| self.pool_registry.busy_percent(*shard) < mine) {
             shared.spread_to(shard);
             self.busy_seconds = 0;
         }
@@ -71,7 +71,7 @@ impl State {
         // Servers that stay with their clients do not become free because somebody waits.
         let lasting = part.pool.next_is_dedicated() || part.pool.limits.mode == PoolMode::Session;
         if lasting || self.has_less_than_its_share(part) {
-            shared.want(self.id.0);
+            shared.request_permit(self.id.0);
             return self.ask_neighbours(part_index, LimitOf::Pool);
         }
         let waited = passed(now_us, oldest.since_us, LONG_WAIT_US);
@@ -90,7 +90,7 @@ impl State {
             user: part.user.to_string(),
         };
         let me = self.id.0;
-        for shard in (0..self.directory.shards()).filter(|shard| *shard != me) {
+        for shard in (0..self.pool_registry.shards()).filter(|shard| *shard != me) {
             self.tell(ShardId(shard), letter.clone());
         }
     }
@@ -104,7 +104,7 @@ impl State {
     /// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free.
     pub(crate) fn a_neighbour_wants(&self, part: &Part) -> bool {
         let shared = part.pool.shared();
-        let others = shared.wanting() & !(1 << self.id.0);
+        let others = shared.permit_requests() & !(1 << self.id.0);
         others != 0
             && (part.pool.queue.is_empty() || !self.has_less_than_its_share(part) && part.pool.open() > 1)
     }
@@ -126,9 +126,9 @@ impl State {
     /// A permit is free: this shard tries first if somebody waits here, and those who asked are told.
     pub(crate) fn permit_is_free(&mut self, part_index: usize) {
         let Some(part) = self.parts.get(part_index) else { return };
-        let wanting = part.pool.shared().wanting() & !(1 << self.id.0);
+        let wanting = part.pool.shared().permit_requests() & !(1 << self.id.0);
         let (database, user) = (part.database_name.to_string(), part.user.to_string());
-        for shard in (0..self.directory.shards()).filter(|shard| wanting & (1 << shard) != 0) {
+        for shard in (0..self.pool_registry.shards()).filter(|shard| wanting & (1 << shard) != 0) {
             let letter = Neighbour::Freed { database: database.clone(), user: user.clone() };
             self.tell(ShardId(shard), letter);
         }
@@ -148,7 +148,7 @@ impl State {
         let key = (database.into(), user.into());
         let Some(part_index) = self.part_of.get(&key).copied() else { return };
         if let Some(part) = self.parts.get(part_index) {
-            part.pool.shared().want_no_more(self.id.0);
+            part.pool.shared().withdraw_permit_request(self.id.0);
         }
         self.serve_or_open(part_index);
     }
@@ -173,7 +173,7 @@ impl State {
             .map(|idle| ConnId(idle.server));
         match victim {
             Some(server) => self.close_server(server, "evicted"),
-            None if self.directory.shards() > 1 => self.ask_neighbours(part_index, limit),
+            None if self.pool_registry.shards() > 1 => self.ask_neighbours(part_index, limit),
             None => {}
         }
     }

@@ -85,7 +85,7 @@ impl State {
             return self.close_server(conn, reason); // Its client waits on, for another.
         }
         let Some((client, server)) = self.link(client_conn, conn) else { return };
-        let client::Phase::Greeting(ticket) = client.phase else { return };
+        let client::Phase::Greeting(position) = client.phase else { return };
         client.parameters = parameters;
         client.phase = client::Phase::Linked(conn);
         server.phase = server::Phase::Linked(client_conn);
@@ -96,7 +96,7 @@ impl State {
         (server.request_us, server.query_us, server.transaction_us) = (now_us, now_us, now_us);
         let part_index = server.pool;
         if let Some(part) = self.parts.get_mut(part_index) {
-            part.pool.queue.leave(ticket);
+            part.pool.queue.leave(position);
             part.assigned(wait_us);
             part.last_used_us = now_us;
         }

@@ -322,9 +322,9 @@ impl State {
         self.login_over(conn, false);
         if let Some(part) = self.parts.get_mut(part_index) {
             if idle {
-                part.pool.unpark(conn.0);
+                part.pool.remove_idle(conn.0);
             }
-            if part.pool.check_ends(conn.0) {
+            if part.pool.end_check(conn.0) {
                 self.unserved.push(part_index);
             }
         }

@@ -150,10 +150,10 @@ impl State {
         let Some(phase) = phase else { return };
         let Some(state) = self.client_state(conn, phase) else { return };
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        if let client::Phase::Waiting(ticket) | client::Phase::Greeting(ticket) = client.phase
+        if let client::Phase::Waiting(position) | client::Phase::Greeting(position) = client.phase
             && let Some(part) = self.parts.get_mut(client.pool)
         {
-            part.pool.queue.leave(ticket);
+            part.pool.queue.leave(position);
         }
         self.forget_client(conn);
         self.send_off(conn, state, None, false);
@@ -202,7 +202,7 @@ impl State {
         if let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize)
             && let Some(part) = self.parts.get_mut(server.pool)
         {
-            part.pool.unpark(conn.0);
+            part.pool.remove_idle(conn.0);
         }
         self.server_leaves(conn, state, None);
     }
@@ -221,7 +221,7 @@ impl State {
         if let Some(Conn::Client(client)) = self.conns.try_remove(conn.0 as usize)
             && let Some(prefix) = client.cancel_key_prefix
         {
-            self.directory.forget_cancel_key(prefix);
+            self.pool_registry.forget_cancel_key(prefix);
         }
         if let Some(handing_on) = &mut self.handing_on {
             handing_on.sockets += 1;
@@ -313,7 +313,7 @@ fn pool_state(part: &Part, whole: bool) -> Vec<u8> {
     out.text(field::DATABASE, &part.database_name);
     out.text(field::USER, &part.user);
     if whole {
-        out.number(field::SERVERS, (part.pool.open() + part.pool.elsewhere()).into());
+        out.number(field::SERVERS, (part.pool.open() + part.pool.external()).into());
         if let Some(keys) = &part.keys {
             put_keys(&mut out, keys);
         }

@@ -36,13 +36,13 @@ impl State {
             }
             Inherit::ServerOpened { state } => {
                 if let Some(part) = self.pool_named(&state).and_then(|part| self.parts.get_mut(part)) {
-                    part.pool.held_elsewhere();
+                    part.pool.add_external();
                 }
                 self.pass_on_pool(HandOn::ServerOpened { state });
             }
             Inherit::ServerClosed { state } => {
                 if let Some(part) = self.pool_named(&state) {
-                    self.closed_elsewhere(part);
+                    self.external_closed(part);
                 }
             }
             Inherit::Client { conn, state } => self.inherit_client(conn, &state),
@@ -81,7 +81,7 @@ impl State {
         let unknown = Parameters::unknown(&self.tracked);
         let Some(part) = self.parts.get_mut(part) else { return };
         for _ in 0..fields.small(field::SERVERS).unwrap_or(0) {
-            part.pool.held_elsewhere();
+            part.pool.add_external();
         }
         part.keys = read_keys(&fields).or(part.keys.take());
         if let Some(password) = fields.text(field::PASSWORD) {
@@ -99,9 +99,9 @@ impl State {
         }
     }
 
-    fn closed_elsewhere(&mut self, part_index: usize) {
+    fn external_closed(&mut self, part_index: usize) {
         let Some(part) = self.parts.get_mut(part_index) else { return };
-        if part.pool.closed_elsewhere() {
+        if part.pool.external_closed() {
             self.tell_of_server(part_index, false);
             self.permit_is_free(part_index);
             self.paused_progress();
@@ -110,9 +110,9 @@ impl State {
 
     fn predecessor_gone(&mut self) {
         let parts: Vec<(usize, u32)> =
-            self.parts.iter().map(|(index, part)| (index, part.pool.elsewhere())).collect();
+            self.parts.iter().map(|(index, part)| (index, part.pool.external())).collect();
         for (part, count) in parts {
-            (0..count).for_each(|_| self.closed_elsewhere(part));
+            (0..count).for_each(|_| self.external_closed(part));
         }
     }
 
@@ -239,7 +239,7 @@ impl State {
             return None;
         };
         if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.arrived();
+            part.pool.external_imported();
         }
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Server(Box::new(server));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use auth::{Entropy, MockKey};
 use mail::{Neighbour, Report, ShardId};
-use pool::{Both, CancelKeyPrefix, Directory, Process, Shared};
+use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use settings::{Config, Files};
 use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
 use wire::backend::Status;
@@ -39,10 +39,10 @@ pub fn config(settings: &str) -> Arc<Config> {
 
 #[derive(Default)]
 struct Counts {
-    pools: BTreeMap<(String, String), Arc<Shared>>,
-    databases: BTreeMap<String, Arc<Both>>,
-    users: BTreeMap<String, Arc<Both>>,
-    process: Arc<Process>,
+    pools: BTreeMap<(String, String), Arc<SharedPool>>,
+    databases: BTreeMap<String, Arc<ConnectionCounts>>,
+    users: BTreeMap<String, Arc<ConnectionCounts>>,
+    process: Arc<ProcessCounts>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
 }
 
@@ -60,8 +60,8 @@ impl OneShard {
     }
 }
 
-impl Directory for OneShard {
-    fn pool(&self, database: &str, user: &str) -> Arc<Shared> {
+impl PoolRegistry for OneShard {
+    fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         let key = (database.to_owned(), user.to_owned());
         Arc::clone(
             self.counts
@@ -69,16 +69,16 @@ impl Directory for OneShard {
                 .unwrap()
                 .pools
                 .entry(key)
-                .or_insert_with(|| Arc::new(Shared::on(u16::from(database == "far")))),
+                .or_insert_with(|| Arc::new(SharedPool::on(u16::from(database == "far")))),
         )
     }
-    fn database(&self, name: &str) -> Arc<Both> {
+    fn database(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.counts.lock().unwrap().databases.entry(name.to_owned()).or_default())
     }
-    fn user(&self, name: &str) -> Arc<Both> {
+    fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.counts.lock().unwrap().users.entry(name.to_owned()).or_default())
     }
-    fn process(&self) -> Arc<Process> {
+    fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.counts.lock().unwrap().process)
     }
     fn shards(&self) -> u16 {
