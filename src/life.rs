@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use control::{Control, Facts, Input, Output, Succession};
 use http::Panel;
-use mail::{Command, Listing, Report, ShardId, Subject};
+use messages::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
 use telemetry::{Level, Record};
 
@@ -237,7 +237,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use control::Signal;
-    use mail::{AdminQuery, Part, Right};
+    use messages::{AdminQuery, Part, Right};
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -285,7 +285,7 @@ mod tests {
             right: Right::Admin,
             sql: "reload".to_owned(),
             parameters: None,
-            wanted: mail::Wanted::Run,
+            wanted: messages::Wanted::Run,
         };
         let crew = life("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
         let told = crew.0.lock().unwrap();

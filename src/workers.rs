@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use control::{Input, Succession};
 use driver::{Engine, News};
-use mail::{Command, Listing, ShardId, Subject};
+use messages::{Command, Listing, ShardId, Subject};
 
 use crate::life::Crew;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{COMMANDS, Control, Facts, Input, Output, Signal, VIEWS};
-use mail::{
+use messages::{
     AdminQuery, Command, Listing, PoolRow, Report, RequestId, Right, ShardId, SocketRow, Subject, Wanted,
 };
 use settings::Config;

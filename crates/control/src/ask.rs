@@ -1,7 +1,9 @@
 //! From a statement to the shards and back: who may ask, what is asked of whom, when the answer is whole.
 //! Never knows what a single command or view does: the tables do.
 
-use mail::{AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject, Wanted};
+use messages::{
+    AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject, Wanted,
+};
 
 use crate::commands::{CommandRow, SESSION};
 use crate::control::{Loading, Output};
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
     use crate::Input;
     use crate::harness::{Harness, SECOND_US, empty};
-    use mail::{PoolRow, SocketRow};
+    use messages::{PoolRow, SocketRow};
     use telemetry::Counters;
 
     fn sockets(ids: std::ops::Range<u64>) -> Listing {
@@ -368,7 +370,7 @@ mod tests {
         let mut harness = Harness::new();
         let describe = |harness: &mut Harness, sql: &str| {
             let query = AdminQuery { wanted: Wanted::Description, ..harness.query(Right::Admin, sql) };
-            harness.input(Input::Report(mail::Report::Query(query)));
+            harness.input(Input::Report(messages::Report::Query(query)));
             harness.parts().to_vec()
         };
         let parts = describe(&mut harness, "SHOW POOLS");
@@ -392,7 +394,8 @@ mod tests {
             }
             for (request, subject) in std::mem::take(&mut harness.lists) {
                 let rows = empty(subject);
-                let report = mail::Report::Listing { request, shard: mail::ShardId(0), rows, last: true };
+                let report =
+                    messages::Report::Listing { request, shard: messages::ShardId(0), rows, last: true };
                 harness.input(Input::Report(report));
             }
             assert_eq!(harness.tag(), "SHOW", "{}", view.name);

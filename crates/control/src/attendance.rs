@@ -2,7 +2,7 @@
 //!
 //! Owns what that undoes, as in PgBouncer: nobody is to find the pooler standing still and no one there who would end it.
 
-use mail::Subject;
+use messages::Subject;
 
 use crate::gathered::Gathered;
 use crate::request::{Asker, Purpose};
@@ -51,7 +51,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use mail::{Command, Listing, PoolRow, Report, ShardId};
+    use messages::{Command, Listing, PoolRow, Report, ShardId};
 
     use super::*;
     use crate::Input;

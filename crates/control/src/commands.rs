@@ -1,7 +1,7 @@
 //! The ONE table of console commands: word, argument, right, what it does.
 //! To add a command: a row, and its function below. What PgBouncer has and Weir does not yet is a row that says so.
 
-use mail::{Command, Part, Right, ShutdownMode};
+use messages::{Command, Part, Right, ShutdownMode};
 
 use crate::ask::Ask;
 use crate::control::Output;
@@ -295,7 +295,8 @@ mod tests {
             Command::Pause { request, .. } => Some(*request),
             _ => None,
         });
-        let report = mail::Report::Done { request: request.unwrap(), shard: mail::ShardId(0), count: 0 };
+        let report =
+            messages::Report::Done { request: request.unwrap(), shard: messages::ShardId(0), count: 0 };
         harness.input(crate::Input::Report(report));
         assert_eq!(harness.tag(), "PAUSE");
         harness.ask("PAUSE app");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mail::{Command, Part};
+use messages::{Command, Part};
 use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mail::{AdminReply, Command, Part, Report, RequestId, ShardId, ShutdownMode, Subject};
+use messages::{AdminReply, Command, Part, Report, RequestId, ShardId, ShutdownMode, Subject};
 use settings::{Config, Finding};
 use telemetry::{Level, Record};
 

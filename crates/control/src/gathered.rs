@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mail::{
+use messages::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
     PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };

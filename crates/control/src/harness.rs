@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mail::{
+use messages::{
     AdminQuery, AdminReply, Cell, Command, Listing, Part, Report, RequestId, Right, ShardId, Subject, Wanted,
 };
 use settings::{Config, Files};

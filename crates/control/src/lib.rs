@@ -2,7 +2,7 @@
 //!
 //! [`Control`] is told what happened (a report of a shard, a signal, the clock) and says what to do (tell a shard, log,
 //! read the file again, exit). Commands and views stand in ONE table each ([`COMMANDS`], [`VIEWS`]). It knows of a
-//! shard only what `mail` carries; it holds no socket, reads no clock or file, and never blocks.
+//! shard only what `messages` carries; it holds no socket, reads no clock or file, and never blocks.
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -24,7 +24,7 @@ mod views;
 
 pub use commands::{Argument, COMMANDS, CommandRow};
 pub use control::{Control, Facts, Input, Output};
-pub use mail::Signal;
+pub use messages::Signal;
 pub use pools::{
     Budget, Cluster, PoolChange, PoolOutcome, PoolRefusal, PoolRequest, PoolSpec, ServerFacts, WriteFault,
     cluster_id, clusters,

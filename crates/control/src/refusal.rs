@@ -3,7 +3,7 @@
 //! Texts are PgBouncer's where it has one. So are the codes (08P01), but where PostgreSQL has a code that says the same
 //! more precisely, that one is sent.
 
-use mail::Part;
+use messages::Part;
 use settings::Fault;
 
 /// A statement that is not done, and whose fault that is.

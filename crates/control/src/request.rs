@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mail::{AdminQuery, RequestId, ShardId};
+use messages::{AdminQuery, RequestId, ShardId};
 
 use crate::View;
 use crate::gathered::Gathered;

@@ -1,7 +1,7 @@
 //! How the process ends: at once, when the servers are free, or when the clients have left.
 //! Never closes a socket itself: shards and driver are told.
 
-use mail::{Command, ShutdownMode};
+use messages::{Command, ShutdownMode};
 
 use crate::Control;
 use crate::control::Output;
@@ -71,7 +71,7 @@ mod tests {
         let first = harness.request();
         harness.ask("SHUTDOWN WAIT_FOR_SERVERS");
         for shard in 0..2 {
-            let report = mail::Report::Done { request: first, shard: mail::ShardId(shard), count: 0 };
+            let report = messages::Report::Done { request: first, shard: messages::ShardId(shard), count: 0 };
             harness.input(crate::Input::Report(report));
         }
         assert!(!harness.exited);

@@ -1,6 +1,6 @@
 //! Signals as PgBouncer 1.25 takes them. What they lead to is what the commands of the same meaning lead to.
 
-use mail::{ShutdownMode, Signal};
+use messages::{ShutdownMode, Signal};
 
 use crate::Control;
 use crate::control::Output;
@@ -66,7 +66,7 @@ impl Control {
 mod tests {
     use super::*;
     use crate::harness::Harness;
-    use mail::Command;
+    use messages::Command;
 
     #[test]
     fn a_second_request_to_end_ends_at_once() {

@@ -1,7 +1,7 @@
 //! What a console statement says, once its words are apart.
 //! Owns the type between the grammar (crate `console`) and the commands; never text that is still to be parsed.
 
-use mail::Right;
+use messages::Right;
 
 /// One statement of a console client or of the panel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Another process takes over from this one (`-R`): what its console asks, and how that ends here.
 //! Never moves a connection; the driver and the shards do.
 
-use mail::{Command, RequestId, ShutdownMode};
+use messages::{Command, RequestId, ShutdownMode};
 use telemetry::{Level, Record};
 
 use crate::ask::Ask;

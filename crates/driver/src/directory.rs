@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mail::ShardId;
+use messages::ShardId;
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 
 /// The directory of one process.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{fmt, io, panic, process};
 
 use auth::MockKey;
-use mail::{Command, Listing, Report, ShardId, Subject};
+use messages::{Command, Listing, Report, ShardId, Subject};
 use pool::PoolRegistry;
 use settings::{Config, IoDriver};
 use shard::Shard;

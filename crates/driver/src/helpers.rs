@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use auth::{Answer, Question};
-use mail::{Neighbour, ShardId};
+use messages::{Neighbour, ShardId};
 use settings::{Config, Global};
 use shard::ConnId;
 

@@ -4,7 +4,7 @@
 
 use std::os::fd::AsRawFd;
 
-use mail::{ListenerRow, Listing, Report};
+use messages::{ListenerRow, Listing, Report};
 use shard::ConnId;
 
 use crate::listen::{Kind, Listener};
@@ -37,7 +37,7 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{DescriptorRow, RequestId, ShardId};
+    use messages::{DescriptorRow, RequestId, ShardId};
 
     #[test]
     fn only_the_rows_of_descriptors_are_filled() {

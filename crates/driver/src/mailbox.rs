@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use auth::Answer;
-use mail::{Command, Neighbour};
+use messages::{Command, Neighbour};
 use rustix::event::{EventfdFlags, eventfd};
 use shard::{ConnId, Handover};
 

@@ -5,7 +5,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use mail::{Report, ShardId};
+use messages::{Report, ShardId};
 use settings::Config;
 use shard::{Action, ConnId};
 use telemetry::{Level, Record};

@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 use std::{io, thread};
 
-use mail::Signal;
+use messages::Signal;
 
 use crate::sys::{self, SignalSet};
 

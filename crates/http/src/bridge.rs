@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{Question, Statement};
-use mail::{Cell, Column, Part, Right};
+use messages::{Cell, Column, Part, Right};
 use telemetry::Record;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -156,7 +156,7 @@ pub(crate) fn show(view: &str) -> Statement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::ColumnType;
+    use messages::ColumnType;
     use std::future::Future;
 
     fn run<T>(future: impl Future<Output = T>) -> T {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::{PoolOutcome, PoolRefusal, ServerFacts};
-use mail::Part;
+use messages::Part;
 use settings::{Config, Global};
 use telemetry::{Level, Record};
 use tokio::sync::{Semaphore, watch};

@@ -1,7 +1,7 @@
 //! Rows as the control thread gives them, read by the names of their columns.
 //! Never knows what a view is about.
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 
 /// An answer in rows; one without rows has no columns either.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl<'a> Row<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::ColumnType;
+    use messages::ColumnType;
 
     #[test]
     fn cells_are_found_by_the_name_of_their_column() {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use auth::{Credentials, Entropy, MockKey, ServerKeyCache, ServerLogin, Step, Zeroizing};
-use mail::ShardId;
+use ::messages::ShardId;
 use settings::Files;
 use shard::{Action, ConnId, Event, Now, Peer, Shard, Source};
 use sim::Names;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::Question;
-use mail::{Neighbour, Report, ShardId};
+use messages::{Neighbour, Report, ShardId};
 use telemetry::Record;
 
 use crate::{ConnId, HandOn, Handover};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use auth::ClientLogin;
-use mail::Right;
+use messages::Right;
 use pool::{CancelKeyPrefix, QueuePosition};
 use session::{ClientStream, Parameters, StartupRequest, Tracked};
 use settings::ident::IdentMap;

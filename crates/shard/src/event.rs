@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use auth::Answer;
-use mail::{Command, Neighbour};
+use messages::{Command, Neighbour};
 
 use crate::{Handover, Inherit};
 

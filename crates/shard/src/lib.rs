@@ -38,7 +38,7 @@ pub use succession::{HandOn, Inherit};
 use std::sync::Arc;
 
 use auth::{Entropy, MockKey};
-use mail::ShardId;
+use messages::ShardId;
 use pool::{Pool, PoolRegistry};
 use settings::Config;
 

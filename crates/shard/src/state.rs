@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
-use mail::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
+use messages::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
 use pool::{Pool, PoolRegistry, ProcessCounts};
 use session::{Catalog, ErrorSeen, StatementRegistry, Tracked};
 use settings::{Config, Database};
@@ -65,7 +65,7 @@ pub(crate) struct Part {
     /// What servers say of themselves; None until the first one was met.
     pub(crate) met: Option<Box<Met>>,
     /// Why no server could be logged in to, since the last that could.
-    pub(crate) server_error: Option<Box<mail::ServerError>>,
+    pub(crate) server_error: Option<Box<messages::ServerError>>,
     /// Tracked parameters of a fresh server.
     pub(crate) fresh: session::Parameters,
     /// What a client and a server last had in common.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mail::ErrorRow;
+use messages::ErrorRow;
 use telemetry::Errors;
 
 use crate::ConnId;

@@ -3,7 +3,7 @@
 
 mod world;
 
-use mail::{Answer, Inquiry, Neighbour, ShardId};
+use messages::{Answer, Inquiry, Neighbour, ShardId};
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -235,13 +235,13 @@ fn a_paused_database_asks_nobody_until_it_resumes() {
     let server = world.server();
     world.receive(server, &rows(&[]));
     world.text(client);
-    let request = mail::RequestId(1);
-    world.event(Event::Command(mail::Command::Pause { request, database: None }));
+    let request = messages::RequestId(1);
+    world.event(Event::Command(messages::Command::Pause { request, database: None }));
     assert!(world.closed.contains(&server) || world.tags(server).contains('X'));
     world.event(Event::HungUp { conn: server });
     let client = stranger(&mut world, "y");
     assert!(world.connecting.is_empty());
-    world.event(Event::Command(mail::Command::Resume { database: None }));
+    world.event(Event::Command(messages::Command::Resume { database: None }));
     let server = world.server();
     assert_eq!(world.tags(server), ASKED);
     world.receive(server, &rows(&[]));

@@ -3,7 +3,7 @@
 
 mod world;
 
-use mail::{Command, Neighbour, RequestId};
+use messages::{Command, Neighbour, RequestId};
 use shard::Event;
 
 use wire::backend::Status;

@@ -3,7 +3,7 @@
 
 mod world;
 
-use mail::{AdminReply, Command, Part, Report};
+use messages::{AdminReply, Command, Part, Report};
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;

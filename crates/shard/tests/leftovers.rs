@@ -3,7 +3,7 @@
 
 mod world;
 
-use mail::Command;
+use messages::Command;
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;

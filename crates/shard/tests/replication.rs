@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use mail::Neighbour;
+use messages::Neighbour;
 use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -315,7 +315,7 @@ fn one_that_was_renewed_or_paused_while_it_logged_in_is_not_handed_over() {
     let mut world = World::new("");
     let client = world.client(PHYSICAL);
     let server = world.connected();
-    world.event(Event::Command(mail::Command::Reconnect { database: None }));
+    world.event(Event::Command(messages::Command::Reconnect { database: None }));
     world.log_in(server, b"");
     assert_eq!(world.tags(client), "");
     world.event(Event::HungUp { conn: server });

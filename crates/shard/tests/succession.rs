@@ -6,7 +6,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mail::Command;
+use messages::Command;
 use settings::Config;
 use shard::{ConnId, Event, HandOn, Inherit};
 use wire::backend::Status;
@@ -432,7 +432,7 @@ fn a_console_client_keeps_its_console() {
     let mut places = Places::new();
     assert!(carry(&mut old, &mut new, &mut places));
     new.query(places[&console], "SHOW VERSION");
-    assert!(matches!(&new.reports[..], [mail::Report::Query(query)] if query.sql == "SHOW VERSION"));
+    assert!(matches!(&new.reports[..], [messages::Report::Query(query)] if query.sql == "SHOW VERSION"));
 }
 
 #[test]
@@ -589,7 +589,7 @@ fn a_process_that_stands_still_hands_over_all_the_same() {
     let server = old.server();
     old.query(busy, "select 1");
     old.query(waiting, "select 2");
-    old.event(Event::Command(Command::Suspend { request: mail::RequestId(1) }));
+    old.event(Event::Command(Command::Suspend { request: messages::RequestId(1) }));
     hand_over(&mut old, 1);
     assert!(old.paused.is_empty() || old.paused == [waiting], "what was begun is answered: {:?}", old.paused);
     old.answer(server, Status::Idle);
@@ -605,7 +605,7 @@ fn a_pair_that_comes_while_everything_stands_still_stands_still() {
     let server = old.server();
     old.query(client, "begin");
     old.answer(server, Status::InTransaction);
-    new.event(Event::Command(Command::Suspend { request: mail::RequestId(1) }));
+    new.event(Event::Command(Command::Suspend { request: messages::RequestId(1) }));
     hand_over(&mut old, 1);
     let mut places = Places::new();
     assert!(carry(&mut old, &mut new, &mut places));
@@ -626,8 +626,9 @@ fn a_pause_waits_for_what_the_process_before_still_has() {
     hand_over(&mut old, 1);
     let mut places = Places::new();
     assert!(!carry(&mut old, &mut new, &mut places));
-    new.event(Event::Command(Command::Pause { request: mail::RequestId(1), database: None }));
-    let is_done = |new: &World| new.reports.iter().any(|report| matches!(report, mail::Report::Done { .. }));
+    new.event(Event::Command(Command::Pause { request: messages::RequestId(1), database: None }));
+    let is_done =
+        |new: &World| new.reports.iter().any(|report| matches!(report, messages::Report::Done { .. }));
     assert!(!is_done(&new), "a transaction is open there");
     old.answer(server, Status::InTransaction);
     assert!(carry(&mut old, &mut new, &mut places) && !is_done(&new), "and here");

@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use mail::{Command, LimitOf, Neighbour, RequestId};
+use messages::{Command, LimitOf, Neighbour, RequestId};
 use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -146,7 +146,7 @@ fn a_shard_that_is_asked_gives_what_is_idle_and_of_that_limit_alone() {
     let server = world.server();
     let want = |limit, database: &str, user: &str| {
         let (database, user) = (database.to_owned(), user.to_owned());
-        Event::Neighbour(Neighbour::Want { from: mail::ShardId(1), limit, database, user })
+        Event::Neighbour(Neighbour::Want { from: messages::ShardId(1), limit, database, user })
     };
     world.sent.clear();
     world.event(want(LimitOf::Pool, "d", "v"));

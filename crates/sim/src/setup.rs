@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{Entropy, MockKey};
-use mail::ShardId;
+use messages::ShardId;
 use pool::PoolRegistry;
 use settings::{Config, Database, Origin, SslMode};
 use shard::Shard;

@@ -5,7 +5,8 @@ use crate::finding::Finding;
 use crate::source::{Source, has_word};
 
 /// The crates below `driver`: state machines that two callers drive, the real driver and the simulator.
-const PURE: &[&str] = &["wire", "settings", "telemetry", "mail", "auth", "session", "pool", "shard", "tls"];
+const PURE: &[&str] =
+    &["wire", "settings", "telemetry", "messages", "auth", "session", "pool", "shard", "tls"];
 
 /// A word that is banned, and what to do instead.
 struct Ban {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mail::{Answer, AnswerRow, Command, Inquiry, RequestId, ShardId};
+use messages::{Answer, AnswerRow, Command, Inquiry, RequestId, ShardId};
 
 use crate::Control;
 use crate::control::Output;

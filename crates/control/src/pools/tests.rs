@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mail::Command;
+use messages::Command;
 
 use super::*;
 use crate::harness::Harness;
@@ -151,8 +151,8 @@ fn a_server_is_asked_through_a_pool() {
     let Some((0, Command::Ask { request, inquiry })) = harness.told.pop() else { panic!() };
     assert_eq!((inquiry.database.as_str(), inquiry.user.as_str()), ("app", "ann"));
     let row = ["50", "3", "0", "15.1", "app"].map(|cell| Some(cell.as_bytes().to_vec())).to_vec();
-    let answer = Box::new(mail::Answer::Rows(vec![row]));
-    harness.input(Input::Report(mail::Report::Answered { request, answer }));
+    let answer = Box::new(messages::Answer::Rows(vec![row]));
+    harness.input(Input::Report(messages::Report::Answered { request, answer }));
     assert_eq!(harness.server_answers.pop().unwrap().1.unwrap().max_connections, 50);
     harness.input(Input::AskNoMore { id: 9 });
     assert!(matches!(harness.told[..], [(0, Command::Withdraw { .. }), (1, Command::Withdraw { .. })]));

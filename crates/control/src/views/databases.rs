@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 use settings::{Database, Origin, PoolMode};
 
 use super::{Scene, int, load_balance_hosts, text, text_or_null};

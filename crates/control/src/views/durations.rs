@@ -2,7 +2,7 @@
 //!
 //! Weir's own; the panel and the metrics read the same rows.
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 use telemetry::{Counters, Histogram, Histograms, Percentiles};
 
 use super::{Scene, int, numeric, text};

@@ -1,7 +1,7 @@
 //! What one shard says of everything, for the tests of the views: a row of each subject, small and all different.
 //! Never used by the program.
 
-use mail::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, Subject, UserRow};
+use messages::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, Subject, UserRow};
 use telemetry::Counters;
 
 /// The answer of a shard that has little of everything.
@@ -34,7 +34,7 @@ fn pools() -> Listing {
         server_active: 1,
         max_wait_us: 2_000_003,
         mode: Some(settings::PoolMode::Transaction),
-        server_error: Some(mail::ServerError {
+        server_error: Some(messages::ServerError {
             message: "connect failed: refused".into(),
             since_us: 1_000_000,
             last_us: 61_000_000,
@@ -86,7 +86,7 @@ fn sockets(subject: Subject) -> Listing {
 }
 
 fn descriptors() -> Listing {
-    Listing::Descriptors(vec![mail::DescriptorRow {
+    Listing::Descriptors(vec![messages::DescriptorRow {
         descriptor: 9,
         link: 10,
         user: "ann".into(),
@@ -95,34 +95,38 @@ fn descriptors() -> Listing {
         port: 6432,
         cancel: 7,
         parameters: [Some("UTF8".into()), None, Some("ISO".into()), None],
-        ..mail::DescriptorRow::default()
+        ..messages::DescriptorRow::default()
     }])
 }
 
 fn memory() -> Listing {
-    Listing::Memory(vec![mail::MemoryRow { name: "client_cache", size: 10, used: 3, free: 2 }])
+    Listing::Memory(vec![messages::MemoryRow { name: "client_cache", size: 10, used: 3, free: 2 }])
 }
 
 fn peer_pools() -> Listing {
-    Listing::PeerPools(vec![mail::PeerPoolRow {
+    Listing::PeerPools(vec![messages::PeerPoolRow {
         peer_id: 2,
         client_active_cancel: 1,
         server_login: 1,
-        ..mail::PeerPoolRow::default()
+        ..messages::PeerPoolRow::default()
     }])
 }
 
 fn histograms() -> Listing {
     let mut histograms = Box::new(telemetry::Histograms::default());
     (0..120).for_each(|_| histograms.query.add(5));
-    Listing::Histograms(vec![mail::HistogramRow { database: "app".into(), user: "ann".into(), histograms }])
+    Listing::Histograms(vec![messages::HistogramRow {
+        database: "app".into(),
+        user: "ann".into(),
+        histograms,
+    }])
 }
 
 fn queries() -> Listing {
     let shape = telemetry::queries::Shape { number: 0xab, text: "select ?".into() };
     let mut figures = telemetry::queries::QueryFigures::default();
     [5, 7].into_iter().for_each(|us| figures.count(us, us == 7));
-    Listing::Queries(vec![mail::QueryRow {
+    Listing::Queries(vec![messages::QueryRow {
         database: "app".into(),
         shape: std::sync::Arc::new(shape),
         figures,
@@ -132,15 +136,15 @@ fn queries() -> Listing {
 fn errors() -> Listing {
     let mut errors = telemetry::Errors::default();
     errors.count(b"23505");
-    Listing::Errors(vec![mail::ErrorRow { database: "app".into(), errors }])
+    Listing::Errors(vec![messages::ErrorRow { database: "app".into(), errors }])
 }
 
 fn listeners() -> Listing {
-    Listing::Listeners(vec![mail::ListenerRow { descriptor: 5, address: "127.0.0.1".into(), port: 6432 }])
+    Listing::Listeners(vec![messages::ListenerRow { descriptor: 5, address: "127.0.0.1".into(), port: 6432 }])
 }
 
 fn hosts() -> Listing {
-    Listing::Hosts(vec![mail::HostRow {
+    Listing::Hosts(vec![messages::HostRow {
         name: "db.test".into(),
         known: true,
         underway: 2,
@@ -150,5 +154,5 @@ fn hosts() -> Listing {
 }
 
 fn zones() -> Listing {
-    Listing::Zones(vec![mail::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
+    Listing::Zones(vec![messages::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
 }

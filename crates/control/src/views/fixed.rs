@@ -1,6 +1,6 @@
 //! The small views: CONFIG, HELP, LISTS, SHARDS, STATE, VERSION.
 
-use mail::{Cell, Column, ShardRow};
+use messages::{Cell, Column, ShardRow};
 
 use super::{Scene, databases, int, text, text_or_null, users};
 use crate::{COMMANDS, CONSOLE, VIEWS};

@@ -1,7 +1,7 @@
 //! SHOW FDS and MEM: file descriptors and memory of the process.
 //! Never shows a secret: PgBouncer's columns for them, which its takeover read, are NULL.
 
-use mail::{Cell, Column, DescriptorRow, ListenerRow, MemoryRow};
+use messages::{Cell, Column, DescriptorRow, ListenerRow, MemoryRow};
 
 use super::{Scene, int, text, text_or_null};
 

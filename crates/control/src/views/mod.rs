@@ -17,7 +17,7 @@ mod sockets;
 mod stats;
 mod users;
 
-use mail::{Cell, Column, ColumnType, Right, Subject};
+use messages::{Cell, Column, ColumnType, Right, Subject};
 use settings::Config;
 
 use crate::control::Facts;
@@ -156,7 +156,7 @@ mod tests {
     use super::example::of_shards;
     use super::*;
     use crate::harness::{Harness, empty};
-    use mail::{Listing, SocketRow};
+    use messages::{Listing, SocketRow};
 
     /// The rows as psql would show them, without alignment.
     fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
@@ -335,7 +335,8 @@ mod tests {
     fn help_is_a_notice_that_names_every_view() {
         let mut harness = Harness::new();
         harness.ask("show help");
-        let [mail::Part::NoticeWithDetail(title, text), mail::Part::Complete("SHOW")] = harness.parts()
+        let [messages::Part::NoticeWithDetail(title, text), messages::Part::Complete("SHOW")] =
+            harness.parts()
         else {
             panic!()
         };

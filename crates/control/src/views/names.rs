@@ -1,6 +1,6 @@
 //! SHOW DNS_HOSTS and DNS_ZONES: the names that were looked up, and the zones whose serial numbers are watched.
 
-use mail::{Cell, Column, HostRow, ZoneRow};
+use messages::{Cell, Column, HostRow, ZoneRow};
 
 use super::{Scene, int, text};
 

@@ -1,6 +1,6 @@
 //! SHOW PEERS and PEER_POOLS: the processes that cancel requests are forwarded to, and how many are on their way.
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 
 use super::{Scene, int, text, text_or_null};
 
@@ -27,7 +27,7 @@ pub(super) fn peers(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
 }
 
 pub(super) fn pools(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let row = |pool: &mail::PeerPoolRow| {
+    let row = |pool: &messages::PeerPoolRow| {
         vec![
             pool.peer_id.into(),
             pool.client_active_cancel.into(),

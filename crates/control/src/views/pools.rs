@@ -1,6 +1,6 @@
 //! SHOW POOLS: one row per database and user, over all shards. SERVER_ERRORS, Weir's own, has those that no server lets in.
 
-use mail::{Cell, Column, PoolRow};
+use messages::{Cell, Column, PoolRow};
 use settings::PoolMode;
 
 use telemetry::record::date_time;

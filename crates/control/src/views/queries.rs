@@ -2,7 +2,7 @@
 //!
 //! Weir's own.
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 
 use super::{Scene, int, numeric, text};
 

@@ -1,6 +1,6 @@
 //! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row per connection. SHARD_CLIENTS and SHARD_SERVERS are Weir's own.
 
-use mail::{Cell, Column, SocketRow};
+use messages::{Cell, Column, SocketRow};
 use telemetry::record::date_time;
 
 use super::{Scene, int, seconds_and_rest, text};

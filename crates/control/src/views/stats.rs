@@ -1,6 +1,6 @@
 //! SHOW STATS, STATS_TOTALS, STATS_AVERAGES and TOTALS: four readers of the one table of counters.
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 use telemetry::{COUNTERS, Counter, Counters};
 
 use super::{Scene, numeric, text};

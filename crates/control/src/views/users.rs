@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mail::{Cell, Column};
+use messages::{Cell, Column};
 use settings::PoolMode;
 
 use super::{Scene, int, text, text_or_null};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use mail::{HostRow, ZoneRow};
+use messages::{HostRow, ZoneRow};
 use settings::Global;
 
 use crate::clock::monotonic_us;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mail::{Command, ShardId};
+use messages::{Command, ShardId};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use shard::succession::fields::{Fields, FieldsOut};
 use shard::{HandOn, Inherit};

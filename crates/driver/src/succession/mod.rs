@@ -16,7 +16,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use mail::ShardId;
+use messages::ShardId;
 use shard::HandOn;
 use shard::succession::fields::FieldsOut;
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use mail::ShardId;
+use messages::ShardId;
 use rustix::net::{RecvFlags, recv};
 use shard::Inherit;
 use shard::succession::fields::Fields;

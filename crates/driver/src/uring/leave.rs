@@ -3,7 +3,7 @@
 //! Normally nothing is in flight when a client moves. Where something is, its id is free at once all the same: the
 //! connection waits here until the kernel has let go of it, and takes along what has come and what has not gone.
 
-use mail::ShardId;
+use messages::ShardId;
 use shard::{ConnId, Handover};
 
 use crate::core::told_of;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use mail::Command;
-use mail::ShardId;
+use messages::Command;
+use messages::ShardId;
 use rustix::net::{SocketAddrUnix, bind, connect, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::{Config, IoDriver};

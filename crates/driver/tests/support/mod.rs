@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mail::Command;
+use messages::Command;
 use settings::{Config, IoDriver};
 use shard::event::Peer;
 use shard::{Action, ConnId, Event, Now, Source, Target};

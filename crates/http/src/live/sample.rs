@@ -211,7 +211,7 @@ fn grown(name: &str, before: &Count, now: &Count, seconds: f64) -> DatabaseSampl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Cell, Column, ColumnType};
+    use messages::{Cell, Column, ColumnType};
 
     fn table(columns: &[&'static str], rows: Vec<Vec<Cell>>) -> Table {
         let columns = columns.iter().map(|name| Column { name, kind: ColumnType::Text }).collect();

@@ -13,7 +13,7 @@ mod statistics;
 
 use std::collections::BTreeMap;
 
-use mail::Right;
+use messages::Right;
 use settings::Config;
 
 use crate::bridge::{Bridge, NoAnswer, show};
@@ -91,7 +91,7 @@ pub(crate) async fn page(shared: &Shared) -> Result<String, NoAnswer> {
 /// How many clients there are of each combination; the listing goes by in slices.
 async fn clients(bridge: &Bridge) -> Result<BTreeMap<[String; 4], u64>, NoAnswer> {
     let mut counts = BTreeMap::new();
-    let count = |columns: &[mail::Column], rows: Vec<Vec<mail::Cell>>| {
+    let count = |columns: &[messages::Column], rows: Vec<Vec<messages::Cell>>| {
         for cells in &rows {
             let row = Row { columns, cells };
             let mut key = ["database", "user", "application_name", "state"]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::extract;
 use axum::Json;
-use mail::Right;
+use messages::Right;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -148,7 +148,7 @@ async fn page<T>(
 ) -> Result<(Vec<T>, Option<u64>), NoAnswer> {
     let limit = wanted.limit.unwrap_or(USUAL_ROWS).clamp(1, MOST_ROWS);
     let mut picked = BTreeMap::new();
-    let pick = |columns: &[mail::Column], rows: Vec<Vec<mail::Cell>>| {
+    let pick = |columns: &[messages::Column], rows: Vec<Vec<messages::Cell>>| {
         for cells in &rows {
             let row = Row { columns, cells };
             let id = row.number("id");

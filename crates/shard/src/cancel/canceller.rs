@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mail::ShardId;
+use messages::ShardId;
 
 use crate::ConnId;
 

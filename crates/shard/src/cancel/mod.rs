@@ -11,7 +11,7 @@ pub(crate) mod rows;
 
 use std::sync::Arc;
 
-use mail::{Neighbour, Report, ShardId};
+use messages::{Neighbour, Report, ShardId};
 use telemetry::Level;
 use wire::encode;
 use wire::startup::Version;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mail::PeerPoolRow;
+use messages::PeerPoolRow;
 use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;

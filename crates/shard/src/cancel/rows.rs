@@ -2,7 +2,7 @@
 //!
 //! Never decides anything about them.
 
-use mail::SocketRow;
+use messages::SocketRow;
 
 use crate::cancel::canceller::{AskedBy, Canceller};
 use crate::state::{Conn, State};

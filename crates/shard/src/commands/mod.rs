@@ -6,7 +6,7 @@ pub(crate) mod orders;
 
 use std::sync::Arc;
 
-use mail::{Command, Neighbour, Report, RequestId, ShardId, ShutdownMode};
+use messages::{Command, Neighbour, Report, RequestId, ShardId, ShutdownMode};
 use settings::{Config, PoolMode};
 use tls::Terms;
 use wire::sqlstate;

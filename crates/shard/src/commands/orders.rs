@@ -2,7 +2,7 @@
 //!
 //! Owns how each is carried out here. PAUSE, KILL and what ends a process are in `commands`.
 
-use mail::RequestId;
+use messages::RequestId;
 use wire::sqlstate;
 
 use crate::ConnId;

@@ -2,7 +2,7 @@
 //!
 //! Owns the types' numbers and forms (PostgreSQL: pg_type, and the receive functions of the types). Never knows a view.
 
-use mail::{Cell, Column, ColumnType, Part};
+use messages::{Cell, Column, ColumnType, Part};
 use wire::encode;
 
 /// The formats that were asked for: none is text, one is for all columns, else one for each; 1 is binary.

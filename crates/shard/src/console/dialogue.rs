@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mail::{Cell, Part, Right};
+use messages::{Cell, Part, Right};
 use wire::bind::bind_rest;
 use wire::frontend::{self, Found};
 use wire::sqlstate;

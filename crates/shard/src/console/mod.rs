@@ -6,7 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod dialogue;
 
-use mail::{AdminQuery, AdminReply, Part, Report, Right, Wanted};
+use messages::{AdminQuery, AdminReply, Part, Report, Right, Wanted};
 use telemetry::Level;
 use wire::backend::Status;
 use wire::tag::frontend as tag;

@@ -3,7 +3,7 @@
 //! It has a place among the connections, as everybody who waits has, but no socket. Data only; what happens to it is
 //! told in `inquiry`.
 
-use mail::{Inquiry, ShardId};
+use messages::{Inquiry, ShardId};
 use pool::QueuePosition;
 
 /// One question and all who wait for its answer.

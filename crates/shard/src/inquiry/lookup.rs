@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use auth::{Secret, Zeroizing};
-use mail::{AnswerRow, Inquiry};
+use messages::{AnswerRow, Inquiry};
 use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;

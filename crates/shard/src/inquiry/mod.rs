@@ -9,7 +9,7 @@ pub(crate) mod asker;
 pub(crate) mod lookup;
 pub(crate) mod roles;
 
-use mail::{Answer, Inquiry, Neighbour, Report, RequestId, ShardId};
+use messages::{Answer, Inquiry, Neighbour, Report, RequestId, ShardId};
 use pool::QueuePosition;
 use session::Row;
 use telemetry::Level;

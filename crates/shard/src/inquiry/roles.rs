@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use mail::{AnswerRow, Inquiry};
+use messages::{AnswerRow, Inquiry};
 use telemetry::Level;
 use wire::sqlstate;
 

@@ -4,7 +4,7 @@
 
 use std::mem::size_of;
 
-use mail::{DescriptorRow, MemoryRow};
+use messages::{DescriptorRow, MemoryRow};
 use session::parameters::SHOWN_BY_DESCRIPTOR;
 
 use crate::client::Client;

@@ -9,7 +9,7 @@ mod pinned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mail::{
+use messages::{
     DatabaseRow, HistogramRow, Listing, PoolRow, Report, RequestId, SLICE_ROWS, ShardRow, SocketRow, Subject,
     UserRow,
 };

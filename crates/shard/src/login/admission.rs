@@ -215,7 +215,7 @@ impl State {
             self.pool_registry.forget_cancel_key(prefix);
         }
         if was_console {
-            self.report(mail::Report::ConsoleLeft);
+            self.report(messages::Report::ConsoleLeft);
         }
         self.uncount(conn);
         self.forget_login_bytes(sent);

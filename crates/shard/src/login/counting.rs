@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mail::Right;
+use messages::Right;
 use pool::ConnectionCounts;
 use settings::Database;
 use wire::sqlstate;

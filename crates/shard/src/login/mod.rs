@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use auth::{Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
-use mail::Right;
+use messages::Right;
 use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;

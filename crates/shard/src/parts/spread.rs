@@ -3,7 +3,7 @@
 //! Owns spreading and lending permits between shards. Sockets never move for it: a shard that can spare a server closes
 //! it, and the shard that needs one opens its own.
 
-use mail::{LimitOf, Neighbour, ShardId};
+use messages::{LimitOf, Neighbour, ShardId};
 use pool::SharedPool;
 use settings::PoolMode;
 

@@ -8,7 +8,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use mail::QueryRow;
+use messages::QueryRow;
 use session::{ErrorSeen, ReplyOutcome};
 use telemetry::queries::{Queries, QueryFigures, Shape};
 

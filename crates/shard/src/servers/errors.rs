@@ -11,7 +11,7 @@ impl State {
         let Some(part) = self.server(conn).map(|server| server.pool) else { return };
         let Some(part) = self.parts.get_mut(part) else { return };
         let since_us = part.server_error.as_ref().map_or(now_us, |error| error.since_us);
-        let error = mail::ServerError { message: text.to_owned(), since_us, last_us: now_us };
+        let error = messages::ServerError { message: text.to_owned(), since_us, last_us: now_us };
         part.server_error = Some(Box::new(error));
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod hosts;
 pub(crate) mod unasked;
 
 use auth::Secret;
-use mail::LimitOf;
+use messages::LimitOf;
 use pool::{OpenFor, Permit};
 use session::{LoginContext, LoginStep, Parameters, ServerInfo, ServerLogin, ServerProtocol};
 use telemetry::Level;

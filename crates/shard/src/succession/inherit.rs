@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use auth::ScramKeys;
-use mail::Right;
+use messages::Right;
 use session::{Catalog, Parameters, ServerInfo, ServerProtocol};
 use settings::PoolMode;
 use wire::{encode, sqlstate};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use auth::{Entropy, MockKey};
-use mail::{Neighbour, Report, ShardId};
+use messages::{Neighbour, Report, ShardId};
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use settings::{Config, Files};
 use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};

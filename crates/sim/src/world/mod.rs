@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mail::{Command, Neighbour};
+use messages::{Command, Neighbour};
 use settings::Config;
 use shard::{ConnId, Event, Handover, Now};
 

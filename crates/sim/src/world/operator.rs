@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mail::{Command, Listing, Report, RequestId, ShutdownMode, Subject};
+use messages::{Command, Listing, Report, RequestId, ShutdownMode, Subject};
 
 use super::{Era, What, World};
 use crate::fault::Fault;

@@ -1,7 +1,7 @@
 //! What must hold under the commands of an operator: PAUSE, SUSPEND and KILL are done only when nothing is left to do,
 //! and then nothing happens until RESUME; a pool is paused only while a command says so (I15).
 
-use mail::Command;
+use messages::Command;
 
 use super::operator::Awaited;
 use super::{Spot, World};

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use mail::{Command, RequestId, ShutdownMode};
+use messages::{Command, RequestId, ShutdownMode};
 use settings::Config;
 use shard::Event;
 

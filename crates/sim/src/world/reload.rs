@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mail::Command;
+use messages::Command;
 use settings::{AuthType, Config, PoolMode};
 
 use super::World;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mail::Command;
+use messages::Command;
 use shard::{ConnId, Event, HandOn, Inherit};
 
 use super::process::Process;

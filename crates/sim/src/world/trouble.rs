@@ -1,6 +1,6 @@
 //! What goes wrong, when its time has come, and the end of it.
 
-use mail::Neighbour;
+use messages::Neighbour;
 
 use super::{Era, Owner, What, World};
 use crate::fault::Fault;

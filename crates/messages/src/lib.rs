@@ -7,19 +7,19 @@
 
 pub mod admin;
 pub mod command;
-pub mod inquiry;
 pub mod listing;
 pub mod report;
+pub mod server_query;
 pub mod signal;
 
 pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
 pub use command::{Command, LimitOf, Neighbour, ShutdownMode};
-pub use inquiry::{Answer, AnswerRow, Inquiry};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
     PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
+pub use server_query::{Answer, AnswerRow, Inquiry};
 pub use signal::Signal;
 
 /// Which shard; shards are numbered from zero.
