@@ -237,7 +237,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use control::Signal;
-    use messages::{AdminQuery, Part, Right};
+    use messages::{AdminQuery, ReplyPart, Role};
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -282,14 +282,14 @@ mod tests {
             shard: ShardId(0),
             client: 1,
             client_id: 1,
-            right: Right::Admin,
+            role: Role::Admin,
             sql: "reload".to_owned(),
             parameters: None,
-            wanted: messages::Wanted::Run,
+            mode: messages::StatementMode::Run,
         };
         let crew = life("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
         let told = crew.0.lock().unwrap();
         let [Command::Reply(reply)] = &told[..] else { panic!("{told:?}") };
-        assert!(matches!(&reply.parts[..], [Part::Error { sqlstate: "F0000", .. }]));
+        assert!(matches!(&reply.parts[..], [ReplyPart::Error { sqlstate: "F0000", .. }]));
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use control::{COMMANDS, Control, Facts, Input, Output, Signal, VIEWS};
 use messages::{
-    AdminQuery, Command, Listing, PoolRow, Report, RequestId, Right, ShardId, SocketRow, Subject, Wanted,
+    AdminQuery, Command, Listing, PoolRow, Report, RequestId, Role, ShardId, SocketRow, StatementMode,
+    Subject,
 };
 use settings::Config;
 
@@ -132,11 +133,10 @@ impl World {
             _ => COMMANDS[command].word.to_owned(),
         };
         self.asked += 1;
-        let right = if self.random.below(4) == 0 { Right::Stats } else { Right::Admin };
-        let wanted = if self.random.below(8) == 0 { Wanted::Description } else { Wanted::Run };
+        let role = if self.random.below(4) == 0 { Role::Stats } else { Role::Admin };
+        let mode = if self.random.below(8) == 0 { StatementMode::Describe } else { StatementMode::Run };
         let client_id = self.asked;
-        let query =
-            AdminQuery { shard: ShardId(0), client: 1, client_id, right, sql, parameters: None, wanted };
+        let query = AdminQuery { shard: ShardId(0), client: 1, client_id, role, sql, parameters: None, mode };
         self.input(Input::Report(Report::Query(query)));
     }
 
@@ -220,10 +220,10 @@ fn every_statement_is_answered_once() {
             shard: ShardId(0),
             client: 1,
             client_id: u64::MAX,
-            right: Right::Admin,
+            role: Role::Admin,
             sql: "resume".into(),
             parameters: None,
-            wanted: Wanted::Run,
+            mode: StatementMode::Run,
         };
         world.input(Input::Report(Report::Query(resume)));
         for Owed { shard, request, .. } in std::mem::take(&mut world.waits) {

@@ -2,7 +2,8 @@
 //! Never knows what a single command or view does: the tables do.
 
 use messages::{
-    AdminQuery, Cell, Column, ColumnType, Command, Listing, Part, RequestId, Right, Subject, Wanted,
+    AdminQuery, Cell, Column, ColumnType, Command, Listing, ReplyPart, RequestId, Role, StatementMode,
+    Subject,
 };
 
 use crate::commands::{CommandRow, SESSION};
@@ -18,7 +19,7 @@ const PATIENCE_US: u64 = 5_000_000;
 /// A statement with whom it is from, on its way to a command.
 pub(crate) struct Ask<'a> {
     pub(crate) asker: Asker,
-    pub(crate) right: Right,
+    pub(crate) role: Role,
     pub(crate) argument: Option<&'a str>,
     /// The statement as it was sent, for the answer to a bad one.
     pub(crate) sql: &'a str,
@@ -34,9 +35,9 @@ impl Control {
     /// Answers a statement, now or when the shards have.
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let asker = Asker::of(&query);
-        let ask = Ask { asker, right: query.right, argument: None, sql: &query.sql };
+        let ask = Ask { asker, role: query.role, argument: None, sql: &query.sql };
         let read = (self.grammar)(&query.sql, query.parameters.as_deref());
-        if query.wanted == Wanted::Description {
+        if query.mode == StatementMode::Describe {
             return self.describe(&ask, read);
         }
         match read {
@@ -49,14 +50,14 @@ impl Control {
     pub(crate) fn answer_question(&mut self, question: Question) {
         let sql = question.in_words();
         let asker = Asker::Panel { id: question.id };
-        let ask = Ask { asker, right: question.right, argument: None, sql: &sql };
+        let ask = Ask { asker, role: question.role, argument: None, sql: &sql };
         self.run(ask, &question.statement);
     }
 
     fn run<'a>(&mut self, mut ask: Ask<'a>, statement: &'a Statement) {
         let outcome = match statement {
             Statement::Empty => {
-                self.reply(ask.asker, vec![Part::Empty], true);
+                self.reply(ask.asker, vec![ReplyPart::Empty], true);
                 Ok(())
             }
             Statement::Set { key, value } => self.set(&ask, key, value),
@@ -76,7 +77,7 @@ impl Control {
         if !row.argument.allows(ask.argument) {
             return Err(ask.invalid());
         }
-        if ask.right < row.right {
+        if ask.role < row.role {
             return Err(Refusal::AdminNeeded);
         }
         (row.run)(self, ask)
@@ -89,7 +90,10 @@ impl Control {
                 Statement::Command { word, argument } => columns_of(ask, word, argument.as_deref())?,
                 Statement::Empty | Statement::Set { .. } => None,
             };
-            Ok(vec![Part::Parameters(statement.parameters()), columns.map_or(Part::NoColumns, Part::Columns)])
+            Ok(vec![
+                ReplyPart::Parameters(statement.parameters()),
+                columns.map_or(ReplyPart::NoColumns, ReplyPart::Columns),
+            ])
         });
         match described {
             Ok(parts) => self.reply(ask.asker, parts, true),
@@ -103,13 +107,17 @@ impl Control {
         if let Some((name, value)) = SESSION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             let column = Column { name, kind: ColumnType::Text };
             let row = vec![Cell::from(*value)];
-            let parts = vec![Part::Columns(vec![column]), Part::Rows(vec![row]), Part::Complete("SHOW")];
+            let parts = vec![
+                ReplyPart::Columns(vec![column]),
+                ReplyPart::Rows(vec![row]),
+                ReplyPart::Complete("SHOW"),
+            ];
             self.reply(ask.asker, parts, true);
             return Ok(());
         }
         let view =
             VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| ask.invalid())?;
-        if ask.right < view.right {
+        if ask.role < view.role {
             return Err(Refusal::AdminNeeded);
         }
         let gathered = Gathered::default();
@@ -119,12 +127,12 @@ impl Control {
 
     /// Asks every shard, or the process, for rows of each subject.
     pub(crate) fn list(&mut self, asker: Option<Asker>, subjects: &'static [Subject], purpose: Purpose) {
-        let of_one = |subject: &Subject| if subject.is_of_the_process() { 1 } else { self.facts.shards };
+        let of_one = |subject: &Subject| if subject.is_process_wide() { 1 } else { self.facts.shards };
         let owed = subjects.iter().map(of_one).map(usize::from).sum();
         let deadline_us = Some(self.now_us + PATIENCE_US);
         let request = self.requests.open(Request { asker, owed, deadline_us, purpose });
         for &subject in subjects {
-            if subject.is_of_the_process() {
+            if subject.is_process_wide() {
                 self.push(Output::List { request, subject });
             } else {
                 self.tell_all(&Command::List { request, subject });
@@ -189,7 +197,7 @@ impl Control {
         match (purpose, asker) {
             (Purpose::View { view, gathered, begun }, Some(asker)) => {
                 let mut parts = self.parts(view, &gathered, begun);
-                parts.push(Part::Complete("SHOW"));
+                parts.push(ReplyPart::Complete("SHOW"));
                 self.reply(asker, parts, true);
             }
             (Purpose::Sample(gathered), _) => {
@@ -224,7 +232,7 @@ impl Control {
         self.reply(asker, parts, false);
     }
 
-    fn parts(&self, view: &View, gathered: &Gathered, begun: bool) -> Vec<Part> {
+    fn parts(&self, view: &View, gathered: &Gathered, begun: bool) -> Vec<ReplyPart> {
         let scene = Scene {
             config: &self.config,
             facts: &self.facts,
@@ -234,10 +242,10 @@ impl Control {
             now_us: self.now_us,
         };
         if let Some(notice) = view.notice {
-            return vec![Part::NoticeWithDetail("Console usage".to_owned(), notice())];
+            return vec![ReplyPart::NoticeWithDetail("Console usage".to_owned(), notice())];
         }
-        let rows = Part::Rows((view.rows)(&scene));
-        if begun { vec![rows] } else { vec![Part::Columns(view.columns.to_vec()), rows] }
+        let rows = ReplyPart::Rows((view.rows)(&scene));
+        if begun { vec![rows] } else { vec![ReplyPart::Columns(view.columns.to_vec()), rows] }
     }
 
     /// Answers everybody who waits for a PAUSE that a RESUME of this database (or of all) has undone.
@@ -275,7 +283,7 @@ impl Control {
 /// The columns that a command gives, if it gives rows.
 fn columns_of(ask: &Ask<'_>, word: &str, argument: Option<&str>) -> Result<Option<Vec<Column>>, Refusal> {
     let row = COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word)).ok_or_else(|| ask.invalid())?;
-    if ask.right < row.right {
+    if ask.role < row.role {
         return Err(Refusal::AdminNeeded);
     }
     if !matches!(row.word, "SHOW" | "SELECT") {
@@ -308,12 +316,14 @@ mod tests {
         harness.listing(0, sockets(0..500), false);
         assert!(!harness.replies[0].last);
         assert!(
-            matches!(harness.parts(), [Part::Columns(columns), Part::Rows(rows)] if columns.len() == 21 && rows.len() == 500)
+            matches!(harness.parts(), [ReplyPart::Columns(columns), ReplyPart::Rows(rows)] if columns.len() == 21 && rows.len() == 500)
         );
         harness.listing(1, sockets(500..501), true);
         harness.listing(0, sockets(501..502), true);
         assert!(harness.replies[2].last);
-        assert!(matches!(harness.parts(), [Part::Rows(rows), Part::Complete("SHOW")] if rows.len() == 1));
+        assert!(
+            matches!(harness.parts(), [ReplyPart::Rows(rows), ReplyPart::Complete("SHOW")] if rows.len() == 1)
+        );
     }
 
     #[test]
@@ -350,18 +360,18 @@ mod tests {
     #[test]
     fn the_panel_is_answered_by_number_and_never_through_a_shard() {
         let mut harness = Harness::new();
-        let ask = |harness: &mut Harness, right, argument: &str| {
+        let ask = |harness: &mut Harness, role, argument: &str| {
             let statement =
                 Statement::Command { word: "SHOW".to_owned(), argument: Some(argument.to_owned()) };
-            harness.input(Input::Ask(Question { id: 7, right, statement }));
+            harness.input(Input::Ask(Question { id: 7, role, statement }));
             harness.answers.pop()
         };
-        let Some((7, parts, true)) = ask(&mut harness, Right::Stats, "VERSION") else { panic!("no answer") };
-        assert_eq!(parts.last(), Some(&Part::Complete("SHOW")));
-        let no = ask(&mut harness, Right::Stats, "FDS").expect("an answer");
-        assert!(matches!(&no.1[..], [Part::Error { sqlstate: "42501", .. }]));
-        let no = ask(&mut harness, Right::Admin, "x; SHUTDOWN").expect("an answer");
-        assert!(matches!(&no.1[..], [Part::Error { sqlstate: "42601", .. }]));
+        let Some((7, parts, true)) = ask(&mut harness, Role::Stats, "VERSION") else { panic!("no answer") };
+        assert_eq!(parts.last(), Some(&ReplyPart::Complete("SHOW")));
+        let no = ask(&mut harness, Role::Stats, "FDS").expect("an answer");
+        assert!(matches!(&no.1[..], [ReplyPart::Error { sqlstate: "42501", .. }]));
+        let no = ask(&mut harness, Role::Admin, "x; SHUTDOWN").expect("an answer");
+        assert!(matches!(&no.1[..], [ReplyPart::Error { sqlstate: "42601", .. }]));
         assert!(harness.replies.is_empty() && !harness.exited);
     }
 
@@ -369,17 +379,26 @@ mod tests {
     fn a_description_runs_nothing() {
         let mut harness = Harness::new();
         let describe = |harness: &mut Harness, sql: &str| {
-            let query = AdminQuery { wanted: Wanted::Description, ..harness.query(Right::Admin, sql) };
+            let query = AdminQuery { mode: StatementMode::Describe, ..harness.query(Role::Admin, sql) };
             harness.input(Input::Report(messages::Report::Query(query)));
             harness.parts().to_vec()
         };
         let parts = describe(&mut harness, "SHOW POOLS");
-        assert!(matches!(&parts[..], [Part::Parameters(0), Part::Columns(columns)] if columns.len() == 17));
+        assert!(
+            matches!(&parts[..], [ReplyPart::Parameters(0), ReplyPart::Columns(columns)] if columns.len() == 17)
+        );
         for sql in ["RELOAD", "SHOW HELP", "", "SET verbose = 1"] {
-            assert_eq!(describe(&mut harness, sql), [Part::Parameters(0), Part::NoColumns], "{sql}");
+            assert_eq!(
+                describe(&mut harness, sql),
+                [ReplyPart::Parameters(0), ReplyPart::NoColumns],
+                "{sql}"
+            );
         }
-        assert_eq!(describe(&mut harness, "KILL_CLIENT $1"), [Part::Parameters(1), Part::NoColumns]);
-        assert!(matches!(&describe(&mut harness, "SHOW nothing")[..], [Part::Error { .. }]));
+        assert_eq!(
+            describe(&mut harness, "KILL_CLIENT $1"),
+            [ReplyPart::Parameters(1), ReplyPart::NoColumns]
+        );
+        assert!(matches!(&describe(&mut harness, "SHOW nothing")[..], [ReplyPart::Error { .. }]));
         assert!(harness.told.is_empty() && harness.loads == 0);
     }
 
@@ -387,7 +406,7 @@ mod tests {
     fn stats_users_see_every_view_but_the_descriptors() {
         for view in VIEWS {
             let mut harness = Harness::with(0, "");
-            harness.ask_as(Right::Stats, &format!("select {}", view.name.to_lowercase()));
+            harness.ask_as(Role::Stats, &format!("select {}", view.name.to_lowercase()));
             if view.name == "FDS" {
                 assert_eq!(harness.error(), ("42501", "admin access needed"));
                 continue;

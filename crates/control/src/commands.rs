@@ -1,7 +1,7 @@
 //! The ONE table of console commands: word, argument, right, what it does.
 //! To add a command: a row, and its function below. What PgBouncer has and Weir does not yet is a row that says so.
 
-use messages::{Command, Part, Right, ShutdownMode};
+use messages::{Command, ReplyPart, Role, ShutdownMode};
 
 use crate::ask::Ask;
 use crate::control::Output;
@@ -16,7 +16,7 @@ pub struct CommandRow {
     /// What may follow it.
     pub argument: Argument,
     /// Who may.
-    pub right: Right,
+    pub role: Role,
     /// What SHOW HELP writes after the word; None where the command is not listed.
     pub help: Option<&'static str>,
     /// What it does, in a sentence, for documentation.
@@ -48,9 +48,9 @@ impl Argument {
 
 /// Rows of the table.
 macro_rules! commands {
-    ($($word:literal, $argument:ident, $right:ident, $help:expr, $about:expr, $run:expr;)*) => {
+    ($($word:literal, $argument:ident, $role:ident, $help:expr, $about:expr, $run:expr;)*) => {
         &[$(CommandRow {
-            word: $word, argument: Argument::$argument, right: Right::$right, help: $help,
+            word: $word, argument: Argument::$argument, role: Role::$role, help: $help,
             about: $about, run: $run,
         },)*]
     };
@@ -227,11 +227,11 @@ impl Control {
     /// SET: of what tools set in any session nothing, of a setting its value until the next RELOAD.
     pub(crate) fn set(&mut self, ask: &Ask<'_>, key: &str, value: &str) -> Result<(), Refusal> {
         if SESSION.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
-            let parts = vec![Part::Notice("SET ignored".to_owned()), Part::Complete("SET")];
+            let parts = vec![ReplyPart::Notice("SET ignored".to_owned()), ReplyPart::Complete("SET")];
             self.reply(ask.asker, parts, true);
             return Ok(());
         }
-        if ask.right < Right::Admin {
+        if ask.role < Role::Admin {
             return Err(Refusal::AdminNeeded);
         }
         let changed = settings::set(&self.config, key, value);
@@ -270,14 +270,14 @@ mod tests {
 
     #[test]
     fn every_command_needs_its_right() {
-        for row in COMMANDS.iter().filter(|row| row.right == Right::Admin) {
+        for row in COMMANDS.iter().filter(|row| row.role == Role::Admin) {
             let mut harness = Harness::new();
-            harness.ask_as(Right::Stats, row.word);
+            harness.ask_as(Role::Stats, row.word);
             assert_eq!(harness.error(), ("42501", "admin access needed"), "{}", row.word);
             assert!(harness.told.is_empty() && harness.loads == 0 && !harness.exited, "{}", row.word);
         }
         let mut harness = Harness::new();
-        harness.ask_as(Right::Stats, "SET pool_mode = transaction");
+        harness.ask_as(Role::Stats, "SET pool_mode = transaction");
         assert_eq!(harness.error().0, "42501");
     }
 
@@ -314,7 +314,7 @@ mod tests {
         let before = harness.replies.len();
         harness.ask("RESUME app");
         assert_eq!(harness.replies.len(), before + 2);
-        assert!(matches!(&harness.replies[before].parts[..], [Part::Error { sqlstate: "57014", .. }]));
+        assert!(matches!(&harness.replies[before].parts[..], [ReplyPart::Error { sqlstate: "57014", .. }]));
         assert_eq!(harness.tag(), "RESUME");
         assert!(
             matches!(harness.told.last(), Some((1, Command::Resume { database: Some(name) })) if name == "app")
@@ -385,16 +385,16 @@ mod tests {
             assert_eq!(harness.error(), ("42601", text.as_str()));
         }
         harness.ask("");
-        assert_eq!(harness.parts(), [Part::Empty]);
+        assert_eq!(harness.parts(), [ReplyPart::Empty]);
     }
 
     #[test]
     fn what_tools_set_and_show_is_humoured() {
         let mut harness = Harness::new();
-        harness.ask_as(Right::Stats, "SET extra_float_digits = 3");
-        assert_eq!(harness.parts(), [Part::Notice("SET ignored".into()), Part::Complete("SET")]);
-        harness.ask_as(Right::Stats, "SHOW DateStyle");
-        assert!(harness.parts().contains(&Part::Rows(vec![vec!["ISO".into()]])));
+        harness.ask_as(Role::Stats, "SET extra_float_digits = 3");
+        assert_eq!(harness.parts(), [ReplyPart::Notice("SET ignored".into()), ReplyPart::Complete("SET")]);
+        harness.ask_as(Role::Stats, "SHOW DateStyle");
+        assert!(harness.parts().contains(&ReplyPart::Rows(vec![vec!["ISO".into()]])));
     }
 
     #[test]

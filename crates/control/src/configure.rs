@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use messages::{Command, Part};
+use messages::{Command, ReplyPart};
 use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 
@@ -41,7 +41,7 @@ impl Control {
             return;
         }
         self.put_in_force(changed);
-        self.reply(asker, vec![Part::CompleteAs(done)], true);
+        self.reply(asker, vec![ReplyPart::CompleteAs(done)], true);
     }
 
     /// The files that a configuration names were read, or could not be: it is put in force.
@@ -49,7 +49,7 @@ impl Control {
         self.log_findings(&config.warnings);
         self.put_in_force(config);
         if let Some(Loading { asker: Some(asker), done }) = self.loading.pop_front() {
-            self.reply(asker, vec![Part::CompleteAs(done)], true);
+            self.reply(asker, vec![ReplyPart::CompleteAs(done)], true);
         }
     }
 

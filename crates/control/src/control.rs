@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use messages::{AdminReply, Command, Part, Report, RequestId, ShardId, ShutdownMode, Subject};
+use messages::{AdminReply, Command, ReplyPart, Report, RequestId, ShardId, ShutdownMode, Subject};
 use settings::{Config, Finding};
 use telemetry::{Level, Record};
 
@@ -88,7 +88,7 @@ pub enum Output {
         /// The question's number.
         id: u64,
         /// What there is to say, in order.
-        parts: Vec<Part>,
+        parts: Vec<ReplyPart>,
         /// False while more follows.
         last: bool,
     },
@@ -212,7 +212,9 @@ impl Control {
             Input::Report(Report::ConsoleCancelled { shard, client, client_id }) => {
                 self.console_cancelled(Asker::Client { shard, client, client_id });
             }
-            Input::Report(Report::Answered { request, answer }) => self.server_answered(request.0, &answer),
+            Input::Report(Report::ServerQueryDone { request, answer }) => {
+                self.server_answered(request.0, &answer)
+            }
             Input::Report(Report::ConsoleLeft) => self.console_left(),
             Input::Succession(what) => self.succession(what),
             Input::Signal(signal) => self.signal(signal),
@@ -261,7 +263,7 @@ impl Control {
     }
 
     /// Sends a piece of an answer; `last` ends it.
-    pub(crate) fn reply(&mut self, asker: Asker, parts: Vec<Part>, last: bool) {
+    pub(crate) fn reply(&mut self, asker: Asker, parts: Vec<ReplyPart>, last: bool) {
         self.push(match asker {
             Asker::Client { shard, client, client_id } => {
                 let reply = AdminReply { client, client_id, parts, last };
@@ -273,7 +275,7 @@ impl Control {
 
     /// Says that a statement is done.
     pub(crate) fn complete(&mut self, asker: Asker, tag: &'static str) {
-        self.reply(asker, vec![Part::Complete(tag)], true);
+        self.reply(asker, vec![ReplyPart::Complete(tag)], true);
     }
 
     /// Says that a statement is not done, to who asked and to the log.

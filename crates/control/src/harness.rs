@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use messages::{
-    AdminQuery, AdminReply, Cell, Command, Listing, Part, Report, RequestId, Right, ShardId, Subject, Wanted,
+    AdminQuery, AdminReply, Cell, Command, Listing, ReplyPart, Report, RequestId, Role, ShardId,
+    StatementMode, Subject,
 };
 use settings::{Config, Files};
 use telemetry::Record;
@@ -21,7 +22,7 @@ pub(crate) struct Harness {
     pub(crate) told: Vec<(u16, Command)>,
     pub(crate) replies: Vec<AdminReply>,
     /// Pieces of answers to the panel: number, what was said, whether that was all.
-    pub(crate) answers: Vec<(u64, Vec<Part>, bool)>,
+    pub(crate) answers: Vec<(u64, Vec<ReplyPart>, bool)>,
     pub(crate) log: Vec<Record>,
     pub(crate) loads: usize,
     pub(crate) secrets: Vec<Config>,
@@ -101,19 +102,19 @@ impl Harness {
         self.input(Input::Signal(signal));
     }
 
-    pub(crate) fn query(&self, right: Right, sql: &str) -> AdminQuery {
+    pub(crate) fn query(&self, role: Role, sql: &str) -> AdminQuery {
         let sql = sql.to_owned();
-        let wanted = Wanted::Run;
-        AdminQuery { shard: ShardId(0), client: 3, client_id: 33, right, sql, parameters: None, wanted }
+        let mode = StatementMode::Run;
+        AdminQuery { shard: ShardId(0), client: 3, client_id: 33, role, sql, parameters: None, mode }
     }
 
-    pub(crate) fn ask_as(&mut self, right: Right, sql: &str) {
-        let query = self.query(right, sql);
+    pub(crate) fn ask_as(&mut self, role: Role, sql: &str) {
+        let query = self.query(role, sql);
         self.input(Input::Report(Report::Query(query)));
     }
 
     pub(crate) fn ask(&mut self, sql: &str) {
-        self.ask_as(Right::Admin, sql);
+        self.ask_as(Role::Admin, sql);
     }
 
     /// The request of the last command that has one.
@@ -146,20 +147,20 @@ impl Harness {
         }
         let parts = self.replies[replies..].iter().flat_map(|reply| reply.parts.clone());
         parts
-            .filter_map(|part| if let Part::Rows(rows) = part { Some(rows) } else { None })
+            .filter_map(|part| if let ReplyPart::Rows(rows) = part { Some(rows) } else { None })
             .flatten()
             .collect()
     }
 
     /// The parts of the last reply.
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[ReplyPart] {
         self.replies.last().map_or(&[], |reply| &reply.parts)
     }
 
     /// SQLSTATE and text of the last reply.
     pub(crate) fn error(&self) -> (&str, &str) {
         match self.parts() {
-            [Part::Error { sqlstate, message }] => (sqlstate, message),
+            [ReplyPart::Error { sqlstate, message }] => (sqlstate, message),
             other => panic!("no error: {other:?}"),
         }
     }
@@ -167,8 +168,8 @@ impl Harness {
     /// The tag of the last reply.
     pub(crate) fn tag(&self) -> &str {
         match self.parts().last() {
-            Some(Part::Complete(tag)) => tag,
-            Some(Part::CompleteAs(tag)) => tag,
+            Some(ReplyPart::Complete(tag)) => tag,
+            Some(ReplyPart::CompleteAs(tag)) => tag,
             other => panic!("not complete: {other:?}"),
         }
     }

@@ -3,7 +3,7 @@
 //! Texts are PgBouncer's where it has one. So are the codes (08P01), but where PostgreSQL has a code that says the same
 //! more precisely, that one is sent.
 
-use messages::Part;
+use messages::ReplyPart;
 use settings::Fault;
 
 /// A statement that is not done, and whose fault that is.
@@ -96,8 +96,8 @@ impl Refusal {
 
     /// As it goes to the client.
     #[must_use]
-    pub fn part(&self) -> Part {
-        Part::Error { sqlstate: self.sqlstate(), message: self.message() }
+    pub fn part(&self) -> ReplyPart {
+        ReplyPart::Error { sqlstate: self.sqlstate(), message: self.message() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a console statement says, once its words are apart.
 //! Owns the type between the grammar (crate `console`) and the commands; never text that is still to be parsed.
 
-use messages::Right;
+use messages::Role;
 
 /// One statement of a console client or of the panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Question {
     /// Comes back in [`crate::Output::Answer`].
     pub id: u64,
     /// What the asker may.
-    pub right: Right,
+    pub role: Role,
     /// What it asks.
     pub statement: Statement,
 }

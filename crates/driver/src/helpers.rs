@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use auth::{Answer, Question};
-use messages::{Neighbour, ShardId};
+use messages::{ShardId, ShardMessage};
 use settings::{Config, Global};
 use shard::ConnId;
 
@@ -43,8 +43,8 @@ impl Helpers {
         let shards = Arc::clone(mailboxes);
         let tell = move |host: &str, gone: &[std::net::IpAddr]| {
             for mailbox in shards.iter() {
-                let moved = Neighbour::HostMoved { host: host.to_owned(), gone: gone.to_vec() };
-                mailbox.post(Letter::Neighbour(moved));
+                let moved = ShardMessage::HostMoved { host: host.to_owned(), gone: gone.to_vec() };
+                mailbox.post(Letter::ShardMessage(moved));
             }
         };
         let known = Arc::new(Names::new(global, Box::new(tell)));

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use auth::Answer;
-use messages::{Command, Neighbour};
+use messages::{Command, ShardMessage};
 use rustix::event::{EventfdFlags, eventfd};
 use shard::{ConnId, Handover};
 
@@ -23,7 +23,7 @@ pub(crate) enum Letter {
     /// For the shard, from the control thread.
     Command(Command),
     /// For the shard, from another one.
-    Neighbour(Neighbour),
+    ShardMessage(ShardMessage),
     /// A client that moves here.
     Adopt(Mover),
     /// A helper has answered a login's question.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{Question, Statement};
-use messages::{Cell, Column, Part, Right};
+use messages::{Cell, Column, ReplyPart, Role};
 use telemetry::Record;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -40,7 +40,7 @@ pub(crate) enum NoAnswer {
 }
 
 /// A piece of an answer, and whether it is the last.
-type Piece = (Vec<Part>, bool);
+type Piece = (Vec<ReplyPart>, bool);
 
 /// The panel's end.
 pub(crate) struct Bridge {
@@ -56,7 +56,7 @@ pub(crate) struct Waiting(Mutex<HashMap<u64, mpsc::UnboundedSender<Piece>>>);
 
 impl Waiting {
     /// A piece of an answer has come. One that nobody waits for any more is dropped.
-    pub(crate) fn answered(&self, id: u64, parts: Vec<Part>, last: bool) {
+    pub(crate) fn answered(&self, id: u64, parts: Vec<ReplyPart>, last: bool) {
         if let Some(asker) = self.map().get(&id) {
             let _ = asker.send((parts, last));
         }
@@ -89,7 +89,7 @@ impl Bridge {
     ///
     /// # Errors
     /// [`NoAnswer`].
-    pub(crate) async fn ask(&self, right: Right, statement: Statement) -> Result<Table, NoAnswer> {
+    pub(crate) async fn ask(&self, role: Role, statement: Statement) -> Result<Table, NoAnswer> {
         let mut table = Table::default();
         let keep = |columns: &[Column], rows: Vec<Vec<Cell>>| {
             if table.columns.is_empty() {
@@ -97,7 +97,7 @@ impl Bridge {
             }
             table.rows.extend(rows);
         };
-        self.each(right, statement, keep).await?;
+        self.each(role, statement, keep).await?;
         Ok(table)
     }
 
@@ -106,7 +106,7 @@ impl Bridge {
     /// # Errors
     /// [`NoAnswer`].
     pub(crate) async fn show(&self, view: &str) -> Result<Table, NoAnswer> {
-        self.ask(Right::Stats, show(view)).await
+        self.ask(Role::Stats, show(view)).await
     }
 
     /// Asks, and hands rows on slice by slice, so that no long listing is ever whole in memory.
@@ -115,7 +115,7 @@ impl Bridge {
     /// [`NoAnswer`]; slices that came before were handed on.
     pub(crate) async fn each(
         &self,
-        right: Right,
+        role: Role,
         statement: Statement,
         mut take: impl FnMut(&[Column], Vec<Vec<Cell>>),
     ) -> Result<(), NoAnswer> {
@@ -126,16 +126,16 @@ impl Bridge {
         let (sender, mut pieces) = mpsc::unbounded_channel();
         self.waiting.map().insert(id, sender);
         let _underway = Underway { waiting: &self.waiting, id };
-        (self.ask)(Question { id, right, statement });
+        (self.ask)(Question { id, role, statement });
         let mut columns = Vec::new();
         loop {
             let piece = timeout_at(deadline, pieces.recv()).await.map_err(|_| NoAnswer::Late)?;
             let (parts, last) = piece.ok_or(NoAnswer::Late)?;
             for part in parts {
                 match part {
-                    Part::Columns(names) => columns = names,
-                    Part::Rows(rows) => take(&columns, rows),
-                    Part::Error { sqlstate, message } => {
+                    ReplyPart::Columns(names) => columns = names,
+                    ReplyPart::Rows(rows) => take(&columns, rows),
+                    ReplyPart::Error { sqlstate, message } => {
                         return Err(NoAnswer::Refused { sqlstate, message });
                     }
                     _ => {}
@@ -179,9 +179,11 @@ mod tests {
     #[test]
     fn slices_of_an_answer_are_one_table() {
         let columns = vec![Column { name: "id", kind: ColumnType::Int8 }];
-        let row = |id: u64| Part::Rows(vec![vec![Cell::from(id)]]);
-        let pieces =
-            vec![(vec![Part::Columns(columns), row(1)], false), (vec![row(2), Part::Complete("SHOW")], true)];
+        let row = |id: u64| ReplyPart::Rows(vec![vec![Cell::from(id)]]);
+        let pieces = vec![
+            (vec![ReplyPart::Columns(columns), row(1)], false),
+            (vec![row(2), ReplyPart::Complete("SHOW")], true),
+        ];
         let bridge = bridge(pieces);
         let table = run(bridge.show("CLIENTS")).expect("an answer");
         assert_eq!(table.iter().map(|row| row.number("id")).collect::<Vec<_>>(), [1, 2]);
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_and_silence_given_up() {
-        let error = Part::Error { sqlstate: "42501", message: "no".to_owned() };
+        let error = ReplyPart::Error { sqlstate: "42501", message: "no".to_owned() };
         let refused = run(bridge(vec![(vec![error], true)]).show("FDS"));
         assert!(matches!(refused, Err(NoAnswer::Refused { sqlstate: "42501", .. })));
         let silent = bridge(Vec::new());

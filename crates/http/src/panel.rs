@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::{PoolOutcome, PoolRefusal, ServerFacts};
-use messages::Part;
+use messages::ReplyPart;
 use settings::{Config, Global};
 use telemetry::{Level, Record};
 use tokio::sync::{Semaphore, watch};
@@ -116,7 +116,7 @@ impl Panel {
     }
 
     /// A piece of an answer of the control thread.
-    pub fn answered(&self, id: u64, parts: Vec<Part>, last: bool) {
+    pub fn answered(&self, id: u64, parts: Vec<ReplyPart>, last: bool) {
         self.waiting.answered(id, parts, last);
     }
 

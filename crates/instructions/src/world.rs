@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use auth::{Credentials, Entropy, MockKey, ServerKeyCache, ServerLogin, Step, Zeroizing};
 use ::messages::ShardId;
+use auth::{Credentials, Entropy, MockKey, ServerKeyCache, ServerLogin, Step, Zeroizing};
 use settings::Files;
 use shard::{Action, ConnId, Event, Now, Peer, Shard, Source};
 use sim::Names;

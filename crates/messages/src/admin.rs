@@ -1,27 +1,27 @@
-//! A console client's statement on its way up, and the typed answer on its way down.
+//! A console client's statement, sent to the control thread, and the typed answer.
 //!
 //! The console client's socket stays on its shard, which encodes the answer; the statement's meaning is the control
 //! thread's. Never bytes of the wire protocol.
 
 use crate::ShardId;
 
-/// What a console client may do.
+/// The role of a console client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
-    /// `stats_users`: look.
+pub enum Role {
+    /// `stats_users`: read only.
     Stats,
     /// `admin_users`: everything.
     Admin,
 }
 
-/// What is wanted of a statement.
+/// Whether a statement is run or described.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// That it be run.
+pub enum StatementMode {
+    /// Run it.
     #[default]
     Run,
-    /// How many parameters it has and which columns it gives; it is not run.
-    Description,
+    /// Return the number of its parameters and its columns; do not run it.
+    Describe,
 }
 
 /// One statement of a console client.
@@ -31,16 +31,16 @@ pub struct AdminQuery {
     pub shard: ShardId,
     /// The client's number on that shard (opaque; comes back in the reply).
     pub client: u32,
-    /// The client's `id`, so that a late reply cannot reach a successor.
+    /// The client's `id`, so that a late reply cannot reach a later client with the same number.
     pub client_id: u64,
-    /// Its rights.
-    pub right: Right,
+    /// The client's role.
+    pub role: Role,
     /// The statement, as it was sent.
     pub sql: String,
     /// The values of `$1`, `$2`, ... as text; `None` where none were bound, and they stand for themselves.
     pub parameters: Option<Vec<Option<String>>>,
-    /// What is wanted.
-    pub wanted: Wanted,
+    /// Run or describe.
+    pub mode: StatementMode,
 }
 
 /// The answer to an [`AdminQuery`]; the shard adds ReadyForQuery.
@@ -51,15 +51,15 @@ pub struct AdminReply {
     /// As in the query.
     pub client_id: u64,
     /// What to send, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ReplyPart>,
     /// False while more replies to the same query follow.
     pub last: bool,
 }
 
-/// A piece of an answer.
+/// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// ParameterDescription, for so many of them.
+pub enum ReplyPart {
+    /// ParameterDescription, for this many parameters.
     Parameters(usize),
     /// NoData.
     NoColumns,
@@ -69,7 +69,7 @@ pub enum Part {
     Rows(Vec<Vec<Cell>>),
     /// CommandComplete with its tag.
     Complete(&'static str),
-    /// CommandComplete with a tag that was made for it.
+    /// CommandComplete with a computed tag.
     CompleteAs(String),
     /// NoticeResponse.
     Notice(String),

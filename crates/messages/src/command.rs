@@ -1,13 +1,13 @@
-//! What a shard is told: by the control thread ([`Command`]) and by the other shards ([`Neighbour`]).
+//! Messages to a shard: from the control thread ([`Command`]) and from other shards ([`ShardMessage`]).
 
 use std::sync::Arc;
 
 use settings::Config;
 
-use crate::{AdminReply, Answer, Inquiry, RequestId, ShardId, Subject};
+use crate::{AdminReply, RequestId, ServerQuery, ServerQueryResult, ShardId, Subject};
 
-/// From the control thread. Commands that carry a request id are answered with [`crate::Report::Done`], once, when what
-/// they ask for has become true.
+/// From the control thread. A command with a request id is answered with [`crate::Report::Done`], once, when it is
+/// complete.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Answer with [`crate::Report::Listing`] slices.
@@ -19,7 +19,7 @@ pub enum Command {
     },
     /// A new configuration is in force (RELOAD, SET).
     Configure(Arc<Config>),
-    /// Hand out no server of this database (all: None); done when none is in use or open.
+    /// Check out no server of this database (all: None); done when none is in use or open.
     Pause {
         /// Comes back when done.
         request: RequestId,
@@ -31,26 +31,26 @@ pub enum Command {
         /// One database, or all.
         database: Option<String>,
     },
-    /// Let no new client into a database, or let them in again. Those that are in stay.
+    /// Refuse new clients of a database, or accept them again. Connected clients stay.
     Disable {
         /// The database.
         database: String,
-        /// False lets clients in again.
+        /// False accepts clients again.
         disabled: bool,
     },
-    /// Stand still: nothing is read but the console, nothing is lent. Done when all that was underway has been sent.
+    /// Suspend: only the console is read, no server is checked out. Done when all output has been sent.
     Suspend {
         /// Comes back when done.
         request: RequestId,
     },
-    /// Done when no server is left that is to be closed as soon as it is free.
+    /// Done when no server is left that is to be closed as soon as it is released.
     WaitClose {
         /// Comes back when done.
         request: RequestId,
         /// One database, or all.
         database: Option<String>,
     },
-    /// Close servers as soon as they are free and open new ones instead.
+    /// Close servers as soon as they are released and open new ones instead.
     Reconnect {
         /// One database, or all.
         database: Option<String>,
@@ -62,7 +62,7 @@ pub enum Command {
         /// One database, or all.
         database: Option<String>,
     },
-    /// Close one client. Done's count says whether it was here.
+    /// Close one client. Done's count tells whether it was on this shard.
     KillClient {
         /// Comes back when done.
         request: RequestId,
@@ -76,31 +76,31 @@ pub enum Command {
         /// How gently.
         mode: ShutdownMode,
     },
-    /// Another process takes over: hand on whatever rests, until nothing is left.
-    HandOver {
-        /// Counted up with every question whether anything is left.
+    /// Another process takes over: export every connection that is at rest, until none is left.
+    Export {
+        /// Counted up with every command.
         round: u32,
     },
-    /// That process has died: serve what is left, and say so.
-    Keep,
+    /// That process has died: keep and serve the remaining connections, and report it.
+    AbortExport,
     /// A cancel request that reached the process that takes over, for a client that may still be here.
     Cancel {
-        /// As the asker sent it: process id and secret.
+        /// As the canceling client sent it: process id and secret.
         key: Box<[u8]>,
     },
     /// The answer to a console client's statement.
     Reply(AdminReply),
-    /// The control thread itself asks a server something; [`crate::Report::Answered`] answers, unless it is withdrawn. Any
-    /// shard takes it: it goes on to the one that has the pool.
-    Ask {
-        /// Comes back in the answer; no other question that waits has it.
+    /// Run a query for the control thread; [`crate::Report::ServerQueryDone`] answers, unless it is withdrawn. Any
+    /// shard takes it and forwards it to the one that has the pool.
+    RunServerQuery {
+        /// Comes back in the answer; unique among pending queries.
         request: RequestId,
         /// The question.
-        inquiry: Box<Inquiry>,
+        query: Box<ServerQuery>,
     },
-    /// That question needs no answer.
-    Withdraw {
-        /// From the question.
+    /// That query needs no answer.
+    WithdrawServerQuery {
+        /// From the query.
         request: RequestId,
     },
 }
@@ -108,9 +108,9 @@ pub enum Command {
 /// How SHUTDOWN waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// Idle and waiting clients go at once, those in a transaction when it ends.
+    /// Idle and waiting clients are closed at once, those in a transaction when it ends.
     WaitForServers,
-    /// Nobody is sent away; done when the last client has left.
+    /// No client is closed; done when the last client has disconnected.
     WaitForClients,
 }
 
@@ -127,53 +127,53 @@ pub enum LimitOf {
 
 /// From another shard.
 #[derive(Clone, Debug)]
-pub enum Neighbour {
-    /// A cancel request arrived there; the key says that the client is here. Answered with [`Neighbour::Cancelled`].
+pub enum ShardMessage {
+    /// A cancel request arrived there; the key says that the client is here. Answered with [`ShardMessage::Cancelled`].
     Cancel {
         /// Where it arrived.
         from: ShardId,
-        /// The asker's connection there.
+        /// The canceling client's connection there.
         conn: u32,
         /// The asker's `id`.
         id: u64,
-        /// The key that the asker sent: process id and secret.
+        /// The key that the canceling client sent: process id and secret.
         key: Box<[u8]>,
     },
-    /// That cancel request has run into `cancel_wait_timeout`: [`Neighbour::Cancelled`] follows.
+    /// That cancel request has run into `cancel_wait_timeout`: [`ShardMessage::Cancelled`] follows.
     CancelTimedOut {
         /// The asker's connection.
         conn: u32,
         /// The asker's `id`.
         id: u64,
     },
-    /// That cancel request has ended, whatever came of it: the asker may be let go.
+    /// That cancel request has ended, successful or not: the canceling client may be closed.
     Cancelled {
         /// The asker's connection.
         conn: u32,
         /// The asker's `id`.
         id: u64,
     },
-    /// A waiter there has no server and no permit is free: close an idle server that holds one.
-    Want {
-        /// Who wants.
+    /// A client waits there and no permit is free: close an idle server that holds one.
+    RequestPermit {
+        /// The requesting shard.
         from: ShardId,
-        /// Whose limit is reached.
+        /// The limit that is reached.
         limit: LimitOf,
         /// The pool's database.
         database: String,
         /// The pool's user.
         user: String,
     },
-    /// A host name does not stand for these addresses any more: servers there are obsolete.
+    /// A host name does not resolve to these addresses any more: servers there are obsolete.
     HostMoved {
         /// The name, as configured.
         host: String,
         /// The addresses.
         gone: Vec<std::net::IpAddr>,
     },
-    /// A client that logs in there waits for the answer to a question whose pool is here. Answered with
-    /// [`Neighbour::Answered`], once, unless it is withdrawn.
-    Ask {
+    /// A client that logs in there waits for a query whose pool is here. Answered with
+    /// [`ShardMessage::ServerQueryDone`], once, unless it is withdrawn.
+    RunServerQuery {
         /// Where the client is.
         from: ShardId,
         /// Its connection there.
@@ -181,26 +181,26 @@ pub enum Neighbour {
         /// Its `id`.
         id: u64,
         /// The question.
-        inquiry: Box<Inquiry>,
+        query: Box<ServerQuery>,
     },
-    /// That client has left: its question needs no answer.
-    Withdraw {
+    /// That client has disconnected: its query needs no answer.
+    WithdrawServerQuery {
         /// Where the client was.
         from: ShardId,
         /// Its `id`.
         id: u64,
     },
-    /// The answer to [`Neighbour::Ask`].
-    Answered {
+    /// The answer to [`ShardMessage::RunServerQuery`].
+    ServerQueryDone {
         /// The client's connection.
         conn: u32,
         /// Its `id`.
         id: u64,
-        /// What came of it.
-        answer: Box<Answer>,
+        /// The result.
+        answer: Box<ServerQueryResult>,
     },
-    /// A permit that was wanted is free now: try again.
-    Freed {
+    /// A requested permit is free now: try again.
+    PermitFreed {
         /// The pool's database.
         database: String,
         /// The pool's user.

@@ -1,8 +1,8 @@
-//! What threads say to each other: plain types, no behaviour.
+//! The messages between threads: plain types, no behaviour.
 //!
-//! A shard hears [`Command`]s and [`Neighbour`] letters and answers with [`Report`]s; the control thread is the other
-//! end. This is the only way into a shard or out of it besides its sockets. Nothing here knows a socket, a clock or how
-//! an answer is encoded.
+//! A shard receives [`Command`]s from the control thread and [`ShardMessage`]s from other shards, and answers the control
+//! thread with [`Report`]s. This is the only way into a shard or out of it besides its sockets. Nothing here knows a
+//! socket, a clock or how an answer is encoded.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -12,14 +12,14 @@ pub mod report;
 pub mod server_query;
 pub mod signal;
 
-pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, Part, Right, Wanted};
-pub use command::{Command, LimitOf, Neighbour, ShutdownMode};
+pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, ReplyPart, Role, StatementMode};
+pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
     PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
-pub use server_query::{Answer, AnswerRow, Inquiry};
+pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
 pub use signal::Signal;
 
 /// Which shard; shards are numbered from zero.

@@ -32,11 +32,11 @@ pub enum Subject {
     PeerPools,
     /// One [`HistogramRow`] per pool that has been used.
     Histograms,
-    /// One [`ErrorRow`] per database whose clients were told of an error.
+    /// One [`ErrorRow`] per database whose clients got an error.
     Errors,
     /// One [`QueryRow`] per kind of query that was run, if queries are tracked.
     Queries,
-    /// One [`ListenerRow`] per listening socket; of the process, no shard knows them.
+    /// One [`ListenerRow`] per listening socket; process-wide, no shard knows them.
     Listeners,
     /// One [`HostRow`] per name that was looked up; of the process.
     Hosts,
@@ -45,9 +45,9 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The process as a whole answers, and once; the others are asked of every shard.
+    /// Listed once for the process; the others are listed by every shard.
     #[must_use]
-    pub fn is_of_the_process(self) -> bool {
+    pub fn is_process_wide(self) -> bool {
         matches!(self, Subject::Listeners | Subject::Hosts | Subject::Zones)
     }
 }
@@ -59,7 +59,7 @@ pub struct SocketRow {
     pub id: u64,
     /// Its shard.
     pub shard: u16,
-    /// It leads to a server, not to a client.
+    /// A server connection, not a client.
     pub is_server: bool,
     /// User of the pool.
     pub user: String,
@@ -71,9 +71,9 @@ pub struct SocketRow {
     pub address: String,
     /// The peer's port.
     pub port: u16,
-    /// Our side's address.
+    /// The local address.
     pub local_address: String,
-    /// Our side's port.
+    /// The local port.
     pub local_port: u16,
     /// Microseconds since 1970 of the connection.
     pub connect_time_us: u64,
@@ -98,13 +98,13 @@ pub struct SocketRow {
     pub application_name: String,
     /// Prepared statements known here.
     pub prepared_statements: u64,
-    /// Bytes received that wait here, for a server or for the rest of their message.
+    /// Bytes received that are held, for a server or for the rest of their message.
     pub held_bytes: u64,
     /// Bytes of the message being passed on that have not come yet.
     pub remaining_bytes: u64,
 }
 
-/// One pool's part on one shard.
+/// One pool on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolRow {
     /// As clients name it.
@@ -137,15 +137,15 @@ pub struct PoolRow {
     pub max_wait_us: u64,
     /// The mode in force.
     pub mode: Option<PoolMode>,
-    /// Why no server can be logged in to, since the last that could.
+    /// The last failed login to the server, if none has succeeded since.
     pub server_error: Option<ServerError>,
-    /// Not a pool: what was counted in pools of this database that are forgotten.
+    /// Not a pool: the sum of the counters of dropped pools of this database.
     pub retired: bool,
     /// The pool's counters on this shard.
     pub counters: Counters,
 }
 
-/// Connections or logins to the server of a pool that failed, none since having gone well.
+/// Failed connections or logins to the server of a pool, without a success since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerError {
     /// The last one's reason.
@@ -157,7 +157,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Two shards' errors of one pool as one: since the first, in the words of the last.
+    /// Two shards' errors of one pool as one: since the first, with the message of the last.
     #[must_use]
     pub fn merged(self, other: ServerError) -> ServerError {
         let since_us = self.since_us.min(other.since_us);
@@ -166,7 +166,7 @@ impl ServerError {
     }
 }
 
-/// One database's part on one shard.
+/// One database on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseRow {
     /// As clients name it.
@@ -181,7 +181,7 @@ pub struct DatabaseRow {
     pub auto: bool,
 }
 
-/// One user's part on one shard.
+/// One user on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserRow {
     /// Its name.
@@ -203,7 +203,7 @@ pub struct ShardRow {
     pub logins: u64,
     /// Server connections.
     pub servers: u64,
-    /// Pools (parts of pools).
+    /// Local pools.
     pub pools: u64,
     /// CPU time of its thread in the last second, in hundredths of the second.
     pub busy_percent: u64,
@@ -218,11 +218,11 @@ pub struct DescriptorRow {
     pub conn: u32,
     /// The connection it is linked to, if any.
     pub link_conn: Option<u32>,
-    /// Its file descriptor; filled in by whoever holds the socket.
+    /// Its file descriptor; filled in by the driver, which owns the socket.
     pub descriptor: i32,
     /// The descriptor that it is linked to, or 0; filled in likewise.
     pub link: i32,
-    /// It leads to a server, not to a client.
+    /// A server connection, not a client.
     pub is_server: bool,
     /// User of the pool.
     pub user: String,
@@ -238,16 +238,16 @@ pub struct DescriptorRow {
     pub parameters: [Option<String>; 4],
 }
 
-/// How much memory things of one kind take.
+/// The memory that objects of one kind take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryRow {
-    /// What they are.
+    /// The kind.
     pub name: &'static str,
     /// Bytes of one.
     pub size: u64,
     /// How many there are.
     pub used: u64,
-    /// For how many more there is room already.
+    /// How many more fit without an allocation.
     pub free: u64,
 }
 
@@ -258,7 +258,7 @@ pub struct PeerPoolRow {
     pub peer_id: u32,
     /// Cancel requests being forwarded.
     pub client_active_cancel: u64,
-    /// Cancel requests that wait for their turn.
+    /// Cancel requests that wait to be forwarded.
     pub client_waiting_cancel: u64,
     /// Connections to the peer that forward one.
     pub server_active_cancel: u64,
@@ -266,7 +266,7 @@ pub struct PeerPoolRow {
     pub server_login: u64,
 }
 
-/// How long things took in one pool's part on one shard.
+/// The latencies of one pool on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramRow {
     /// As clients name it.
@@ -277,7 +277,7 @@ pub struct HistogramRow {
     pub histograms: Box<Histograms>,
 }
 
-/// What clients of one database were told of on one shard.
+/// The errors that clients of one database got on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorRow {
     /// As clients name it; empty for clients of no configured one.
@@ -286,7 +286,7 @@ pub struct ErrorRow {
     pub errors: Errors,
 }
 
-/// What was counted of one kind of query on one shard.
+/// The statistics of one kind of query on one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryRow {
     /// As clients name it.
@@ -313,7 +313,7 @@ pub struct ListenerRow {
 pub struct HostRow {
     /// The name, as configured.
     pub name: String,
-    /// It was looked up before; else it is being looked up for the first time.
+    /// It has been looked up before; otherwise the first look-up is running.
     pub known: bool,
     /// How many look-ups of it are under way.
     pub underway: u64,

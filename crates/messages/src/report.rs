@@ -1,8 +1,8 @@
-//! What a shard tells the control thread.
+//! Messages of a shard to the control thread.
 
 use crate::{
-    AdminQuery, Answer, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow,
-    PeerPoolRow, PoolRow, QueryRow, ShardId, ShardRow, SocketRow, UserRow, ZoneRow,
+    AdminQuery, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow,
+    PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -18,16 +18,16 @@ pub enum Report {
     Listing {
         /// From the command.
         request: RequestId,
-        /// Whose part.
+        /// The listed shard.
         shard: ShardId,
         /// The rows.
         rows: Listing,
         /// True in the last slice of this shard.
         last: bool,
     },
-    /// A cancel request for no client of this process; a predecessor that still hands over may have it.
+    /// A cancel request for no client of this process; a process that is being taken over may have the client.
     StrayCancel {
-        /// As the asker sent it: process id and secret.
+        /// As the canceling client sent it: process id and secret.
         key: Box<[u8]>,
     },
     /// A cancel request for a console client.
@@ -39,22 +39,22 @@ pub enum Report {
         /// As in [`AdminQuery`].
         client_id: u64,
     },
-    /// The answer to [`crate::Command::Ask`].
-    Answered {
+    /// The answer to [`crate::Command::RunServerQuery`].
+    ServerQueryDone {
         /// From the command.
         request: RequestId,
-        /// What came of it.
-        answer: Box<Answer>,
+        /// The result.
+        answer: Box<ServerQueryResult>,
     },
-    /// A console client is gone.
+    /// A console client has disconnected.
     ConsoleLeft,
-    /// What a command asked for is true on this shard.
+    /// A command is complete on this shard.
     Done {
         /// From the command.
         request: RequestId,
-        /// Whose answer.
+        /// The answering shard.
         shard: ShardId,
-        /// How many it touched, where that means something.
+        /// The number of connections affected, where the command counts them.
         count: u64,
     },
 }

@@ -1,16 +1,16 @@
-//! A question that Weir itself asks a server, and what came of it: plain types.
+//! A query that Weir itself runs on a server (`auth_query`, for example), and its result: plain types.
 //!
-//! They travel between shards, because a pool's servers may be on another shard than the client whose login asks. An
-//! answer may hold secrets, so `Debug` shows none of it.
+//! They are sent between shards, because a pool's servers may be on another shard than the client that logs in. A
+//! result may hold secrets, so `Debug` shows none of it.
 
 use std::fmt;
 
-/// A question: a statement of one command with its values.
+/// A statement of one command with its values.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Inquiry {
-    /// The database whose server is asked, as clients name it.
+pub struct ServerQuery {
+    /// The database to run it in, as clients name it.
     pub database: String,
-    /// As which user.
+    /// The user to run it as.
     pub user: String,
     /// The statement; `$1` and so on stand for the values, and nothing is ever written into it.
     pub sql: String,
@@ -19,15 +19,15 @@ pub struct Inquiry {
 }
 
 /// A row by column; NULL is None.
-pub type AnswerRow = Vec<Option<Vec<u8>>>;
+pub type ServerQueryRow = Vec<Option<Vec<u8>>>;
 
-/// What came of an [`Inquiry`].
+/// The result of a [`ServerQuery`].
 #[derive(Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerQueryResult {
     /// The rows, in the server's order.
-    Rows(Vec<AnswerRow>),
-    /// There is no answer, and this is what the client that waits for it is told.
-    None {
+    Rows(Vec<ServerQueryRow>),
+    /// The query failed; the waiting client gets this error.
+    Failed {
         /// The SQLSTATE.
         sqlstate: String,
         /// The text.
@@ -35,17 +35,17 @@ pub enum Answer {
     },
 }
 
-impl fmt::Debug for Inquiry {
+impl fmt::Debug for ServerQuery {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Inquiry({}/{})", self.database, self.user)
+        write!(formatter, "ServerQuery({}/{})", self.database, self.user)
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for ServerQueryResult {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Rows(rows) => write!(formatter, "Rows({})", rows.len()),
-            Answer::None { text, .. } => write!(formatter, "None({text})"),
+            ServerQueryResult::Rows(rows) => write!(formatter, "Rows({})", rows.len()),
+            ServerQueryResult::Failed { text, .. } => write!(formatter, "None({text})"),
         }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_secret() {
-        let answer = Answer::Rows(vec![vec![Some(b"hidden".to_vec())]]);
+        let answer = ServerQueryResult::Rows(vec![vec![Some(b"hidden".to_vec())]]);
         assert_eq!(format!("{answer:?}"), "Rows(1)");
     }
 }

@@ -1,6 +1,6 @@
-//! What the process is told by signals. What one leads to is the control thread's matter.
+//! The signals that the process handles. What each does is decided by the control thread.
 
-/// A signal that the pooler understands; others do what they do to any process.
+/// A signal that the pooler handles; others keep their default action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGHUP: RELOAD, and the log file is opened again.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::Question;
-use messages::{Neighbour, Report, ShardId};
+use messages::{Report, ShardId, ShardMessage};
 use telemetry::Record;
 
 use crate::{ConnId, HandOn, Handover};
@@ -118,7 +118,7 @@ pub enum Action {
         /// Whom.
         to: ShardId,
         /// What.
-        letter: Box<Neighbour>,
+        letter: Box<ShardMessage>,
     },
     /// Write to the process that takes over from this one.
     HandOn(Box<HandOn>),

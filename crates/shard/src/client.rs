@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use auth::ClientLogin;
-use messages::Right;
+use messages::Role;
 use pool::{CancelKeyPrefix, QueuePosition};
 use session::{ClientStream, Parameters, StartupRequest, Tracked};
 use settings::ident::IdentMap;
@@ -53,7 +53,7 @@ pub(crate) enum Phase {
 pub(crate) struct Login {
     pub(crate) startup_request: Arc<StartupRequest>,
     pub(crate) exchange: Option<ClientLogin>,
-    pub(crate) right: Option<Right>,
+    pub(crate) role: Option<Role>,
     /// What it has to prove itself by, until that begins.
     pub(crate) demand: Option<Demand>,
     /// The map that says who may be whom, where that is asked.
@@ -70,11 +70,11 @@ pub(crate) struct Login {
 
 impl Login {
     /// Nothing asked yet, of the client or of a server.
-    pub(crate) fn new(startup_request: StartupRequest, right: Option<Right>) -> Login {
+    pub(crate) fn new(startup_request: StartupRequest, role: Option<Role>) -> Login {
         Login {
             startup_request: Arc::new(startup_request),
             exchange: None,
-            right,
+            role,
             demand: None,
             map: None,
             found: None,

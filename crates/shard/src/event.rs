@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use auth::Answer;
-use messages::{Command, Neighbour};
+use messages::{Command, ShardMessage};
 
 use crate::{Handover, Inherit};
 
@@ -139,7 +139,7 @@ pub enum Event<'a> {
     /// The control thread has spoken.
     Command(Command),
     /// Another shard has written.
-    Neighbour(Neighbour),
+    ShardMessage(ShardMessage),
     /// A predecessor process hands something on.
     Inherit(Box<Inherit>),
     /// [`crate::Shard::deadline`] has passed (also sent when it is merely near; early is harmless).

@@ -224,7 +224,7 @@ impl State {
             Event::Answered { conn, answer } => self.answered(conn, answer),
             Event::FilesRanOut => self.files_ran_out(),
             Event::Command(command) => self.command(command),
-            Event::Neighbour(letter) => self.neighbour(letter),
+            Event::ShardMessage(letter) => self.neighbour(letter),
             Event::Busy { percent } => self.busy(percent),
             Event::Inherit(what) => self.inherit(*what),
             Event::Tick => self.tick(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{DerivedCache, Entropy, MockKey, ScramKeys, ServerKeyCache};
-use messages::{Neighbour, Report, RequestId, ShardId, ShutdownMode};
+use messages::{Report, RequestId, ShardId, ShardMessage, ShutdownMode};
 use pool::{Pool, PoolRegistry, ProcessCounts};
 use session::{Catalog, ErrorSeen, StatementRegistry, Tracked};
 use settings::{Config, Database};
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// Sends another shard a message.
-    pub(crate) fn tell(&mut self, to: ShardId, letter: Neighbour) {
+    pub(crate) fn tell(&mut self, to: ShardId, letter: ShardMessage) {
         self.act(Action::Tell { to, letter: Box::new(letter) });
     }
 

@@ -3,7 +3,7 @@
 
 mod world;
 
-use messages::{Answer, Inquiry, Neighbour, ShardId};
+use messages::{ServerQuery, ServerQueryResult, ShardId, ShardMessage};
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -268,7 +268,7 @@ fn waiting_ends_with_query_wait_timeout_or_client_login_timeout() {
 // --- between shards ---------------------------------------------------------------------------------------------
 const FAR: &str = "auth_dbname = far\n[databases]\nfar = host=127.0.0.1 port=1";
 
-fn letter(world: &mut World) -> Neighbour {
+fn letter(world: &mut World) -> ShardMessage {
     world.letters.pop().unwrap()
 }
 
@@ -276,14 +276,21 @@ fn letter(world: &mut World) -> Neighbour {
 fn a_question_goes_to_the_shard_that_has_the_pool() {
     let mut world = world(FAR);
     let client = stranger(&mut world, "x");
-    let Neighbour::Ask { from, conn, id, inquiry } = letter(&mut world) else { panic!("no question") };
+    let ShardMessage::RunServerQuery { from, conn, id, query: inquiry } = letter(&mut world) else {
+        panic!("no question")
+    };
     assert_eq!((from, ConnId(conn)), (ShardId(0), client));
     assert_eq!(
         (&*inquiry.database, &*inquiry.user, &inquiry.values[..]),
         ("far", "boss", &["x".to_owned()][..])
     );
-    let answer =
-        |id, rows| Event::Neighbour(Neighbour::Answered { conn, id, answer: Box::new(Answer::Rows(rows)) });
+    let answer = |id, rows| {
+        Event::ShardMessage(ShardMessage::ServerQueryDone {
+            conn,
+            id,
+            answer: Box::new(ServerQueryResult::Rows(rows)),
+        })
+    };
     world.event(answer(id + 1, vec![vec![Some(b"x".to_vec()), None]]));
     assert!(world.connecting.is_empty(), "meant for somebody who was here before");
     world.event(answer(id, vec![]));
@@ -296,9 +303,11 @@ fn a_question_goes_to_the_shard_that_has_the_pool() {
 fn a_client_that_leaves_withdraws_its_question_there() {
     let mut world = world(FAR);
     let client = stranger(&mut world, "x");
-    let Neighbour::Ask { id, .. } = letter(&mut world) else { panic!("no question") };
+    let ShardMessage::RunServerQuery { id, .. } = letter(&mut world) else { panic!("no question") };
     world.event(Event::HungUp { conn: client });
-    assert!(matches!(letter(&mut world), Neighbour::Withdraw { from: ShardId(0), id: same } if same == id));
+    assert!(
+        matches!(letter(&mut world), ShardMessage::WithdrawServerQuery { from: ShardId(0), id: same } if same == id)
+    );
 }
 
 #[test]
@@ -306,16 +315,18 @@ fn a_question_from_another_shard_is_answered_there() {
     let mut world = world("");
     let inquiry = |name: &str| {
         let (database, user, sql) = ("d".to_owned(), "boss".to_owned(), "select $1".to_owned());
-        Box::new(Inquiry { database, user, sql, values: vec![name.to_owned()] })
+        Box::new(ServerQuery { database, user, sql, values: vec![name.to_owned()] })
     };
-    let ask = |id, name| Neighbour::Ask { from: ShardId(1), conn: 7, id, inquiry: inquiry(name) };
-    world.event(Event::Neighbour(ask(40, "a")));
-    world.event(Event::Neighbour(ask(41, "b")));
-    world.event(Event::Neighbour(Neighbour::Withdraw { from: ShardId(1), id: 40 }));
+    let ask = |id, name| ShardMessage::RunServerQuery { from: ShardId(1), conn: 7, id, query: inquiry(name) };
+    world.event(Event::ShardMessage(ask(40, "a")));
+    world.event(Event::ShardMessage(ask(41, "b")));
+    world.event(Event::ShardMessage(ShardMessage::WithdrawServerQuery { from: ShardId(1), id: 40 }));
     let server = world.server();
     assert!(world.text(server).contains("\x01b"));
     world.receive(server, &rows(&[[Some("b"), Some("s")]]));
-    let Neighbour::Answered { conn: 7, id: 41, answer } = letter(&mut world) else { panic!("no answer") };
-    assert_eq!(*answer, Answer::Rows(vec![vec![Some(b"b".to_vec()), Some(b"s".to_vec())]]));
+    let ShardMessage::ServerQueryDone { conn: 7, id: 41, answer } = letter(&mut world) else {
+        panic!("no answer")
+    };
+    assert_eq!(*answer, ServerQueryResult::Rows(vec![vec![Some(b"b".to_vec()), Some(b"s".to_vec())]]));
     assert!(world.letters.is_empty());
 }

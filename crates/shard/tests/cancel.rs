@@ -251,11 +251,16 @@ fn a_cancel_for_another_shard_is_given_up_with_a_line_there() {
     world.query(client, "select 1");
     let key: Vec<u8> = [&process_id.to_be_bytes()[..], &secret].concat();
     let from = messages::ShardId(1);
-    world.event(Event::Neighbour(messages::Neighbour::Cancel { from, conn: 5, id: 9, key: key.into() }));
+    world.event(Event::ShardMessage(messages::ShardMessage::Cancel {
+        from,
+        conn: 5,
+        id: 9,
+        key: key.into(),
+    }));
     world.connected();
     world.pass(1_400);
-    let is_told = |letter: &messages::Neighbour| {
-        matches!(letter, messages::Neighbour::CancelTimedOut { conn: 5, id: 9 })
+    let is_told = |letter: &messages::ShardMessage| {
+        matches!(letter, messages::ShardMessage::CancelTimedOut { conn: 5, id: 9 })
     };
     assert!(world.letters.iter().any(is_told), "{:?}", world.letters);
 }

@@ -3,7 +3,7 @@
 
 mod world;
 
-use messages::{Command, Neighbour, RequestId};
+use messages::{Command, RequestId, ShardMessage};
 use shard::Event;
 
 use wire::backend::Status;
@@ -84,8 +84,8 @@ fn a_server_that_is_being_opened_when_its_host_moves_is_opened_anew() {
     let mut world = World::new("default_pool_size = 1");
     world.client(&[]);
     let moved =
-        Neighbour::HostMoved { host: "127.0.0.1".to_owned(), gone: vec!["127.0.0.1".parse().unwrap()] };
-    world.event(Event::Neighbour(moved));
+        ShardMessage::HostMoved { host: "127.0.0.1".to_owned(), gone: vec!["127.0.0.1".parse().unwrap()] };
+    world.event(Event::ShardMessage(moved));
     let server = world.server();
     assert!(world.text(server).contains('X'), "it may lead to where the host was");
 }

@@ -3,7 +3,7 @@
 
 mod world;
 
-use messages::{AdminReply, Command, Part, Report};
+use messages::{AdminReply, Command, ReplyPart, Report};
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -48,7 +48,7 @@ fn asked(world: &mut World) -> Vec<(u32, u64, String)> {
 }
 
 fn reply(world: &mut World, (client, client_id, _): &(u32, u64, String)) {
-    let parts = vec![Part::Complete("SHOW")];
+    let parts = vec![ReplyPart::Complete("SHOW")];
     let reply = AdminReply { client: *client, client_id: *client_id, parts, last: true };
     world.event(Event::Command(Command::Reply(reply)));
 }

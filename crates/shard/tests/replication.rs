@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use messages::Neighbour;
+use messages::ShardMessage;
 use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -169,9 +169,12 @@ fn another_shard_is_asked_for_room_though_this_one_has_its_share() {
     }
     let third = world.client(PHYSICAL);
     assert!(world.connecting.is_empty());
-    assert!(matches!(world.letters[..], [Neighbour::Want { .. }]), "{:?}", world.letters);
+    assert!(matches!(world.letters[..], [ShardMessage::RequestPermit { .. }]), "{:?}", world.letters);
     shared.servers.release();
-    world.event(Event::Neighbour(Neighbour::Freed { database: "d".to_owned(), user: "u".to_owned() }));
+    world.event(Event::ShardMessage(ShardMessage::PermitFreed {
+        database: "d".to_owned(),
+        user: "u".to_owned(),
+    }));
     world.server();
     assert!(is_greeted(&mut world, third));
 }

@@ -17,7 +17,7 @@ use world::{World, message};
 type Places = BTreeMap<ConnId, ConnId>;
 
 fn hand_over(old: &mut World, round: u32) {
-    old.event(Event::Command(Command::HandOver { round }));
+    old.event(Event::Command(Command::Export { round }));
 }
 
 /// Brings to the new shard what the old one has handed on; true if the old one said that nothing is left.
@@ -153,7 +153,7 @@ fn what_nobody_took_comes_back_and_is_served_as_before() {
     world.answer(server, Status::InTransaction);
     hand_over(&mut world, 1);
     let handed_on = std::mem::take(&mut world.handed_on);
-    world.event(Event::Command(Command::Keep));
+    world.event(Event::Command(Command::AbortExport));
     assert!(matches!(world.handed_on[..], [HandOn::Kept { sockets: 3 }]), "{:?}", world.handed_on);
     world.handed_on.clear();
     let sockets = handed_on.into_iter().filter(|what| matches!(what, HandOn::Socket { .. })).collect();
@@ -416,7 +416,7 @@ fn a_successor_that_dies_leaves_the_rest_in_service() {
     let server = old.server();
     old.query(busy, "select 1");
     hand_over(&mut old, 1);
-    old.event(Event::Command(Command::Keep));
+    old.event(Event::Command(Command::AbortExport));
     old.answer(server, Status::Idle);
     old.sent.clear();
     old.query(busy, "select 2");

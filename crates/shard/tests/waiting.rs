@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use messages::{Command, LimitOf, Neighbour, RequestId};
+use messages::{Command, LimitOf, RequestId, ShardMessage};
 use pool::PoolRegistry;
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -129,7 +129,7 @@ fn who_waits_long_gets_what_is_idle_on_another_shard() {
     assert!(world.letters.is_empty(), "this shard has more than its share");
     world.pass(340);
     assert!(
-        matches!(world.letters[..], [Neighbour::Want { limit: LimitOf::Pool, .. }]),
+        matches!(world.letters[..], [ShardMessage::RequestPermit { limit: LimitOf::Pool, .. }]),
         "{:?}",
         world.letters
     );
@@ -146,7 +146,7 @@ fn a_shard_that_is_asked_gives_what_is_idle_and_of_that_limit_alone() {
     let server = world.server();
     let want = |limit, database: &str, user: &str| {
         let (database, user) = (database.to_owned(), user.to_owned());
-        Event::Neighbour(Neighbour::Want { from: messages::ShardId(1), limit, database, user })
+        Event::ShardMessage(ShardMessage::RequestPermit { from: messages::ShardId(1), limit, database, user })
     };
     world.sent.clear();
     world.event(want(LimitOf::Pool, "d", "v"));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use messages::{Answer, AnswerRow, Command, Inquiry, RequestId, ShardId};
+use messages::{Command, RequestId, ServerQuery, ServerQueryResult, ServerQueryRow, ShardId};
 
 use crate::Control;
 use crate::control::Output;
@@ -26,28 +26,28 @@ impl Control {
         if self.is_ending() || self.hands_over || self.config.database(&database).is_none() {
             return self.push(Output::ServerAnswer { id, facts: None });
         }
-        let inquiry = Box::new(Inquiry { database, user, sql: QUESTION.to_owned(), values: Vec::new() });
-        let command = Command::Ask { request: RequestId(id), inquiry };
+        let query = Box::new(ServerQuery { database, user, sql: QUESTION.to_owned(), values: Vec::new() });
+        let command = Command::RunServerQuery { request: RequestId(id), query };
         self.push(Output::Tell { shard: ShardId(0), command });
     }
 
     /// Nobody waits for that answer any more.
     pub(crate) fn ask_no_more(&mut self, id: u64) {
-        self.tell_all(&Command::Withdraw { request: RequestId(id) });
+        self.tell_all(&Command::WithdrawServerQuery { request: RequestId(id) });
     }
 
     /// A server has answered, or there is no answer.
-    pub(crate) fn server_answered(&mut self, id: u64, answer: &Answer) {
+    pub(crate) fn server_answered(&mut self, id: u64, answer: &ServerQueryResult) {
         let facts = match answer {
-            Answer::Rows(rows) => read(rows),
-            Answer::None { .. } => None,
+            ServerQueryResult::Rows(rows) => read(rows),
+            ServerQueryResult::Failed { .. } => None,
         };
         self.push(Output::ServerAnswer { id, facts });
     }
 }
 
-fn read(rows: &[AnswerRow]) -> Option<ServerFacts> {
-    let text = |row: &AnswerRow, column: usize| {
+fn read(rows: &[ServerQueryRow]) -> Option<ServerFacts> {
+    let text = |row: &ServerQueryRow, column: usize| {
         row.get(column)?.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     let first = rows.iter().find(|row| text(row, 0).is_some())?;
@@ -66,7 +66,7 @@ fn read(rows: &[AnswerRow]) -> Option<ServerFacts> {
 mod tests {
     use super::*;
 
-    fn row(cells: [&str; 5]) -> AnswerRow {
+    fn row(cells: [&str; 5]) -> ServerQueryRow {
         cells.iter().map(|cell| Some(cell.as_bytes().to_vec())).collect()
     }
 

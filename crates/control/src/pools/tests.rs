@@ -148,14 +148,17 @@ fn a_server_is_asked_through_a_pool() {
     harness.input(ask("none"));
     assert_eq!(harness.server_answers, [(9, None)]);
     harness.input(ask("app"));
-    let Some((0, Command::Ask { request, inquiry })) = harness.told.pop() else { panic!() };
-    assert_eq!((inquiry.database.as_str(), inquiry.user.as_str()), ("app", "ann"));
+    let Some((0, Command::RunServerQuery { request, query })) = harness.told.pop() else { panic!() };
+    assert_eq!((query.database.as_str(), query.user.as_str()), ("app", "ann"));
     let row = ["50", "3", "0", "15.1", "app"].map(|cell| Some(cell.as_bytes().to_vec())).to_vec();
-    let answer = Box::new(messages::Answer::Rows(vec![row]));
-    harness.input(Input::Report(messages::Report::Answered { request, answer }));
+    let answer = Box::new(messages::ServerQueryResult::Rows(vec![row]));
+    harness.input(Input::Report(messages::Report::ServerQueryDone { request, answer }));
     assert_eq!(harness.server_answers.pop().unwrap().1.unwrap().max_connections, 50);
     harness.input(Input::AskNoMore { id: 9 });
-    assert!(matches!(harness.told[..], [(0, Command::Withdraw { .. }), (1, Command::Withdraw { .. })]));
+    assert!(matches!(
+        harness.told[..],
+        [(0, Command::WithdrawServerQuery { .. }), (1, Command::WithdrawServerQuery { .. })]
+    ));
 }
 
 #[test]

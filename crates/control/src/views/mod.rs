@@ -17,7 +17,7 @@ mod sockets;
 mod stats;
 mod users;
 
-use messages::{Cell, Column, ColumnType, Right, Subject};
+use messages::{Cell, Column, ColumnType, Role, Subject};
 use settings::Config;
 
 use crate::control::Facts;
@@ -31,7 +31,7 @@ pub struct View {
     /// What follows SHOW; the case of what is typed does not matter.
     pub name: &'static str,
     /// Who may look.
-    pub right: Right,
+    pub role: Role,
     /// Its columns.
     pub columns: &'static [Column],
     /// Rows go to the client as they come; the others need all shards first.
@@ -61,7 +61,7 @@ const fn whole(
     from: &'static [Subject],
     rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
 ) -> View {
-    View { name, right: Right::Stats, columns, is_streamed: false, from, rows, notice: None }
+    View { name, role: Role::Stats, columns, is_streamed: false, from, rows, notice: None }
 }
 
 /// A view whose rows are shown as they come.
@@ -84,7 +84,7 @@ pub static VIEWS: &[View] = &[
     whole("DNS_ZONES", names::ZONES, &[Subject::Zones], names::zones),
     whole("ERRORS", durations::ERRORS, &[Subject::Errors], durations::errors),
     View {
-        right: Right::Admin,
+        role: Role::Admin,
         ..whole("FDS", innards::FDS, &[Subject::Listeners, Subject::Descriptors], innards::descriptors)
     },
     View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
@@ -335,7 +335,7 @@ mod tests {
     fn help_is_a_notice_that_names_every_view() {
         let mut harness = Harness::new();
         harness.ask("show help");
-        let [messages::Part::NoticeWithDetail(title, text), messages::Part::Complete("SHOW")] =
+        let [messages::ReplyPart::NoticeWithDetail(title, text), messages::ReplyPart::Complete("SHOW")] =
             harness.parts()
         else {
             panic!()

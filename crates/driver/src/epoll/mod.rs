@@ -265,7 +265,7 @@ impl<C: Core> EpollLoop<C> {
     fn open_letter(&mut self, letter: Letter) {
         match letter {
             Letter::Command(command) => self.deliver(Event::Command(command)),
-            Letter::Neighbour(letter) => self.deliver(Event::Neighbour(letter)),
+            Letter::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
             Letter::Adopt(mover) => self.adopt(mover),
             Letter::Answered { conn, ticket, answer } => {
                 if self.net.is_current(conn, ticket) {

@@ -219,7 +219,7 @@ impl<'a> Giving<'a> {
 
     /// Has every shard keep what it has, and gives back what had left it and was not sent.
     fn take_back(&mut self, items: impl Iterator<Item = Item>) {
-        self.giver.tell_all(|| Letter::Command(Command::Keep));
+        self.giver.tell_all(|| Letter::Command(Command::AbortExport));
         // In the order of a mailbox, a shard keeps before it gets anything back, so that nothing leaves twice.
         for (shard, parcel) in std::mem::take(&mut self.refused) {
             self.give_back(shard, parcel);
@@ -256,7 +256,7 @@ impl<'a> Giving<'a> {
     /// Asks every shard whether anything is left.
     fn ask(&self) {
         let round = self.round;
-        self.giver.tell_all(|| Letter::Command(Command::HandOver { round }));
+        self.giver.tell_all(|| Letter::Command(Command::Export { round }));
     }
 
     /// True if that was the last.

@@ -13,7 +13,7 @@ mod statistics;
 
 use std::collections::BTreeMap;
 
-use messages::Right;
+use messages::Role;
 use settings::Config;
 
 use crate::bridge::{Bridge, NoAnswer, show};
@@ -102,6 +102,6 @@ async fn clients(bridge: &Bridge) -> Result<BTreeMap<[String; 4], u64>, NoAnswer
             *counts.entry(key).or_insert(0) += 1;
         }
     };
-    bridge.each(Right::Stats, show("CLIENTS"), count).await?;
+    bridge.each(Role::Stats, show("CLIENTS"), count).await?;
     Ok(counts)
 }

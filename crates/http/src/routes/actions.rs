@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::Json;
 use control::Statement;
-use messages::Right;
+use messages::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -95,5 +95,5 @@ async fn kill_client(
 
 async fn command(shared: &Shared, word: &str, argument: String) -> Result<(), NoAnswer> {
     let statement = Statement::Command { word: word.to_owned(), argument: Some(argument) };
-    shared.bridge.ask(Right::Admin, statement).await.map(drop)
+    shared.bridge.ask(Role::Admin, statement).await.map(drop)
 }

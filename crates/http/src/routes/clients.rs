@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::extract;
 use axum::Json;
-use messages::Right;
+use messages::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -160,7 +160,7 @@ async fn page<T>(
             }
         }
     };
-    shared.bridge.each(Right::Stats, show(view), pick).await?;
+    shared.bridge.each(Role::Stats, show(view), pick).await?;
     let is_more = picked.len() > limit;
     if is_more {
         picked.pop_last();

@@ -41,5 +41,5 @@ pub(crate) enum CancelTls {
 pub(crate) enum AskedBy {
     /// With the number of the client: by then its place may be another's.
     Here(ConnId, u64),
-    Neighbour(ShardId, u32, u64),
+    ShardMessage(ShardId, u32, u64),
 }

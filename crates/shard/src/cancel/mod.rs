@@ -11,7 +11,7 @@ pub(crate) mod rows;
 
 use std::sync::Arc;
 
-use messages::{Neighbour, Report, ShardId};
+use messages::{Report, ShardId, ShardMessage};
 use telemetry::Level;
 use wire::encode;
 use wire::startup::Version;
@@ -61,7 +61,8 @@ impl State {
         }
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
-                let letter = Neighbour::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
+                let letter =
+                    ShardMessage::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
                 self.tell(shard, letter);
             }
             _ => self.cancel(AskedBy::Here(conn, id), &key),
@@ -81,10 +82,10 @@ impl State {
         let (from, conn, id) = (self.id, u32::MAX, 0);
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
-                let letter = Neighbour::Cancel { from, conn, id, key: key.bytes().into() };
+                let letter = ShardMessage::Cancel { from, conn, id, key: key.bytes().into() };
                 self.tell(shard, letter);
             }
-            _ => self.cancel(AskedBy::Neighbour(from, conn, id), &key),
+            _ => self.cancel(AskedBy::ShardMessage(from, conn, id), &key),
         }
     }
 
@@ -312,8 +313,8 @@ impl State {
                     self.act(Action::Close { conn });
                 }
             }
-            AskedBy::Neighbour(to, conn, id) => {
-                self.tell(to, Neighbour::Cancelled { conn, id });
+            AskedBy::ShardMessage(to, conn, id) => {
+                self.tell(to, ShardMessage::Cancelled { conn, id });
             }
         }
     }
@@ -341,7 +342,7 @@ impl State {
                 self.log_client_leaves(conn, "cancel_wait_timeout");
             }
             AskedBy::Here(..) => {}
-            AskedBy::Neighbour(to, conn, id) => self.tell(to, Neighbour::CancelTimedOut { conn, id }),
+            AskedBy::ShardMessage(to, conn, id) => self.tell(to, ShardMessage::CancelTimedOut { conn, id }),
         }
     }
 }

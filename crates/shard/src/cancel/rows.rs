@@ -16,7 +16,7 @@ impl State {
                 Conn::Client(client) if client.id == id => self.client_row(client),
                 _ => return None,
             },
-            AskedBy::Neighbour(_, _, id) => SocketRow {
+            AskedBy::ShardMessage(_, _, id) => SocketRow {
                 id,
                 connect_time_us: self.wall(canceller.since_us),
                 request_time_us: self.wall(canceller.since_us),
@@ -42,7 +42,7 @@ impl State {
         };
         let (address, port) = crate::words::address(remote);
         let link = match canceller.asked_by {
-            AskedBy::Here(_, id) | AskedBy::Neighbour(_, _, id) => id,
+            AskedBy::Here(_, id) | AskedBy::ShardMessage(_, _, id) => id,
         };
         Some(SocketRow {
             id: canceller.id,

@@ -6,7 +6,7 @@ pub(crate) mod orders;
 
 use std::sync::Arc;
 
-use messages::{Command, Neighbour, Report, RequestId, ShardId, ShutdownMode};
+use messages::{Command, Report, RequestId, ShardId, ShardMessage, ShutdownMode};
 use settings::{Config, PoolMode};
 use tls::Terms;
 use wire::sqlstate;
@@ -32,36 +32,38 @@ impl State {
             Command::Kill { request, database } => self.kill(request, database),
             Command::KillClient { request, id } => self.kill_client(request, id),
             Command::Shutdown { request, mode } => self.shut_down(request, mode),
-            Command::HandOver { round } => self.hand_over(round),
-            Command::Keep => self.keep(),
+            Command::Export { round } => self.hand_over(round),
+            Command::AbortExport => self.keep(),
             Command::Cancel { key } => self.cancel_for_successor(&key),
             Command::Reply(reply) => self.console_reply(reply),
-            Command::Ask { request, inquiry } => self.inquire_for_control(request, *inquiry),
-            Command::Withdraw { request } => self.withdrawn(ShardId::CONTROL, request.0),
+            Command::RunServerQuery { request, query: inquiry } => {
+                self.inquire_for_control(request, *inquiry)
+            }
+            Command::WithdrawServerQuery { request } => self.withdrawn(ShardId::CONTROL, request.0),
         }
     }
 
-    pub(crate) fn neighbour(&mut self, letter: Neighbour) {
+    pub(crate) fn neighbour(&mut self, letter: ShardMessage) {
         match letter {
-            Neighbour::Cancel { from, conn, id, key } => {
-                self.cancel_for_neighbour(canceller::AskedBy::Neighbour(from, conn, id), &key);
+            ShardMessage::Cancel { from, conn, id, key } => {
+                self.cancel_for_neighbour(canceller::AskedBy::ShardMessage(from, conn, id), &key);
             }
-            Neighbour::Cancelled { conn, id } => {
+            ShardMessage::Cancelled { conn, id } => {
                 self.cancel_over(canceller::AskedBy::Here(ConnId(conn), id));
             }
-            Neighbour::CancelTimedOut { conn, id } => {
+            ShardMessage::CancelTimedOut { conn, id } => {
                 self.log_cancel_timeout(canceller::AskedBy::Here(ConnId(conn), id));
             }
-            Neighbour::HostMoved { host, gone } => self.host_moved(&host, &gone),
-            Neighbour::Ask { from, conn, id, inquiry } => {
+            ShardMessage::HostMoved { host, gone } => self.host_moved(&host, &gone),
+            ShardMessage::RunServerQuery { from, conn, id, query: inquiry } => {
                 self.inquire_here(AskedBy { shard: from, id, conn }, *inquiry);
             }
-            Neighbour::Withdraw { from, id } => self.withdrawn(from, id),
-            Neighbour::Answered { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
-            Neighbour::Want { limit, database, user, .. } => {
+            ShardMessage::WithdrawServerQuery { from, id } => self.withdrawn(from, id),
+            ShardMessage::ServerQueryDone { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
+            ShardMessage::RequestPermit { limit, database, user, .. } => {
                 self.neighbour_wants(limit, &database, &user);
             }
-            Neighbour::Freed { database, user } => self.neighbour_freed(&database, &user),
+            ShardMessage::PermitFreed { database, user } => self.neighbour_freed(&database, &user),
         }
     }
 

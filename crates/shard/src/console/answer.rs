@@ -2,7 +2,7 @@
 //!
 //! Owns the types' numbers and forms (PostgreSQL: pg_type, and the receive functions of the types). Never knows a view.
 
-use messages::{Cell, Column, ColumnType, Part};
+use messages::{Cell, Column, ColumnType, ReplyPart};
 use wire::encode;
 
 /// The formats that were asked for: none is text, one is for all columns, else one for each; 1 is binary.
@@ -20,22 +20,22 @@ impl Formats {
 }
 
 /// One piece of an answer.
-pub(crate) fn part(out: &mut Vec<u8>, part: &Part, formats: &Formats) {
+pub(crate) fn part(out: &mut Vec<u8>, part: &ReplyPart, formats: &Formats) {
     match part {
         // Which types they have, the client may have said: [`parameters`].
-        Part::Parameters(_) => {}
-        Part::NoColumns => encode::no_data(out),
-        Part::Columns(columns) => {
+        ReplyPart::Parameters(_) => {}
+        ReplyPart::NoColumns => encode::no_data(out),
+        ReplyPart::Columns(columns) => {
             let columns: Vec<encode::Column<'_>> = columns.iter().map(column).collect();
             encode::row_description_in(out, &columns, &|index| formats.of(index));
         }
-        Part::Rows(rows) => rows.iter().for_each(|cells| row(out, cells, formats)),
-        Part::Complete(text) => encode::command_complete(out, text),
-        Part::CompleteAs(text) => encode::command_complete(out, text),
-        Part::Notice(text) => encode::notice(out, "NOTICE", "00000", text),
-        Part::NoticeWithDetail(text, detail) => encode::notice_with_detail(out, text, detail),
-        Part::Error { sqlstate, message } => encode::error(out, "ERROR", sqlstate, message),
-        Part::Empty => encode::empty_query(out),
+        ReplyPart::Rows(rows) => rows.iter().for_each(|cells| row(out, cells, formats)),
+        ReplyPart::Complete(text) => encode::command_complete(out, text),
+        ReplyPart::CompleteAs(text) => encode::command_complete(out, text),
+        ReplyPart::Notice(text) => encode::notice(out, "NOTICE", "00000", text),
+        ReplyPart::NoticeWithDetail(text, detail) => encode::notice_with_detail(out, text, detail),
+        ReplyPart::Error { sqlstate, message } => encode::error(out, "ERROR", sqlstate, message),
+        ReplyPart::Empty => encode::empty_query(out),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use messages::{Cell, Part, Right};
+use messages::{Cell, ReplyPart, Role};
 use wire::bind::bind_rest;
 use wire::frontend::{self, Found};
 use wire::sqlstate;
@@ -37,7 +37,7 @@ pub(crate) struct Portal {
 pub(crate) struct Left {
     pub(crate) rows: VecDeque<Vec<Cell>>,
     /// What ends it.
-    pub(crate) end: Option<Part>,
+    pub(crate) end: Option<ReplyPart>,
 }
 
 /// Which answer is awaited from the control thread.
@@ -55,7 +55,7 @@ pub(crate) enum Asked {
 
 /// A console client's session.
 pub(crate) struct Session {
-    pub(crate) right: Right,
+    pub(crate) role: Role,
     pub(crate) asked: Asked,
     /// An error was told; everything up to Sync is ignored.
     pub(crate) skipping: bool,
@@ -84,9 +84,9 @@ fn no_portal(name: &[u8]) -> Refused {
 }
 
 impl Session {
-    pub(crate) fn new(right: Right) -> Session {
+    pub(crate) fn new(role: Role) -> Session {
         Session {
-            right,
+            role,
             asked: Asked::Nothing,
             skipping: false,
             statements: BTreeMap::new(),
@@ -208,7 +208,7 @@ impl Session {
 
 impl Left {
     /// The next rows, at most `limit` (0: all), and what ends them: the command's own end once all are out.
-    pub(crate) fn fetch(&mut self, limit: u32) -> (Vec<Vec<Cell>>, Option<Part>) {
+    pub(crate) fn fetch(&mut self, limit: u32) -> (Vec<Vec<Cell>>, Option<ReplyPart>) {
         let count = if limit == 0 { self.rows.len() } else { self.rows.len().min(limit as usize) };
         let rows = self.rows.drain(..count).collect();
         let end = if self.rows.is_empty() { self.end.take() } else { None };
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn statements_are_bound_described_and_closed_by_name() {
-        let mut session = Session::new(Right::Admin);
+        let mut session = Session::new(Role::Admin);
         session.parse(b"s\0KILL_CLIENT $1\0\0\x01\0\0\0\x17").unwrap();
         assert_eq!(session.parse(b"s\0x\0\0\0").unwrap_err().0, "42P05");
         session.bind(b"p\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x09\0\0").unwrap();
@@ -242,21 +242,21 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        let mut session = Session::new(Right::Stats);
+        let mut session = Session::new(Role::Stats);
         let sql = "x".repeat(1024 * 1024);
         let parse = |name: usize| format!("{name}\0{sql}\0\0\0").into_bytes();
         let refused = (0..9).find_map(|name| session.parse(&parse(name)).err());
         assert_eq!(refused.unwrap().0, "54000");
         for bad in [&b""[..], b"x", b"x\0", b"\0\0\0\0\0\0"] {
-            assert_eq!(Session::new(Right::Stats).bind(bad).unwrap_err().0, "08P01", "{bad:?}");
+            assert_eq!(Session::new(Role::Stats).bind(bad).unwrap_err().0, "08P01", "{bad:?}");
         }
     }
 
     #[test]
     fn rows_are_fetched_by_the_limit() {
         let rows = (0..5).map(|number| vec![Cell::Number(number)]).collect();
-        let mut left = Left { rows, end: Some(Part::Complete("SHOW")) };
+        let mut left = Left { rows, end: Some(ReplyPart::Complete("SHOW")) };
         assert!(matches!(left.fetch(2), (rows, None) if rows.len() == 2));
-        assert!(matches!(left.fetch(0), (rows, Some(Part::Complete("SHOW"))) if rows.len() == 3));
+        assert!(matches!(left.fetch(0), (rows, Some(ReplyPart::Complete("SHOW"))) if rows.len() == 3));
     }
 }

@@ -6,7 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod dialogue;
 
-use messages::{AdminQuery, AdminReply, Part, Report, Right, Wanted};
+use messages::{AdminQuery, AdminReply, ReplyPart, Report, Role, StatementMode};
 use telemetry::Level;
 use wire::backend::Status;
 use wire::tag::frontend as tag;
@@ -35,12 +35,12 @@ const PARAMETERS: [(&str, &str); 8] = [
 
 impl State {
     /// The client may use the console: greet it.
-    pub(crate) fn console_opened(&mut self, conn: ConnId, right: Right, minor: u16) {
-        if !self.count_in_console(conn, right) {
+    pub(crate) fn console_opened(&mut self, conn: ConnId, role: Role, minor: u16) {
+        if !self.count_in_console(conn, role) {
             return;
         }
         let Some(client) = self.client(conn) else { return };
-        client.phase = Phase::Console(Box::new(Session::new(right)));
+        client.phase = Phase::Console(Box::new(Session::new(role)));
         self.give_cancel_key(conn, minor);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let key = &client.cancel_key;
@@ -185,16 +185,20 @@ impl State {
         let (shard, now_us) = (self.id, self.now.mono_us);
         let Some(client) = self.client(conn) else { return };
         let Phase::Console(session) = &mut client.phase else { return };
-        let wanted = if matches!(asked, Asked::Description(..)) { Wanted::Description } else { Wanted::Run };
+        let mode = if matches!(asked, Asked::Description(..)) {
+            StatementMode::Describe
+        } else {
+            StatementMode::Run
+        };
         session.asked = asked;
         client.request_us = now_us;
-        let (client_id, right) = (client.id, session.right);
-        if wanted == Wanted::Run {
+        let (client_id, role) = (client.id, session.role);
+        if mode == StatementMode::Run {
             // Now and not when it is over: SHOW STATS and SHOW TOTALS count themselves.
             self.console.query_count += 1;
             self.console.xact_count += 1;
         }
-        let query = AdminQuery { shard, client: conn.0, client_id, right, sql, parameters, wanted };
+        let query = AdminQuery { shard, client: conn.0, client_id, role, sql, parameters, mode };
         self.report(Report::Query(query));
     }
 
@@ -253,7 +257,7 @@ impl State {
     }
 
     /// To a simple query: all of it, as text.
-    fn console_answers(&mut self, conn: ConnId, parts: &[Part], last: bool) {
+    fn console_answers(&mut self, conn: ConnId, parts: &[ReplyPart], last: bool) {
         self.outbox.write(conn, |out| {
             parts.iter().for_each(|part| answer::part(out, part, &Formats::default()));
             if last {
@@ -263,27 +267,33 @@ impl State {
     }
 
     /// What a console client is refused stands in the log like what any other is.
-    fn log_refusals(&mut self, conn: ConnId, parts: &[Part]) {
+    fn log_refusals(&mut self, conn: ConnId, parts: &[ReplyPart]) {
         if !self.config.global.log_pooler_errors {
             return;
         }
         for part in parts {
-            if let Part::Error { message, .. } = part {
+            if let ReplyPart::Error { message, .. } = part {
                 self.log_client(conn, Level::Warning, &format!("pooler error: {message}"));
             }
         }
     }
 
     /// To Describe: the parameters are a statement's to have.
-    fn console_describes(&mut self, conn: ConnId, parts: &[Part], types: Option<&[u32]>, formats: &Formats) {
-        let failed = parts.iter().any(|part| matches!(part, Part::Error { .. }));
+    fn console_describes(
+        &mut self,
+        conn: ConnId,
+        parts: &[ReplyPart],
+        types: Option<&[u32]>,
+        formats: &Formats,
+    ) {
+        let failed = parts.iter().any(|part| matches!(part, ReplyPart::Error { .. }));
         if let Some(session) = self.console_session(conn) {
             session.skipping |= failed;
         }
         self.outbox.write(conn, |out| {
             for part in parts {
                 match (part, types) {
-                    (Part::Parameters(count), Some(types)) => answer::parameters(out, *count, types),
+                    (ReplyPart::Parameters(count), Some(types)) => answer::parameters(out, *count, types),
                     _ => answer::part(out, part, formats),
                 }
             }
@@ -291,18 +301,18 @@ impl State {
     }
 
     /// To Execute: rows without their description; with a limit they are kept until they are fetched.
-    fn console_gives(&mut self, conn: ConnId, name: &[u8], limit: u32, parts: Vec<Part>, last: bool) {
+    fn console_gives(&mut self, conn: ConnId, name: &[u8], limit: u32, parts: Vec<ReplyPart>, last: bool) {
         let Some(session) = self.console_session(conn) else { return };
-        session.skipping |= parts.iter().any(|part| matches!(part, Part::Error { .. }));
+        session.skipping |= parts.iter().any(|part| matches!(part, ReplyPart::Error { .. }));
         let Some(portal) = session.portals.get_mut(name) else { return };
         let formats = portal.formats.clone();
         let left = portal.left.get_or_insert_default();
         let mut now = Vec::new();
         for part in parts {
             match part {
-                Part::Columns(_) => {}
-                Part::Rows(rows) if limit > 0 => left.rows.extend(rows),
-                Part::Complete(_) | Part::CompleteAs(_) if limit > 0 => left.end = Some(part),
+                ReplyPart::Columns(_) => {}
+                ReplyPart::Rows(rows) if limit > 0 => left.rows.extend(rows),
+                ReplyPart::Complete(_) | ReplyPart::CompleteAs(_) if limit > 0 => left.end = Some(part),
                 other => now.push(other),
             }
         }

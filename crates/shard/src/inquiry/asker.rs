@@ -3,13 +3,13 @@
 //! It has a place among the connections, as everybody who waits has, but no socket. Data only; what happens to it is
 //! told in `inquiry`.
 
-use messages::{Inquiry, ShardId};
+use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;
 
 /// One question and all who wait for its answer.
 pub(crate) struct Asker {
     pub(crate) part: usize,
-    pub(crate) inquiry: Inquiry,
+    pub(crate) inquiry: ServerQuery,
     /// Who waits. Empty when all of them have left while a server was at it.
     pub(crate) asked_by: Vec<AskedBy>,
     /// Its place in the queue; None once a server has the question.

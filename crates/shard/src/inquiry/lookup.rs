@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use auth::{Secret, Zeroizing};
-use messages::{AnswerRow, Inquiry};
+use messages::{ServerQuery, ServerQueryRow};
 use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;
@@ -161,7 +161,7 @@ impl State {
     pub(crate) fn inquiry_for(
         &self,
         startup_request: &StartupRequest,
-    ) -> Result<Option<Inquiry>, LookupFault> {
+    ) -> Result<Option<ServerQuery>, LookupFault> {
         let database = self.config.database(&startup_request.database);
         let database = database.as_deref();
         let is_console = startup_request.database == CONSOLE;
@@ -177,7 +177,7 @@ impl State {
         if self.config.database(name).is_none() {
             return Err(LookupFault::NotConfigured(name.to_owned()));
         }
-        Ok(Some(Inquiry {
+        Ok(Some(ServerQuery {
             database: name.to_owned(),
             user: user.to_owned(),
             sql: self.config.auth_query(database).to_owned(),
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// The server has answered.
-    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[AnswerRow]) {
+    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
         let now_us = self.now.mono_us;
         let Some(startup_request) = self.startup_request_of(conn) else { return };
         match found(rows) {
@@ -223,7 +223,7 @@ impl State {
 }
 
 /// Name and secret in the last row. A secret of NULL (none, or expired) is one that nothing fits.
-fn found(rows: &[AnswerRow]) -> Result<Option<Found>, LookupFault> {
+fn found(rows: &[ServerQueryRow]) -> Result<Option<Found>, LookupFault> {
     let Some(row) = rows.last() else { return Ok(None) };
     let [name, secret] = row.as_slice() else { return Err(LookupFault::Columns(row.len())) };
     let name = name.as_deref().ok_or(LookupFault::NullName)?;
@@ -240,11 +240,11 @@ fn found(rows: &[AnswerRow]) -> Result<Option<Found>, LookupFault> {
 mod tests {
     use super::*;
 
-    fn row(values: &[Option<&str>]) -> AnswerRow {
+    fn row(values: &[Option<&str>]) -> ServerQueryRow {
         values.iter().map(|value| value.map(|value| value.as_bytes().to_vec())).collect()
     }
 
-    fn user_of(rows: &[AnswerRow]) -> Result<Option<String>, LookupFault> {
+    fn user_of(rows: &[ServerQueryRow]) -> Result<Option<String>, LookupFault> {
         found(rows).map(|found| found.map(|found| found.user))
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod asker;
 pub(crate) mod lookup;
 pub(crate) mod roles;
 
-use messages::{Answer, Inquiry, Neighbour, Report, RequestId, ShardId};
+use messages::{Report, RequestId, ServerQuery, ServerQueryResult, ShardId, ShardMessage};
 use pool::QueuePosition;
 use session::Row;
 use telemetry::Level;
@@ -37,7 +37,7 @@ const SEARCH_PATH: &str = "SELECT WHERE pg_catalog.set_config('search_path', pg_
 
 impl State {
     /// Asks for a client that logs in here; [`State::inquired`] follows, if the client is still there.
-    pub(crate) fn inquire(&mut self, conn: ConnId, inquiry: Inquiry, purpose: Purpose) {
+    pub(crate) fn inquire(&mut self, conn: ConnId, inquiry: ServerQuery, purpose: Purpose) {
         let home = self.pool_registry.pool(&inquiry.database, &inquiry.user);
         let home = self.shard_for(&home);
         let from = self.id;
@@ -48,23 +48,24 @@ impl State {
         if home == from {
             return self.inquire_here(asked_by, inquiry);
         }
-        let letter = Neighbour::Ask { from, conn: conn.0, id: asked_by.id, inquiry: Box::new(inquiry) };
+        let letter =
+            ShardMessage::RunServerQuery { from, conn: conn.0, id: asked_by.id, query: Box::new(inquiry) };
         self.tell(home, letter);
     }
 
     /// Asks for the control thread; it may be another shard that has the pool and answers.
-    pub(crate) fn inquire_for_control(&mut self, request: RequestId, inquiry: Inquiry) {
+    pub(crate) fn inquire_for_control(&mut self, request: RequestId, inquiry: ServerQuery) {
         let home = self.pool_registry.pool(&inquiry.database, &inquiry.user);
         let home = self.shard_for(&home);
         let (from, conn, id) = (ShardId::CONTROL, 0, request.0);
         if home == self.id {
             return self.inquire_here(AskedBy { shard: from, id, conn }, inquiry);
         }
-        self.tell(home, Neighbour::Ask { from, conn, id, inquiry: Box::new(inquiry) });
+        self.tell(home, ShardMessage::RunServerQuery { from, conn, id, query: Box::new(inquiry) });
     }
 
     /// The pool is here: take a server for the question, or wait for one.
-    pub(crate) fn inquire_here(&mut self, asked_by: AskedBy, inquiry: Inquiry) {
+    pub(crate) fn inquire_here(&mut self, asked_by: AskedBy, inquiry: ServerQuery) {
         let now_us = self.now.mono_us;
         let Some(database) = self.config.database(&inquiry.database) else {
             return self.deliver(&[asked_by], &no_answer(sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR));
@@ -119,7 +120,7 @@ impl State {
     fn answer_likewise(&mut self, conn: ConnId) {
         let Some(Conn::Asker(asker)) = self.conns.get(conn.0 as usize) else { return };
         let Some(part) = self.parts.get(asker.part) else { return };
-        let alike = |other: &Inquiry| {
+        let alike = |other: &ServerQuery| {
             *other == asker.inquiry || planted::bug!("answer_for_another") && other.sql == asker.inquiry.sql
         };
         let same = |other: &ConnId| matches!(self.conns.get(other.0 as usize), Some(Conn::Asker(other)) if alike(&other.inquiry));
@@ -183,7 +184,7 @@ impl State {
         let rows: Vec<Row> = server.protocol.take_internal_result().into_rows();
         server.phase = server::Phase::Unsettled;
         let answer = match error {
-            None => Answer::Rows(rows),
+            None => ServerQueryResult::Rows(rows),
             Some(error) => {
                 let fields = wire::error::parse(error);
                 let text =
@@ -241,7 +242,7 @@ impl State {
         if asks.home == from {
             return self.withdrawn(from, id);
         }
-        self.tell(asks.home, Neighbour::Withdraw { from, id });
+        self.tell(asks.home, ShardMessage::WithdrawServerQuery { from, id });
     }
 
     /// A question that waits leaves with its last asker; one that a server is at is answered to nobody.
@@ -269,31 +270,34 @@ impl State {
         Some(asker)
     }
 
-    fn deliver(&mut self, asked_by: &[AskedBy], answer: &Answer) {
+    fn deliver(&mut self, asked_by: &[AskedBy], answer: &ServerQueryResult) {
         let here = self.id;
         for login in asked_by {
             if login.shard == here {
                 self.inquired(ConnId(login.conn), login.id, answer.clone());
             } else if login.shard == ShardId::CONTROL {
                 let (request, answer) = (RequestId(login.id), Box::new(answer.clone()));
-                self.report(Report::Answered { request, answer });
+                self.report(Report::ServerQueryDone { request, answer });
             } else {
-                let letter =
-                    Neighbour::Answered { conn: login.conn, id: login.id, answer: Box::new(answer.clone()) };
+                let letter = ShardMessage::ServerQueryDone {
+                    conn: login.conn,
+                    id: login.id,
+                    answer: Box::new(answer.clone()),
+                };
                 self.tell(login.shard, letter);
             }
         }
     }
 
     /// The answer that a login here waits for.
-    pub(crate) fn inquired(&mut self, conn: ConnId, id: u64, answer: Answer) {
+    pub(crate) fn inquired(&mut self, conn: ConnId, id: u64, answer: ServerQueryResult) {
         let Some(client) = self.client(conn).filter(|client| client.id == id) else { return };
         let client::Phase::Login(login) = &mut client.phase else { return };
         let Some(asks) = login.asks.take() else { return };
         match (answer, asks.purpose) {
-            (Answer::None { sqlstate, text }, _) => self.fail_client(conn, &sqlstate, &text),
-            (Answer::Rows(rows), Purpose::Secret) => self.secret_found(conn, &rows),
-            (Answer::Rows(rows), Purpose::Roles) => self.roles_found(conn, &rows),
+            (ServerQueryResult::Failed { sqlstate, text }, _) => self.fail_client(conn, &sqlstate, &text),
+            (ServerQueryResult::Rows(rows), Purpose::Secret) => self.secret_found(conn, &rows),
+            (ServerQueryResult::Rows(rows), Purpose::Roles) => self.roles_found(conn, &rows),
         }
     }
 }
@@ -302,6 +306,6 @@ fn leave(part: &mut crate::state::Part, position: QueuePosition) {
     part.pool.queue.leave(position);
 }
 
-fn no_answer(sqlstate: &str, text: &str) -> Answer {
-    Answer::None { sqlstate: sqlstate.to_owned(), text: text.to_owned() }
+fn no_answer(sqlstate: &str, text: &str) -> ServerQueryResult {
+    ServerQueryResult::Failed { sqlstate: sqlstate.to_owned(), text: text.to_owned() }
 }

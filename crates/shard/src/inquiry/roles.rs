@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use messages::{AnswerRow, Inquiry};
+use messages::{ServerQuery, ServerQueryRow};
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -29,7 +29,7 @@ impl State {
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
             Ok(Some(inquiry)) => {
-                self.inquire(conn, Inquiry { sql: ROLES.to_owned(), ..inquiry }, Purpose::Roles);
+                self.inquire(conn, ServerQuery { sql: ROLES.to_owned(), ..inquiry }, Purpose::Roles);
             }
             Ok(None) => {
                 let text = "no auth_user to ask for roles by: the user counts as a member of none";
@@ -41,14 +41,14 @@ impl State {
     }
 
     /// The server has answered.
-    pub(crate) fn roles_found(&mut self, conn: ConnId, rows: &[AnswerRow]) {
+    pub(crate) fn roles_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
         self.demand_proof(conn, Some(&roles(rows)));
     }
 }
 
 /// The names in the one column. A name that is not UTF-8 is no name of a rule either.
-fn roles(rows: &[AnswerRow]) -> BTreeSet<String> {
-    let name = |row: &AnswerRow| String::from_utf8(row.first()?.clone()?).ok();
+fn roles(rows: &[ServerQueryRow]) -> BTreeSet<String> {
+    let name = |row: &ServerQueryRow| String::from_utf8(row.first()?.clone()?).ok();
     rows.iter().filter_map(name).collect()
 }
 

@@ -26,7 +26,7 @@ impl State {
         if !self.is_still_let_in(conn) {
             return;
         }
-        let is_console = matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.right.is_some());
+        let is_console = matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.role.is_some());
         if !self.count_in_process(conn, is_console) {
             return;
         }
@@ -34,11 +34,11 @@ impl State {
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
-        let Login { startup_request, right, found, .. } = *login;
+        let Login { startup_request, role, found, .. } = *login;
         let startup_request = Arc::unwrap_or_clone(startup_request);
-        if let Some(right) = right {
+        if let Some(role) = role {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
-            return self.console_opened(conn, right, startup_request.minor);
+            return self.console_opened(conn, role, startup_request.minor);
         }
         let Some(database) = self.config.database(&startup_request.database) else {
             self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
@@ -84,14 +84,14 @@ impl State {
             return false;
         }
         let Some(startup_request) = self.startup_request_of(conn) else { return false };
-        let right =
+        let role =
             (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
-        if right == Some(None) {
+        if role == Some(None) {
             self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             return false;
         }
         if let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) {
-            login.right = right.flatten();
+            login.role = role.flatten();
         }
         let refusal = match self.config.global.auth_type {
             AuthType::Hba => self.refusal_by_rule(conn, &startup_request),

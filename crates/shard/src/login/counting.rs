@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use messages::Right;
+use messages::Role;
 use pool::ConnectionCounts;
 use settings::Database;
 use wire::sqlstate;
@@ -99,9 +99,9 @@ impl State {
     }
 
     /// The same for a client of the console: its admins are never too many. False: the client was told.
-    pub(crate) fn count_in_console(&mut self, conn: ConnId, right: Right) -> bool {
+    pub(crate) fn count_in_console(&mut self, conn: ConnId, role: Role) -> bool {
         let counts = self.pool_registry.database(CONSOLE);
-        right == Right::Admin || self.count(conn, counts, None)
+        role == Role::Admin || self.count(conn, counts, None)
     }
 
     /// A client that another process let in: it is counted whatever the limits say.

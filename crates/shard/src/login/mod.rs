@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use auth::{Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
-use messages::Right;
+use messages::Role;
 use session::StartupRequest;
 use settings::AuthType;
 use telemetry::Level;
@@ -45,7 +45,7 @@ fn lists(names: &[String], user: &str) -> bool {
 impl State {
     /// A startup packet that is served: limits, then proof.
     pub(crate) fn greeted(&mut self, conn: ConnId, mut startup_request: StartupRequest, rest: &[u8]) {
-        let right =
+        let role =
             (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         let Some(client) = self.client(conn) else { return };
         client.login_user = Arc::from(&*startup_request.user);
@@ -56,10 +56,10 @@ impl State {
         if !self.count_login_bytes(conn, rest.len()) {
             return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
-        if self.shutdown.is_some() && right != Some(Some(Right::Admin)) {
+        if self.shutdown.is_some() && role != Some(Some(Role::Admin)) {
             return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
-        if right.is_none() && self.config.global.auth_type == AuthType::Any {
+        if role.is_none() && self.config.global.auth_type == AuthType::Any {
             let forced =
                 self.config.database(&startup_request.database).and_then(|database| database.user.clone());
             let Some(user) = forced else {
@@ -72,22 +72,22 @@ impl State {
             startup_request.user = user;
         }
         self.log_attempt(conn, &startup_request);
-        if right.is_none() && self.refuse_if_disabled(conn, &startup_request.database) {
+        if role.is_none() && self.refuse_if_disabled(conn, &startup_request.database) {
             return;
         }
-        match right {
+        match role {
             Some(None) => {
                 if let Some(client) = self.client(conn) {
                     client.phase = Phase::Login(Box::new(Login::new(startup_request, None)));
                 }
                 self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             }
-            Some(Some(right)) if self.is_own_unix_user(conn, &startup_request.user) => {
+            Some(Some(role)) if self.is_own_unix_user(conn, &startup_request.user) => {
                 self.count_in_process(conn, true);
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
-                self.console_opened(conn, right, startup_request.minor);
+                self.console_opened(conn, role, startup_request.minor);
             }
-            right => self.prove(conn, startup_request, right.flatten()),
+            role => self.prove(conn, startup_request, role.flatten()),
         }
     }
 
@@ -106,14 +106,14 @@ impl State {
         self.log(Level::Log, text);
     }
 
-    pub(crate) fn console_right(&self, conn: ConnId, user: &str) -> Option<Right> {
+    pub(crate) fn console_right(&self, conn: ConnId, user: &str) -> Option<Role> {
         let global = &self.config.global;
         if self.is_own_unix_user(conn, user) || lists(&global.admin_users, user) {
-            return Some(Right::Admin);
+            return Some(Role::Admin);
         }
         // `any` lets everybody look. PgBouncer's manual says "as admin", but it refuses them what only admins may.
         let may_look = global.auth_type == AuthType::Any || lists(&global.stats_users, user);
-        may_look.then_some(Right::Stats)
+        may_look.then_some(Role::Stats)
     }
 
     fn is_own_unix_user(&self, conn: ConnId, user: &str) -> bool {
@@ -133,8 +133,8 @@ impl State {
     }
 
     /// Finds out what a client has to prove that there is room for. It counts when it has proven that.
-    fn prove(&mut self, conn: ConnId, startup_request: StartupRequest, right: Option<Right>) {
-        if !self.has_room_in_process(conn, right.is_some()) {
+    fn prove(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
+        if !self.has_room_in_process(conn, role.is_some()) {
             return;
         }
         if let Some(names) = &startup_request.negotiate {
@@ -142,7 +142,7 @@ impl State {
             self.outbox.write(conn, |out| encode::negotiate(out, startup_request.minor, &names));
         }
         let Some(client) = self.client(conn) else { return };
-        client.phase = Phase::Login(Box::new(Login::new(startup_request, right)));
+        client.phase = Phase::Login(Box::new(Login::new(startup_request, role)));
         self.demand_proof(conn, None);
     }
 

@@ -3,7 +3,7 @@
 //! Owns spreading and lending permits between shards. Sockets never move for it: a shard that can spare a server closes
 //! it, and the shard that needs one opens its own.
 
-use messages::{LimitOf, Neighbour, ShardId};
+use messages::{LimitOf, ShardId, ShardMessage};
 use pool::SharedPool;
 use settings::PoolMode;
 
@@ -83,7 +83,7 @@ impl State {
     fn ask_neighbours(&mut self, part_index: usize, limit: LimitOf) {
         let Some(part) = self.parts.get_mut(part_index) else { return };
         part.asked_neighbours_us = self.now.mono_us;
-        let letter = Neighbour::Want {
+        let letter = ShardMessage::RequestPermit {
             from: self.id,
             limit,
             database: part.database_name.to_string(),
@@ -129,7 +129,7 @@ impl State {
         let wanting = part.pool.shared().permit_requests() & !(1 << self.id.0);
         let (database, user) = (part.database_name.to_string(), part.user.to_string());
         for shard in (0..self.pool_registry.shards()).filter(|shard| wanting & (1 << shard) != 0) {
-            let letter = Neighbour::Freed { database: database.clone(), user: user.clone() };
+            let letter = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
             self.tell(ShardId(shard), letter);
         }
         let related: Vec<usize> = self

@@ -142,7 +142,7 @@ impl State {
             client::Phase::Waiting(_) => Some("waiting"),
             client::Phase::Greeting(_) => Some("greeting"),
             client::Phase::Console(session) if session.has_state() => return self.end_console(conn),
-            client::Phase::Console(session) if session.right == messages::Right::Admin => Some("admin"),
+            client::Phase::Console(session) if session.role == messages::Role::Admin => Some("admin"),
             client::Phase::Console(_) => Some("stats"),
             client::Phase::Linked(server) => return self.hand_on_pair(conn, *server),
             _ => None,

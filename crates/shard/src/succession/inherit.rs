@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use auth::ScramKeys;
-use messages::Right;
+use messages::Role;
 use session::{Catalog, Parameters, ServerInfo, ServerProtocol};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
@@ -191,8 +191,8 @@ impl State {
         };
         let phase = fields.text(field::PHASE).unwrap_or_default().to_owned();
         client.phase = match &*phase {
-            "admin" => client::Phase::Console(Box::new(Session::new(Right::Admin))),
-            "stats" => client::Phase::Console(Box::new(Session::new(Right::Stats))),
+            "admin" => client::Phase::Console(Box::new(Session::new(Role::Admin))),
+            "stats" => client::Phase::Console(Box::new(Session::new(Role::Stats))),
             _ => client::Phase::Idle,
         };
         let is_console = matches!(client.phase, client::Phase::Console { .. });

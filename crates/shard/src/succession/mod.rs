@@ -42,12 +42,12 @@ pub enum HandOn {
     },
     /// Nothing is left here.
     Empty {
-        /// The round of [`messages::Command::HandOver`] that this answers.
+        /// The round of [`messages::Command::Export`] that this answers.
         round: u32,
         /// How many sockets have left in all.
         sockets: u64,
     },
-    /// Nothing leaves any more: the answer to [`messages::Command::Keep`].
+    /// Nothing leaves any more: the answer to [`messages::Command::AbortExport`].
     Kept {
         /// How many sockets had left in all. Those that nobody took come back as [`Inherit`].
         sockets: u64,

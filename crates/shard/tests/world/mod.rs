@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use auth::{Entropy, MockKey};
-use messages::{Neighbour, Report, ShardId};
+use messages::{Report, ShardId, ShardMessage};
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use settings::{Config, Files};
 use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
@@ -120,7 +120,7 @@ pub struct World {
     pub closed: Vec<ConnId>,
     pub paused: Vec<ConnId>,
     pub reports: Vec<Report>,
-    pub letters: Vec<Neighbour>,
+    pub letters: Vec<ShardMessage>,
     pub handed_on: Vec<HandOn>,
     pub log: Vec<String>,
     /// Of each connection, how many lines the log had when something was sent to it last.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use messages::{Command, Neighbour};
+use messages::{Command, ShardMessage};
 use settings::Config;
 use shard::{ConnId, Event, Handover, Now};
 
@@ -69,7 +69,7 @@ enum What {
     /// A shard asked to be woken.
     Tick(usize),
     /// A letter to a shard.
-    Letter(usize, Neighbour),
+    Letter(usize, ShardMessage),
     /// A client moves to a shard.
     Adopt(usize, End, Box<Handover>),
     /// The control thread speaks to a shard.
@@ -347,7 +347,7 @@ impl<P: Pooler> World<P> {
                 self.tell(spot, Event::Answered { conn: spot.conn, answer });
             }
             What::Tick(shard) => self.tick(shard),
-            What::Letter(shard, letter) => self.deliver(shard, Event::Neighbour(letter)),
+            What::Letter(shard, letter) => self.deliver(shard, Event::ShardMessage(letter)),
             What::Adopt(shard, end, client) => self.adopt(shard, end, client),
             What::Command(shard, command) => {
                 self.note_command(shard, &command);

@@ -25,7 +25,7 @@ impl Stillness {
     /// The process that takes over speaks: it does not stand still, and passes RESUME on.
     pub(super) fn note_order(&mut self, command: &Command) {
         match command {
-            Command::HandOver { .. } => self.suspended_us = None,
+            Command::Export { .. } => self.suspended_us = None,
             Command::Resume { database } => drop(self.paused.remove(database)),
             _ => (),
         }

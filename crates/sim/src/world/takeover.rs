@@ -128,7 +128,7 @@ impl<P: Pooler> World<P> {
 
     fn ask_for_everything(&mut self, number: usize) {
         let round = self.takeovers[number].round;
-        self.tell_old(number, &Command::HandOver { round });
+        self.tell_old(number, &Command::Export { round });
     }
 
     fn tell_old(&mut self, number: usize, command: &Command) {
@@ -312,7 +312,7 @@ impl<P: Pooler> World<P> {
         self.operator.succeed(operator);
         self.takeovers[number].progress = Progress::TakingBack;
         self.takeovers[number].told.clear();
-        self.tell_old(number, &Command::Keep);
+        self.tell_old(number, &Command::AbortExport);
     }
 
     /// Something from another process reaches a shard.

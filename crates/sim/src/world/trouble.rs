@@ -1,6 +1,6 @@
 //! What goes wrong, when its time has come, and the end of it.
 
-use messages::Neighbour;
+use messages::ShardMessage;
 
 use super::{Era, Owner, What, World};
 use crate::fault::Fault;
@@ -68,7 +68,7 @@ impl<P: Pooler> World<P> {
         let gone =
             self.addresses.insert(host, self.addresses.get(host).copied().unwrap_or(1) + 1).unwrap_or(1);
         let letter =
-            Neighbour::HostMoved { host: host.to_owned(), gone: vec![setup::address_of(host, gone)] };
+            ShardMessage::HostMoved { host: host.to_owned(), gone: vec![setup::address_of(host, gone)] };
         for shard in (0..self.shards.len()).filter(|shard| !self.shards[*shard].ended).collect::<Vec<_>>() {
             let at_us = self.post(shard);
             self.clock.at(at_us, What::Letter(shard, letter.clone()));
