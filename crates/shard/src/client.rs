@@ -12,10 +12,10 @@ use settings::ident::IdentMap;
 use settings::{Config, PoolMode};
 use tls::Agreed;
 
+use crate::auth_query::internal_client::Asks;
+use crate::auth_query::lookup::Found;
 use crate::cancel::key::Key;
-use crate::console::dialogue::Session;
-use crate::inquiry::asker::Asks;
-use crate::inquiry::lookup::Found;
+use crate::console::console_session::Session;
 use crate::login::counting::Counted;
 use crate::login::failure::HeldAnswer;
 use crate::login::method::Demand;

@@ -8,32 +8,32 @@
 pub mod action;
 pub mod audit;
 pub mod event;
-pub mod succession;
+pub mod takeover;
 
+mod auth_query;
 mod cancel;
 mod client;
 mod commands;
 mod console;
-mod inquiry;
+mod error_counts;
 mod link;
 mod listing;
+mod local_pools;
+mod log_format;
 mod login;
 mod maintain;
 mod outbox;
-mod parts;
 mod queries;
-mod records;
 mod server;
 mod servers;
 mod state;
 mod time;
-mod told;
-mod words;
+mod tls_layer;
 
 pub use action::{Action, Source, Target};
 pub use event::{ConnId, ConnectFault, Event, Now, Peer};
-pub use login::handover::Handover;
-pub use succession::{HandOn, Inherit};
+pub use login::client_move::Handover;
+pub use takeover::{HandOn, Inherit};
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ use messages::ShardId;
 use pool::{Pool, PoolRegistry};
 use settings::Config;
 
-use records::Records;
 use state::{Conn, State};
+use tls_layer::Records;
 
 /// One pool's part on a shard.
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +88,8 @@ impl Shard {
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {
-        let shard = u64::from(self.state.id.0) << succession::inherit::STATEMENTS_SHIFT;
-        self.state.registry.number_from((generation << succession::inherit::GENERATION_SHIFT) + shard);
+        let shard = u64::from(self.state.id.0) << takeover::import::STATEMENTS_SHIFT;
+        self.state.registry.number_from((generation << takeover::import::GENERATION_SHIFT) + shard);
     }
 
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).

@@ -14,22 +14,22 @@ use slab::Slab;
 use telemetry::{Counters, Histograms, Level, Record};
 use tls::Terms;
 
-use crate::cancel::canceller::Canceller;
+use crate::auth_query::internal_client::Asker;
+use crate::auth_query::lookup::Remembered;
+use crate::cancel::cancel_conn::Canceller;
 use crate::cancel::key::KeyMaker;
 use crate::cancel::peers::{Forwarder, PeerPool};
 use crate::client::Client;
-use crate::inquiry::asker::Asker;
-use crate::inquiry::lookup::Remembered;
+use crate::error_counts::Told;
+use crate::local_pools::idle::Retired;
 use crate::login::failure::Failures;
-use crate::login::unproven::Unproven;
-use crate::login::welcome::Met;
+use crate::login::greeting::Met;
+use crate::login::unauthenticated::Unproven;
 use crate::outbox::Outbox;
-use crate::parts::idle::Retired;
 use crate::queries::Tracking;
-use crate::records::Secure;
 use crate::server::Server;
-use crate::succession::hand_on::HandingOn;
-use crate::told::Told;
+use crate::takeover::export::HandingOn;
+use crate::tls_layer::Secure;
 use crate::{Action, ConnId, Now, Target};
 
 /// Derived keys that are remembered at most.

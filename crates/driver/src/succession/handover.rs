@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use messages::{Command, ShardId};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use shard::succession::fields::{Fields, FieldsOut};
+use shard::takeover::fields::{Fields, FieldsOut};
 use shard::{HandOn, Inherit};
 use telemetry::{Level, Record};
 

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use messages::ShardId;
 use shard::HandOn;
-use shard::succession::fields::FieldsOut;
+use shard::takeover::fields::FieldsOut;
 
 pub(crate) use handover::Giver;
 pub(crate) use legacy::{Legacy, Seats};

@@ -15,7 +15,7 @@ use std::{fmt, thread};
 use messages::ShardId;
 use rustix::net::{RecvFlags, recv};
 use shard::Inherit;
-use shard::succession::fields::Fields;
+use shard::takeover::fields::Fields;
 use telemetry::{Level, Record};
 use wire::frame::Frames;
 use wire::startup::Version;
@@ -215,7 +215,7 @@ impl Heir {
     /// Each part of a pool there becomes a part of it here, as far as there are threads.
     fn heir(&self, from: u16, state: &[u8], heirs: &mut Heirs) -> ShardId {
         let count = u16::try_from(self.mailboxes.len()).unwrap_or(1).max(1);
-        let Some((database, user)) = shard::succession::pool_of(state) else { return ShardId(from % count) };
+        let Some((database, user)) = shard::takeover::pool_of(state) else { return ShardId(from % count) };
         let parts = heirs.entry((database.clone(), user.clone())).or_default();
         let is_first = parts.is_empty();
         *parts.entry(from).or_insert_with(|| self.directory.part_for_heir(&database, &user, is_first))
@@ -320,7 +320,7 @@ mod tests {
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
 
-    use shard::succession::fields::FieldsOut;
+    use shard::takeover::fields::FieldsOut;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped. A request counts among the connections
 //! that have not logged in until it is done, and one that waits for its turn waits no longer than its connection.
 
-pub(crate) mod canceller;
+pub(crate) mod cancel_conn;
 pub(crate) mod key;
 pub(crate) mod peers;
 pub(crate) mod rows;
@@ -16,7 +16,7 @@ use telemetry::Level;
 use wire::encode;
 use wire::startup::Version;
 
-use crate::cancel::canceller::{AskedBy, CancelTls, Canceller};
+use crate::cancel::cancel_conn::{AskedBy, CancelTls, Canceller};
 use crate::cancel::key::{Key, LONG, secret_length};
 use crate::client;
 use crate::server::Server;

@@ -10,7 +10,7 @@ use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
 
-use crate::cancel::canceller::AskedBy;
+use crate::cancel::cancel_conn::AskedBy;
 use crate::cancel::key::Key;
 use crate::state::{Conn, State};
 use crate::time::micros;

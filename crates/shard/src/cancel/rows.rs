@@ -4,7 +4,7 @@
 
 use messages::SocketRow;
 
-use crate::cancel::canceller::{AskedBy, Canceller};
+use crate::cancel::cancel_conn::{AskedBy, Canceller};
 use crate::state::{Conn, State};
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
             Some(Conn::Server(server)) if server.id == id => server.remote,
             _ => None,
         };
-        let (address, port) = crate::words::address(remote);
+        let (address, port) = crate::log_format::address(remote);
         let link = match canceller.asked_by {
             AskedBy::Here(_, id) | AskedBy::ShardMessage(_, _, id) => id,
         };

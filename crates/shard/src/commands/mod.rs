@@ -12,10 +12,10 @@ use tls::Terms;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::cancel::canceller;
+use crate::auth_query::internal_client::AskedBy;
+use crate::cancel::cancel_conn;
 use crate::client;
-use crate::inquiry::asker::AskedBy;
-use crate::parts::limits;
+use crate::local_pools::limits;
 use crate::state::{Conn, Pending, PendingKind, State, mock_of};
 
 impl State {
@@ -46,13 +46,13 @@ impl State {
     pub(crate) fn neighbour(&mut self, letter: ShardMessage) {
         match letter {
             ShardMessage::Cancel { from, conn, id, key } => {
-                self.cancel_for_neighbour(canceller::AskedBy::ShardMessage(from, conn, id), &key);
+                self.cancel_for_neighbour(cancel_conn::AskedBy::ShardMessage(from, conn, id), &key);
             }
             ShardMessage::Cancelled { conn, id } => {
-                self.cancel_over(canceller::AskedBy::Here(ConnId(conn), id));
+                self.cancel_over(cancel_conn::AskedBy::Here(ConnId(conn), id));
             }
             ShardMessage::CancelTimedOut { conn, id } => {
-                self.log_cancel_timeout(canceller::AskedBy::Here(ConnId(conn), id));
+                self.log_cancel_timeout(cancel_conn::AskedBy::Here(ConnId(conn), id));
             }
             ShardMessage::HostMoved { host, gone } => self.host_moved(&host, &gone),
             ShardMessage::RunServerQuery { from, conn, id, query: inquiry } => {

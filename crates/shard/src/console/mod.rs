@@ -4,7 +4,7 @@
 //! answers, in the simple and in the extended protocol. Never knows a command.
 
 pub(crate) mod answer;
-pub(crate) mod dialogue;
+pub(crate) mod console_session;
 
 use messages::{AdminQuery, AdminReply, ReplyPart, Report, Role, StatementMode};
 use telemetry::Level;
@@ -14,7 +14,7 @@ use wire::{encode, frame, frontend, sqlstate};
 
 use crate::client::Phase;
 use crate::console::answer::Formats;
-use crate::console::dialogue::{Asked, Refused, Session};
+use crate::console::console_session::{Asked, Refused, Session};
 use crate::state::{Conn, State};
 use crate::{Action, ConnId};
 

@@ -1,8 +1,8 @@
 //! A client and the server that is lent to it: how they come together, what passes between them, how they part.
 
-pub(crate) mod alike;
 pub(crate) mod backpressure;
+pub(crate) mod checkout;
 pub(crate) mod first_message;
-pub(crate) mod lend;
+pub(crate) mod parameters;
 pub(crate) mod relay;
 pub(crate) mod startup_values;

@@ -3,7 +3,7 @@
 //! Owns reading its own tables for SHOW. Never adds shards up and never makes text of a table: that is the control
 //! thread's.
 
-pub(crate) mod innards;
+pub(crate) mod internals;
 mod pinned;
 
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use messages::{
 use session::parameters::APPLICATION_NAME;
 
 use crate::client::{self, Client};
-use crate::parts::idle::Retired;
+use crate::local_pools::idle::Retired;
+use crate::log_format::CONSOLE;
 use crate::server::{self, Errand, Server};
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
-use crate::words::CONSOLE;
 use crate::{ConnId, Peer};
 
 impl State {
@@ -116,8 +116,8 @@ impl State {
 
     fn server_row(&self, server: &Server) -> Option<SocketRow> {
         let part = self.parts.get(server.pool)?;
-        let (address, port) = crate::words::server_address(server, &part.database);
-        let (local_address, local_port) = crate::words::address(server.local);
+        let (address, port) = crate::log_format::server_address(server, &part.database);
+        let (local_address, local_port) = crate::log_format::address(server.local);
         Some(SocketRow {
             id: server.id,
             shard: self.id.0,

@@ -12,12 +12,12 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::client::{Login, Phase};
-use crate::login::welcome::{About, Greeting};
-use crate::records::Secure;
+use crate::log_format::CONSOLE;
+use crate::login::greeting::{About, Greeting};
 use crate::servers::dedicated::Wish;
 use crate::servers::ordinary;
 use crate::state::{Conn, State};
-use crate::words::CONSOLE;
+use crate::tls_layer::Secure;
 use crate::{Action, ConnId, Handover};
 
 impl State {
@@ -140,7 +140,7 @@ impl State {
         client.parameters.set_each(asked);
         if self.config.global.application_name_add_host {
             let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
-            let name = format!("{named} - {}", crate::words::peer(client.peer));
+            let name = format!("{named} - {}", crate::log_format::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
         // The server of one that replicates is told at its own startup.

@@ -11,8 +11,8 @@ use settings::Database;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::log_format::CONSOLE;
 use crate::state::{Conn, State};
-use crate::words::CONSOLE;
 
 /// What a client has been counted in.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::ConnId;
 use crate::client::Phase;
-use crate::login::unproven::Origin;
+use crate::login::unauthenticated::Origin;
 use crate::maintain::passed;
 use crate::state::State;
 use crate::time::micros;

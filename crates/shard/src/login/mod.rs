@@ -5,15 +5,15 @@
 
 pub(crate) mod admission;
 pub(crate) mod budget;
+pub(crate) mod client_move;
 pub(crate) mod counting;
-pub(crate) mod elsewhere;
+pub(crate) mod external;
 pub(crate) mod failure;
-pub(crate) mod handover;
+pub(crate) mod greeting;
 pub(crate) mod method;
 pub(crate) mod startup;
 pub(crate) mod tls;
-pub(crate) mod unproven;
-pub(crate) mod welcome;
+pub(crate) mod unauthenticated;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use wire::frame;
 use wire::{encode, sqlstate};
 
 use crate::client::{Login, Phase};
+use crate::log_format::CONSOLE;
 use crate::login::budget::SPENT;
-use crate::login::elsewhere::remote;
+use crate::login::external::remote;
 use crate::login::method::{Demand, Wants};
 use crate::state::{Conn, State};
-use crate::words::CONSOLE;
 use crate::{Action, ConnId, Peer};
 
 /// A password message may carry a token of 64 KiB.
@@ -96,7 +96,7 @@ impl State {
             return;
         }
         let Some(client) = self.client(conn) else { return };
-        let (id, peer) = (client.id, crate::words::peer(client.peer));
+        let (id, peer) = (client.id, crate::log_format::peer(client.peer));
         let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
         let (database, user) = (&startup_request.database, &startup_request.user);
         let replication = startup_request.replication.as_ref().map_or("no", |wanted| wanted.kind.value());

@@ -10,9 +10,9 @@ use telemetry::Level;
 use tls::{Agreed, HandshakeFault};
 use wire::{encode, sqlstate};
 
-use crate::cancel::canceller::CancelTls;
-use crate::records::Secure;
+use crate::cancel::cancel_conn::CancelTls;
 use crate::state::{Conn, State};
+use crate::tls_layer::Secure;
 use crate::{Action, ConnId, Peer, client, server};
 
 /// The first byte of a TLS record that opens a handshake.

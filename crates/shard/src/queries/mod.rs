@@ -4,7 +4,7 @@
 //! is watched from the first request on that begins while it is on. Never changes what is passed on.
 
 mod shapes;
-mod watch;
+mod tracker;
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::state::{Conn, Part, State};
 
 use shapes::Shapes;
-pub(crate) use watch::Watch;
+pub(crate) use tracker::Watch;
 
 /// What is known of queries while they are tracked.
 #[derive(Default)]

@@ -6,7 +6,7 @@ pub(crate) mod credentials;
 pub(crate) mod dedicated;
 mod errors;
 pub(crate) mod hosts;
-pub(crate) mod unasked;
+pub(crate) mod unsolicited;
 
 use auth::Secret;
 use messages::LimitOf;
@@ -15,12 +15,12 @@ use session::{LoginContext, LoginStep, Parameters, ServerInfo, ServerLogin, Serv
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
-use crate::login::welcome::Met;
+use crate::log_format::excerpt;
+use crate::login::greeting::Met;
 use crate::server::{Errand, Lent, Phase, Server};
 use crate::servers::credentials::credentials;
 use crate::state::{Conn, Part, State};
 use crate::time::micros;
-use crate::words::excerpt;
 use crate::{Action, ConnId, ConnectFault};
 
 /// How long a server that was told goodbye may take to let go.

@@ -234,7 +234,7 @@ impl<P: Pooler> World<P> {
     fn heir(&mut self, number: usize, shard: usize, state: &[u8]) -> usize {
         let Takeover { to, heirs, .. } = &mut self.takeovers[number];
         let Process { shards, names, .. } = &self.processes[*to];
-        let Some((database, user)) = shard::succession::pool_of(state) else { return shards.start };
+        let Some((database, user)) = shard::takeover::pool_of(state) else { return shards.start };
         let parts = heirs.entry((database.clone(), user.clone())).or_default();
         let is_first = parts.is_empty();
         let first = shards.start;

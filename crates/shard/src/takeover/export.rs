@@ -11,11 +11,11 @@ use wire::backend::Status;
 use wire::sqlstate;
 
 use crate::client;
-use crate::console::dialogue::Asked;
+use crate::console::console_session::Asked;
 use crate::server::{self, Lent};
 use crate::state::{Conn, Part, State};
-use crate::succession::fields::{FieldsOut, paired};
-use crate::succession::{HandOn, field};
+use crate::takeover::fields::{FieldsOut, paired};
+use crate::takeover::{HandOn, field};
 use crate::{Action, ConnId, Peer};
 
 /// How long a server that cannot move is kept for those who cannot move either.

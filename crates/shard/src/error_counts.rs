@@ -11,8 +11,8 @@ use telemetry::Errors;
 
 use crate::ConnId;
 use crate::client::{Client, Phase};
+use crate::log_format::CONSOLE;
 use crate::state::{Conn, State};
-use crate::words::CONSOLE;
 
 /// Databases that are counted by themselves; further ones (they come from `*`) together, without a name.
 const DATABASES: usize = 1_000;

@@ -8,9 +8,9 @@ use messages::{DescriptorRow, MemoryRow};
 use session::parameters::SHOWN_BY_DESCRIPTOR;
 
 use crate::client::Client;
+use crate::log_format::CONSOLE;
 use crate::server::Server;
 use crate::state::{Conn, Part, State};
-use crate::words::CONSOLE;
 use crate::{ConnId, Peer};
 
 impl State {
@@ -46,7 +46,7 @@ impl State {
 
     fn server_descriptor(&self, server: &Server) -> Option<DescriptorRow> {
         let part = self.parts.get(server.pool)?;
-        let (address, port) = crate::words::address(server.remote);
+        let (address, port) = crate::log_format::address(server.remote);
         let key = server.key.as_ref().and_then(|(process_id, secret)| {
             let secret = <[u8; 4]>::try_from(&secret[..]).ok()?;
             Some(u64::from(*process_id) << 32 | u64::from(u32::from_be_bytes(secret)))

@@ -1,7 +1,7 @@
 //! Weir itself as one who waits for a server: the asker of a question, as its shard knows it.
 //!
 //! It has a place among the connections, as everybody who waits has, but no socket. Data only; what happens to it is
-//! told in `inquiry`.
+//! told in [`super`].
 
 use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;

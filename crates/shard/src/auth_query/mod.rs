@@ -5,7 +5,7 @@
 //! a question is asked, no object of theirs answers it, and its values are bound, never written into the text. What rows
 //! mean is the reader's.
 
-pub(crate) mod asker;
+pub(crate) mod internal_client;
 pub(crate) mod lookup;
 pub(crate) mod roles;
 
@@ -16,11 +16,11 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::auth_query::internal_client::{AskedBy, Asker, Asks, Purpose};
 use crate::client;
-use crate::inquiry::asker::{AskedBy, Asker, Asks, Purpose};
+use crate::log_format::excerpt;
 use crate::server::{self, Errand, Lent};
 use crate::state::{Conn, State};
-use crate::words::excerpt;
 
 /// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";

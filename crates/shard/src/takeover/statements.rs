@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use session::{Catalog, ClientStatements, Description, ImportedStatement, ServerStatements, StatementId};
 
 use crate::state::State;
-use crate::succession::field;
-use crate::succession::fields::{Fields, FieldsOut, pair, paired};
+use crate::takeover::field;
+use crate::takeover::fields::{Fields, FieldsOut, pair, paired};
 
 /// As a process has written them.
 type Known = BTreeMap<StatementId, ImportedStatement>;

@@ -13,13 +13,13 @@ use wire::{encode, sqlstate};
 
 use crate::cancel::key::Key;
 use crate::client::{self, Client};
-use crate::console::dialogue::Session;
-use crate::login::welcome::Met;
+use crate::console::console_session::Session;
+use crate::login::greeting::Met;
 use crate::server::{self, Lent, Server};
 use crate::state::{Conn, Part, State};
-use crate::succession::fields::{Fields, pair};
-use crate::succession::hand_on::target_text;
-use crate::succession::{HandOn, Inherit, field};
+use crate::takeover::export::target_text;
+use crate::takeover::fields::{Fields, pair};
+use crate::takeover::{HandOn, Inherit, field};
 use crate::{Action, ConnId, Peer};
 
 /// Statement numbers of one shard and one process; the next process counts from the next multiple.

@@ -1,15 +1,15 @@
 //! What a shard says to, and hears from, the shards of another process while one takes over from the other (`-R`).
 //!
 //! Data only: who leaves and when is told in `hand_on`, who comes in `inherit`. States are rows of numbered fields
-//! ([`crate::succession::fields`]), because the two processes may be of different versions.
+//! ([`crate::takeover::fields`]), because the two processes may be of different versions.
 
+pub(crate) mod export;
 pub mod fields;
-pub(crate) mod hand_on;
-pub(crate) mod inherit;
+pub(crate) mod import;
 mod statements;
 
 use crate::ConnId;
-use crate::succession::fields::Fields;
+use crate::takeover::fields::Fields;
 
 /// From a shard to its successors.
 #[derive(Debug)]

@@ -15,12 +15,12 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::auth_query::CONFIG_ERROR;
+use crate::auth_query::internal_client::Purpose;
 use crate::client::Phase;
-use crate::inquiry::CONFIG_ERROR;
-use crate::inquiry::asker::Purpose;
+use crate::log_format::CONSOLE;
 use crate::login::method::Wants;
 use crate::state::State;
-use crate::words::CONSOLE;
 
 /// How long a name stays unknown without being asked for.
 const ABSENT_US: u64 = 1_000_000;
