@@ -14,7 +14,7 @@ pub trait Core {
     /// The thread runs; actions may follow.
     fn start(&mut self, now: Now);
     /// A free connection id.
-    fn vacant(&mut self) -> ConnId;
+    fn allocate_id(&mut self) -> ConnId;
     /// Something happened.
     fn handle(&mut self, event: Event<'_>, now: Now);
     /// The next thing to do.
@@ -47,8 +47,8 @@ impl Core for Shard {
         Shard::start(self, now);
     }
 
-    fn vacant(&mut self) -> ConnId {
-        Shard::vacant(self)
+    fn allocate_id(&mut self) -> ConnId {
+        Shard::allocate_id(self)
     }
 
     fn handle(&mut self, event: Event<'_>, now: Now) {
@@ -76,8 +76,8 @@ impl Core for Shard {
 /// to another one before they would be handled.
 pub(crate) fn told_of(event: &Event<'_>) -> Option<ConnId> {
     match event {
-        Event::Clogged { conn }
-        | Event::Drained { conn }
+        Event::SendBufferFull { conn }
+        | Event::SendBufferEmpty { conn }
         | Event::WriteFailed { conn }
         | Event::HalfClosed { conn }
         | Event::Connected { conn, .. } => Some(*conn),

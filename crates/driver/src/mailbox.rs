@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use auth::Answer;
 use messages::{Command, ShardMessage};
 use rustix::event::{EventfdFlags, eventfd};
-use shard::{ConnId, Handover};
+use shard::{ClientMove, ConnId};
 
 use crate::connect::Addresses;
 use crate::succession::Legacy;
@@ -48,7 +48,7 @@ pub(crate) enum Letter {
 /// A socket on its way to another shard.
 pub(crate) struct Mover {
     pub(crate) fd: OwnedFd,
-    pub(crate) client: Box<Handover>,
+    pub(crate) client: Box<ClientMove>,
     /// Output that the socket has not taken yet.
     pub(crate) unsent: Vec<u8>,
     /// Input that was read already and that the shard has not seen.

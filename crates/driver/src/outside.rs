@@ -77,8 +77,8 @@ impl Outside {
             Action::Ask { conn, question } => {
                 self.helpers.ask(self.asker(conn, conns), *question, config.global.client_login_timeout);
             }
-            Action::Tell { to, letter } => self.post(to, Letter::ShardMessage(*letter)),
-            Action::HandOn(what) => self.succession.say(Item::FromShard(self.id, *what)),
+            Action::SendToShard { to, message } => self.post(to, Letter::ShardMessage(*message)),
+            Action::Export(what) => self.succession.say(Item::FromShard(self.id, *what)),
             Action::Report(report) => {
                 let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Occupant::socket);
                 let descriptor = |conn| socket(conn).map_or(-1, AsRawFd::as_raw_fd);

@@ -128,7 +128,7 @@ impl World {
 
     /// A client logs in, to its greeting if the pool has met a server before.
     pub(crate) fn client(&mut self) -> ConnId {
-        let conn = self.shard.vacant();
+        let conn = self.shard.allocate_id();
         let address = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
         self.event(Event::Accepted {
             conn,

@@ -6,7 +6,7 @@ use auth::Question;
 use messages::{Report, ShardId, ShardMessage};
 use telemetry::Record;
 
-use crate::{ConnId, HandOn, Handover};
+use crate::{ClientMove, ConnId, Export};
 
 /// Where the bytes of an [`Action::Send`] lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub enum Action {
         conn: ConnId,
     },
     /// Login is over and the client stays here: read it as cheaply as possible from now on.
-    Settle {
+    LoginComplete {
         /// Which.
         conn: ConnId,
     },
@@ -103,7 +103,7 @@ pub enum Action {
         /// Where to.
         to: ShardId,
         /// What is known of it.
-        client: Box<Handover>,
+        client: Box<ClientMove>,
     },
     /// Have a slow question of a login answered elsewhere; [`crate::Event::Answered`] follows unless the connection is
     /// closed first.
@@ -114,14 +114,14 @@ pub enum Action {
         question: Box<Question>,
     },
     /// Write to another shard.
-    Tell {
+    SendToShard {
         /// Whom.
         to: ShardId,
         /// What.
-        letter: Box<ShardMessage>,
+        message: Box<ShardMessage>,
     },
     /// Write to the process that takes over from this one.
-    HandOn(Box<HandOn>),
+    Export(Box<Export>),
     /// Write to the control thread.
     Report(Box<Report>),
     /// Write to the log.

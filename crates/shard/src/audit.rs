@@ -8,7 +8,7 @@ use settings::PoolMode;
 use crate::ConnId;
 use crate::client;
 use crate::server;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 
 /// Counts of one shard, made from its tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Audit {
     /// Clients counted in each user.
     pub clients_of_users: BTreeMap<String, u32>,
     /// Connections that have not logged in.
-    pub unproven: u32,
+    pub unauthenticated: u32,
     /// Permits held for each pool (database, user): open servers, and those that a predecessor process still has.
     pub permits: BTreeMap<(String, String), u32>,
     /// What must not outlive its client: see [`Leftovers`].
@@ -44,15 +44,15 @@ pub struct Leftovers {
     pub statement_uses: u64,
 }
 
-impl State {
+impl ShardState {
     pub(crate) fn audit(&self) -> Audit {
         let mut audit = Audit::default();
         for (place, conn) in self.conns.iter() {
             self.audit_conn(place, conn, &mut audit);
         }
-        self.audit_parts(&mut audit);
+        self.audit_pools(&mut audit);
         audit.leftovers.commands = self.pending.len();
-        audit.leftovers.inquiries = self.askers.len();
+        audit.leftovers.inquiries = self.internal_clients.len();
         audit.leftovers.login_bytes = self.login_bytes;
         audit.leftovers.statement_uses = self.registry.uses();
         audit
@@ -64,12 +64,14 @@ impl State {
         match conn {
             Conn::Client(client) => {
                 audit.clients += u32::from(client.counted.is_in_process());
-                audit.unproven += u32::from(client.counted.unproven);
+                audit.unauthenticated += u32::from(client.counted.unauthenticated);
                 if client.counted.is_user() {
                     *audit.clients_of_users.entry(client.login_user.to_string()).or_default() += 1;
                 }
-                if let Some(part) = self.parts.get(client.pool).filter(|_| client.counted.is_database()) {
-                    *audit.clients_of_databases.entry(part.database_name.to_string()).or_default() += 1;
+                if let Some(local_pool) =
+                    self.local_pools.get(client.pool).filter(|_| client.counted.is_database())
+                {
+                    *audit.clients_of_databases.entry(local_pool.database_name.to_string()).or_default() += 1;
                 }
                 if let Some(server) = client.server()
                     && !matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.client() == Some(own))
@@ -102,27 +104,29 @@ impl State {
 
     /// Whether a server that should have been given back is still with its client.
     fn stays_for_nothing(&self, client: ConnId, server: &server::Server) -> bool {
-        let shares =
-            self.parts.get(server.pool).is_some_and(|part| part.pool.limits.mode != PoolMode::Session);
+        let shares = self
+            .local_pools
+            .get(server.pool)
+            .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
         let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
         let is_done = server.protocol.is_idle() && !server.unsent;
         let holds_nothing = matches!(self.conns.get(client.0 as usize), Some(Conn::Client(client)) if client.request.held.is_empty());
         shares && linked && is_done && holds_nothing
     }
 
-    fn audit_parts(&self, audit: &mut Audit) {
-        for (index, part) in &self.parts {
+    fn audit_pools(&self, audit: &mut Audit) {
+        for (index, local_pool) in &self.local_pools {
             let mut counted = Counted::default();
             for (_, conn) in &self.conns {
                 counted.add(index, conn);
             }
-            let pool = &part.pool;
-            let name = format_args!("{} on {}", part.user, part.database_name);
+            let pool = &local_pool.pool;
+            let name = format_args!("{} on {}", local_pool.user, local_pool.database_name);
             let mut queued = 0;
             for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
                 match self.conns.get(waiter.client as usize) {
                     Some(Conn::Client(client)) if client.pool == index && waits(client) => queued += 1,
-                    Some(Conn::Asker(_)) => {}
+                    Some(Conn::InternalClient(_)) => {}
                     _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
                 }
             }
@@ -132,20 +136,21 @@ impl State {
                     _ => audit.contradict(format!("{name}: {idle:?} is on the idle list and is not idle")),
                 }
             }
-            let cached = (part.clients, pool.open(), pool.idle().len(), queued, part.cancels_active);
+            let cached =
+                (local_pool.clients, pool.open(), pool.idle().len(), queued, local_pool.cancels_active);
             let found = (counted.clients, counted.open, counted.idle, counted.waiting, counted.cancels);
             if cached != found {
                 let text = "clients, open, idle, waiting and cancels are kept as";
                 audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
             }
-            let key = (part.database_name.to_string(), part.user.to_string());
+            let key = (local_pool.database_name.to_string(), local_pool.user.to_string());
             *audit.permits.entry(key).or_default() += pool.open() + pool.external();
         }
     }
 }
 
 fn waits(client: &client::Client) -> bool {
-    matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Greeting(_))
+    matches!(client.phase, client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_))
 }
 
 fn is_idle(server: &server::Server) -> bool {
@@ -172,15 +177,15 @@ impl Counted {
     fn add(&mut self, index: usize, conn: &Conn) {
         match conn {
             Conn::Client(client) if client.pool == index => {
-                self.clients += u32::from(client.counted.is_part());
+                self.clients += u32::from(client.counted.is_in_pool());
                 self.waiting += usize::from(waits(client));
             }
             Conn::Server(server) if server.pool == index => {
                 self.open += 1;
                 self.idle += usize::from(is_idle(server));
             }
-            Conn::Canceller(canceller) if canceller.part == index => {
-                self.cancels += u32::from(canceller.sent);
+            Conn::CancelConn(cancel_conn) if cancel_conn.local_pool == index => {
+                self.cancels += u32::from(cancel_conn.sent);
             }
             _ => {}
         }

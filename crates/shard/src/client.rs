@@ -12,15 +12,15 @@ use settings::ident::IdentMap;
 use settings::{Config, PoolMode};
 use tls::Agreed;
 
-use crate::auth_query::internal_client::Asks;
-use crate::auth_query::lookup::Found;
+use crate::auth_query::internal_client::PendingAuthQuery;
+use crate::auth_query::lookup::QueriedSecret;
 use crate::cancel::key::Key;
-use crate::console::console_session::Session;
+use crate::console::console_session::ConsoleSession;
 use crate::login::counting::Counted;
 use crate::login::failure::HeldAnswer;
-use crate::login::method::Demand;
-use crate::queries::Watch;
-use crate::servers::dedicated::Wish;
+use crate::login::method::AuthRequirement;
+use crate::queries::QueryTracker;
+use crate::servers::dedicated::DedicatedRequest;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -32,7 +32,7 @@ pub(crate) enum Phase {
     /// It is proving who it is.
     Login(Box<Login>),
     /// Logged in; it is greeted when the pool has met a server.
-    Greeting(QueuePosition),
+    AwaitingGreeting(QueuePosition),
     /// Nothing asked.
     Idle,
     /// It asked for something and waits for a server.
@@ -42,9 +42,9 @@ pub(crate) enum Phase {
     /// It talks to this server.
     Linked(ConnId),
     /// It talks to the console.
-    Console(Box<Session>),
+    Console(Box<ConsoleSession>),
     /// It sent a cancel request and waits for its end, and for the connection that is to carry it from this shard.
-    Canceller(Option<ConnId>),
+    CancelRequest(Option<ConnId>),
     /// Its socket is being closed.
     Closing,
 }
@@ -55,13 +55,13 @@ pub(crate) struct Login {
     pub(crate) exchange: Option<ClientLogin>,
     pub(crate) role: Option<Role>,
     /// What it has to prove itself by, until that begins.
-    pub(crate) demand: Option<Demand>,
+    pub(crate) requirement: Option<AuthRequirement>,
     /// The map that says who may be whom, where that is asked.
     pub(crate) map: Option<Arc<IdentMap>>,
     /// The user as a server knows it, if one was asked.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<QueriedSecret>,
     /// What it waits for, if a server is being asked.
-    pub(crate) asks: Option<Asks>,
+    pub(crate) asks: Option<PendingAuthQuery>,
     /// A helper is at work for it.
     pub(crate) asks_helper: bool,
     /// It has failed; this is not said yet.
@@ -75,7 +75,7 @@ impl Login {
             startup_request: Arc::new(startup_request),
             exchange: None,
             role,
-            demand: None,
+            requirement: None,
             map: None,
             found: None,
             asks: None,
@@ -109,7 +109,7 @@ pub(crate) struct Client {
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
     /// It wants a server of its own.
-    pub(crate) wish: Option<Box<Wish>>,
+    pub(crate) dedicated_request: Option<Box<DedicatedRequest>>,
     /// What it was counted in, and is taken out of when it leaves.
     pub(crate) counted: Counted,
     /// What its login has sent so far; nothing once that is over.
@@ -117,7 +117,7 @@ pub(crate) struct Client {
     /// Asked not to be read, because its reader is slow or it waits.
     pub(crate) paused: bool,
     /// More than the driver wants to queue is on its way to it.
-    pub(crate) clogged: bool,
+    pub(crate) send_buffer_full: bool,
     /// It has closed its side; seen while it was not read.
     pub(crate) half_closed: bool,
     /// It was told that it is queued (`query_wait_notify`).
@@ -131,7 +131,7 @@ pub(crate) struct Client {
     /// What was agreed on, where it uses TLS.
     pub(crate) tls: Option<Box<Agreed>>,
     /// What it asks, while queries are tracked.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) query_tracker: Option<Box<QueryTracker>>,
 }
 
 impl Client {
@@ -155,11 +155,11 @@ impl Client {
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,
-            wish: None,
+            dedicated_request: None,
             counted: Counted::default(),
             login_bytes: 0,
             paused: false,
-            clogged: false,
+            send_buffer_full: false,
             half_closed: false,
             wait_noted: false,
             since_us: now.mono_us,
@@ -168,7 +168,7 @@ impl Client {
             peer,
             login_user: nobody,
             tls: None,
-            watch: None,
+            query_tracker: None,
         }
     }
 
@@ -187,7 +187,7 @@ impl Client {
             Phase::Startup { .. }
                 | Phase::Handshake { .. }
                 | Phase::Login(_)
-                | Phase::Canceller(_)
+                | Phase::CancelRequest(_)
                 | Phase::Closing
         )
     }
@@ -196,10 +196,10 @@ impl Client {
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             Phase::Linked(_) | Phase::Preparing(_) | Phase::Console { .. } => "active",
-            Phase::Waiting(_) | Phase::Greeting(_) => "waiting",
+            Phase::Waiting(_) | Phase::AwaitingGreeting(_) => "waiting",
             Phase::Idle => "idle",
             Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Login(_) => "login",
-            Phase::Canceller(_) => "active_cancel_req",
+            Phase::CancelRequest(_) => "active_cancel_req",
             Phase::Closing => "closing",
         }
     }

@@ -12,16 +12,16 @@ use telemetry::Errors;
 use crate::ConnId;
 use crate::client::{Client, Phase};
 use crate::log_format::CONSOLE;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 
 /// Databases that are counted by themselves; further ones (they come from `*`) together, without a name.
 const DATABASES: usize = 1_000;
 
 /// Errors by database; those of clients that named no configured one have no name.
 #[derive(Default)]
-pub(crate) struct Told(BTreeMap<Arc<str>, Errors>);
+pub(crate) struct ErrorCounts(BTreeMap<Arc<str>, Errors>);
 
-impl Told {
+impl ErrorCounts {
     fn count(&mut self, database: &str, code: &[u8]) {
         if let Some(errors) = self.0.get_mut(database) {
             return errors.count(code);
@@ -46,13 +46,13 @@ impl Told {
     }
 }
 
-impl State {
+impl ShardState {
     /// A server's errors went to its client.
     #[cold]
-    pub(crate) fn server_complained(&mut self, server_conn: ConnId) {
+    pub(crate) fn count_server_errors(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
-        let part = self.parts.get(server.pool);
-        let database = part.map(|part| Arc::clone(&part.database_name)).unwrap_or_default();
+        let local_pool = self.local_pools.get(server.pool);
+        let database = local_pool.map(|local_pool| Arc::clone(&local_pool.database_name)).unwrap_or_default();
         let errors_seen = std::mem::take(&mut self.errors_seen);
         errors_seen.iter().for_each(|seen| self.errors.count(&database, &seen.code));
         self.track_failed(server_conn, &errors_seen);
@@ -75,7 +75,11 @@ impl State {
                 let known = name == CONSOLE || self.config.databases.contains_key(name);
                 if known { name.into() } else { Arc::default() }
             }
-            _ => self.parts.get(client.pool).map(|part| Arc::clone(&part.database_name)).unwrap_or_default(),
+            _ => self
+                .local_pools
+                .get(client.pool)
+                .map(|local_pool| Arc::clone(&local_pool.database_name))
+                .unwrap_or_default(),
         }
     }
 }

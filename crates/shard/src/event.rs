@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use auth::Answer;
 use messages::{Command, ShardMessage};
 
-use crate::{Handover, Inherit};
+use crate::{ClientMove, Import};
 
-/// A connection on one shard. The driver takes the next free one from [`crate::Shard::vacant`] for sockets it brings;
+/// A connection on one shard. The driver takes the next free one from [`crate::Shard::allocate_id`] for sockets it brings;
 /// the shard takes it for those it asks for. It is free again only after [`Event::Closed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u32);
@@ -58,17 +58,17 @@ pub enum ConnectFault {
 pub enum Event<'a> {
     /// A new client socket. It receives one read at a time until it is logged in (nothing is armed when it moves).
     Accepted {
-        /// From [`crate::Shard::vacant`].
+        /// From [`crate::Shard::allocate_id`].
         conn: ConnId,
         /// The other end.
         peer: Peer,
     },
     /// A logged-in client that another shard sent here.
     Adopted {
-        /// From [`crate::Shard::vacant`].
+        /// From [`crate::Shard::allocate_id`].
         conn: ConnId,
         /// What that shard knew of it.
-        client: Box<Handover>,
+        client: Box<ClientMove>,
     },
     /// [`crate::Action::Connect`] succeeded.
     Connected {
@@ -92,20 +92,20 @@ pub enum Event<'a> {
         conn: ConnId,
         /// The bytes; [`crate::Source::Received`] ranges of the resulting actions point into them.
         bytes: &'a [u8],
-        /// Output of this same connection has not all gone to the system yet. If true, [`Event::Drained`] will follow.
+        /// Output of this same connection has not all gone to the system yet. If true, [`Event::SendBufferEmpty`] will follow.
         unsent: bool,
     },
-    /// So much output is queued for this connection that whoever feeds it should stop. [`Event::Drained`] will follow.
-    Clogged {
+    /// So much output is queued for this connection that whoever feeds it should stop. [`Event::SendBufferEmpty`] will follow.
+    SendBufferFull {
         /// The slow reader.
         conn: ConnId,
     },
     /// All output queued for this connection has gone to the system.
-    Drained {
+    SendBufferEmpty {
         /// The connection.
         conn: ConnId,
     },
-    /// The socket refuses output for good (reset, timed out): what was queued is void and [`Event::Drained`] will not
+    /// The socket refuses output for good (reset, timed out): what was queued is void and [`Event::SendBufferEmpty`] will not
     /// follow. Bytes that had come before may still be delivered.
     WriteFailed {
         /// The connection.
@@ -141,7 +141,7 @@ pub enum Event<'a> {
     /// Another shard has written.
     ShardMessage(ShardMessage),
     /// A predecessor process hands something on.
-    Inherit(Box<Inherit>),
+    Import(Box<Import>),
     /// [`crate::Shard::deadline`] has passed (also sent when it is merely near; early is harmless).
     Tick,
     /// How busy the shard's thread was since the last such event; about once a second.

@@ -32,8 +32,8 @@ mod tls_layer;
 
 pub use action::{Action, Source, Target};
 pub use event::{ConnId, ConnectFault, Event, Now, Peer};
-pub use login::client_move::Handover;
-pub use takeover::{HandOn, Inherit};
+pub use login::client_move::ClientMove;
+pub use takeover::{Export, Import};
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ use messages::ShardId;
 use pool::{Pool, PoolRegistry};
 use settings::Config;
 
-use state::{Conn, State};
-use tls_layer::Records;
+use state::{Conn, ShardState};
+use tls_layer::TlsLayer;
 
 /// One pool's part on a shard.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +58,8 @@ pub struct PoolState<'a> {
 
 /// One thread's pooler.
 pub struct Shard {
-    state: State,
-    records: Records,
+    state: ShardState,
+    tls_layer: TlsLayer,
 }
 
 impl Shard {
@@ -72,7 +72,10 @@ impl Shard {
         entropy: Box<dyn Entropy>,
         mock: Arc<MockKey>,
     ) -> Shard {
-        Shard { state: State::new(id, config, pool_registry, entropy, mock), records: Records::default() }
+        Shard {
+            state: ShardState::new(id, config, pool_registry, entropy, mock),
+            tls_layer: TlsLayer::default(),
+        }
     }
 
     /// Whose unix sockets reach the console without a password: the user that the process runs as.
@@ -96,13 +99,13 @@ impl Shard {
     pub fn start(&mut self, now: Now) {
         self.state.outbox.begin();
         self.state.now = now;
-        self.state.make_minimum_parts();
+        self.state.make_minimum_pools();
         self.state.arm_tick();
     }
 
     /// A free connection id for a socket that the driver brings; taken by the [`Event::Accepted`] or [`Event::Adopted`]
     /// that must follow.
-    pub fn vacant(&mut self) -> ConnId {
+    pub fn allocate_id(&mut self) -> ConnId {
         self.state.reserve()
     }
 
@@ -111,11 +114,11 @@ impl Shard {
     pub fn handle(&mut self, event: Event<'_>, now: Now) {
         self.state.outbox.begin();
         self.state.now = now;
-        if !self.records.are_none() {
+        if !self.tls_layer.are_none() {
             return self.handle_secured(event);
         }
         let received = self.state.dispatch(event);
-        if !self.state.secures.is_empty() {
+        if !self.state.tls_requests.is_empty() {
             return self.secure(received);
         }
         self.state.event_ends();
@@ -125,20 +128,20 @@ impl Shard {
     #[inline(never)]
     fn handle_secured(&mut self, event: Event<'_>) {
         let received: &[u8] = if let Event::Received { bytes, .. } = &event { bytes } else { &[] };
-        self.records.event(&mut self.state, event);
+        self.tls_layer.event(&mut self.state, event);
         self.secure(received);
     }
 
     /// Puts the record layer between the state and the driver, for what came of the event.
     #[inline(never)]
     fn secure(&mut self, received: &[u8]) {
-        let Shard { state, records } = self;
-        if !state.secures.is_empty() {
-            records.secure_all(state);
+        let Shard { state, tls_layer } = self;
+        if !state.tls_requests.is_empty() {
+            tls_layer.secure_all(state);
         }
         state.event_ends();
-        if !records.are_none() {
-            records.seal_all(state, received);
+        if !tls_layer.are_none() {
+            tls_layer.seal_all(state, received);
         }
     }
 
@@ -164,10 +167,10 @@ impl Shard {
 
     /// What its pools wait for and have idle, for who watches over several shards.
     pub fn pools(&self) -> impl Iterator<Item = PoolState<'_>> {
-        self.state.parts.iter().map(|(_, part)| PoolState {
-            database: &part.database_name,
-            user: &part.user,
-            pool: &part.pool,
+        self.state.local_pools.iter().map(|(_, local_pool)| PoolState {
+            database: &local_pool.database_name,
+            user: &local_pool.user,
+            pool: &local_pool.pool,
         })
     }
 
@@ -184,15 +187,15 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
     /// What is due after every event, whatever it was.
     #[inline]
     fn event_ends(&mut self) {
-        if !self.freed.is_empty() || !self.unserved.is_empty() {
-            self.deal_with_freed();
+        if !self.released.is_empty() || !self.unserved.is_empty() {
+            self.process_released();
         }
-        if self.handing_on.is_some() {
-            self.hand_on_what_rests();
+        if self.exporting.is_some() {
+            self.export_idle();
         }
         self.arm_tick();
     }
@@ -211,8 +214,8 @@ impl State {
                 self.received(conn, bytes, unsent);
                 return bytes;
             }
-            Event::Clogged { conn } => self.clogged(conn),
-            Event::Drained { conn } => self.drained(conn),
+            Event::SendBufferFull { conn } => self.send_buffer_full(conn),
+            Event::SendBufferEmpty { conn } => self.send_buffer_empty(conn),
             Event::WriteFailed { conn } => self.write_failed(conn),
             Event::HungUp { conn } => self.hung_up(conn),
             Event::HalfClosed { conn } => self.half_closed(conn),
@@ -224,9 +227,9 @@ impl State {
             Event::Answered { conn, answer } => self.answered(conn, answer),
             Event::FilesRanOut => self.files_ran_out(),
             Event::Command(command) => self.command(command),
-            Event::ShardMessage(letter) => self.neighbour(letter),
+            Event::ShardMessage(message) => self.shard_message(message),
             Event::Busy { percent } => self.busy(percent),
-            Event::Inherit(what) => self.inherit(*what),
+            Event::Import(what) => self.import(*what),
             Event::Tick => self.tick(),
         }
         &[]
@@ -238,8 +241,8 @@ impl State {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::Canceller(_)) => self.canceller_received(conn, bytes),
-            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::CancelConn(_)) => self.cancel_conn_received(conn, bytes),
+            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -251,8 +254,8 @@ impl State {
     ) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
-            Some(Conn::Canceller(_)) => self.canceller_connected(conn),
-            Some(Conn::Forwarder(_)) => self.forwarder_connected(conn),
+            Some(Conn::CancelConn(_)) => self.cancel_conn_connected(conn),
+            Some(Conn::PeerCancelConn(_)) => self.peer_cancel_conn_connected(conn),
             _ => {}
         }
     }
@@ -267,10 +270,10 @@ impl State {
 
     pub(crate) fn hung_up(&mut self, conn: ConnId) {
         match self.conns.get(conn.0 as usize) {
-            Some(Conn::Client(_)) => self.client_is_gone(conn),
+            Some(Conn::Client(_)) => self.client_disconnected(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
-            Some(Conn::Canceller(_) | Conn::Forwarder(_)) => self.act(Action::Close { conn }),
-            Some(Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::CancelConn(_) | Conn::PeerCancelConn(_)) => self.act(Action::Close { conn }),
+            Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -279,12 +282,12 @@ impl State {
         match self.conns.try_remove(conn.0 as usize) {
             Some(Conn::Server(server)) => {
                 self.server_closed(server.pool);
-                self.tell_of_server(server.pool, false);
+                self.report_server(server.pool, false);
             }
-            Some(Conn::Canceller(canceller)) => self.canceller_closed(&canceller),
-            Some(Conn::Forwarder(forwarder)) => self.forwarder_closed(&forwarder),
+            Some(Conn::CancelConn(cancel_conn)) => self.cancel_conn_closed(&cancel_conn),
+            Some(Conn::PeerCancelConn(peer_cancel_conn)) => self.peer_cancel_conn_closed(&peer_cancel_conn),
             Some(Conn::Client(_)) => self.paused_progress(),
-            Some(Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use telemetry::{Level, Record};
 
 use crate::client::Phase;
 use crate::server::Server;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer, Target};
 
 /// The console's database and its user over the unix socket.
@@ -60,14 +60,14 @@ fn loggable(text: &str) -> &str {
     &text[..text.floor_char_boundary(BYTES)]
 }
 
-impl State {
+impl ShardState {
     /// Says something about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let mut line = format!("C-0x{:x}: ", client.id);
-        let database = match (self.parts.get(client.pool), &client.phase) {
-            (Some(part), _) => &*part.database_name,
+        let database = match (self.local_pools.get(client.pool), &client.phase) {
+            (Some(local_pool), _) => &*local_pool.database_name,
             (None, Phase::Console { .. }) => CONSOLE,
             (None, Phase::Login(login)) => &login.startup_request.database,
             (None, _) => "(nodb)",
@@ -80,9 +80,10 @@ impl State {
     pub(crate) fn log_server(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        let place = place(server, &part.database);
-        let line = format!("S-0x{:x}: {}/{}@{place} {text}", server.id, part.database_name, part.user);
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        let place = place(server, &local_pool.database);
+        let line =
+            format!("S-0x{:x}: {}/{}@{place} {text}", server.id, local_pool.database_name, local_pool.user);
         self.act(Action::Log(Record::new(level, line)));
     }
 

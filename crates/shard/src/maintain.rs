@@ -6,14 +6,14 @@ use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client;
-use crate::server::{self, Errand};
-use crate::state::{Conn, State};
+use crate::server::{self, InternalQuery};
+use crate::state::{Conn, ShardState};
 use crate::time::micros;
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
 
-impl State {
+impl ShardState {
     /// When the next look is due.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.next_tick_us
@@ -21,7 +21,7 @@ impl State {
 
     /// Arms the tick if there is anything to watch.
     pub(crate) fn arm_tick(&mut self) {
-        if self.next_tick_us.is_none() && (!self.conns.is_empty() || !self.parts.is_empty()) {
+        if self.next_tick_us.is_none() && (!self.conns.is_empty() || !self.local_pools.is_empty()) {
             self.next_tick_us = Some(self.now.mono_us + TICK_US);
         }
     }
@@ -36,59 +36,58 @@ impl State {
             self.check_suspend_deadline();
             return self.paused_progress();
         }
-        self.watch_connections();
-        self.watch_waiters();
-        let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
-        for part in parts {
-            self.watch_part(part);
+        self.check_connections();
+        self.check_waiters();
+        let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+        for local_pool in local_pools {
+            self.check_pool(local_pool);
         }
         if !self.retired.is_empty() {
             self.forget_retired();
         }
         self.paused_progress();
-        if self.handing_on.is_some() {
-            self.hand_on_all();
+        if self.exporting.is_some() {
+            self.export_all();
         }
     }
 
     /// Connections in states that end by themselves. Idle clients are only looked at if they have a timeout.
-    fn watch_connections(&mut self) {
+    fn check_connections(&mut self) {
         let watched = self.conn_ids(|conn| match conn {
             Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
-            Conn::Canceller(_) | Conn::Forwarder(_) => true,
-            Conn::Asker(_) | Conn::Reserved => false,
+            Conn::CancelConn(_) | Conn::PeerCancelConn(_) => true,
+            Conn::InternalClient(_) | Conn::Reserved => false,
         });
         for conn in watched {
             match self.conns.get(conn.0 as usize) {
-                Some(Conn::Client(_)) => self.watch_client(conn),
+                Some(Conn::Client(_)) => self.check_client(conn),
                 Some(Conn::Server(_)) => {
                     self.check_server_deadline(conn);
-                    self.watch_server(conn);
+                    self.check_server(conn);
                 }
-                Some(Conn::Canceller(_)) => self.check_canceller_deadline(conn),
-                Some(Conn::Forwarder(_)) => self.check_forwarder_deadline(conn),
+                Some(Conn::CancelConn(_)) => self.check_cancel_conn_deadline(conn),
+                Some(Conn::PeerCancelConn(_)) => self.check_peer_cancel_conn_deadline(conn),
                 _ => {}
             }
         }
-        self.watch_idle_clients();
-        self.trim_unproven();
+        self.check_idle_clients();
+        self.trim_unauthenticated();
     }
 
-    fn watch_client(&mut self, conn: ConnId) {
+    fn check_client(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let login_timeout_us = micros(self.config.global.client_login_timeout);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        let met = self
-            .parts
-            .get(client.pool)
-            .is_some_and(|part| part.met.is_some() || part.pool.open() > part.pool.logging_in());
+        let server_greeting = self.local_pools.get(client.pool).is_some_and(|local_pool| {
+            local_pool.server_greeting.is_some() || local_pool.pool.open() > local_pool.pool.logging_in()
+        });
         let text = match client.phase {
             client::Phase::Startup { .. } | client::Phase::Handshake { .. } | client::Phase::Login(_) => {
                 "client_login_timeout"
             }
             // Not its fault: no server has ever let Weir in.
-            client::Phase::Greeting(_) if !met => "client_login_timeout (server down)",
+            client::Phase::AwaitingGreeting(_) if !server_greeting => "client_login_timeout (server down)",
             _ => return,
         };
         if passed(now_us, client.since_us, login_timeout_us) {
@@ -97,7 +96,7 @@ impl State {
         self.check_held_answer(conn);
     }
 
-    fn watch_idle_clients(&mut self) {
+    fn check_idle_clients(&mut self) {
         let global = &self.config.global;
         let any_user = self.config.users.values().any(|user| user.client_idle_timeout.is_some());
         if global.client_idle_timeout.is_zero() && !any_user {
@@ -106,9 +105,10 @@ impl State {
         let idle = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::Linked(_))));
         for conn in idle {
             let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
-            let Some(part) = self.parts.get(client.pool) else { continue };
-            let limit_us =
-                micros(self.config.client_idle_timeout(self.config.user(&part.user).map(|user| &**user)));
+            let Some(local_pool) = self.local_pools.get(client.pool) else { continue };
+            let limit_us = micros(
+                self.config.client_idle_timeout(self.config.user(&local_pool.user).map(|user| &**user)),
+            );
             let idle = match client.phase {
                 client::Phase::Linked(server) => self.has_answered(server),
                 _ => true,
@@ -133,11 +133,11 @@ impl State {
     }
 
     /// A server that serves, or should have answered by now.
-    fn watch_server(&mut self, conn: ConnId) {
+    fn check_server(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        let user = self.config.user(&part.user).map(|user| &**user);
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        let user = self.config.user(&local_pool.user).map(|user| &**user);
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
         match server.phase {
             server::Phase::Linked(client) => {
@@ -146,7 +146,7 @@ impl State {
                 let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
-                let session = dedicated || part.pool.limits.mode == settings::PoolMode::Session;
+                let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
                 let renewed =
                     server.close_when_free.filter(|_| session && self.config.global.server_fast_close);
                 let reason = if let (Some(reason), true) = (renewed, server.protocol.is_idle()) {
@@ -172,9 +172,10 @@ impl State {
                 self.fail_client(client, reason.1, reason.0);
             }
             // A question lasts as long as the login that waits for it.
-            server::Phase::Errand(Errand::Ask(asker)) if self.is_awaited(asker) => {}
+            server::Phase::InternalQuery(InternalQuery::Ask(internal_client))
+                if self.is_awaited(internal_client) => {}
             // A server that does not answer Weir's own query takes whoever waits for that with it.
-            server::Phase::Errand(_) => {
+            server::Phase::InternalQuery(_) => {
                 let limit_us = micros(self.config.global.server_connect_timeout);
                 if passed(now_us, query_us, limit_us) {
                     self.server_fault(conn, "test query timeout");
@@ -185,16 +186,16 @@ impl State {
     }
 
     /// Those who wait for a server: told once that they do, and sent away when it has been too long.
-    fn watch_waiters(&mut self) {
+    fn check_waiters(&mut self) {
         let now_us = self.now.mono_us;
         let notify_us = micros(self.config.global.query_wait_notify);
         let mut late = Vec::new();
         let mut told = Vec::new();
-        for (_, part) in &self.parts {
-            let user = self.config.user(&part.user).map(|user| &**user);
-            let limit_us = micros(self.config.query_wait_timeout(&part.database, user));
+        for (_, local_pool) in &self.local_pools {
+            let user = self.config.user(&local_pool.user).map(|user| &**user);
+            let limit_us = micros(self.config.query_wait_timeout(&local_pool.database, user));
             let query_us = micros(self.config.query_timeout(user));
-            for waiter in part.pool.queue.shared().chain(part.pool.queue.dedicated()) {
+            for waiter in local_pool.pool.queue.shared().chain(local_pool.pool.queue.dedicated()) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
                 } else if passed(now_us, waiter.since_us, limit_us) {
@@ -208,11 +209,11 @@ impl State {
             self.fail_waiter(conn, code, text);
         }
         for conn in told {
-            self.tell_waiter(conn);
+            self.notify_waiter(conn);
         }
     }
 
-    fn tell_waiter(&mut self, conn: ConnId) {
+    fn notify_waiter(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         let waits = matches!(client.phase, client::Phase::Waiting(_));
         if waits && !std::mem::replace(&mut client.wait_noted, true) {
@@ -222,30 +223,31 @@ impl State {
     }
 
     /// A pool's idle servers, its minimum, and the retry after a failure.
-    fn watch_part(&mut self, part_index: usize) {
-        self.close_stale_servers(part_index);
-        self.serve_or_open(part_index);
-        self.forget_unused_part(part_index);
+    fn check_pool(&mut self, pool_id: usize) {
+        self.close_stale_servers(pool_id);
+        self.serve_or_open(pool_id);
+        self.forget_unused_pool(pool_id);
     }
 
     /// The pool can do without one more; what is on its way out does not count any more.
-    fn is_above_minimum(&self, part_index: usize) -> bool {
-        let part = self.parts.get(part_index);
-        part.is_some_and(|part| {
-            part.pool.is_above_minimum(0) && part.pool.is_above_minimum(self.leaving_servers(part_index))
+    fn is_above_minimum(&self, pool_id: usize) -> bool {
+        let local_pool = self.local_pools.get(pool_id);
+        local_pool.is_some_and(|local_pool| {
+            local_pool.pool.is_above_minimum(0)
+                && local_pool.pool.is_above_minimum(self.leaving_servers(pool_id))
         })
     }
 
-    fn close_stale_servers(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get(part_index) else { return };
+    fn close_stale_servers(&mut self, pool_id: usize) {
+        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
         let idle_timeout_us = micros(self.config.global.server_idle_timeout);
-        let idle: Vec<_> = part.pool.idle().to_vec();
+        let idle: Vec<_> = local_pool.pool.idle().to_vec();
         for idle in idle {
             let conn = ConnId(idle.server);
             if let Some(reason) = self.reason_to_close(conn) {
                 self.close_server(conn, reason);
             } else if passed(self.now.mono_us, idle.since_us, idle_timeout_us)
-                && self.is_above_minimum(part_index)
+                && self.is_above_minimum(pool_id)
             {
                 self.close_server(conn, "server idle timeout");
             }

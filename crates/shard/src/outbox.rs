@@ -117,9 +117,9 @@ impl Output for Sides<'_> {
 }
 
 /// Nobody listens: a step without a client passes nothing on.
-pub(crate) struct Nobody;
+pub(crate) struct NullOutput;
 
-impl Output for Nobody {
+impl Output for NullOutput {
     fn forward(&mut self, _: &[u8], _: usize, _: usize) {
         debug_assert!(false, "passed on to nobody");
     }

@@ -13,7 +13,7 @@ use slab::Slab;
 use tls::Agreed;
 
 use crate::servers::dedicated::Dedicated;
-use crate::state::Part;
+use crate::state::LocalPool;
 use crate::{ConnId, Target};
 
 /// Where a server connection is in its life.
@@ -29,11 +29,11 @@ pub(crate) enum Phase {
     /// Linked to a client.
     Linked(ConnId),
     /// It runs a query of Weir's own.
-    Errand(Errand),
+    InternalQuery(InternalQuery),
     /// On the pool's idle list.
     Idle,
     /// Unlinked, and not to be lent yet: a cancel request may still be on its way to it, or half a notice has come.
-    Unsettled,
+    AwaitingCancel,
     /// Said goodbye; its end of file is awaited, so that the server has really let go before the permit is free.
     Leaving { since_us: u64 },
     /// Its socket is being closed.
@@ -42,7 +42,7 @@ pub(crate) enum Phase {
 
 /// Why a server runs a query of Weir's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub(crate) enum InternalQuery {
     /// `server_check_query`, before it is lent again.
     Check,
     /// `server_reset_query`, after a client left it.
@@ -61,13 +61,13 @@ pub(crate) enum Errand {
 
 /// Who has had a server since it was fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lent {
+pub(crate) enum UsedBy {
     /// Nobody.
-    Never,
+    Nothing,
     /// Questions of Weir's own, which leave nothing behind.
-    ToWeir,
+    InternalQueries,
     /// A client.
-    ToClient,
+    Client,
 }
 
 /// One server connection.
@@ -89,10 +89,10 @@ pub(crate) struct Server {
     /// Asked not to be read, because its client reads slowly.
     pub(crate) paused: bool,
     /// More than the driver wants to queue is on its way to it.
-    pub(crate) clogged: bool,
+    pub(crate) send_buffer_full: bool,
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u32,
-    pub(crate) lent: Lent,
+    pub(crate) used_by: UsedBy,
     /// Its client's prepared statements have their own names here, as decided when the client got it: what was begun by one
     /// rule is not read by another.
     pub(crate) names_as_they_are: bool,
@@ -118,7 +118,8 @@ impl Server {
     /// The client it is linked to, ready or not.
     pub(crate) fn client(&self) -> Option<ConnId> {
         match self.phase {
-            Phase::Linked(client) | Phase::Errand(Errand::Apply(client) | Errand::Restore(client)) => {
+            Phase::Linked(client)
+            | Phase::InternalQuery(InternalQuery::Apply(client) | InternalQuery::Restore(client)) => {
                 Some(client)
             }
             _ => None,
@@ -137,16 +138,16 @@ impl Server {
 
     /// How its pool lends it; one that is for one client alone is that client's for good.
     #[inline]
-    pub(crate) fn mode(&self, parts: &Slab<Part>) -> Option<PoolMode> {
-        self.mode_in(parts.get(self.pool))
+    pub(crate) fn mode(&self, local_pools: &Slab<LocalPool>) -> Option<PoolMode> {
+        self.mode_in(local_pools.get(self.pool))
     }
 
     /// The same where its part is at hand.
     #[inline]
-    pub(crate) fn mode_in(&self, part: Option<&Part>) -> Option<PoolMode> {
+    pub(crate) fn mode_in(&self, local_pool: Option<&LocalPool>) -> Option<PoolMode> {
         match self.dedicated {
             Some(_) => Some(PoolMode::Session),
-            None => part.map(|part| part.pool.limits.mode),
+            None => local_pool.map(|local_pool| local_pool.pool.limits.mode),
         }
     }
 
@@ -157,7 +158,7 @@ impl Server {
 
     /// It is logged in, and nobody has decided to close it.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Linked(_) | Phase::Errand(_) | Phase::Idle | Phase::Unsettled)
+        matches!(self.phase, Phase::Linked(_) | Phase::InternalQuery(_) | Phase::Idle | Phase::AwaitingCancel)
     }
 
     /// Its name or address as configured; None for a unix socket, which has no TLS.
@@ -178,17 +179,17 @@ impl Server {
         match self.phase {
             Phase::Connecting | Phase::AskedTls | Phase::Handshake | Phase::Login(_) => "login",
             Phase::Linked(_) => "active",
-            Phase::Errand(
-                Errand::Apply(_)
-                | Errand::Restore(_)
-                | Errand::Freshen(_)
-                | Errand::ConnectQuery(_)
-                | Errand::Ask(_),
+            Phase::InternalQuery(
+                InternalQuery::Apply(_)
+                | InternalQuery::Restore(_)
+                | InternalQuery::Freshen(_)
+                | InternalQuery::ConnectQuery(_)
+                | InternalQuery::Ask(_),
             ) => "active",
-            Phase::Errand(_) => "tested",
+            Phase::InternalQuery(_) => "tested",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",
-            Phase::Unsettled => "being_canceled",
+            Phase::AwaitingCancel => "being_canceled",
             Phase::Leaving { .. } | Phase::Closing => "closing",
         }
     }

@@ -14,22 +14,22 @@ use slab::Slab;
 use telemetry::{Counters, Histograms, Level, Record};
 use tls::Terms;
 
-use crate::auth_query::internal_client::Asker;
-use crate::auth_query::lookup::Remembered;
-use crate::cancel::cancel_conn::Canceller;
+use crate::auth_query::internal_client::InternalClient;
+use crate::auth_query::lookup::AuthQueryCache;
+use crate::cancel::cancel_conn::CancelConn;
 use crate::cancel::key::KeyMaker;
-use crate::cancel::peers::{Forwarder, PeerPool};
+use crate::cancel::peers::{PeerCancelConn, PeerPool};
 use crate::client::Client;
-use crate::error_counts::Told;
+use crate::error_counts::ErrorCounts;
 use crate::local_pools::idle::Retired;
 use crate::login::failure::Failures;
-use crate::login::greeting::Met;
-use crate::login::unauthenticated::Unproven;
+use crate::login::greeting::ServerGreeting;
+use crate::login::unauthenticated::Unauthenticated;
 use crate::outbox::Outbox;
-use crate::queries::Tracking;
+use crate::queries::QueryTracking;
 use crate::server::Server;
-use crate::takeover::export::HandingOn;
-use crate::tls_layer::Secure;
+use crate::takeover::export::ExportState;
+use crate::tls_layer::TlsRequest;
 use crate::{Action, ConnId, Now, Target};
 
 /// Derived keys that are remembered at most.
@@ -41,15 +41,15 @@ pub(crate) enum Conn {
     Reserved,
     Client(Box<Client>),
     Server(Box<Server>),
-    Canceller(Box<Canceller>),
+    CancelConn(Box<CancelConn>),
     /// It takes a cancel request to a peer.
-    Forwarder(Box<Forwarder>),
+    PeerCancelConn(Box<PeerCancelConn>),
     /// A question of Weir's own: no socket, but a place in a queue.
-    Asker(Box<Asker>),
+    InternalClient(Box<InternalClient>),
 }
 
 /// One pool's part on this shard, with what is not a decision.
-pub(crate) struct Part {
+pub(crate) struct LocalPool {
     pub(crate) pool: Pool,
     /// The number by which its prepared statements are told from those of other pools.
     pub(crate) catalog: u64,
@@ -63,13 +63,13 @@ pub(crate) struct Part {
     /// The user's secret as a server told it (`auth_query`).
     pub(crate) found: Option<auth::Zeroizing<String>>,
     /// What servers say of themselves; None until the first one was met.
-    pub(crate) met: Option<Box<Met>>,
+    pub(crate) server_greeting: Option<Box<ServerGreeting>>,
     /// Why no server could be logged in to, since the last that could.
     pub(crate) server_error: Option<Box<messages::ServerError>>,
     /// Tracked parameters of a fresh server.
-    pub(crate) fresh: session::Parameters,
+    pub(crate) default_params: session::Parameters,
     /// What a client and a server last had in common.
-    pub(crate) usual: session::Parameters,
+    pub(crate) last_params: session::Parameters,
     pub(crate) counters: Counters,
     /// How long things took, once anything has.
     pub(crate) histograms: Option<Box<Histograms>>,
@@ -79,7 +79,7 @@ pub(crate) struct Part {
     pub(crate) next_host: usize,
     pub(crate) last_used_us: u64,
     /// When other shards were last asked for a server.
-    pub(crate) asked_neighbours_us: u64,
+    pub(crate) permit_requested_us: u64,
     /// Cancels on their way, and those that wait for their turn.
     pub(crate) cancels_active: u32,
     pub(crate) cancels_waiting: std::collections::VecDeque<ConnId>,
@@ -87,7 +87,7 @@ pub(crate) struct Part {
     pub(crate) paused_by_command: bool,
 }
 
-impl Part {
+impl LocalPool {
     /// Its user is the one that the entry forces on every client.
     pub(crate) fn is_forced(&self) -> bool {
         self.database.user.as_deref() == Some(&*self.user)
@@ -119,7 +119,7 @@ pub(crate) enum PendingKind {
 }
 
 /// All of it.
-pub(crate) struct State {
+pub(crate) struct ShardState {
     pub(crate) id: ShardId,
     pub(crate) config: Arc<Config>,
     pub(crate) pool_registry: Arc<dyn PoolRegistry>,
@@ -129,7 +129,7 @@ pub(crate) struct State {
     pub(crate) cancel_keys: KeyMaker,
     pub(crate) unix_user_id: Option<u32>,
     pub(crate) conns: Slab<Conn>,
-    pub(crate) parts: Slab<Part>,
+    pub(crate) local_pools: Slab<LocalPool>,
     /// Counts them as they are made.
     pub(crate) catalogs: u64,
     pub(crate) part_of: BTreeMap<(Arc<str>, Arc<str>), usize>,
@@ -146,17 +146,17 @@ pub(crate) struct State {
     /// What TLS is like, on both sides.
     pub(crate) tls: Terms,
     /// What the record layer is asked to do before the event ends.
-    pub(crate) secures: Vec<Secure>,
+    pub(crate) tls_requests: Vec<TlsRequest>,
     pub(crate) now: Now,
     /// Servers that are quiet and unlinked, to be dealt with before the event ends.
-    pub(crate) freed: Vec<ConnId>,
+    pub(crate) released: Vec<ConnId>,
     /// Pools with waiters whose server was closed when it was checked for them, likewise.
     pub(crate) unserved: Vec<usize>,
     pub(crate) pending: Vec<Pending>,
     pub(crate) shutdown: Option<ShutdownMode>,
     pub(crate) all_paused: bool,
     /// Another process takes over from this one.
-    pub(crate) handing_on: Option<HandingOn>,
+    pub(crate) exporting: Option<ExportState>,
     pub(crate) busy_percent: u32,
     pub(crate) busy_seconds: u32,
     pub(crate) next_tick_us: Option<u64>,
@@ -166,7 +166,7 @@ pub(crate) struct State {
     /// What logins in progress have sent beyond what each may.
     pub(crate) login_bytes: u32,
     /// Connections that have not logged in.
-    pub(crate) unproven: Unproven,
+    pub(crate) unauthenticated: Unauthenticated,
     /// Logins that have failed lately.
     pub(crate) failures: Failures,
     /// How many files the process may have open.
@@ -174,30 +174,30 @@ pub(crate) struct State {
     /// Cancel requests for other processes of the group.
     pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
     /// Questions that are asked here, by the shard and the `id` of the client that waits.
-    pub(crate) askers: BTreeMap<(ShardId, u64), ConnId>,
-    pub(crate) remembered: Remembered,
+    pub(crate) internal_clients: BTreeMap<(ShardId, u64), ConnId>,
+    pub(crate) auth_query_cache: AuthQueryCache,
     /// What was counted in pools that are forgotten, by database.
     pub(crate) retired: BTreeMap<Arc<str>, Retired>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
     /// What clients were told of.
-    pub(crate) errors: Told,
+    pub(crate) errors: ErrorCounts,
     /// Statistics of queries, while they are kept.
-    pub(crate) tracking: Option<Box<Tracking>>,
+    pub(crate) tracking: Option<Box<QueryTracking>>,
     /// Errors of the reply that is being passed on; empty between events.
     pub(crate) errors_seen: Vec<ErrorSeen>,
 }
 
-impl State {
+impl ShardState {
     pub(crate) fn new(
         id: ShardId,
         config: Arc<Config>,
         pool_registry: Arc<dyn PoolRegistry>,
         entropy: Box<dyn Entropy>,
         mock: Arc<MockKey>,
-    ) -> State {
+    ) -> ShardState {
         let tracked = Tracked::new(config.global.track_extra_parameters.iter().map(String::as_str));
-        State {
+        ShardState {
             id,
             process: pool_registry.process(),
             pool_registry,
@@ -206,7 +206,7 @@ impl State {
             mock: mock_of(&mock, &config),
             unix_user_id: None,
             conns: Slab::new(),
-            parts: Slab::new(),
+            local_pools: Slab::new(),
             catalogs: 0,
             part_of: BTreeMap::new(),
             paused_databases: std::collections::BTreeSet::new(),
@@ -219,29 +219,29 @@ impl State {
             outbox: Outbox::default(),
             // Whoever starts a process makes terms of its own first, and tells why it cannot.
             tls: Terms::new(&config).unwrap_or_else(|_| Terms::none()),
-            secures: Vec::new(),
+            tls_requests: Vec::new(),
             now: Now::default(),
-            freed: Vec::new(),
+            released: Vec::new(),
             unserved: Vec::new(),
             pending: Vec::new(),
             shutdown: None,
             all_paused: false,
-            handing_on: None,
+            exporting: None,
             busy_percent: 0,
             busy_seconds: 0,
             next_tick_us: None,
             nobody: Arc::from("(nouser)"),
             garbage_seen: BTreeMap::new(),
             login_bytes: 0,
-            unproven: Unproven::default(),
+            unauthenticated: Unauthenticated::default(),
             failures: Failures::default(),
             files_max: u64::MAX,
             peer_pools: BTreeMap::new(),
-            askers: BTreeMap::new(),
-            remembered: Remembered::default(),
+            internal_clients: BTreeMap::new(),
+            auth_query_cache: AuthQueryCache::default(),
             retired: BTreeMap::new(),
             console: Counters::default(),
-            errors: Told::default(),
+            errors: ErrorCounts::default(),
             errors_seen: Vec::new(),
             tracking: config.global.track_queries.then(Box::default),
             config,
@@ -282,8 +282,8 @@ impl State {
     }
 
     /// Sends another shard a message.
-    pub(crate) fn tell(&mut self, to: ShardId, letter: ShardMessage) {
-        self.act(Action::Tell { to, letter: Box::new(letter) });
+    pub(crate) fn send_to_shard(&mut self, to: ShardId, message: ShardMessage) {
+        self.act(Action::SendToShard { to, message: Box::new(message) });
     }
 
     /// Sends the control thread a message.
@@ -296,8 +296,8 @@ impl State {
     }
 
     /// All connections of servers that belong to a part.
-    pub(crate) fn servers_of(&self, part: usize) -> Vec<ConnId> {
-        self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.pool == part))
+    pub(crate) fn servers_of(&self, local_pool: usize) -> Vec<ConnId> {
+        self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.pool == local_pool))
     }
 
     /// The ids of the connections that match.

@@ -2,7 +2,7 @@
 //! never does.
 //!
 //! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. State asks for TLS by a
-//! [`Secure`] and is told how it ended. Plain connections pass untouched; without any session nothing here runs. Never
+//! [`TlsRequest`] and is told how it ended. Plain connections pass untouched; without any session nothing here runs. Never
 //! decides who may or must use TLS.
 
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use tls::{HandshakeFault, Session};
 
 use crate::outbox::{Outbox, empty};
-use crate::state::State;
+use crate::state::ShardState;
 use crate::{Action, ConnId, Event, Source};
 
 /// What state asks of this layer; done before any action of the same event.
-pub(crate) enum Secure {
+pub(crate) enum TlsRequest {
     /// A client wants TLS: say `answer` to it in clear, then take `received` for its first records.
     Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
     /// A server agreed to TLS; its name or address as configured.
@@ -25,7 +25,7 @@ pub(crate) enum Secure {
 
 /// All sessions of a shard.
 #[derive(Default)]
-pub(crate) struct Records {
+pub(crate) struct TlsLayer {
     /// By connection.
     links: Vec<Option<Link>>,
     count: usize,
@@ -49,7 +49,7 @@ struct Link {
     is_broken: bool,
 }
 
-impl Records {
+impl TlsLayer {
     /// There is no connection with TLS.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
@@ -83,7 +83,7 @@ impl Records {
     }
 
     /// Tells state what happened, in clear.
-    pub(crate) fn event(&mut self, state: &mut State, event: Event<'_>) {
+    pub(crate) fn event(&mut self, state: &mut ShardState, event: Event<'_>) {
         match event {
             Event::Received { conn, bytes, unsent } if self.has(conn) => {
                 self.received(state, conn, bytes, unsent);
@@ -96,7 +96,7 @@ impl Records {
         }
     }
 
-    fn received(&mut self, state: &mut State, conn: ConnId, bytes: &[u8], unsent: bool) {
+    fn received(&mut self, state: &mut ShardState, conn: ConnId, bytes: &[u8], unsent: bool) {
         let Some(Some(link)) = self.links.get_mut(conn.0 as usize) else { return };
         if link.is_broken {
             return;
@@ -130,16 +130,16 @@ impl Records {
     }
 
     /// Does what state has asked for; what comes of it may be asking again.
-    pub(crate) fn secure_all(&mut self, state: &mut State) {
-        while let Some(secure) = state.secures.pop() {
+    pub(crate) fn secure_all(&mut self, state: &mut ShardState) {
+        while let Some(secure) = state.tls_requests.pop() {
             match secure {
-                Secure::Adopt { conn, session } => self.insert(conn, session),
-                Secure::Accept { conn, answer, received } => {
+                TlsRequest::Adopt { conn, session } => self.insert(conn, session),
+                TlsRequest::Accept { conn, answer, received } => {
                     state.tls.tell_time(state.now.wall_us);
                     let session = Session::accept(&state.tls.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
-                Secure::Connect { conn, host } => {
+                TlsRequest::Connect { conn, host } => {
                     state.tls.tell_time(state.now.wall_us);
                     let session = Session::connect(&state.tls.servers, &host);
                     self.begin(state, conn, session, b"", b"");
@@ -150,7 +150,7 @@ impl Records {
 
     fn begin(
         &mut self,
-        state: &mut State,
+        state: &mut ShardState,
         conn: ConnId,
         session: Result<Session, HandshakeFault>,
         answer: &[u8],
@@ -176,7 +176,7 @@ impl Records {
     }
 
     /// Seals what state sends to connections with TLS. `received` are the event's bytes as the driver has them.
-    pub(crate) fn seal_all(&mut self, state: &mut State, received: &[u8]) {
+    pub(crate) fn seal_all(&mut self, state: &mut ShardState, received: &[u8]) {
         loop {
             self.translate(&mut state.outbox, received);
             if self.broken.is_empty() {
@@ -185,7 +185,7 @@ impl Records {
             for conn in std::mem::take(&mut self.broken) {
                 state.unsecured(conn, &HandshakeFault::NoTerms, true);
             }
-            state.deal_with_freed();
+            state.process_released();
         }
         self.is_opened = false;
     }
@@ -228,7 +228,7 @@ impl Records {
         queue: &mut VecDeque<Action>,
         received: &[u8],
     ) {
-        let Records { links, gathered, opened, is_opened, broken, .. } = self;
+        let TlsLayer { links, gathered, opened, is_opened, broken, .. } = self;
         let received = if *is_opened { opened } else { received };
         gathered.clear();
         let mut next = Some(first);

@@ -269,7 +269,7 @@ fn waiting_ends_with_query_wait_timeout_or_client_login_timeout() {
 const FAR: &str = "auth_dbname = far\n[databases]\nfar = host=127.0.0.1 port=1";
 
 fn letter(world: &mut World) -> ShardMessage {
-    world.letters.pop().unwrap()
+    world.shard_messages.pop().unwrap()
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_question_goes_to_the_shard_that_has_the_pool() {
     world.event(answer(id, vec![]));
     assert!(world.text(client).contains("no such user"));
     world.event(answer(id, vec![]));
-    assert!(world.letters.is_empty());
+    assert!(world.shard_messages.is_empty());
 }
 
 #[test]
@@ -328,5 +328,5 @@ fn a_question_from_another_shard_is_answered_there() {
         panic!("no answer")
     };
     assert_eq!(*answer, ServerQueryResult::Rows(vec![vec![Some(b"b".to_vec()), Some(b"s".to_vec())]]));
-    assert!(world.letters.is_empty());
+    assert!(world.shard_messages.is_empty());
 }

@@ -88,8 +88,9 @@ const GROUP: &str = "max_login_conn = 3\npeer_id = 1\ndefault_pool_size = 2\naut
 
 /// A connection from this address, in a place that was not used before.
 fn accept_from(world: &mut World, address: &str) -> ConnId {
-    let conn =
-        std::iter::repeat_with(|| world.shard.vacant()).find(|conn| !world.closed.contains(conn)).unwrap();
+    let conn = std::iter::repeat_with(|| world.shard.allocate_id())
+        .find(|conn| !world.closed.contains(conn))
+        .unwrap();
     let address = address.parse().unwrap();
     world.event(Event::Accepted { conn, peer: Peer::Inet { remote: address, local: address } });
     conn
@@ -222,7 +223,7 @@ fn a_server_that_leaves_its_client_meanwhile_keeps_nobody_waiting() {
     let canceller = world.connected();
     let reset = done("RESET", b"");
     world.event(Event::Received { conn: server, bytes: &reset, unsent: true });
-    world.event(Event::Drained { conn: server });
+    world.event(Event::SendBufferEmpty { conn: server });
     world.event(Event::HungUp { conn: canceller });
     world.query(client, "select 1");
     world.receive(server, &done("SET", b"mine"));
@@ -262,5 +263,5 @@ fn a_cancel_for_another_shard_is_given_up_with_a_line_there() {
     let is_told = |letter: &messages::ShardMessage| {
         matches!(letter, messages::ShardMessage::CancelTimedOut { conn: 5, id: 9 })
     };
-    assert!(world.letters.iter().any(is_told), "{:?}", world.letters);
+    assert!(world.shard_messages.iter().any(is_told), "{:?}", world.shard_messages);
 }

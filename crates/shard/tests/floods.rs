@@ -73,10 +73,10 @@ fn a_console_client_that_does_not_read_is_answered_no_further() {
     }
     let first = asked(&mut world);
     assert_eq!(first.len(), 1);
-    world.event(Event::Clogged { conn: console });
+    world.event(Event::SendBufferFull { conn: console });
     reply(&mut world, &first[0]);
     assert_eq!(asked(&mut world), [], "it has not taken the answers before");
-    world.event(Event::Drained { conn: console });
+    world.event(Event::SendBufferEmpty { conn: console });
     let second = asked(&mut world);
     assert_eq!(second.len(), 1);
     reply(&mut world, &second[0]);

@@ -169,7 +169,11 @@ fn another_shard_is_asked_for_room_though_this_one_has_its_share() {
     }
     let third = world.client(PHYSICAL);
     assert!(world.connecting.is_empty());
-    assert!(matches!(world.letters[..], [ShardMessage::RequestPermit { .. }]), "{:?}", world.letters);
+    assert!(
+        matches!(world.shard_messages[..], [ShardMessage::RequestPermit { .. }]),
+        "{:?}",
+        world.shard_messages
+    );
     shared.servers.release();
     world.event(Event::ShardMessage(ShardMessage::PermitFreed {
         database: "d".to_owned(),
@@ -213,11 +217,11 @@ fn a_server_that_streams_hears_of_the_end_unless_half_a_message_came() {
 fn who_reads_slowly_is_still_heard() {
     let mut world = World::new("");
     let (client, server) = streaming(&mut world);
-    world.event(Event::Clogged { conn: client });
+    world.event(Event::SendBufferFull { conn: client });
     assert_eq!(world.paused, [server], "or its server would take it for dead");
-    world.event(Event::Drained { conn: client });
+    world.event(Event::SendBufferEmpty { conn: client });
     assert!(world.paused.is_empty());
-    world.event(Event::Clogged { conn: server });
+    world.event(Event::SendBufferFull { conn: server });
     assert_eq!(world.paused, [client]);
 }
 

@@ -15,7 +15,7 @@ fn stuck(settings: &str) -> (World, ConnId, ConnId) {
     world.query(client, "select large");
     let rows = message(|out| encode::data_row(out, [Some(&[b'x'; 1000][..])]));
     world.receive(server, &rows);
-    world.event(Event::Clogged { conn: client });
+    world.event(Event::SendBufferFull { conn: client });
     assert_eq!(world.paused, [client, server]);
     (world, client, server)
 }
@@ -41,11 +41,11 @@ fn a_client_that_had_closed_its_side_leaves_as_soon_as_output_is_stuck() {
     let client = world.client(&[]);
     let server = world.server();
     world.query(client, "copy t from stdin");
-    world.event(Event::Clogged { conn: server });
+    world.event(Event::SendBufferFull { conn: server });
     assert_eq!(world.paused, [client], "its server takes no more");
     world.event(Event::HalfClosed { conn: client });
     assert!(world.closed.is_empty(), "what it sent before is read to its end");
-    world.event(Event::Clogged { conn: client });
+    world.event(Event::SendBufferFull { conn: client });
     assert!(world.closed.contains(&client));
 }
 
@@ -66,7 +66,7 @@ fn a_server_that_refuses_output_is_heard_to_its_end_and_not_lent_again() {
     let server = world.server();
     world.sent.clear();
     world.query(client, "select 1");
-    world.event(Event::Clogged { conn: server });
+    world.event(Event::SendBufferFull { conn: server });
     assert_eq!(world.paused, [client]);
     world.event(Event::WriteFailed { conn: server });
     assert!(world.paused.is_empty(), "there is nothing to wait for");

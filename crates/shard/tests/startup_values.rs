@@ -79,7 +79,7 @@ fn a_server_that_is_not_read_in_time_goes_back_with_the_values() {
         encode::ready(out, Status::Idle);
     });
     world.event(Event::Received { conn: server, bytes: &reply, unsent: true });
-    world.event(Event::Drained { conn: server });
+    world.event(Event::SendBufferEmpty { conn: server });
     done(&mut world, server, "SET", Some("mine"), Status::Idle);
     world.sent.clear();
     let other = world.client(&[]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use messages::Command;
 use settings::Config;
-use shard::{ConnId, Event, HandOn, Inherit};
+use shard::{ConnId, Event, Export, Import};
 use wire::backend::Status;
 use wire::encode;
 use world::{World, message};
@@ -22,31 +22,31 @@ fn hand_over(old: &mut World, round: u32) {
 
 /// Brings to the new shard what the old one has handed on; true if the old one said that nothing is left.
 fn carry(old: &mut World, new: &mut World, places: &mut Places) -> bool {
-    bring(std::mem::take(&mut old.handed_on), new, places)
+    bring(std::mem::take(&mut old.exported), new, places)
 }
 
-fn bring(handed_on: Vec<HandOn>, new: &mut World, places: &mut Places) -> bool {
+fn bring(exported: Vec<Export>, new: &mut World, places: &mut Places) -> bool {
     let mut halves: BTreeMap<u64, (ConnId, Vec<u8>)> = BTreeMap::new();
     let mut is_empty = false;
-    let inherit = |new: &mut World, word| new.event(Event::Inherit(Box::new(word)));
-    for what in handed_on {
+    let inherit = |new: &mut World, word| new.event(Event::Import(Box::new(word)));
+    for what in exported {
         match what {
-            HandOn::Pool { state } => inherit(new, Inherit::Pool { state }),
-            HandOn::ServerOpened { state } => inherit(new, Inherit::ServerOpened { state }),
-            HandOn::ServerClosed { state } => inherit(new, Inherit::ServerClosed { state }),
-            HandOn::Empty { .. } => is_empty = true,
-            HandOn::Kept { .. } => {}
-            HandOn::Socket { conn, state, link, is_server } => {
-                let place = new.shard.vacant();
+            Export::Pool { state } => inherit(new, Import::Pool { state }),
+            Export::ServerOpened { state } => inherit(new, Import::ServerOpened { state }),
+            Export::ServerClosed { state } => inherit(new, Import::ServerClosed { state }),
+            Export::Empty { .. } => is_empty = true,
+            Export::Kept { .. } => {}
+            Export::Socket { conn, state, link, is_server } => {
+                let place = new.shard.allocate_id();
                 places.insert(conn, place);
                 match link.map(|link| (link, halves.remove(&link))) {
-                    None if is_server => inherit(new, Inherit::Server { conn: place, state }),
-                    None => inherit(new, Inherit::Client { conn: place, state }),
+                    None if is_server => inherit(new, Import::Server { conn: place, state }),
+                    None => inherit(new, Import::Client { conn: place, state }),
                     Some((link, None)) => drop(halves.insert(link, (place, state))),
                     Some((_, Some((client, client_state)))) => {
                         assert!(is_server, "the client goes first");
                         let (server, server_state) = (place, state);
-                        inherit(new, Inherit::Linked { client, client_state, server, server_state });
+                        inherit(new, Import::Linked { client, client_state, server, server_state });
                     }
                 }
             }
@@ -152,14 +152,14 @@ fn what_nobody_took_comes_back_and_is_served_as_before() {
     world.query(busy, "begin");
     world.answer(server, Status::InTransaction);
     hand_over(&mut world, 1);
-    let handed_on = std::mem::take(&mut world.handed_on);
+    let exported = std::mem::take(&mut world.exported);
     world.event(Event::Command(Command::AbortExport));
-    assert!(matches!(world.handed_on[..], [HandOn::Kept { sockets: 3 }]), "{:?}", world.handed_on);
-    world.handed_on.clear();
-    let sockets = handed_on.into_iter().filter(|what| matches!(what, HandOn::Socket { .. })).collect();
+    assert!(matches!(world.exported[..], [Export::Kept { sockets: 3 }]), "{:?}", world.exported);
+    world.exported.clear();
+    let sockets = exported.into_iter().filter(|what| matches!(what, Export::Socket { .. })).collect();
     let mut places = Places::new();
     bring(sockets, &mut world, &mut places);
-    assert!(world.handed_on.is_empty(), "nobody leaves again: {:?}", world.handed_on);
+    assert!(world.exported.is_empty(), "nobody leaves again: {:?}", world.exported);
     world.query(places[&busy], "commit");
     assert!(world.text(places[&server]).contains("commit"), "its transaction is where it was");
     world.answer(places[&server], Status::Idle);
@@ -386,7 +386,7 @@ fn limits_hold_over_both_processes() {
     old.event(Event::HungUp { conn: server });
     assert!(!carry(&mut old, &mut new, &mut places));
     assert_eq!(new.connecting.len(), 1, "one was closed over there");
-    new.event(Event::Inherit(Box::new(Inherit::Gone)));
+    new.event(Event::Import(Box::new(Import::Gone)));
     new.server();
     let further = new.client(&[]);
     new.query(newcomer, "begin");
@@ -439,10 +439,10 @@ fn a_console_client_keeps_its_console() {
 fn what_is_no_state_is_closed() {
     let mut new = World::new("");
     for word in
-        [|conn| Inherit::Client { conn, state: vec![1] }, |conn| Inherit::Server { conn, state: vec![] }]
+        [|conn| Import::Client { conn, state: vec![1] }, |conn| Import::Server { conn, state: vec![] }]
     {
-        let conn = new.shard.vacant();
-        new.event(Event::Inherit(Box::new(word(conn))));
+        let conn = new.shard.allocate_id();
+        new.event(Event::Import(Box::new(word(conn))));
         assert_eq!(new.closed.pop(), Some(conn));
     }
 }
@@ -505,8 +505,8 @@ fn what_a_server_of_an_older_process_reported_is_not_trusted() {
     old.answer(linked, Status::InTransaction);
     old.answer(idle, Status::Idle);
     hand_over(&mut old, 1);
-    for what in &mut old.handed_on {
-        if let HandOn::Socket { state, is_server: true, .. } = what {
+    for what in &mut old.exported {
+        if let Export::Socket { state, is_server: true, .. } = what {
             *state = without(39, state);
         }
     }

@@ -10,8 +10,9 @@ use world::{World, message};
 
 fn accept(world: &mut World, peer: Peer) -> ConnId {
     // Places are not used again: what became of each connection can be told to the end.
-    let conn =
-        std::iter::repeat_with(|| world.shard.vacant()).find(|conn| !world.closed.contains(conn)).unwrap();
+    let conn = std::iter::repeat_with(|| world.shard.allocate_id())
+        .find(|conn| !world.closed.contains(conn))
+        .unwrap();
     world.sent.remove(&conn);
     world.event(Event::Accepted { conn, peer });
     conn

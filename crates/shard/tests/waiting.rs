@@ -126,12 +126,12 @@ fn who_waits_long_gets_what_is_idle_on_another_shard() {
     world.query(clients[1], "begin");
     world.server();
     world.query(clients[2], "select 1");
-    assert!(world.letters.is_empty(), "this shard has more than its share");
+    assert!(world.shard_messages.is_empty(), "this shard has more than its share");
     world.pass(340);
     assert!(
-        matches!(world.letters[..], [ShardMessage::RequestPermit { limit: LimitOf::Pool, .. }]),
+        matches!(world.shard_messages[..], [ShardMessage::RequestPermit { limit: LimitOf::Pool, .. }]),
         "{:?}",
-        world.letters
+        world.shard_messages
     );
     shared.servers.release();
     world.pass(340);

@@ -65,7 +65,7 @@ impl Direct {
 }
 
 impl Pooler for Direct {
-    fn vacant(&mut self) -> ConnId {
+    fn allocate_id(&mut self) -> ConnId {
         self.free()
     }
 
@@ -93,12 +93,12 @@ impl Pooler for Direct {
                     self.send(peer, bytes);
                 }
             }
-            Event::Clogged { conn } => {
+            Event::SendBufferFull { conn } => {
                 if let Some(conn) = self.peer(conn) {
                     self.actions.push_back(Action::Pause { conn });
                 }
             }
-            Event::Drained { conn } => {
+            Event::SendBufferEmpty { conn } => {
                 if let Some(conn) = self.peer(conn) {
                     self.actions.push_back(Action::Resume { conn });
                 }

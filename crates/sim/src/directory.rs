@@ -42,7 +42,7 @@ impl Names {
     /// What a process has counted, by the same names as an [`shard::audit::Audit`].
     pub(crate) fn counted(&self) -> Audit {
         let mut counted = Audit { clients: self.process.clients.taken(), ..Audit::default() };
-        counted.unproven = self.process.logins.taken();
+        counted.unauthenticated = self.process.logins.taken();
         self.with(|inner| {
             let clients =
                 |(name, both): (&String, &Arc<ConnectionCounts>)| (name.clone(), both.clients.taken());

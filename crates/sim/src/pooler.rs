@@ -6,7 +6,7 @@ use shard::{Action, ConnId, Event, Now, PoolState, Shard};
 /// The shard's own boundary, so that something simpler can stand in its place.
 pub(crate) trait Pooler {
     /// A free id for a socket that the driver brings.
-    fn vacant(&mut self) -> ConnId;
+    fn allocate_id(&mut self) -> ConnId;
     /// Something happened.
     fn handle(&mut self, event: Event<'_>, now: Now);
     /// The next thing to do.
@@ -26,8 +26,8 @@ pub(crate) trait Pooler {
 }
 
 impl Pooler for Shard {
-    fn vacant(&mut self) -> ConnId {
-        Shard::vacant(self)
+    fn allocate_id(&mut self) -> ConnId {
+        Shard::allocate_id(self)
     }
 
     fn handle(&mut self, event: Event<'_>, now: Now) {

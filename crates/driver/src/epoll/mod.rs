@@ -232,7 +232,7 @@ impl<C: Core> EpollLoop<C> {
     /// Whoever is accepted when he has spoken (`tcp_defer_accept`) is heard before he is watched: the first watch would
     /// only say what is known.
     fn welcome(&mut self, socket: OwnedFd, peer: Peer, is_unix: bool) {
-        let conn = self.core.vacant();
+        let conn = self.core.allocate_id();
         self.net.occupy(conn, socket, is_unix, State::Open);
         let ticket = self.net.slot(conn).ticket;
         self.deliver(Event::Accepted { conn, peer });

@@ -10,7 +10,7 @@ use messages::ShardId;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use settings::Config;
-use shard::{Action, ConnId, Event, HandOn, Handover, Now};
+use shard::{Action, ClientMove, ConnId, Event, Export, Now};
 use telemetry::Level;
 
 use crate::core::{Held, forget_half_close, told_of};
@@ -119,13 +119,13 @@ impl Net {
             Action::Close { conn } => self.close(conn),
             Action::Pause { conn } => self.pause(conn),
             Action::Resume { conn } => self.resume(conn),
-            Action::Settle { .. } => {}
+            Action::LoginComplete { .. } => {}
             Action::Move { conn, to, client } => self.hand_over(conn, to, client),
-            Action::HandOn(what) => match *what {
-                HandOn::Socket { conn, state, link, is_server } => {
+            Action::Export(what) => match *what {
+                Export::Socket { conn, state, link, is_server } => {
                     self.send_off(conn, Farewell { state, link, is_server });
                 }
-                other => self.outside.act(Action::HandOn(Box::new(other)), &self.conns, config),
+                other => self.outside.act(Action::Export(Box::new(other)), &self.conns, config),
             },
             other => self.outside.act(other, &self.conns, config),
         }
@@ -142,7 +142,7 @@ impl Net {
                 if !slot.clogged && slot.waiting() > CLOG {
                     slot.clogged = true;
                     slot.owes_drained = true;
-                    self.pending.push_back(Event::Clogged { conn });
+                    self.pending.push_back(Event::SendBufferFull { conn });
                 }
                 if !had_backlog {
                     self.ask_writability(conn, true);
@@ -161,7 +161,7 @@ impl Net {
             Ok(true) => {
                 slot.clogged = false;
                 if std::mem::take(&mut slot.owes_drained) {
-                    self.pending.push_back(Event::Drained { conn });
+                    self.pending.push_back(Event::SendBufferEmpty { conn });
                 }
                 self.ask_writability(conn, false);
             }
@@ -247,7 +247,7 @@ impl Net {
         self.pending.push_back(Event::Closed { conn });
     }
 
-    fn hand_over(&mut self, conn: ConnId, to: ShardId, client: Box<Handover>) {
+    fn hand_over(&mut self, conn: ConnId, to: ShardId, client: Box<ClientMove>) {
         if let Some((fd, unsent)) = self.take_away(conn) {
             self.outside.hand_over(to, Mover { fd, client, unsent, unread: Vec::new() });
         }
@@ -291,8 +291,8 @@ impl Net {
                     slot.state = State::Free;
                     return Some(event);
                 }
-                Event::Clogged { conn }
-                | Event::Drained { conn }
+                Event::SendBufferFull { conn }
+                | Event::SendBufferEmpty { conn }
                 | Event::WriteFailed { conn }
                 | Event::HalfClosed { conn }
                 | Event::Connected { conn, .. } => {

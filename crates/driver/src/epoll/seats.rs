@@ -11,7 +11,7 @@ use crate::succession::Seats;
 
 impl<C: Core> Seats for EpollLoop<C> {
     fn seat(&mut self, socket: OwnedFd, unsent: Vec<u8>) -> ConnId {
-        let conn = self.core.vacant();
+        let conn = self.core.allocate_id();
         let is_unix = crate::connect::ends(&socket).1.is_none();
         self.net.seat(conn, socket, is_unix, State::Open);
         self.net.inherit(conn, unsent);

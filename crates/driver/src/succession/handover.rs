@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use messages::{Command, ShardId};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use shard::takeover::fields::{Fields, FieldsOut};
-use shard::{HandOn, Inherit};
+use shard::{Export, Import};
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};
@@ -227,7 +227,7 @@ impl<'a> Giving<'a> {
         self.told.clear();
         for item in items {
             match item {
-                Item::FromShard(shard, HandOn::Kept { sockets }) => drop(self.told.insert(shard.0, sockets)),
+                Item::FromShard(shard, Export::Kept { sockets }) => drop(self.told.insert(shard.0, sockets)),
                 Item::Leaver(shard, leaver) => {
                     self.gone += 1;
                     if let Some(parcel) = self.whole(shard, leaver) {
@@ -247,7 +247,7 @@ impl<'a> Giving<'a> {
         let Some(mailbox) = self.giver.mailboxes.get(usize::from(shard.0)) else { return };
         // It gave up its permit when it left, and must not come in on that of one whom a predecessor still has.
         if let Some(server) = &server {
-            let opened = Inherit::ServerOpened { state: server.state.clone() };
+            let opened = Import::ServerOpened { state: server.state.clone() };
             mailbox.post(Letter::Inherit(Legacy::Word(opened)));
         }
         mailbox.post(Letter::Inherit(Legacy::Sockets { client, server }));
@@ -262,14 +262,14 @@ impl<'a> Giving<'a> {
     /// True if that was the last.
     fn take(&mut self, item: Item) -> io::Result<bool> {
         match item {
-            Item::FromShard(shard, HandOn::Pool { state }) => self.say(from_old::POOL, shard, &state)?,
-            Item::FromShard(shard, HandOn::ServerOpened { state }) => {
+            Item::FromShard(shard, Export::Pool { state }) => self.say(from_old::POOL, shard, &state)?,
+            Item::FromShard(shard, Export::ServerOpened { state }) => {
                 self.say(from_old::SERVER_OPENED, shard, &state)?;
             }
-            Item::FromShard(shard, HandOn::ServerClosed { state }) => {
+            Item::FromShard(shard, Export::ServerClosed { state }) => {
                 self.say(from_old::SERVER_CLOSED, shard, &state)?;
             }
-            Item::FromShard(shard, HandOn::Empty { round, sockets }) => {
+            Item::FromShard(shard, Export::Empty { round, sockets }) => {
                 if round == self.round {
                     self.told.insert(shard.0, sockets);
                 }
@@ -285,7 +285,7 @@ impl<'a> Giving<'a> {
                 self.next_round();
             }
             Item::Hangup => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Item::FromShard(_, HandOn::Socket { .. } | HandOn::Kept { .. })
+            Item::FromShard(_, Export::Socket { .. } | Export::Kept { .. })
             | Item::GatesRest
             | Item::Heard(_) => {}
         }

@@ -5,12 +5,12 @@
 
 use std::os::fd::OwnedFd;
 
-use shard::{ConnId, Event, Inherit};
+use shard::{ConnId, Event, Import};
 
 /// Something for a shard from the old process.
 pub(crate) enum Legacy {
     /// A word.
-    Word(Inherit),
+    Word(Import),
     /// A client, a server, or both, which belong together then.
     Sockets { client: Option<Box<Newcomer>>, server: Option<Box<Newcomer>> },
 }
@@ -37,7 +37,7 @@ impl Legacy {
     /// Seats sockets and tells the shard of them; then of what they had said already.
     pub(crate) fn settle(self, at: &mut impl Seats) {
         let (client, server) = match self {
-            Legacy::Word(word) => return at.deliver(Event::Inherit(Box::new(word))),
+            Legacy::Word(word) => return at.deliver(Event::Import(Box::new(word))),
             Legacy::Sockets { client, server } => (client, server),
         };
         let mut unheard = Vec::new();
@@ -48,8 +48,8 @@ impl Legacy {
             (conn, state)
         };
         let (server, client) = (server.map(&mut seat), client.map(&mut seat));
-        let Some(word) = Inherit::sockets(client, server) else { return };
-        at.deliver(Event::Inherit(Box::new(word)));
+        let Some(word) = Import::sockets(client, server) else { return };
+        at.deliver(Event::Import(Box::new(word)));
         for (conn, unread) in unheard {
             at.hear(conn, &unread);
         }

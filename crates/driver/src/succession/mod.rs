@@ -2,7 +2,7 @@
 //!
 //! The new process opens a line to the old one and names itself there; from then on the old one's [`handover`] thread
 //! sends, and the new one's [`takeover`] thread receives. Both processes run; a client meets one of them at a time.
-//! Owns what the two say; what is sent of a connection is the shards' ([`shard::HandOn`], [`shard::Inherit`]).
+//! Owns what the two say; what is sent of a connection is the shards' ([`shard::Export`], [`shard::Import`]).
 
 mod frame;
 mod handover;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use messages::ShardId;
-use shard::HandOn;
+use shard::Export;
 use shard::takeover::fields::FieldsOut;
 
 pub(crate) use handover::Giver;
@@ -105,7 +105,7 @@ pub(crate) struct Farewell {
 
 /// Something for the thread that hands over.
 pub(crate) enum Item {
-    FromShard(ShardId, HandOn),
+    FromShard(ShardId, Export),
     Leaver(ShardId, Box<Leaver>),
     GatesRest,
     Heard(frame::Frame),

@@ -14,7 +14,7 @@ use std::{fmt, thread};
 
 use messages::ShardId;
 use rustix::net::{RecvFlags, recv};
-use shard::Inherit;
+use shard::Import;
 use shard::takeover::fields::Fields;
 use telemetry::{Level, Record};
 use wire::frame::Frames;
@@ -184,7 +184,7 @@ impl Heir {
             }
         };
         for mailbox in self.mailboxes.iter() {
-            mailbox.post(Letter::Inherit(Legacy::Word(Inherit::Gone)));
+            mailbox.post(Letter::Inherit(Legacy::Word(Import::Gone)));
         }
         self.succession.set_predecessor(None);
         self.succession.say(Item::PredecessorOver);
@@ -194,14 +194,14 @@ impl Heir {
     fn pass_on(&self, frame: Frame, heirs: &mut Heirs) {
         let Some(fields) = Fields::read(&frame.payload) else { return };
         let from = fields.small(field::SHARD).and_then(|shard| u16::try_from(shard).ok()).unwrap_or(0);
-        let word = |make: fn(Vec<u8>) -> Inherit| {
+        let word = |make: fn(Vec<u8>) -> Import| {
             let state = fields.bytes(field::STATE)?.to_vec();
             Some((state.clone(), Legacy::Word(make(state))))
         };
         let parcel = match frame.kind {
-            from_old::POOL => word(|state| Inherit::Pool { state }),
-            from_old::SERVER_OPENED => word(|state| Inherit::ServerOpened { state }),
-            from_old::SERVER_CLOSED => word(|state| Inherit::ServerClosed { state }),
+            from_old::POOL => word(|state| Import::Pool { state }),
+            from_old::SERVER_OPENED => word(|state| Import::ServerOpened { state }),
+            from_old::SERVER_CLOSED => word(|state| Import::ServerClosed { state }),
             from_old::SOCKETS => sockets(&fields, frame.sockets),
             _ => None,
         };

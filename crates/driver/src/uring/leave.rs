@@ -4,7 +4,7 @@
 //! connection waits here until the kernel has let go of it, and takes along what has come and what has not gone.
 
 use messages::ShardId;
-use shard::{ConnId, Handover};
+use shard::{ClientMove, ConnId};
 
 use crate::core::told_of;
 use crate::mailbox::Mover;
@@ -24,7 +24,7 @@ pub(crate) struct Leaving {
 /// Where it goes.
 pub(crate) enum Destination {
     /// To another shard.
-    Shard(ShardId, Box<Handover>),
+    Shard(ShardId, Box<ClientMove>),
     /// To another process.
     Successor(Farewell),
 }

@@ -273,7 +273,7 @@ impl<C: Core> UringLoop<C> {
         let owed = std::mem::take(&mut slot.owes_drained);
         self.net.recycle(outbox);
         if owed && self.net.open(conn).is_some() {
-            self.deliver(Event::Drained { conn });
+            self.deliver(Event::SendBufferEmpty { conn });
         }
     }
 
@@ -346,7 +346,7 @@ impl<C: Core> UringLoop<C> {
         for _ in 0..self.net.gate.how_many(number) {
             match self.net.gate.accept(number, self.net.now) {
                 Arrival::Client(socket, peer, _) => {
-                    let conn = self.core.vacant();
+                    let conn = self.core.allocate_id();
                     self.net.renew(conn, State::Open);
                     self.net.seat(conn, socket, false);
                     self.deliver(Event::Accepted { conn, peer });
@@ -410,7 +410,7 @@ impl<C: Core> UringLoop<C> {
     }
 
     fn adopt(&mut self, mover: Mover) {
-        let conn = self.core.vacant();
+        let conn = self.core.allocate_id();
         self.net.seat_with(conn, mover.fd, &mover.unsent, false);
         self.deliver(Event::Adopted { conn, client: mover.client });
         self.hear(conn, &mover.unread);

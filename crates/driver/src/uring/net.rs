@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use settings::Config;
-use shard::{Action, ConnId, Event, HandOn, Now, Source};
+use shard::{Action, ConnId, Event, Export, Now, Source};
 
 use crate::core::{Held, forget_half_close};
 use crate::gate::Gate;
@@ -132,13 +132,13 @@ impl Net {
             Action::Close { conn } => self.close(conn),
             Action::Pause { conn } => self.pause(conn),
             Action::Resume { conn } => self.resume(conn),
-            Action::Settle { conn } => self.slot(conn).settled = true,
+            Action::LoginComplete { conn } => self.slot(conn).settled = true,
             Action::Move { conn, to, client } => self.leave(conn, Destination::Shard(to, client)),
-            Action::HandOn(what) => match *what {
-                HandOn::Socket { conn, state, link, is_server } => {
+            Action::Export(what) => match *what {
+                Export::Socket { conn, state, link, is_server } => {
                     self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
                 }
-                other => self.outside.act(Action::HandOn(Box::new(other)), &self.conns, config),
+                other => self.outside.act(Action::Export(Box::new(other)), &self.conns, config),
             },
             other => self.outside.act(other, &self.conns, config),
         }
@@ -183,7 +183,7 @@ impl Net {
         if slot.queued > CLOG && !slot.clogged {
             slot.clogged = true;
             slot.owes_drained = true;
-            self.pending.push_back(Event::Clogged { conn: to });
+            self.pending.push_back(Event::SendBufferFull { conn: to });
         }
         self.touch(to);
     }
@@ -386,8 +386,8 @@ impl Net {
                     self.slot(conn).state = State::Free;
                     return Some(event);
                 }
-                Event::Clogged { conn }
-                | Event::Drained { conn }
+                Event::SendBufferFull { conn }
+                | Event::SendBufferEmpty { conn }
                 | Event::WriteFailed { conn }
                 | Event::HalfClosed { conn }
                 | Event::Connected { conn, .. } => {

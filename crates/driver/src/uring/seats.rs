@@ -12,7 +12,7 @@ use crate::uring::net::Origin;
 
 impl<C: Core> Seats for UringLoop<C> {
     fn seat(&mut self, socket: OwnedFd, unsent: Vec<u8>) -> ConnId {
-        let conn = self.core.vacant();
+        let conn = self.core.allocate_id();
         // The other driver may have had it.
         let _ = ioctl_fionbio(&socket, false);
         self.net.seat_with(conn, socket, &unsent, true);

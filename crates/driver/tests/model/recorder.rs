@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use settings::Config;
 use shard::event::Peer;
-use shard::{Action, ConnId, Event, HandOn, Now, Source, Target};
+use shard::{Action, ConnId, Event, Export, Now, Source, Target};
 use weir_driver::{Core, Held};
 
 use crate::script::{Act, Habits, Key, OnHalfClosed, OnReceived};
@@ -181,8 +181,8 @@ pub struct ModelShard {
 impl Core for ModelShard {
     fn start(&mut self, _now: Now) {}
 
-    fn vacant(&mut self) -> ConnId {
-        vacant(&mut self.shared.state())
+    fn allocate_id(&mut self) -> ConnId {
+        allocate_id(&mut self.shared.state())
     }
 
     fn handle(&mut self, event: Event<'_>, _now: Now) {
@@ -230,7 +230,7 @@ fn shorten(event: &Event<'_>) -> String {
     }
 }
 
-fn vacant(state: &mut State) -> ConnId {
+fn allocate_id(state: &mut State) -> ConnId {
     let next = state.ids.len() + state.free.len();
     let id = state.free.pop().unwrap_or(next as u32);
     state.ids.insert(id, None);
@@ -256,8 +256,8 @@ impl Turn<'_> {
                 (one.stage, one.failed) = (Stage::Closing, Some(format!("{fault:?}")));
             }
             Event::Received { conn, bytes, unsent } => self.received(conn, bytes, unsent),
-            Event::Clogged { conn } => self.clogged(conn),
-            Event::Drained { conn } => self.drained(conn),
+            Event::SendBufferFull { conn } => self.clogged(conn),
+            Event::SendBufferEmpty { conn } => self.drained(conn),
             Event::WriteFailed { conn } => self.write_failed(conn),
             Event::HungUp { conn } => self.hung_up(conn),
             Event::HalfClosed { conn } => self.half_closed(conn),
@@ -489,12 +489,12 @@ impl Turn<'_> {
                 (one.paused, one.half_closed, one.stopped_for) = (false, false, None);
                 Action::Resume { conn }
             }
-            Act::Settle(_) => Action::Settle { conn },
+            Act::Settle(_) => Action::LoginComplete { conn },
             _ => {
                 (one.stage, one.must_all_arrive) = (Stage::Gone, false);
                 self.free(conn);
                 self.start_feeder(key);
-                Action::HandOn(Box::new(HandOn::Socket {
+                Action::Export(Box::new(Export::Socket {
                     conn,
                     state: Vec::new(),
                     link: None,
@@ -507,7 +507,7 @@ impl Turn<'_> {
 
     fn dial(&mut self, key: Key, habits: Habits) {
         let Some(target) = self.conn(key).target.clone() else { return };
-        let conn = vacant(self.state);
+        let conn = allocate_id(self.state);
         self.name(conn, key, Stage::Connecting);
         self.conn(key).habits = habits;
         self.shard.actions.push_back(Action::Connect { conn, target: Box::new(target) });

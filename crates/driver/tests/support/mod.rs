@@ -87,7 +87,7 @@ impl Script {
         self.links[conn.0 as usize] = Some(conn);
         self.clients.insert(conn);
         if let Some(target) = self.target.clone() {
-            let server = self.vacant();
+            let server = self.allocate_id();
             self.links[conn.0 as usize] = Some(server);
             self.links[server.0 as usize] = Some(conn);
             self.actions.push_back(Action::Pause { conn });
@@ -106,7 +106,7 @@ impl Script {
         } else if bytes.starts_with(b"!big") {
             self.say(conn, &vec![b'.'; 16 * 1024 * 1024]);
         } else if bytes.starts_with(b"!settle") {
-            self.actions.push_back(Action::Settle { conn });
+            self.actions.push_back(Action::LoginComplete { conn });
             self.say(conn, b"ok");
         } else {
             self.say(conn, b"[");
@@ -148,7 +148,7 @@ impl Script {
 
     fn connected(&mut self, conn: ConnId) {
         if let Some(client) = self.link(conn) {
-            self.actions.push_back(Action::Settle { conn: client });
+            self.actions.push_back(Action::LoginComplete { conn: client });
             self.actions.push_back(Action::Resume { conn: client });
         }
     }
@@ -157,7 +157,7 @@ impl Script {
 impl Core for Script {
     fn start(&mut self, _now: Now) {}
 
-    fn vacant(&mut self) -> ConnId {
+    fn allocate_id(&mut self) -> ConnId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() as u32 - 1
@@ -181,7 +181,7 @@ impl Core for Script {
                     }
                 }
             }
-            Event::Clogged { conn } => {
+            Event::SendBufferFull { conn } => {
                 self.seen.clogged.fetch_add(1, Ordering::SeqCst);
                 let feeder = self.link(conn).unwrap_or(conn);
                 self.actions.push_back(Action::Pause { conn: feeder });
@@ -189,7 +189,7 @@ impl Core for Script {
                     self.actions.push_back(Action::Pause { conn });
                 }
             }
-            Event::Drained { conn } => {
+            Event::SendBufferEmpty { conn } => {
                 self.seen.drained.fetch_add(1, Ordering::SeqCst);
                 let feeder = self.link(conn).unwrap_or(conn);
                 self.actions.push_back(Action::Resume { conn: feeder });

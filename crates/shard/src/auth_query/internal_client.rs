@@ -7,26 +7,26 @@ use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;
 
 /// One question and all who wait for its answer.
-pub(crate) struct Asker {
-    pub(crate) part: usize,
-    pub(crate) inquiry: ServerQuery,
+pub(crate) struct InternalClient {
+    pub(crate) local_pool: usize,
+    pub(crate) query: ServerQuery,
     /// Who waits. Empty when all of them have left while a server was at it.
-    pub(crate) asked_by: Vec<AskedBy>,
+    pub(crate) reply_to: Vec<ReplyTo>,
     /// Its place in the queue; None once a server has the question.
     pub(crate) position: Option<QueuePosition>,
     pub(crate) since_us: u64,
 }
 
-impl Asker {
+impl InternalClient {
     /// The clients among those who wait: the control thread asks for itself.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = &AskedBy> {
-        self.asked_by.iter().filter(|asked_by| asked_by.shard != ShardId::CONTROL)
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &ReplyTo> {
+        self.reply_to.iter().filter(|reply_to| reply_to.shard != ShardId::CONTROL)
     }
 }
 
 /// A client that logs in, on whichever shard: where it is, its connection and its `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AskedBy {
+pub(crate) struct ReplyTo {
     pub(crate) shard: ShardId,
     pub(crate) id: u64,
     pub(crate) conn: u32,
@@ -43,7 +43,7 @@ pub(crate) enum Purpose {
 
 /// A question that a login waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asks {
+pub(crate) struct PendingAuthQuery {
     /// The shard that has the pool.
     pub(crate) home: ShardId,
     pub(crate) purpose: Purpose,

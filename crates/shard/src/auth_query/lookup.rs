@@ -19,8 +19,8 @@ use crate::auth_query::CONFIG_ERROR;
 use crate::auth_query::internal_client::Purpose;
 use crate::client::Phase;
 use crate::log_format::CONSOLE;
-use crate::login::method::Wants;
-use crate::state::State;
+use crate::login::method::SecretNeeded;
+use crate::state::ShardState;
 
 /// How long a name stays unknown without being asked for.
 const ABSENT_US: u64 = 1_000_000;
@@ -35,7 +35,7 @@ const ABSENT_NAMES: usize = 1024;
 const FOUND_NAMES: usize = 16_384;
 
 /// A user found at a server.
-pub(crate) struct Found {
+pub(crate) struct QueriedSecret {
     /// The name in the answer, which is the one that counts from now on.
     pub(crate) user: String,
     /// As `auth_file` would have it.
@@ -44,14 +44,14 @@ pub(crate) struct Found {
 
 /// What a shard remembers of earlier answers.
 #[derive(Default)]
-pub(crate) struct Remembered {
+pub(crate) struct AuthQueryCache {
     /// Unknown names by database and name: since when, and how often they were asked for.
     absent: BTreeMap<(String, String), (u64, u32)>,
     /// Names that were found.
     pub(crate) found: BTreeSet<String>,
 }
 
-impl Remembered {
+impl AuthQueryCache {
     /// Whether a name has been unknown so often lately that it need not be asked for.
     fn is_absent(&self, database: &str, user: &str, now_us: u64) -> bool {
         let key = (database.to_owned(), user.to_owned());
@@ -62,16 +62,16 @@ impl Remembered {
 
     /// A name was asked for and is unknown.
     fn note_absent(&mut self, database: &str, user: &str, now_us: u64) {
-        let fresh = |since_us: u64| now_us.saturating_sub(since_us) < ABSENT_US;
+        let default_params = |since_us: u64| now_us.saturating_sub(since_us) < ABSENT_US;
         if self.absent.len() >= ABSENT_NAMES {
-            self.absent.retain(|_, (since_us, _)| fresh(*since_us));
+            self.absent.retain(|_, (since_us, _)| default_params(*since_us));
         }
         if self.absent.len() >= ABSENT_NAMES {
             self.absent.clear();
         }
         let (since_us, asked) =
             self.absent.entry((database.to_owned(), user.to_owned())).or_insert((now_us, 0));
-        if !fresh(*since_us) {
+        if !default_params(*since_us) {
             (*since_us, *asked) = (now_us, 0);
         }
         *asked += 1;
@@ -117,20 +117,20 @@ impl LookupFault {
     }
 }
 
-impl State {
+impl ShardState {
     /// The proof begins with the secret of `auth_file`; without one a server is asked first, if one is to be. Where all
     /// that counts is that there is such a user, nobody reads what the file says.
-    pub(crate) fn seek_secret(&mut self, conn: ConnId, wants: Wants) {
+    pub(crate) fn find_secret(&mut self, conn: ConnId, secret_needed: SecretNeeded) {
         let now_us = self.now.mono_us;
         let Some(startup_request) = self.startup_request_of(conn) else { return };
         if let Some(text) = self.config.secrets.get(&startup_request.user) {
-            let secret = Secret::parse(if wants == Wants::Secret { text } else { "" });
-            drop(startup_request); // As in `demand_proof`.
-            return self.begin_proof(conn, Some(&secret));
+            let secret = Secret::parse(if secret_needed == SecretNeeded::Secret { text } else { "" });
+            drop(startup_request); // As in `require_authentication`.
+            return self.begin_authentication(conn, Some(&secret));
         }
-        match self.inquiry_for(&startup_request) {
-            Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
-                let text = format!("authentication database \"{}\" is disabled", inquiry.database);
+        match self.auth_query_for(&startup_request) {
+            Ok(Some(query)) if self.is_disabled(&query.database) => {
+                let text = format!("authentication database \"{}\" is disabled", query.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
             // An entry of [users] is settings, and makes nobody known.
@@ -138,14 +138,18 @@ impl State {
                 if self.config.global.auth_type != AuthType::Any {
                     self.log_client(conn, Level::Log, &format!("no such user: {}", startup_request.user));
                 }
-                self.begin_proof(conn, None);
+                self.begin_authentication(conn, None);
             }
             Ok(Some(_))
-                if self.remembered.is_absent(&startup_request.database, &startup_request.user, now_us) =>
+                if self.auth_query_cache.is_absent(
+                    &startup_request.database,
+                    &startup_request.user,
+                    now_us,
+                ) =>
             {
                 self.no_such_user(conn, &startup_request.database);
             }
-            Ok(Some(inquiry)) => self.inquire(conn, inquiry, Purpose::Secret),
+            Ok(Some(query)) => self.request_query(conn, query, Purpose::Secret),
             Err(fault) => self.lookup_fault(conn, &fault),
         }
     }
@@ -158,7 +162,7 @@ impl State {
     }
 
     /// The question for the secret of a user; None where nobody is to be asked.
-    pub(crate) fn inquiry_for(
+    pub(crate) fn auth_query_for(
         &self,
         startup_request: &StartupRequest,
     ) -> Result<Option<ServerQuery>, LookupFault> {
@@ -192,18 +196,22 @@ impl State {
         match found(rows) {
             Err(fault) => self.lookup_fault(conn, &fault),
             Ok(None) => {
-                self.remembered.note_absent(&startup_request.database, &startup_request.user, now_us);
+                self.auth_query_cache.note_absent(&startup_request.database, &startup_request.user, now_us);
                 self.no_such_user(conn, &startup_request.database);
             }
             Ok(Some(found)) => {
-                self.remembered.note_found(&startup_request.database, &startup_request.user, &found.user);
+                self.auth_query_cache.note_found(
+                    &startup_request.database,
+                    &startup_request.user,
+                    &found.user,
+                );
                 let secret = Secret::parse(&found.secret);
                 let Some(client) = self.client(conn) else { return };
                 client.login_user = found.user.as_str().into();
                 if let Phase::Login(login) = &mut client.phase {
                     login.found = Some(found);
                 }
-                self.begin_proof(conn, Some(&secret));
+                self.begin_authentication(conn, Some(&secret));
             }
         }
     }
@@ -223,7 +231,7 @@ impl State {
 }
 
 /// Name and secret in the last row. A secret of NULL (none, or expired) is one that nothing fits.
-fn found(rows: &[ServerQueryRow]) -> Result<Option<Found>, LookupFault> {
+fn found(rows: &[ServerQueryRow]) -> Result<Option<QueriedSecret>, LookupFault> {
     let Some(row) = rows.last() else { return Ok(None) };
     let [name, secret] = row.as_slice() else { return Err(LookupFault::Columns(row.len())) };
     let name = name.as_deref().ok_or(LookupFault::NullName)?;
@@ -233,7 +241,10 @@ fn found(rows: &[ServerQueryRow]) -> Result<Option<Found>, LookupFault> {
     }
     // An empty plain secret lets nobody in; the user is known all the same.
     let secret = secret.as_deref().and_then(|secret| std::str::from_utf8(secret).ok()).unwrap_or_default();
-    Ok(Some(Found { user: settings::cut_name(user).to_owned(), secret: Zeroizing::new(secret.to_owned()) }))
+    Ok(Some(QueriedSecret {
+        user: settings::cut_name(user).to_owned(),
+        secret: Zeroizing::new(secret.to_owned()),
+    }))
 }
 
 #[cfg(test)]
@@ -266,29 +277,29 @@ mod tests {
 
     #[test]
     fn a_name_stays_unknown_for_the_rest_of_a_second_and_no_longer() {
-        let mut remembered = Remembered::default();
+        let mut auth_query_cache = AuthQueryCache::default();
         for _ in 0..ABSENT_ASKED {
-            assert!(!remembered.is_absent("d", "x", 10));
-            remembered.note_absent("d", "x", 10);
+            assert!(!auth_query_cache.is_absent("d", "x", 10));
+            auth_query_cache.note_absent("d", "x", 10);
         }
-        assert!(remembered.is_absent("d", "x", 9 + ABSENT_US));
-        assert!(!remembered.is_absent("other", "x", 10));
-        assert!(!remembered.is_absent("d", "x", 10 + ABSENT_US));
-        remembered.note_absent("d", "x", 10 + ABSENT_US);
-        assert!(!remembered.is_absent("d", "x", 10 + ABSENT_US), "counted anew");
+        assert!(auth_query_cache.is_absent("d", "x", 9 + ABSENT_US));
+        assert!(!auth_query_cache.is_absent("other", "x", 10));
+        assert!(!auth_query_cache.is_absent("d", "x", 10 + ABSENT_US));
+        auth_query_cache.note_absent("d", "x", 10 + ABSENT_US);
+        assert!(!auth_query_cache.is_absent("d", "x", 10 + ABSENT_US), "counted anew");
     }
 
     #[test]
     fn a_name_that_is_found_is_not_unknown_and_memory_has_an_end() {
-        let mut remembered = Remembered::default();
+        let mut auth_query_cache = AuthQueryCache::default();
         for _ in 0..ABSENT_ASKED {
-            remembered.note_absent("d", "x", 10);
+            auth_query_cache.note_absent("d", "x", 10);
         }
-        remembered.note_found("d", "x", "x");
-        assert!(!remembered.is_absent("d", "x", 10));
+        auth_query_cache.note_found("d", "x", "x");
+        assert!(!auth_query_cache.is_absent("d", "x", 10));
         for number in 0..2 * ABSENT_NAMES {
-            remembered.note_absent("d", &number.to_string(), 10);
-            assert!(remembered.absent.len() <= ABSENT_NAMES);
+            auth_query_cache.note_absent("d", &number.to_string(), 10);
+            assert!(auth_query_cache.absent.len() <= ABSENT_NAMES);
         }
     }
 }

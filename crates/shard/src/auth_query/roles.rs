@@ -10,7 +10,7 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::auth_query::internal_client::Purpose;
-use crate::state::State;
+use crate::state::ShardState;
 
 /// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being
 /// a superuser makes nobody a member).
@@ -19,22 +19,22 @@ const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
     UNION SELECT roleid FROM pg_catalog.pg_auth_members JOIN held ON member OPERATOR(pg_catalog.=) held.oid) \
     SELECT rolname FROM pg_catalog.pg_roles AS role JOIN held ON role.oid OPERATOR(pg_catalog.=) held.oid";
 
-impl State {
+impl ShardState {
     /// A rule hangs on the roles of this client's user.
-    pub(crate) fn seek_roles(&mut self, conn: ConnId) {
+    pub(crate) fn query_roles(&mut self, conn: ConnId) {
         let Some(startup_request) = self.startup_request_of(conn) else { return };
-        match self.inquiry_for(&startup_request) {
-            Ok(Some(inquiry)) if self.is_disabled(&inquiry.database) => {
-                let text = format!("authentication database \"{}\" is disabled", inquiry.database);
+        match self.auth_query_for(&startup_request) {
+            Ok(Some(query)) if self.is_disabled(&query.database) => {
+                let text = format!("authentication database \"{}\" is disabled", query.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
-            Ok(Some(inquiry)) => {
-                self.inquire(conn, ServerQuery { sql: ROLES.to_owned(), ..inquiry }, Purpose::Roles);
+            Ok(Some(query)) => {
+                self.request_query(conn, ServerQuery { sql: ROLES.to_owned(), ..query }, Purpose::Roles);
             }
             Ok(None) => {
                 let text = "no auth_user to ask for roles by: the user counts as a member of none";
                 self.log_client(conn, Level::Warning, text);
-                self.demand_proof(conn, Some(&BTreeSet::new()));
+                self.require_authentication(conn, Some(&BTreeSet::new()));
             }
             Err(fault) => self.lookup_fault(conn, &fault),
         }
@@ -42,7 +42,7 @@ impl State {
 
     /// The server has answered.
     pub(crate) fn roles_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
-        self.demand_proof(conn, Some(&roles(rows)));
+        self.require_authentication(conn, Some(&roles(rows)));
     }
 }
 

@@ -9,15 +9,15 @@ use messages::ShardId;
 use crate::ConnId;
 
 /// A connection that carries one cancel request to a server.
-pub(crate) struct Canceller {
+pub(crate) struct CancelConn {
     pub(crate) id: u64,
-    pub(crate) part: usize,
+    pub(crate) local_pool: usize,
     /// The server whose query is to be cancelled, and its id: by the end of this, its place may be another's.
     pub(crate) server: (ConnId, u64),
     /// Process id and secret of its backend.
     pub(crate) key: (u32, Vec<u8>),
     /// Who asked, to be let go when it is over: a connection here, or one on another shard.
-    pub(crate) asked_by: AskedBy,
+    pub(crate) requester: CancelRequester,
     pub(crate) since_us: u64,
     /// Its turn has come.
     pub(crate) sent: bool,
@@ -38,8 +38,8 @@ pub(crate) enum CancelTls {
 
 /// Who waits for the end of a cancel.
 #[derive(Clone, Copy)]
-pub(crate) enum AskedBy {
+pub(crate) enum CancelRequester {
     /// With the number of the client: by then its place may be another's.
-    Here(ConnId, u64),
-    ShardMessage(ShardId, u32, u64),
+    Local(ConnId, u64),
+    Remote(ShardId, u32, u64),
 }

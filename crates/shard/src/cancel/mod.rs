@@ -16,15 +16,15 @@ use telemetry::Level;
 use wire::encode;
 use wire::startup::Version;
 
-use crate::cancel::cancel_conn::{AskedBy, CancelTls, Canceller};
+use crate::cancel::cancel_conn::{CancelConn, CancelRequester, CancelTls};
 use crate::cancel::key::{Key, LONG, secret_length};
 use crate::client;
 use crate::server::Server;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
-impl State {
+impl ShardState {
     /// Gives a client that is about to be greeted its cancel key; since protocol 3.2 it may be long.
     pub(crate) fn give_cancel_key(&mut self, conn: ConnId, minor: u16) {
         let peer_id = self.config.global.peer_id;
@@ -49,7 +49,7 @@ impl State {
         let key = Key::new(process_id, secret);
         let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
-        client.phase = client::Phase::Canceller(None);
+        client.phase = client::Phase::CancelRequest(None);
         client.request_us = now_us;
         let id = client.id;
         self.note_cancel(conn);
@@ -61,11 +61,11 @@ impl State {
         }
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
-                let letter =
+                let message =
                     ShardMessage::Cancel { from: self.id, conn: conn.0, id, key: key.bytes().into() };
-                self.tell(shard, letter);
+                self.send_to_shard(shard, message);
             }
-            _ => self.cancel(AskedBy::Here(conn, id), &key),
+            _ => self.cancel(CancelRequester::Local(conn, id), &key),
         }
     }
 
@@ -76,24 +76,24 @@ impl State {
     }
 
     /// A cancel request reached the successor process, and the client is still in this one.
-    pub(crate) fn cancel_for_successor(&mut self, key: &[u8]) {
+    pub(crate) fn cancel_for_takeover(&mut self, key: &[u8]) {
         let Some(key) = Key::of(key) else { return };
         // Nobody here waits for the end of it: a number that no connection has.
         let (from, conn, id) = (self.id, u32::MAX, 0);
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
-                let letter = ShardMessage::Cancel { from, conn, id, key: key.bytes().into() };
-                self.tell(shard, letter);
+                let message = ShardMessage::Cancel { from, conn, id, key: key.bytes().into() };
+                self.send_to_shard(shard, message);
             }
-            _ => self.cancel(AskedBy::ShardMessage(from, conn, id), &key),
+            _ => self.cancel(CancelRequester::Remote(from, conn, id), &key),
         }
     }
 
     /// Another shard was asked to cancel for a client of this one.
-    pub(crate) fn cancel_for_neighbour(&mut self, asked_by: AskedBy, key: &[u8]) {
+    pub(crate) fn cancel_for_shard(&mut self, requester: CancelRequester, key: &[u8]) {
         match Key::of(key) {
-            Some(key) => self.cancel(asked_by, &key),
-            None => self.cancel_over(asked_by),
+            Some(key) => self.cancel(requester, &key),
+            None => self.cancel_over(requester),
         }
     }
 
@@ -109,33 +109,34 @@ impl State {
     }
 
     /// The client with this key is here, if it is anywhere.
-    fn cancel(&mut self, asked_by: AskedBy, key: &Key) {
+    fn cancel(&mut self, requester: CancelRequester, key: &Key) {
         let server_conn =
             match self.client_of_key(key).map(|(place, client)| (place, client.id, &client.phase)) {
                 Some((.., &client::Phase::Linked(server))) => server,
                 Some((place, client_id, client::Phase::Console(_))) => {
                     let client = u32::try_from(place).unwrap_or(u32::MAX);
                     self.report(Report::ConsoleCancelled { shard: self.id, client, client_id });
-                    return self.cancel_over(asked_by);
+                    return self.cancel_over(requester);
                 }
                 Some((place, ..)) if planted::bug!("cancel_of_a_former_query") => {
                     let client = u32::try_from(place).ok().and_then(|place| self.client(ConnId(place)));
                     let Some(server) = client.and_then(|client| client.server_used_last) else {
-                        return self.cancel_over(asked_by);
+                        return self.cancel_over(requester);
                     };
                     ConnId(server)
                 }
-                Some(_) => return self.cancel_over(asked_by),
+                Some(_) => return self.cancel_over(requester),
                 None => {
                     // A predecessor process may still have the client.
                     self.report(Report::StrayCancel { key: key.bytes().into() });
-                    return self.cancel_over(asked_by);
+                    return self.cancel_over(requester);
                 }
             };
         let now_us = self.now.mono_us;
-        let Some(server) = self.server(server_conn) else { return self.cancel_over(asked_by) };
-        let (Some(key), part, true) = (server.key.clone(), server.pool, server.protocol.is_busy()) else {
-            return self.cancel_over(asked_by);
+        let Some(server) = self.server(server_conn) else { return self.cancel_over(requester) };
+        let (Some(key), local_pool, true) = (server.key.clone(), server.pool, server.protocol.is_busy())
+        else {
+            return self.cancel_over(requester);
         };
         let tls = match (&server.tls, server.host()) {
             (Some(_), Some(host)) => CancelTls::Wanted(Arc::clone(host)),
@@ -143,12 +144,12 @@ impl State {
         };
         server.cancels += 1;
         let server = (server_conn, server.id);
-        let canceller = Canceller {
+        let cancel_conn = CancelConn {
             id: self.process.next_id(),
-            part,
+            local_pool,
             server,
             key,
-            asked_by,
+            requester,
             since_us: now_us,
             sent: false,
             timed_out: false,
@@ -156,20 +157,22 @@ impl State {
         };
         let conn = self.reserve();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Canceller(Box::new(canceller));
+            *slot = Conn::CancelConn(Box::new(cancel_conn));
         }
-        if let AskedBy::Here(asker, _) = asked_by {
-            self.carry_cancel(asker, conn);
+        if let CancelRequester::Local(requester, _) = requester {
+            self.carry_cancel(requester, conn);
         }
-        if let Some(part) = self.parts.get_mut(part) {
-            part.cancels_waiting.push_back(conn);
+        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+            local_pool.cancels_waiting.push_back(conn);
         }
-        self.send_cancels(part);
+        self.send_cancels(local_pool);
     }
 
     /// A client's cancel request goes by this connection.
-    pub(crate) fn carry_cancel(&mut self, asker: ConnId, by: ConnId) {
-        if let Some(client::Phase::Canceller(carrier)) = self.client(asker).map(|client| &mut client.phase) {
+    pub(crate) fn carry_cancel(&mut self, requester: ConnId, by: ConnId) {
+        if let Some(client::Phase::CancelRequest(carrier)) =
+            self.client(requester).map(|client| &mut client.phase)
+        {
             *carrier = Some(by);
         }
     }
@@ -177,8 +180,8 @@ impl State {
     /// Whether the cancel request that this connection carries has not had its turn.
     fn waits_for_turn(&self, carrier: ConnId) -> bool {
         match self.conns.get(carrier.0 as usize) {
-            Some(Conn::Canceller(canceller)) => !canceller.sent,
-            Some(Conn::Forwarder(forwarder)) => forwarder.turn.is_none(),
+            Some(Conn::CancelConn(cancel_conn)) => !cancel_conn.sent,
+            Some(Conn::PeerCancelConn(peer_cancel_conn)) => peer_cancel_conn.turn.is_none(),
             _ => false,
         }
     }
@@ -188,7 +191,7 @@ impl State {
     pub(crate) fn outlives_its_client(&self, conn: ConnId) -> bool {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(client)) => {
-                matches!(client.phase, client::Phase::Canceller(Some(carrier)) if self.waits_for_turn(carrier))
+                matches!(client.phase, client::Phase::CancelRequest(Some(carrier)) if self.waits_for_turn(carrier))
             }
             _ => false,
         }
@@ -200,30 +203,30 @@ impl State {
             return;
         }
         match self.conns.get(carrier.0 as usize) {
-            Some(Conn::Forwarder(_)) => self.drop_waiting_forwarder(carrier),
+            Some(Conn::PeerCancelConn(_)) => self.drop_waiting_peer_cancel_conn(carrier),
             _ => self.drop_waiting(carrier),
         }
     }
 
     /// Opens as many cancel connections as there may be: with the servers, twice the size of the pool.
-    fn send_cancels(&mut self, part_index: usize) {
+    fn send_cancels(&mut self, pool_id: usize) {
         loop {
-            let Some(part) = self.parts.get_mut(part_index) else { return };
-            let most = part.pool.limits.pool_size.saturating_mul(2);
-            if most > 0 && part.cancels_active + part.pool.open() >= most {
+            let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+            let most = local_pool.pool.limits.pool_size.saturating_mul(2);
+            if most > 0 && local_pool.cancels_active + local_pool.pool.open() >= most {
                 return;
             }
-            let Some(conn) = part.cancels_waiting.pop_front() else { return };
-            let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { continue };
-            let Some(target) = self.target_of(canceller.server) else {
+            let Some(conn) = local_pool.cancels_waiting.pop_front() else { return };
+            let Some(Conn::CancelConn(cancel_conn)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(target) = self.target_of(cancel_conn.server) else {
                 self.drop_waiting(conn);
                 continue;
             };
-            if let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) {
-                canceller.sent = true;
+            if let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) {
+                cancel_conn.sent = true;
             }
-            if let Some(part) = self.parts.get_mut(part_index) {
-                part.cancels_active += 1;
+            if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+                local_pool.cancels_active += 1;
             }
             self.connect(conn, target);
         }
@@ -231,11 +234,11 @@ impl State {
 
     /// A cancel that never got its turn is over.
     fn drop_waiting(&mut self, conn: ConnId) {
-        let Some(Conn::Canceller(canceller)) = self.conns.try_remove(conn.0 as usize) else { return };
-        if let Some(part) = self.parts.get_mut(canceller.part) {
-            part.cancels_waiting.retain(|waiting| *waiting != conn);
+        let Some(Conn::CancelConn(cancel_conn)) = self.conns.try_remove(conn.0 as usize) else { return };
+        if let Some(local_pool) = self.local_pools.get_mut(cancel_conn.local_pool) {
+            local_pool.cancels_waiting.retain(|waiting| *waiting != conn);
         }
-        self.settle_cancel(&canceller);
+        self.finish_cancel(&cancel_conn);
     }
 
     /// The server a cancel is for, unless it has gone and its place is another's.
@@ -256,7 +259,7 @@ impl State {
     }
 
     /// The connection is there.
-    pub(crate) fn canceller_connected(&mut self, conn: ConnId) {
+    pub(crate) fn cancel_conn_connected(&mut self, conn: ConnId) {
         if !self.secure_cancel(conn) {
             self.send_cancel(conn);
         }
@@ -264,8 +267,8 @@ impl State {
 
     /// If the query still runs, cancel it.
     pub(crate) fn send_cancel(&mut self, conn: ConnId) {
-        let Some(Conn::Canceller(canceller)) = self.conns.get(conn.0 as usize) else { return };
-        let (server, key) = (canceller.server, canceller.key.clone());
+        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
+        let (server, key) = (cancel_conn.server, cancel_conn.key.clone());
         let runs = self
             .server_to_cancel(server)
             .is_some_and(|server| server.client().is_some() && server.protocol.is_busy());
@@ -277,35 +280,35 @@ impl State {
     }
 
     /// A cancel connection's socket is gone: the next may have its turn.
-    pub(crate) fn canceller_closed(&mut self, canceller: &Canceller) {
-        if let Some(part) = self.parts.get_mut(canceller.part)
-            && canceller.sent
+    pub(crate) fn cancel_conn_closed(&mut self, cancel_conn: &CancelConn) {
+        if let Some(local_pool) = self.local_pools.get_mut(cancel_conn.local_pool)
+            && cancel_conn.sent
         {
-            part.cancels_active = part.cancels_active.saturating_sub(1);
+            local_pool.cancels_active = local_pool.cancels_active.saturating_sub(1);
         }
-        self.settle_cancel(canceller);
-        self.send_cancels(canceller.part);
+        self.finish_cancel(cancel_conn);
+        self.send_cancels(cancel_conn.local_pool);
     }
 
     /// Nothing of this cancel can arrive any more: the server may be lent again, and who asked may go.
-    fn settle_cancel(&mut self, canceller: &Canceller) {
-        if let Some(server) = self.server_to_cancel(canceller.server) {
+    fn finish_cancel(&mut self, cancel_conn: &CancelConn) {
+        if let Some(server) = self.server_to_cancel(cancel_conn.server) {
             server.cancels = server.cancels.saturating_sub(1);
             let waits = server.client().filter(|_| server.cancels == 0 && server.protocol.holds_requests());
             match waits {
-                Some(client) => self.restore_late(canceller.server.0, client),
-                None => self.give_back(canceller.server.0),
+                Some(client) => self.restore_late(cancel_conn.server.0, client),
+                None => self.release(cancel_conn.server.0),
             }
         }
-        self.cancel_over(canceller.asked_by);
+        self.cancel_over(cancel_conn.requester);
     }
 
     /// Lets go who asked.
-    pub(crate) fn cancel_over(&mut self, asked_by: AskedBy) {
-        match asked_by {
-            AskedBy::Here(conn, id) => {
+    pub(crate) fn cancel_over(&mut self, requester: CancelRequester) {
+        match requester {
+            CancelRequester::Local(conn, id) => {
                 let is_asker = |client: &mut client::Client| {
-                    client.id == id && matches!(client.phase, client::Phase::Canceller(_))
+                    client.id == id && matches!(client.phase, client::Phase::CancelRequest(_))
                 };
                 if self.client(conn).is_some_and(is_asker) {
                     self.log_client(conn, Level::Debug, "cancel request done");
@@ -313,22 +316,22 @@ impl State {
                     self.act(Action::Close { conn });
                 }
             }
-            AskedBy::ShardMessage(to, conn, id) => {
-                self.tell(to, ShardMessage::Cancelled { conn, id });
+            CancelRequester::Remote(to, conn, id) => {
+                self.send_to_shard(to, ShardMessage::Cancelled { conn, id });
             }
         }
     }
 
     /// `cancel_wait_timeout`: a cancel that is not done by then is given up.
-    pub(crate) fn check_canceller_deadline(&mut self, conn: ConnId) {
+    pub(crate) fn check_cancel_conn_deadline(&mut self, conn: ConnId) {
         let (now_us, limit_us) = (self.now.mono_us, micros(self.config.global.cancel_wait_timeout));
-        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return };
-        if limit_us == 0 || now_us.saturating_sub(canceller.since_us) < limit_us || canceller.timed_out {
+        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
+        if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.timed_out {
             return;
         }
-        canceller.timed_out = true;
-        let (asked_by, sent) = (canceller.asked_by, canceller.sent);
-        self.log_cancel_timeout(asked_by);
+        cancel_conn.timed_out = true;
+        let (requester, sent) = (cancel_conn.requester, cancel_conn.sent);
+        self.log_cancel_timeout(requester);
         if sent {
             return self.act(Action::Close { conn });
         }
@@ -336,13 +339,15 @@ impl State {
     }
 
     /// Writes the line where the client is that asked.
-    pub(crate) fn log_cancel_timeout(&mut self, asked_by: AskedBy) {
-        match asked_by {
-            AskedBy::Here(conn, id) if self.client(conn).is_some_and(|client| client.id == id) => {
-                self.log_client_leaves(conn, "cancel_wait_timeout");
+    pub(crate) fn log_cancel_timeout(&mut self, requester: CancelRequester) {
+        match requester {
+            CancelRequester::Local(conn, id) if self.client(conn).is_some_and(|client| client.id == id) => {
+                self.log_client_disconnect(conn, "cancel_wait_timeout");
             }
-            AskedBy::Here(..) => {}
-            AskedBy::ShardMessage(to, conn, id) => self.tell(to, ShardMessage::CancelTimedOut { conn, id }),
+            CancelRequester::Local(..) => {}
+            CancelRequester::Remote(to, conn, id) => {
+                self.send_to_shard(to, ShardMessage::CancelTimedOut { conn, id })
+            }
         }
     }
 }

@@ -10,18 +10,18 @@ use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
 
-use crate::cancel::cancel_conn::AskedBy;
+use crate::cancel::cancel_conn::CancelRequester;
 use crate::cancel::key::Key;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
 /// A connection that takes one cancel request to a peer.
-pub(crate) struct Forwarder {
+pub(crate) struct PeerCancelConn {
     pub(crate) peer_id: u32,
     key: Key,
     /// Whom to let go when it is over, with the number of the client: by then its place may be another's.
-    asker: (ConnId, u64),
+    requester: (ConnId, u64),
     since_us: u64,
     /// It has run into `cancel_wait_timeout`.
     timed_out: bool,
@@ -35,41 +35,57 @@ pub(crate) struct PeerPool {
     waiting: VecDeque<ConnId>,
 }
 
-impl State {
+impl ShardState {
     /// Forwards a cancel request whose key another process of the group has made.
-    pub(crate) fn forward_cancel(&mut self, (asker, asker_id): (ConnId, u64), peer_id: u32, key: &Key) {
+    pub(crate) fn forward_cancel(
+        &mut self,
+        (requester, requester_id): (ConnId, u64),
+        peer_id: u32,
+        key: &Key,
+    ) {
         let Some(key) = key.forwarded() else {
             let text = "failed to forward cancel request because its TTL was exhausted";
-            return self.client_leaves(asker, text);
+            return self.disconnect_client(requester, text);
         };
         if !self.config.peers.contains_key(&peer_id) {
-            return self.client_leaves(asker, "could not find peer to forward request to");
+            return self.disconnect_client(requester, "could not find peer to forward request to");
         }
-        self.log_client(asker, Level::Debug, &format!("forwarding cancellation request to peer {peer_id}"));
+        self.log_client(
+            requester,
+            Level::Debug,
+            &format!("forwarding cancellation request to peer {peer_id}"),
+        );
         let conn = self.reserve();
-        let (asked_by, since_us) = ((asker, asker_id), self.now.mono_us);
-        let forwarder = Forwarder { peer_id, key, asker: asked_by, since_us, timed_out: false, turn: None };
+        let since_us = self.now.mono_us;
+        let peer_cancel_conn = PeerCancelConn {
+            peer_id,
+            key,
+            requester: (requester, requester_id),
+            since_us,
+            timed_out: false,
+            turn: None,
+        };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Forwarder(Box::new(forwarder));
+            *slot = Conn::PeerCancelConn(Box::new(peer_cancel_conn));
         }
-        self.carry_cancel(asker, conn);
+        self.carry_cancel(requester, conn);
         let pool_registry = &self.pool_registry;
         // No database has such a name: the protocol's strings end at a NUL.
         let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
         let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
         self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
-        self.open_forwarders(peer_id);
+        self.open_peer_cancel_conns(peer_id);
     }
 
     /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
-    fn open_forwarders(&mut self, peer_id: u32) {
+    fn open_peer_cancel_conns(&mut self, peer_id: u32) {
         loop {
             let Some(peer) = self.config.peers.get(&peer_id) else { return };
             let most = self.config.peer_pool_size(peer).saturating_mul(2);
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
             let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
             let Some(conn) = pool.waiting.front().copied() else { return };
-            let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else {
+            let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
                 pool.waiting.pop_front();
                 continue;
             };
@@ -77,59 +93,66 @@ impl State {
                 return; // Another shard may have them all: it is tried again with every tick.
             }
             pool.waiting.pop_front();
-            forwarder.turn = Some(false);
+            peer_cancel_conn.turn = Some(false);
             self.connect(conn, target);
         }
     }
 
-    pub(crate) fn forwarder_connected(&mut self, conn: ConnId) {
-        let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { return };
-        forwarder.turn = Some(true);
-        let key = &forwarder.key;
+    pub(crate) fn peer_cancel_conn_connected(&mut self, conn: ConnId) {
+        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+            return;
+        };
+        peer_cancel_conn.turn = Some(true);
+        let key = &peer_cancel_conn.key;
         self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
     }
 
     /// Its socket is gone: who asked may go, and the next has its turn.
-    pub(crate) fn forwarder_closed(&mut self, forwarder: &Forwarder) {
-        if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id)
-            && forwarder.turn.is_some()
+    pub(crate) fn peer_cancel_conn_closed(&mut self, peer_cancel_conn: &PeerCancelConn) {
+        if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id)
+            && peer_cancel_conn.turn.is_some()
         {
             pool.taken.servers.release();
         }
-        let (asker, asker_id) = forwarder.asker;
-        self.cancel_over(AskedBy::Here(asker, asker_id));
-        self.open_forwarders(forwarder.peer_id);
+        let (requester, requester_id) = peer_cancel_conn.requester;
+        self.cancel_over(CancelRequester::Local(requester, requester_id));
+        self.open_peer_cancel_conns(peer_cancel_conn.peer_id);
     }
 
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
-    pub(crate) fn check_forwarder_deadline(&mut self, conn: ConnId) {
+    pub(crate) fn check_peer_cancel_conn_deadline(&mut self, conn: ConnId) {
         let limit_us = micros(self.config.global.cancel_wait_timeout);
-        let Some(Conn::Forwarder(forwarder)) = self.conns.get(conn.0 as usize) else { return };
-        if forwarder.turn.is_none() {
-            let peer_id = forwarder.peer_id;
-            self.open_forwarders(peer_id);
+        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
+        if peer_cancel_conn.turn.is_none() {
+            let peer_id = peer_cancel_conn.peer_id;
+            self.open_peer_cancel_conns(peer_id);
         }
         let now_us = self.now.mono_us;
-        let Some(Conn::Forwarder(forwarder)) = self.conns.get_mut(conn.0 as usize) else { return };
-        if limit_us == 0 || now_us.saturating_sub(forwarder.since_us) < limit_us || forwarder.timed_out {
+        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+            return;
+        };
+        if limit_us == 0
+            || now_us.saturating_sub(peer_cancel_conn.since_us) < limit_us
+            || peer_cancel_conn.timed_out
+        {
             return;
         }
-        forwarder.timed_out = true;
-        let (asker, has_turn) = (forwarder.asker, forwarder.turn.is_some());
-        self.log_cancel_timeout(AskedBy::Here(asker.0, asker.1));
+        peer_cancel_conn.timed_out = true;
+        let (requester, has_turn) = (peer_cancel_conn.requester, peer_cancel_conn.turn.is_some());
+        self.log_cancel_timeout(CancelRequester::Local(requester.0, requester.1));
         if has_turn {
             return self.act(Action::Close { conn });
         }
-        self.drop_waiting_forwarder(conn);
+        self.drop_waiting_peer_cancel_conn(conn);
     }
 
     /// A request that never got its turn is over.
-    pub(crate) fn drop_waiting_forwarder(&mut self, conn: ConnId) {
-        if let Some(Conn::Forwarder(forwarder)) = self.conns.try_remove(conn.0 as usize) {
-            if let Some(pool) = self.peer_pools.get_mut(&forwarder.peer_id) {
+    pub(crate) fn drop_waiting_peer_cancel_conn(&mut self, conn: ConnId) {
+        if let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.try_remove(conn.0 as usize) {
+            if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
                 pool.waiting.retain(|waiting| *waiting != conn);
             }
-            self.forwarder_closed(&forwarder);
+            self.peer_cancel_conn_closed(&peer_cancel_conn);
         }
     }
 
@@ -142,12 +165,12 @@ impl State {
             .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
             .collect();
         for (_, conn) in &self.conns {
-            let Conn::Forwarder(forwarder) = conn else { continue };
-            let Some(row) = rows.get_mut(&forwarder.peer_id) else { continue };
-            row.client_waiting_cancel += u64::from(forwarder.turn.is_none());
-            row.client_active_cancel += u64::from(forwarder.turn.is_some());
-            row.server_login += u64::from(forwarder.turn == Some(false));
-            row.server_active_cancel += u64::from(forwarder.turn == Some(true));
+            let Conn::PeerCancelConn(peer_cancel_conn) = conn else { continue };
+            let Some(row) = rows.get_mut(&peer_cancel_conn.peer_id) else { continue };
+            row.client_waiting_cancel += u64::from(peer_cancel_conn.turn.is_none());
+            row.client_active_cancel += u64::from(peer_cancel_conn.turn.is_some());
+            row.server_login += u64::from(peer_cancel_conn.turn == Some(false));
+            row.server_active_cancel += u64::from(peer_cancel_conn.turn == Some(true));
         }
         rows.into_values().collect()
     }

@@ -4,57 +4,57 @@
 
 use messages::SocketRow;
 
-use crate::cancel::cancel_conn::{AskedBy, Canceller};
-use crate::state::{Conn, State};
+use crate::cancel::cancel_conn::{CancelConn, CancelRequester};
+use crate::state::{Conn, ShardState};
 
-impl State {
+impl ShardState {
     /// Who has asked for a cancel and waits for its end; the address of one on another shard is not known here.
-    pub(crate) fn asker_row(&self, canceller: &Canceller) -> Option<SocketRow> {
-        let part = self.parts.get(canceller.part)?;
-        let row = match canceller.asked_by {
-            AskedBy::Here(conn, id) => match self.conns.get(conn.0 as usize)? {
+    pub(crate) fn requester_row(&self, cancel_conn: &CancelConn) -> Option<SocketRow> {
+        let local_pool = self.local_pools.get(cancel_conn.local_pool)?;
+        let row = match cancel_conn.requester {
+            CancelRequester::Local(conn, id) => match self.conns.get(conn.0 as usize)? {
                 Conn::Client(client) if client.id == id => self.client_row(client),
                 _ => return None,
             },
-            AskedBy::ShardMessage(_, _, id) => SocketRow {
+            CancelRequester::Remote(_, _, id) => SocketRow {
                 id,
-                connect_time_us: self.wall(canceller.since_us),
-                request_time_us: self.wall(canceller.since_us),
+                connect_time_us: self.wall(cancel_conn.since_us),
+                request_time_us: self.wall(cancel_conn.since_us),
                 ..SocketRow::default()
             },
         };
         Some(SocketRow {
-            user: part.user.to_string(),
-            database: part.database_name.to_string(),
-            state: if canceller.sent { "active_cancel_req" } else { "waiting_cancel_req" },
-            link: if canceller.sent { canceller.id } else { 0 },
+            user: local_pool.user.to_string(),
+            database: local_pool.database_name.to_string(),
+            state: if cancel_conn.sent { "active_cancel_req" } else { "waiting_cancel_req" },
+            link: if cancel_conn.sent { cancel_conn.id } else { 0 },
             ..row
         })
     }
 
     /// A connection that carries a cancel request to a server.
-    pub(crate) fn canceller_row(&self, canceller: &Canceller) -> Option<SocketRow> {
-        let part = self.parts.get(canceller.part).filter(|_| canceller.sent)?;
-        let (conn, id) = canceller.server;
+    pub(crate) fn cancel_conn_row(&self, cancel_conn: &CancelConn) -> Option<SocketRow> {
+        let local_pool = self.local_pools.get(cancel_conn.local_pool).filter(|_| cancel_conn.sent)?;
+        let (conn, id) = cancel_conn.server;
         let remote = match self.conns.get(conn.0 as usize) {
             Some(Conn::Server(server)) if server.id == id => server.remote,
             _ => None,
         };
         let (address, port) = crate::log_format::address(remote);
-        let link = match canceller.asked_by {
-            AskedBy::Here(_, id) | AskedBy::ShardMessage(_, _, id) => id,
+        let link = match cancel_conn.requester {
+            CancelRequester::Local(_, id) | CancelRequester::Remote(_, _, id) => id,
         };
         Some(SocketRow {
-            id: canceller.id,
+            id: cancel_conn.id,
             shard: self.id.0,
             is_server: true,
-            user: part.user.to_string(),
-            database: part.database_name.to_string(),
+            user: local_pool.user.to_string(),
+            database: local_pool.database_name.to_string(),
             state: "active_cancel",
             address,
-            port: if remote.is_none() { part.database.port } else { port },
-            connect_time_us: self.wall(canceller.since_us),
-            request_time_us: self.wall(canceller.since_us),
+            port: if remote.is_none() { local_pool.database.port } else { port },
+            connect_time_us: self.wall(cancel_conn.since_us),
+            request_time_us: self.wall(cancel_conn.since_us),
             link,
             ..SocketRow::default()
         })

@@ -12,13 +12,13 @@ use tls::Terms;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::auth_query::internal_client::AskedBy;
+use crate::auth_query::internal_client::ReplyTo;
 use crate::cancel::cancel_conn;
 use crate::client;
 use crate::local_pools::limits;
-use crate::state::{Conn, Pending, PendingKind, State, mock_of};
+use crate::state::{Conn, Pending, PendingKind, ShardState, mock_of};
 
-impl State {
+impl ShardState {
     pub(crate) fn command(&mut self, command: Command) {
         match command {
             Command::List { request, subject } => self.list(request, subject),
@@ -32,38 +32,38 @@ impl State {
             Command::Kill { request, database } => self.kill(request, database),
             Command::KillClient { request, id } => self.kill_client(request, id),
             Command::Shutdown { request, mode } => self.shut_down(request, mode),
-            Command::Export { round } => self.hand_over(round),
-            Command::AbortExport => self.keep(),
-            Command::Cancel { key } => self.cancel_for_successor(&key),
+            Command::Export { round } => self.begin_export(round),
+            Command::AbortExport => self.abort_export(),
+            Command::Cancel { key } => self.cancel_for_takeover(&key),
             Command::Reply(reply) => self.console_reply(reply),
-            Command::RunServerQuery { request, query: inquiry } => {
-                self.inquire_for_control(request, *inquiry)
-            }
+            Command::RunServerQuery { request, query } => self.query_for_control(request, *query),
             Command::WithdrawServerQuery { request } => self.withdrawn(ShardId::CONTROL, request.0),
         }
     }
 
-    pub(crate) fn neighbour(&mut self, letter: ShardMessage) {
-        match letter {
+    pub(crate) fn shard_message(&mut self, message: ShardMessage) {
+        match message {
             ShardMessage::Cancel { from, conn, id, key } => {
-                self.cancel_for_neighbour(cancel_conn::AskedBy::ShardMessage(from, conn, id), &key);
+                self.cancel_for_shard(cancel_conn::CancelRequester::Remote(from, conn, id), &key);
             }
             ShardMessage::Cancelled { conn, id } => {
-                self.cancel_over(cancel_conn::AskedBy::Here(ConnId(conn), id));
+                self.cancel_over(cancel_conn::CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::CancelTimedOut { conn, id } => {
-                self.log_cancel_timeout(cancel_conn::AskedBy::Here(ConnId(conn), id));
+                self.log_cancel_timeout(cancel_conn::CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::HostMoved { host, gone } => self.host_moved(&host, &gone),
-            ShardMessage::RunServerQuery { from, conn, id, query: inquiry } => {
-                self.inquire_here(AskedBy { shard: from, id, conn }, *inquiry);
+            ShardMessage::RunServerQuery { from, conn, id, query } => {
+                self.enqueue_query(ReplyTo { shard: from, id, conn }, *query);
             }
             ShardMessage::WithdrawServerQuery { from, id } => self.withdrawn(from, id),
-            ShardMessage::ServerQueryDone { conn, id, answer } => self.inquired(ConnId(conn), id, *answer),
-            ShardMessage::RequestPermit { limit, database, user, .. } => {
-                self.neighbour_wants(limit, &database, &user);
+            ShardMessage::ServerQueryDone { conn, id, answer } => {
+                self.server_query_done(ConnId(conn), id, *answer)
             }
-            ShardMessage::PermitFreed { database, user } => self.neighbour_freed(&database, &user),
+            ShardMessage::RequestPermit { limit, database, user, .. } => {
+                self.permit_requested(limit, &database, &user);
+            }
+            ShardMessage::PermitFreed { database, user } => self.permit_freed(&database, &user),
         }
     }
 
@@ -72,9 +72,13 @@ impl State {
         self.report(Report::Done { request, shard, count });
     }
 
-    fn parts_of(&self, database: Option<&str>) -> Vec<usize> {
+    fn pools_of(&self, database: Option<&str>) -> Vec<usize> {
         let matches = |name: &str| database.is_none_or(|database| database == name);
-        self.parts.iter().filter(|(_, part)| matches(&part.database_name)).map(|(index, _)| index).collect()
+        self.local_pools
+            .iter()
+            .filter(|(_, local_pool)| matches(&local_pool.database_name))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     fn pause(&mut self, request: RequestId, database: Option<String>) {
@@ -94,22 +98,22 @@ impl State {
                 self.paused_databases.remove(name);
             }
         }
-        for index in self.parts_of(database) {
-            let Some(part) = self.parts.get_mut(index) else { continue };
-            let by_name = self.paused_databases.contains(&*part.database_name);
-            part.paused_by_command = self.all_paused || by_name;
-            part.pool.paused = part.paused_by_command && !planted::bug!("paused_serves");
+        for index in self.pools_of(database) {
+            let Some(local_pool) = self.local_pools.get_mut(index) else { continue };
+            let by_name = self.paused_databases.contains(&*local_pool.database_name);
+            local_pool.paused_by_command = self.all_paused || by_name;
+            local_pool.pool.paused = local_pool.paused_by_command && !planted::bug!("paused_serves");
             if paused {
                 self.close_idle_servers(index, "pause");
             }
         }
     }
 
-    pub(crate) fn close_idle_servers(&mut self, part: usize, reason: &str) {
+    pub(crate) fn close_idle_servers(&mut self, local_pool: usize, reason: &str) {
         let idle: Vec<ConnId> = self
-            .parts
-            .get(part)
-            .map(|part| part.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
+            .local_pools
+            .get(local_pool)
+            .map(|local_pool| local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
             .unwrap_or_default();
         for conn in idle {
             self.close_server(conn, reason);
@@ -127,9 +131,9 @@ impl State {
             self.stand_no_more();
         }
         self.set_paused(database, false);
-        for index in self.parts_of(database) {
-            if let Some(part) = self.parts.get_mut(index) {
-                part.pool.forget_failure();
+        for index in self.pools_of(database) {
+            if let Some(local_pool) = self.local_pools.get_mut(index) {
+                local_pool.pool.forget_failure();
             }
             self.serve_or_open(index);
         }
@@ -143,17 +147,22 @@ impl State {
         let pending = std::mem::take(&mut self.pending);
         for waiting in pending {
             let over = match &waiting.what {
-                PendingKind::Paused(database) => self.parts_of(database.as_deref()).into_iter().all(|part| {
-                    self.parts.get(part).is_none_or(|part| part.pool.open() + part.pool.external() == 0)
-                }),
-                PendingKind::Killed(database) => self
-                    .parts_of(database.as_deref())
-                    .into_iter()
-                    .all(|part| self.parts.get(part).is_none_or(|part| part.pool.open() == 0)),
+                PendingKind::Paused(database) => {
+                    self.pools_of(database.as_deref()).into_iter().all(|local_pool| {
+                        self.local_pools
+                            .get(local_pool)
+                            .is_none_or(|local_pool| local_pool.pool.open() + local_pool.pool.external() == 0)
+                    })
+                }
+                PendingKind::Killed(database) => {
+                    self.pools_of(database.as_deref()).into_iter().all(|local_pool| {
+                        self.local_pools.get(local_pool).is_none_or(|local_pool| local_pool.pool.open() == 0)
+                    })
+                }
                 PendingKind::Suspended => self.is_still(),
                 PendingKind::ObsoleteClosed(database) => self.has_no_obsolete(database.as_deref()),
                 PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
-                    self.parts.iter().all(|(_, part)| part.pool.open() == 0)
+                    self.local_pools.iter().all(|(_, local_pool)| local_pool.pool.open() == 0)
                 }
                 PendingKind::Shutdown(ShutdownMode::WaitForClients) => !self.has_ordinary_clients(),
             };
@@ -168,34 +177,34 @@ impl State {
     fn has_ordinary_clients(&self) -> bool {
         self.conns.iter().any(|(_, conn)| {
             matches!(conn, Conn::Client(client)
-                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::Canceller(_)))
+                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::CancelRequest(_)))
         })
     }
 
     fn reconnect(&mut self, database: Option<&str>) {
-        for part in self.parts_of(database) {
-            self.renew_servers(part, "database configuration changed");
+        for local_pool in self.pools_of(database) {
+            self.renew_servers(local_pool, "database configuration changed");
         }
     }
 
     /// Idle servers go now, the others when they are free.
-    fn renew_servers(&mut self, part: usize, reason: &'static str) {
-        for conn in self.servers_of(part) {
+    fn renew_servers(&mut self, local_pool: usize, reason: &'static str) {
+        for conn in self.servers_of(local_pool) {
             if let Some(server) = self.server(conn) {
                 server.close_when_free = Some(reason);
             }
         }
-        self.close_idle_servers(part, reason);
-        if let Some(part) = self.parts.get_mut(part) {
-            part.pool.forget_failure();
+        self.close_idle_servers(local_pool, reason);
+        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+            local_pool.pool.forget_failure();
         }
     }
 
     fn kill(&mut self, request: RequestId, database: Option<String>) {
         self.set_paused(database.as_deref(), true);
-        for part in self.parts_of(database.as_deref()) {
-            self.close_clients_of(part, "database was killed");
-            for conn in self.servers_of(part) {
+        for local_pool in self.pools_of(database.as_deref()) {
+            self.close_clients_of(local_pool, "database was killed");
+            for conn in self.servers_of(local_pool) {
                 self.close_server(conn, "database was killed");
             }
         }
@@ -203,13 +212,13 @@ impl State {
         self.paused_progress();
     }
 
-    fn close_clients_of(&mut self, part: usize, reason: &str) {
-        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.pool == part));
+    fn close_clients_of(&mut self, local_pool: usize, reason: &str) {
+        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.pool == local_pool));
         for conn in clients {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, reason);
         }
-        for asker in self.askers_of(part) {
-            self.refuse_asker(asker, sqlstate::ADMIN_SHUTDOWN, reason);
+        for internal_client in self.internal_clients_of(local_pool) {
+            self.refuse_internal_client(internal_client, sqlstate::ADMIN_SHUTDOWN, reason);
         }
     }
 
@@ -226,17 +235,17 @@ impl State {
     fn shut_down(&mut self, request: RequestId, mode: ShutdownMode) {
         self.shutdown = Some(mode);
         if mode == ShutdownMode::WaitForServers {
-            let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
-            for part in parts {
-                if let Some(part) = self.parts.get_mut(part) {
-                    part.pool.paused = true;
+            let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+            for local_pool in local_pools {
+                if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+                    local_pool.pool.paused = true;
                 }
-                self.close_idle_servers(part, "server shutting down");
+                self.close_idle_servers(local_pool, "server shutting down");
             }
-            // An idle client may stay until it asks for a server (`client_must_go`), or the process ends.
+            // An idle client may stay until it asks for a server (`client_must_disconnect`), or the process ends.
             let waiting = self.conn_ids(|conn| {
                 matches!(conn, Conn::Client(client) if matches!(client.phase,
-                client::Phase::Waiting(_) | client::Phase::Greeting(_) | client::Phase::Login(_)))
+                client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_) | client::Phase::Login(_)))
             });
             for conn in waiting {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
@@ -247,7 +256,7 @@ impl State {
     }
 
     /// A client that asks for a server, or has just logged in, is closed if the shutdown waits for servers only.
-    pub(crate) fn client_must_go(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn client_must_disconnect(&mut self, conn: ConnId) -> bool {
         if self.shutdown == Some(ShutdownMode::WaitForServers) {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
             return true;
@@ -257,21 +266,21 @@ impl State {
 
     /// RELOAD or SET: limits hold at once, changed databases get new servers, removed ones lose their clients.
     pub(crate) fn configure(&mut self, config: Arc<Config>) {
-        if self.handing_on.is_some() {
+        if self.exporting.is_some() {
             return; // It is the next process's now.
         }
         let old = std::mem::replace(&mut self.config, config);
         self.mock = mock_of(&self.mock, &self.config);
         self.track_as_configured();
         let new_server_terms = self.configure_tls();
-        let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
-        for index in parts {
-            self.configure_part(index, &old);
+        let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+        for index in local_pools {
+            self.configure_pool(index, &old);
             if new_server_terms {
                 self.renew_tls_servers(index);
             }
         }
-        self.make_minimum_parts();
+        self.make_minimum_pools();
     }
 
     /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Settings that make no
@@ -287,46 +296,48 @@ impl State {
     }
 
     /// Servers on TCP were asked for TLS in another way.
-    fn renew_tls_servers(&mut self, part: usize) {
+    fn renew_tls_servers(&mut self, local_pool: usize) {
         let is_inet = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.host().is_some());
-        if self.servers_of(part).iter().any(is_inet) {
-            self.renew_servers(part, "database configuration changed");
+        if self.servers_of(local_pool).iter().any(is_inet) {
+            self.renew_servers(local_pool, "database configuration changed");
         }
     }
 
-    fn configure_part(&mut self, index: usize, old: &Config) {
-        let Some(part) = self.parts.get_mut(index) else { return };
-        let Some(database) = self.config.database(&part.database_name) else {
+    fn configure_pool(&mut self, index: usize, old: &Config) {
+        let Some(local_pool) = self.local_pools.get_mut(index) else { return };
+        let Some(database) = self.config.database(&local_pool.database_name) else {
             self.close_clients_of(index, "database removed");
             self.renew_servers(index, "database removed");
             return;
         };
-        let password_changed = self.config.secrets.get(&*part.user) != old.secrets.get(&*part.user);
-        let changed = needs_new_servers(&part.database, &database);
-        let limits = limits(&self.config, &database, &part.user);
-        let mode_changed = (limits.mode == PoolMode::Session) != (part.pool.limits.mode == PoolMode::Session);
-        part.pool.limits = limits;
-        part.database = database;
+        let password_changed =
+            self.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
+        let changed = needs_new_servers(&local_pool.database, &database);
+        let limits = limits(&self.config, &database, &local_pool.user);
+        let mode_changed =
+            (limits.mode == PoolMode::Session) != (local_pool.pool.limits.mode == PoolMode::Session);
+        local_pool.pool.limits = limits;
+        local_pool.database = database;
         if password_changed {
-            (part.keys, part.password, part.found) = (None, None, None);
+            (local_pool.keys, local_pool.password, local_pool.found) = (None, None, None);
         }
         if changed {
-            part.met = None;
+            local_pool.server_greeting = None;
             self.renew_servers(index, "database configuration changed");
         } else if mode_changed {
             // What clients of one mode leave on a server is not for those of the other.
             self.renew_servers(index, "pool mode changed");
             self.release_servers(index);
-        } else if password_changed && let Some(part) = self.parts.get_mut(index) {
-            part.pool.forget_failure();
+        } else if password_changed && let Some(local_pool) = self.local_pools.get_mut(index) {
+            local_pool.pool.forget_failure();
         }
         self.serve_or_open(index);
     }
 
     /// Servers that were kept for their clients' sessions are not any more.
-    fn release_servers(&mut self, part: usize) {
-        for conn in self.servers_of(part) {
-            self.give_back(conn);
+    fn release_servers(&mut self, local_pool: usize) {
+        for conn in self.servers_of(local_pool) {
+            self.release(conn);
         }
     }
 }

@@ -8,10 +8,10 @@ use wire::sqlstate;
 use crate::ConnId;
 use crate::client;
 use crate::server;
-use crate::state::{Conn, Pending, PendingKind, State};
+use crate::state::{Conn, Pending, PendingKind, ShardState};
 use crate::time::micros;
 
-impl State {
+impl ShardState {
     /// New clients of this database are refused, or not any more.
     pub(crate) fn disable(&mut self, database: String, disabled: bool) {
         if disabled {
@@ -39,8 +39,8 @@ impl State {
     /// Nothing is lent and nothing read any more, but the console and those that log in.
     pub(crate) fn suspend(&mut self, request: RequestId) {
         self.suspended_since_us = Some(self.now.mono_us);
-        for (_, part) in &mut self.parts {
-            part.pool.paused = true;
+        for (_, local_pool) in &mut self.local_pools {
+            local_pool.pool.paused = true;
         }
         let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.server().is_some()));
         let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.client().is_some()));
@@ -61,8 +61,8 @@ impl State {
         }
         self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
         self.stand_no_more();
-        for (_, part) in &mut self.parts {
-            part.pool.paused = part.paused_by_command;
+        for (_, local_pool) in &mut self.local_pools {
+            local_pool.pool.paused = local_pool.paused_by_command;
         }
         true
     }
@@ -77,8 +77,9 @@ impl State {
         }
         for conn in self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.paused)) {
             let client = self.server(conn).and_then(|server| server.client());
-            let clogged = client.and_then(|client| self.client(client)).is_some_and(|client| client.clogged);
-            if !clogged {
+            let send_buffer_full =
+                client.and_then(|client| self.client(client)).is_some_and(|client| client.send_buffer_full);
+            if !send_buffer_full {
                 self.resume_server(conn);
             }
         }
@@ -98,7 +99,7 @@ impl State {
         }
         for conn in self.unsent_conns() {
             match self.conns.get(conn.0 as usize) {
-                Some(Conn::Client(_)) => self.client_leaves(conn, "suspend_timeout"),
+                Some(Conn::Client(_)) => self.disconnect_client(conn, "suspend_timeout"),
                 Some(Conn::Server(_)) => self.server_fault(conn, "suspend_timeout"),
                 _ => {}
             }
@@ -107,7 +108,9 @@ impl State {
 
     fn unsent_conns(&self) -> Vec<ConnId> {
         self.conn_ids(|conn| match conn {
-            Conn::Client(client) => client.clogged && !matches!(client.phase, client::Phase::Closing),
+            Conn::Client(client) => {
+                client.send_buffer_full && !matches!(client.phase, client::Phase::Closing)
+            }
             Conn::Server(server) => server.unsent && server.is_live(),
             _ => false,
         })
@@ -127,9 +130,9 @@ impl State {
         };
         !self.conns.iter().any(|(_, conn)| match conn {
             Conn::Server(server) if going(server) => self
-                .parts
+                .local_pools
                 .get(server.pool)
-                .is_some_and(|part| database.is_none_or(|name| name == &*part.database_name)),
+                .is_some_and(|local_pool| database.is_none_or(|name| name == &*local_pool.database_name)),
             _ => false,
         })
     }

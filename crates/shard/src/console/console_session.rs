@@ -29,12 +29,12 @@ pub(crate) struct Portal {
     pub(crate) values: Values,
     pub(crate) formats: Formats,
     /// What it gave and has not been fetched; None until it was run.
-    pub(crate) left: Option<Left>,
+    pub(crate) left: Option<RemainingRows>,
 }
 
 /// What a portal has left.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct RemainingRows {
     pub(crate) rows: VecDeque<Vec<Cell>>,
     /// What ends it.
     pub(crate) end: Option<ReplyPart>,
@@ -42,7 +42,7 @@ pub(crate) struct Left {
 
 /// Which answer is awaited from the control thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Asked {
+pub(crate) enum PendingStatement {
     #[default]
     Nothing,
     /// To a simple query.
@@ -54,9 +54,9 @@ pub(crate) enum Asked {
 }
 
 /// A console client's session.
-pub(crate) struct Session {
+pub(crate) struct ConsoleSession {
     pub(crate) role: Role,
-    pub(crate) asked: Asked,
+    pub(crate) asked: PendingStatement,
     /// An error was told; everything up to Sync is ignored.
     pub(crate) skipping: bool,
     statements: BTreeMap<Vec<u8>, Statement>,
@@ -83,11 +83,11 @@ fn no_portal(name: &[u8]) -> Refused {
     (sqlstate::UNDEFINED_CURSOR, format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)))
 }
 
-impl Session {
-    pub(crate) fn new(role: Role) -> Session {
-        Session {
+impl ConsoleSession {
+    pub(crate) fn new(role: Role) -> ConsoleSession {
+        ConsoleSession {
             role,
-            asked: Asked::Nothing,
+            asked: PendingStatement::Nothing,
             skipping: false,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl Session {
     /// It waits for an answer, or has prepared what it will ask for by name.
     pub(crate) fn has_state(&self) -> bool {
         let named = self.statements.keys().any(|name| !name.is_empty());
-        !matches!(self.asked, Asked::Nothing) || self.skipping || named || !self.portals.is_empty()
+        !matches!(self.asked, PendingStatement::Nothing) || self.skipping || named || !self.portals.is_empty()
     }
 
     /// Parse.
@@ -119,7 +119,9 @@ impl Session {
 
     /// Bind.
     pub(crate) fn bind(&mut self, body: &[u8]) -> Result<(), Refused> {
-        let Found::Yes((portal, name, rest)) = frontend::bind_names(body) else { return Err(malformed()) };
+        let Found::Yes((portal, name, rest)) = frontend::bind_names(body) else {
+            return Err(malformed());
+        };
         let bound = body.get(rest..).and_then(bind_rest).ok_or_else(malformed)?;
         let statement = self.statements.get(name).ok_or_else(|| no_statement(name))?.clone();
         let mut values = Vec::new();
@@ -143,19 +145,22 @@ impl Session {
     }
 
     /// Describe: what is to be asked, the statement's values (none for a statement itself) and how to answer.
-    pub(crate) fn describe(&self, body: &[u8]) -> Result<(String, Option<Values>, Asked), Refused> {
+    pub(crate) fn describe(
+        &self,
+        body: &[u8],
+    ) -> Result<(String, Option<Values>, PendingStatement), Refused> {
         match frontend::target(body).complete() {
             Some((b'S', name)) => {
                 let statement = self.statements.get(name).ok_or_else(|| no_statement(name))?;
                 Ok((
                     statement.sql.clone(),
                     None,
-                    Asked::Description(Some(statement.types.clone()), Formats::default()),
+                    PendingStatement::Description(Some(statement.types.clone()), Formats::default()),
                 ))
             }
             Some((_, name)) => {
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-                let asked = Asked::Description(None, portal.formats.clone());
+                let asked = PendingStatement::Description(None, portal.formats.clone());
                 Ok((portal.sql.clone(), Some(portal.values.clone()), asked))
             }
             None => Err(malformed()),
@@ -206,7 +211,7 @@ impl Session {
     }
 }
 
-impl Left {
+impl RemainingRows {
     /// The next rows, at most `limit` (0: all), and what ends them: the command's own end once all are out.
     pub(crate) fn fetch(&mut self, limit: u32) -> (Vec<Vec<Cell>>, Option<ReplyPart>) {
         let count = if limit == 0 { self.rows.len() } else { self.rows.len().min(limit as usize) };
@@ -223,15 +228,18 @@ mod tests {
 
     #[test]
     fn statements_are_bound_described_and_closed_by_name() {
-        let mut session = Session::new(Role::Admin);
+        let mut session = ConsoleSession::new(Role::Admin);
         session.parse(b"s\0KILL_CLIENT $1\0\0\x01\0\0\0\x17").unwrap();
         assert_eq!(session.parse(b"s\0x\0\0\0").unwrap_err().0, "42P05");
         session.bind(b"p\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x09\0\0").unwrap();
         assert_eq!(session.portals[&b"p"[..]].values, [Some("9".to_owned())]);
         assert!(
-            matches!(session.describe(b"Ss\0"), Ok((_, None, Asked::Description(Some(types), _))) if types == [23])
+            matches!(session.describe(b"Ss\0"), Ok((_, None, PendingStatement::Description(Some(types), _))) if types == [23])
         );
-        assert!(matches!(session.describe(b"Pp\0"), Ok((_, Some(_), Asked::Description(None, _)))));
+        assert!(matches!(
+            session.describe(b"Pp\0"),
+            Ok((_, Some(_), PendingStatement::Description(None, _)))
+        ));
         assert_eq!(session.execute(b"p\0\0\0\0\x05").unwrap(), (b"p".to_vec(), 5));
         session.sync();
         assert_eq!(session.execute(b"p\0\0\0\0\0").unwrap_err().0, "34000");
@@ -242,20 +250,20 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        let mut session = Session::new(Role::Stats);
+        let mut session = ConsoleSession::new(Role::Stats);
         let sql = "x".repeat(1024 * 1024);
         let parse = |name: usize| format!("{name}\0{sql}\0\0\0").into_bytes();
         let refused = (0..9).find_map(|name| session.parse(&parse(name)).err());
         assert_eq!(refused.unwrap().0, "54000");
         for bad in [&b""[..], b"x", b"x\0", b"\0\0\0\0\0\0"] {
-            assert_eq!(Session::new(Role::Stats).bind(bad).unwrap_err().0, "08P01", "{bad:?}");
+            assert_eq!(ConsoleSession::new(Role::Stats).bind(bad).unwrap_err().0, "08P01", "{bad:?}");
         }
     }
 
     #[test]
     fn rows_are_fetched_by_the_limit() {
         let rows = (0..5).map(|number| vec![Cell::Number(number)]).collect();
-        let mut left = Left { rows, end: Some(ReplyPart::Complete("SHOW")) };
+        let mut left = RemainingRows { rows, end: Some(ReplyPart::Complete("SHOW")) };
         assert!(matches!(left.fetch(2), (rows, None) if rows.len() == 2));
         assert!(matches!(left.fetch(0), (rows, Some(ReplyPart::Complete("SHOW"))) if rows.len() == 3));
     }

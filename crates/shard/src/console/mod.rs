@@ -14,8 +14,8 @@ use wire::{encode, frame, frontend, sqlstate};
 
 use crate::client::Phase;
 use crate::console::answer::Formats;
-use crate::console::console_session::{Asked, Refused, Session};
-use crate::state::{Conn, State};
+use crate::console::console_session::{ConsoleSession, PendingStatement, Refused};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId};
 
 /// A statement (or whatever a console client sends as one) may be this long.
@@ -33,14 +33,14 @@ const PARAMETERS: [(&str, &str); 8] = [
     ("integer_datetimes", "on"),
 ];
 
-impl State {
+impl ShardState {
     /// The client may use the console: greet it.
     pub(crate) fn console_opened(&mut self, conn: ConnId, role: Role, minor: u16) {
         if !self.count_in_console(conn, role) {
             return;
         }
         let Some(client) = self.client(conn) else { return };
-        client.phase = Phase::Console(Box::new(Session::new(role)));
+        client.phase = Phase::Console(Box::new(ConsoleSession::new(role)));
         self.give_cancel_key(conn, minor);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let key = &client.cancel_key;
@@ -53,7 +53,7 @@ impl State {
             encode::ready(out, Status::Idle);
         });
         self.console.client_login_count += 1;
-        self.act(Action::Settle { conn });
+        self.act(Action::LoginComplete { conn });
         self.console_goes_on(conn);
     }
 
@@ -86,7 +86,7 @@ impl State {
     fn console_takes_next(&mut self, conn: ConnId, held: &[u8]) -> Option<usize> {
         let client = self.client(conn)?;
         let Phase::Console(session) = &client.phase else { return None };
-        if client.clogged || !matches!(session.asked, Asked::Nothing) {
+        if client.send_buffer_full || !matches!(session.asked, PendingStatement::Nothing) {
             return None;
         }
         let header = match frame::header(held) {
@@ -100,7 +100,7 @@ impl State {
         let bytes = header.frame_bytes as usize;
         let body = held.get(frame::HEADER_BYTES..bytes)?;
         match header.tag {
-            tag::TERMINATE => self.client_leaves(conn, "client close request"),
+            tag::TERMINATE => self.disconnect_client(conn, "client close request"),
             known if wire::tag::is_frontend(known) => self.console_message(conn, known, body),
             other => self.client_fault(conn, &session::ClientFault::UnknownTag(other)),
         }
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    fn console_session(&mut self, conn: ConnId) -> Option<&mut Session> {
+    fn console_session(&mut self, conn: ConnId) -> Option<&mut ConsoleSession> {
         match &mut self.client(conn)?.phase {
             Phase::Console(session) => Some(session),
             _ => None,
@@ -171,7 +171,7 @@ impl State {
         if let Some(session) = self.console_session(conn) {
             session.sync();
         }
-        self.console_asks(conn, sql, None, Asked::Simple);
+        self.console_asks(conn, sql, None, PendingStatement::Simple);
     }
 
     /// Asks the control thread; the next message waits for its answer.
@@ -180,12 +180,12 @@ impl State {
         conn: ConnId,
         sql: String,
         parameters: Option<Vec<Option<String>>>,
-        asked: Asked,
+        asked: PendingStatement,
     ) {
         let (shard, now_us) = (self.id, self.now.mono_us);
         let Some(client) = self.client(conn) else { return };
         let Phase::Console(session) = &mut client.phase else { return };
-        let mode = if matches!(asked, Asked::Description(..)) {
+        let mode = if matches!(asked, PendingStatement::Description(..)) {
             StatementMode::Describe
         } else {
             StatementMode::Run
@@ -212,7 +212,7 @@ impl State {
             return self.console_fetches(conn, &name, limit);
         }
         let (sql, values) = (portal.sql.clone(), portal.values.clone());
-        self.console_asks(conn, sql, Some(values), Asked::Execution(name, limit));
+        self.console_asks(conn, sql, Some(values), PendingStatement::Execution(name, limit));
     }
 
     fn console_fetches(&mut self, conn: ConnId, name: &[u8], limit: u32) {
@@ -242,14 +242,16 @@ impl State {
         let last = reply.last;
         let asked = if last { std::mem::take(&mut session.asked) } else { session.asked.clone() };
         match &asked {
-            Asked::Nothing => return,
-            Asked::Simple => self.console_answers(conn, &reply.parts, last),
-            Asked::Description(types, formats) => {
+            PendingStatement::Nothing => return,
+            PendingStatement::Simple => self.console_answers(conn, &reply.parts, last),
+            PendingStatement::Description(types, formats) => {
                 self.console_describes(conn, &reply.parts, types.as_deref(), formats);
             }
-            Asked::Execution(portal, limit) => self.console_gives(conn, portal, *limit, reply.parts, last),
+            PendingStatement::Execution(portal, limit) => {
+                self.console_gives(conn, portal, *limit, reply.parts, last)
+            }
         }
-        if last && !matches!(asked, Asked::Description(..)) {
+        if last && !matches!(asked, PendingStatement::Description(..)) {
             self.console.query_time += took_us;
             self.console.xact_time += took_us;
         }

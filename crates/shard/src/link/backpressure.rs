@@ -3,17 +3,17 @@
 //! Owns the one `paused` mark of each side, so that what speaks against reading is asked in one place. Never drops a byte.
 
 use crate::client;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId};
 
-impl State {
+impl ShardState {
     /// Too much is queued for a connection: stop whoever feeds it, and for a client also its own requests.
-    pub(crate) fn clogged(&mut self, conn: ConnId) {
+    pub(crate) fn send_buffer_full(&mut self, conn: ConnId) {
         match self.conns.get_mut(conn.0 as usize) {
-            Some(Conn::Client(client)) if client.half_closed => self.client_is_gone(conn),
+            Some(Conn::Client(client)) if client.half_closed => self.client_disconnected(conn),
             Some(Conn::Client(client)) => {
-                client.clogged = true;
-                let (server, streams) = (client.server(), client.wish.is_some());
+                client.send_buffer_full = true;
+                let (server, streams) = (client.server(), client.dedicated_request.is_some());
                 // Who replicates says how far it is while it cannot keep up, or its server takes it for dead.
                 if !streams {
                     self.pause_client(conn);
@@ -23,7 +23,7 @@ impl State {
                 }
             }
             Some(Conn::Server(server)) => {
-                server.clogged = true;
+                server.send_buffer_full = true;
                 server.unsent = true;
                 if let Some(client) = server.client() {
                     self.pause_client(client);
@@ -34,10 +34,10 @@ impl State {
     }
 
     /// All of a connection's output is gone.
-    pub(crate) fn drained(&mut self, conn: ConnId) {
+    pub(crate) fn send_buffer_empty(&mut self, conn: ConnId) {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Client(client)) => {
-                client.clogged = false;
+                client.send_buffer_full = false;
                 let (server, asks_console) =
                     (client.server(), matches!(client.phase, client::Phase::Console(_)));
                 self.resume_client(conn);
@@ -48,14 +48,14 @@ impl State {
                 }
             }
             Some(Conn::Server(server)) => {
-                server.clogged = false;
+                server.send_buffer_full = false;
                 server.unsent = false;
                 let client = server.client();
                 if let Some(client) = client {
                     self.resume_client(client);
                 }
                 if !planted::bug!("drained_and_kept") {
-                    self.give_back(conn);
+                    self.release(conn);
                 }
             }
             _ => {}
@@ -68,7 +68,7 @@ impl State {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Server(server)) => {
                 server.close_when_free.get_or_insert("server conn crashed?");
-                self.drained(conn);
+                self.send_buffer_empty(conn);
             }
             _ => self.hung_up(conn),
         }
@@ -79,8 +79,8 @@ impl State {
     pub(crate) fn half_closed(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         client.half_closed = true;
-        if client.clogged || matches!(client.phase, client::Phase::Waiting(_)) {
-            self.client_is_gone(conn);
+        if client.send_buffer_full || matches!(client.phase, client::Phase::Waiting(_)) {
+            self.client_disconnected(conn);
         }
     }
 
@@ -98,12 +98,14 @@ impl State {
         let suspended = self.suspended_since_us.is_some();
         let Some(client) = self.client(conn) else { return };
         let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Preparing(_));
-        let clogged = client.clogged && client.wish.is_none();
-        if !client.paused || clogged || waits || suspended {
+        let send_buffer_full = client.send_buffer_full && client.dedicated_request.is_none();
+        if !client.paused || send_buffer_full || waits || suspended {
             return;
         }
         if let Some(server) = client.server()
-            && self.server(server).is_some_and(|server| server.clogged || server.protocol.blocks_requests())
+            && self
+                .server(server)
+                .is_some_and(|server| server.send_buffer_full || server.protocol.blocks_requests())
         {
             return;
         }

@@ -1,6 +1,6 @@
 //! A client gets a server; a server is given back. Both happen here and nowhere else.
 //!
-//! Owns the one release point ([`State::give_back`]): a server leaves its client only when nothing is owed, the last
+//! Owns the one release point ([`ShardState::release`]): a server leaves its client only when nothing is owed, the last
 //! ReadyForQuery said idle, no frame is half sent either way, nothing is unsent, no COPY runs and no cancel is on its
 //! way. Everything else ends with the connection closed.
 
@@ -9,23 +9,23 @@ use telemetry::Level;
 use wire::encode;
 
 use crate::client;
-use crate::server::{self, Errand, Lent};
-use crate::state::{Conn, State, linked};
+use crate::server::{self, InternalQuery, UsedBy};
+use crate::state::{Conn, ShardState, linked};
 use crate::time::micros;
 use crate::{Action, ConnId};
 
-impl State {
+impl ShardState {
     /// A server for an idle client, ready to be talked to; None if it has to wait (it is queued, or its server is being
     /// prepared: `prepared` continues).
     #[inline]
-    pub(crate) fn borrow_server(&mut self, conn: ConnId) -> Option<ConnId> {
+    pub(crate) fn checkout(&mut self, conn: ConnId) -> Option<ConnId> {
         let now_us = self.now.mono_us;
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return None };
         client.request_us = now_us;
-        let (part_index, used_last) = (client.pool, client.server_used_last);
-        let part = self.parts.get_mut(part_index)?;
-        if part.pool.queue.shared_len() == 0
-            && let Some(idle) = part.pool.checkout(used_last, now_us)
+        let (pool_id, used_last) = (client.pool, client.server_used_last);
+        let local_pool = self.local_pools.get_mut(pool_id)?;
+        if local_pool.pool.queue.shared_len() == 0
+            && let Some(idle) = local_pool.pool.checkout(used_last, now_us)
         {
             let server = ConnId(idle.server);
             if !self.needs_check(idle.since_us) {
@@ -35,12 +35,12 @@ impl State {
             self.check(server);
             return None;
         }
-        if self.client_must_go(conn) {
+        if self.client_must_disconnect(conn) {
             return None;
         }
         self.enqueue(conn);
-        if !self.hands_on(conn) {
-            self.serve_or_open(part_index);
+        if !self.try_export(conn) {
+            self.serve_or_open(pool_id);
         }
         None
     }
@@ -49,8 +49,8 @@ impl State {
     fn enqueue(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get_mut(client.pool) else { return };
-        client.phase = client::Phase::Waiting(part.pool.queue.join(conn.0, now_us));
+        let Some(local_pool) = self.local_pools.get_mut(client.pool) else { return };
+        client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, now_us));
         client.wait_noted = false;
         client.request_us = now_us;
         self.pause_client(conn);
@@ -65,7 +65,7 @@ impl State {
         if has_moved {
             server.protocol.forget_unnamed_of(client.id);
         }
-        server.lent = Lent::ToClient;
+        server.used_by = UsedBy::Client;
         server.unasked_bytes = 0;
         server.request_us = now_us;
         server.query_us = now_us;
@@ -83,10 +83,10 @@ impl State {
         };
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
-        if let Some(part) = self.parts.get_mut(server.pool) {
-            part.assigned(wait_us);
-            part.last_used_us = now_us;
-            server.names_as_they_are = client.passes_names(&self.config, part.pool.limits.mode);
+        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
+            local_pool.assigned(wait_us);
+            local_pool.last_used_us = now_us;
+            server.names_as_they_are = client.passes_names(&self.config, local_pool.pool.limits.mode);
         }
         let Some(sets) = sets else {
             let shared = client.parameters.shared_with(&server.protocol.parameters);
@@ -97,23 +97,29 @@ impl State {
             }
             return Some(server_conn);
         };
-        self.prepare(client_conn, server_conn, Errand::Apply(client_conn), &sets);
+        self.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         None
     }
 
     /// Makes a server like its client, which waits for that.
-    pub(crate) fn prepare(&mut self, client_conn: ConnId, server_conn: ConnId, errand: Errand, sets: &str) {
+    pub(crate) fn prepare(
+        &mut self,
+        client_conn: ConnId,
+        server_conn: ConnId,
+        internal_query: InternalQuery,
+        sets: &str,
+    ) {
         let now_us = self.now.mono_us;
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
         client.phase = client::Phase::Preparing(server_conn);
-        server.phase = server::Phase::Errand(errand);
+        server.phase = server::Phase::InternalQuery(internal_query);
         server.query_us = now_us;
         let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
         if let Some(at) = protocol.boundary() {
             self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
         }
         // The client may be gone when the answer comes, and the answer may be no.
-        self.doubt_unreported(server_conn, Some(&wanted));
+        self.mark_unreported_unknown(server_conn, Some(&wanted));
         self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
         self.pause_client(client_conn);
     }
@@ -129,28 +135,31 @@ impl State {
         (client.request_us, server.query_us) = (now_us, now_us);
         let wants_nothing = client.request.held.is_empty();
         self.resume_client(client_conn);
-        self.ask_held(client_conn, server_conn);
+        self.send_held(client_conn, server_conn);
         // After a reset its values are set again although it has not asked for more.
         if wants_nothing {
-            self.give_back(server_conn);
+            self.release(server_conn);
         }
     }
 
     /// THE release point: if everything is quiet, the server leaves its client. Asked whenever one of its conditions may
-    /// have come true: a reply is whole (`answer`), the client's message is (`pass_on`), output is sent (`drained`), the
+    /// have come true: a reply is whole (`answer`), the client's message is (`pass_on`), output is sent (`send_buffer_empty`), the
     /// pool's mode has changed (`configure`).
-    pub(crate) fn give_back(&mut self, server_conn: ConnId) {
+    pub(crate) fn release(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
-            return self.may_be_settled(server_conn);
+            return self.check_cancels_done(server_conn);
         };
         if !server.protocol.is_idle() || server.unsent {
             return;
         }
         server.protocol.mark_idle();
-        let part = server.pool;
+        let local_pool = server.pool;
         let kept = server.dedicated.is_some();
-        let session = self.parts.get(part).is_some_and(|part| part.pool.limits.mode == PoolMode::Session);
+        let session = self
+            .local_pools
+            .get(local_pool)
+            .is_some_and(|local_pool| local_pool.pool.limits.mode == PoolMode::Session);
         let Some(client) = self.client(client_conn) else { return };
         if session || kept {
             return;
@@ -158,10 +167,10 @@ impl State {
         client.phase = client::Phase::Idle;
         let holds = !client.request.held.is_empty();
         self.unlink(server_conn);
-        self.free_or_close(server_conn);
+        self.release_or_close(server_conn);
         self.resume_client(client_conn);
         if holds {
-            self.idle_client_holds(client_conn);
+            self.idle_client_received_held(client_conn);
         }
     }
 
@@ -169,7 +178,7 @@ impl State {
     pub(crate) fn unlink(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         if server.client().is_some() {
-            server.phase = server::Phase::Unsettled;
+            server.phase = server::Phase::AwaitingCancel;
         }
         // Its client's values are no business of the next.
         server.protocol.release_requests();
@@ -177,7 +186,7 @@ impl State {
     }
 
     /// An unlinked server: wait for its cancels, else let it be used again.
-    pub(crate) fn free_or_close(&mut self, server_conn: ConnId) {
+    pub(crate) fn release_or_close(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
         if server.dedicated.is_some() && !planted::bug!("own_server_lent") {
@@ -187,30 +196,30 @@ impl State {
             return self.close_server(server_conn, "unclean server");
         }
         server.request_us = now_us;
-        server.phase = server::Phase::Unsettled;
+        server.phase = server::Phase::AwaitingCancel;
         if server.cancels > 0 && !planted::bug!("stray_reply_after_cancel") {
             return;
         }
-        self.freed.push(server_conn);
+        self.released.push(server_conn);
     }
 
     /// A cancel request of an unlinked server has ended, or its half notice is whole.
-    pub(crate) fn may_be_settled(&mut self, server_conn: ConnId) {
+    pub(crate) fn check_cancels_done(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        let unsettled = matches!(server.phase, server::Phase::Unsettled);
-        let settled = unsettled && server.cancels == 0 && server.protocol.is_idle() && !server.unsent;
-        if settled && !self.freed.contains(&server_conn) {
-            self.freed.push(server_conn);
+        let awaiting_cancel = matches!(server.phase, server::Phase::AwaitingCancel);
+        let settled = awaiting_cancel && server.cancels == 0 && server.protocol.is_idle() && !server.unsent;
+        if settled && !self.released.contains(&server_conn) {
+            self.released.push(server_conn);
         }
     }
 
     /// Deals with the servers that became free in this event, and with those who lost the one that was to be theirs.
-    pub(crate) fn deal_with_freed(&mut self) {
+    pub(crate) fn process_released(&mut self) {
         loop {
-            if let Some(server_conn) = self.freed.pop() {
-                self.deal_with(server_conn);
-            } else if let Some(part_index) = self.unserved.pop() {
-                self.serve_or_open(part_index);
+            if let Some(server_conn) = self.released.pop() {
+                self.process_released_server(server_conn);
+            } else if let Some(pool_id) = self.unserved.pop() {
+                self.serve_or_open(pool_id);
             } else {
                 return;
             }
@@ -219,39 +228,39 @@ impl State {
 
     /// A free server: reset it, close it, lend it to the next waiter, or park it.
     #[inline]
-    fn deal_with(&mut self, server_conn: ConnId) {
+    fn process_released_server(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        if !matches!(server.phase, server::Phase::Unsettled) {
+        if !matches!(server.phase, server::Phase::AwaitingCancel) {
             return;
         }
-        let part = server.pool;
+        let local_pool = server.pool;
         if let Some(reason) = self.reason_to_close(server_conn) {
             self.close_server(server_conn, reason);
-        } else if self.needs_reset(part) {
+        } else if self.needs_reset(local_pool) {
             // Only DISCARD ALL is known to leave nothing behind, and says so itself.
-            self.doubt_unreported(server_conn, None);
-            self.run_errand(server_conn, Errand::Reset);
+            self.mark_unreported_unknown(server_conn, None);
+            self.run_internal_query(server_conn, InternalQuery::Reset);
         } else {
             self.serve_next(server_conn);
         }
     }
 
     /// Session mode (and `server_reset_query_always`) clean a server before anybody else gets it.
-    fn needs_reset(&self, part: usize) -> bool {
+    fn needs_reset(&self, local_pool: usize) -> bool {
         let global = &self.config.global;
         global.server_reset_query.is_some()
-            && self.parts.get(part).is_some_and(|part| {
-                part.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
+            && self.local_pools.get(local_pool).is_some_and(|local_pool| {
+                local_pool.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
             })
     }
 
     /// A check or a reset went well, or a login.
-    pub(crate) fn errand_over(&mut self, server_conn: ConnId) {
+    pub(crate) fn internal_query_over(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
         if !server.protocol.is_idle() || server.unsent {
             server.request_us = now_us;
-            server.phase = server::Phase::Unsettled; // Half a notice has come behind the answer.
+            server.phase = server::Phase::AwaitingCancel; // Half a notice has come behind the answer.
             return;
         }
         match self.reason_to_close(server_conn) {
@@ -263,16 +272,16 @@ impl State {
     /// A server is free: whoever has waited longest gets it, or it becomes idle.
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
-        let part_index = server.pool;
+        let pool_id = server.pool;
         if self.goes_for_dedicated(server_conn) {
             return;
         }
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        part.pool.end_check(server_conn.0);
-        if part.pool.paused {
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        local_pool.pool.end_check(server_conn.0);
+        if local_pool.pool.paused {
             self.return_idle(server_conn);
         } else {
-            self.serve_oldest(part_index, server_conn);
+            self.serve_oldest(pool_id, server_conn);
         }
         self.paused_progress();
     }
@@ -281,40 +290,40 @@ impl State {
     fn return_idle(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
         server.phase = server::Phase::Idle;
-        part.pool.return_idle(server_conn.0, now_us);
+        local_pool.pool.return_idle(server_conn.0, now_us);
     }
 
     /// Lends idle servers to those who wait, as long as there are both: nobody waits beside a server that is idle. Asked
     /// whenever a server becomes idle, a client comes to wait or a pool is resumed, and at every tick.
     #[inline]
-    pub(crate) fn serve_waiters(&mut self, part_index: usize) {
+    pub(crate) fn serve_waiters(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
-        while let Some(part) = self.parts.get_mut(part_index)
-            && let Some(idle) = part.pool.checkout_for_waiter(now_us)
+        while let Some(local_pool) = self.local_pools.get_mut(pool_id)
+            && let Some(idle) = local_pool.pool.checkout_for_waiter(now_us)
         {
             let server = ConnId(idle.server);
             if self.needs_check(idle.since_us) {
                 self.check(server);
             } else {
-                self.serve_oldest(part_index, server);
+                self.serve_oldest(pool_id, server);
             }
         }
     }
 
     /// Gives a server to whoever has waited longest; to nobody, and it becomes idle, if nobody waits.
     #[inline]
-    fn serve_oldest(&mut self, part_index: usize, server_conn: ConnId) {
-        while let Some(part) = self.parts.get_mut(part_index)
-            && let Some(waiter) = part.pool.queue.serve()
+    fn serve_oldest(&mut self, pool_id: usize, server_conn: ConnId) {
+        while let Some(local_pool) = self.local_pools.get_mut(pool_id)
+            && let Some(waiter) = local_pool.pool.queue.serve()
         {
             let client_conn = ConnId(waiter.client);
-            if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::Asker(_))) {
-                return self.serve_asker(client_conn, server_conn);
+            if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::InternalClient(_))) {
+                return self.serve_internal_client(client_conn, server_conn);
             }
             match self.client(client_conn).map(|client| &client.phase) {
-                Some(client::Phase::Greeting(_)) => self.greet(client_conn),
+                Some(client::Phase::AwaitingGreeting(_)) => self.send_greeting(client_conn),
                 Some(client::Phase::Waiting(_)) => {
                     return self.serve(client_conn, server_conn, waiter.since_us);
                 }
@@ -331,7 +340,7 @@ impl State {
         }
         if let Some(server) = self.link_or_prepare(client_conn, server_conn) {
             self.resume_client(client_conn);
-            self.ask_held(client_conn, server);
+            self.send_held(client_conn, server);
         }
     }
 
@@ -344,28 +353,28 @@ impl State {
 
     fn check(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
-        let part = self.server(server_conn).map(|server| server.pool);
-        if let Some(part) = part.and_then(|part| self.parts.get_mut(part)) {
-            part.pool.begin_check(server_conn.0, now_us);
+        let local_pool = self.server(server_conn).map(|server| server.pool);
+        if let Some(local_pool) = local_pool.and_then(|local_pool| self.local_pools.get_mut(local_pool)) {
+            local_pool.pool.begin_check(server_conn.0, now_us);
         }
-        self.run_errand(server_conn, Errand::Check);
+        self.run_internal_query(server_conn, InternalQuery::Check);
     }
 
     /// Has a server run a query of Weir's own.
-    fn run_errand(&mut self, server_conn: ConnId, errand: Errand) {
+    fn run_internal_query(&mut self, server_conn: ConnId, internal_query: InternalQuery) {
         let global = &self.config.global;
-        let sql = match errand {
-            Errand::Check => global.server_check_query.clone(),
-            Errand::Reset => global.server_reset_query.clone(),
-            Errand::Apply(_)
-            | Errand::Restore(_)
-            | Errand::Freshen(_)
-            | Errand::ConnectQuery(_)
-            | Errand::Ask(_) => None,
+        let sql = match internal_query {
+            InternalQuery::Check => global.server_check_query.clone(),
+            InternalQuery::Reset => global.server_reset_query.clone(),
+            InternalQuery::Apply(_)
+            | InternalQuery::Restore(_)
+            | InternalQuery::Freshen(_)
+            | InternalQuery::ConnectQuery(_)
+            | InternalQuery::Ask(_) => None,
         };
         let now_us = self.now.mono_us;
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        server.phase = server::Phase::Errand(errand);
+        server.phase = server::Phase::InternalQuery(internal_query);
         server.query_us = now_us;
         let protocol = &mut server.protocol;
         if let Some(at) = protocol.boundary() {
@@ -375,16 +384,16 @@ impl State {
     }
 
     /// A client leaves, of its own will or not; nothing is said to it here.
-    pub(crate) fn client_leaves(&mut self, conn: ConnId, reason: &str) {
+    pub(crate) fn disconnect_client(&mut self, conn: ConnId, reason: &str) {
         let Some(client) = self.client(conn) else { return };
         if matches!(client.phase, client::Phase::Closing) {
             return;
         }
-        self.log_client_leaves(conn, reason);
+        self.log_client_disconnect(conn, reason);
         self.dismiss_client(conn);
     }
 
-    pub(crate) fn log_client_leaves(&mut self, conn: ConnId, reason: &str) {
+    pub(crate) fn log_client_disconnect(&mut self, conn: ConnId, reason: &str) {
         let Some(since_us) = self.client(conn).map(|client| client.since_us) else { return };
         if self.config.global.log_disconnections {
             let age = self.age_s(since_us);
@@ -394,10 +403,10 @@ impl State {
 
     /// The client has gone. Who goes before the login is over is not worth a line, as in PgBouncer: load balancers look
     /// in that way, and drivers that see that they need a password.
-    pub(crate) fn client_is_gone(&mut self, conn: ConnId) {
+    pub(crate) fn client_disconnected(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         if client.is_settled() {
-            return self.client_leaves(conn, "client unexpected eof");
+            return self.disconnect_client(conn, "client unexpected eof");
         }
         if !matches!(client.phase, client::Phase::Closing) && !self.outlives_its_client(conn) {
             self.log_client(conn, Level::Debug, "client unexpected eof before login");
@@ -407,13 +416,13 @@ impl State {
 
     /// Ends it without a line in the log; what was written to it is sent first.
     pub(crate) fn dismiss_client(&mut self, conn: ConnId) {
-        self.part_from_server(conn);
+        self.detach_from_server(conn);
         self.forget_client(conn);
         self.act(Action::Close { conn });
     }
 
     /// What becomes of the server of a client that leaves.
-    fn part_from_server(&mut self, conn: ConnId) {
+    fn detach_from_server(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         match client.phase {
             client::Phase::Linked(server) => {
@@ -421,7 +430,7 @@ impl State {
                     self.server(server).is_some_and(|server| server.protocol.boundary().is_some());
                 self.unlink(server);
                 if at_boundary {
-                    self.free_or_close(server);
+                    self.release_or_close(server);
                 } else {
                     self.close_server_that(false, server, "client disconnect while server was not ready");
                 }
@@ -430,19 +439,23 @@ impl State {
             client::Phase::Preparing(server) => {
                 let Some(Conn::Server(preparing)) = self.conns.get_mut(server.0 as usize) else { return };
                 match preparing.phase {
-                    server::Phase::Errand(Errand::Restore(_)) => {
+                    server::Phase::InternalQuery(InternalQuery::Restore(_)) => {
                         self.close_server(server, "client disconnect while server was not ready");
                     }
-                    server::Phase::Errand(_) => preparing.phase = server::Phase::Errand(Errand::Check),
+                    server::Phase::InternalQuery(_) => {
+                        preparing.phase = server::Phase::InternalQuery(InternalQuery::Check)
+                    }
                     _ => {} // It is being closed.
                 }
             }
-            client::Phase::Waiting(position) | client::Phase::Greeting(position) => {
-                let part = client.pool;
-                if let Some(part) = self.parts.get_mut(part).filter(|_| !planted::bug!("waits_when_gone")) {
-                    part.pool.queue.leave(position);
+            client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) => {
+                let local_pool = client.pool;
+                if let Some(local_pool) =
+                    self.local_pools.get_mut(local_pool).filter(|_| !planted::bug!("waits_when_gone"))
+                {
+                    local_pool.pool.queue.leave(position);
                 }
-                self.wish_ends(conn);
+                self.dedicated_request_ended(conn);
             }
             _ => {}
         }
@@ -462,7 +475,7 @@ impl State {
         let server = client.server();
         self.count_error(conn, sqlstate);
         // The lines are written before the error is sent: a script that has read the error finds them.
-        self.log_client_leaves(conn, reason);
+        self.log_client_disconnect(conn, reason);
         if self.config.global.log_pooler_errors {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
         }

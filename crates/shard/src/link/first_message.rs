@@ -9,26 +9,26 @@ use wire::tag::frontend as tag;
 
 use crate::ConnId;
 use crate::client::Client;
-use crate::state::State;
+use crate::state::ShardState;
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
 /// passed on in pieces.
 const WHOLE_BYTES: u32 = 64 * 1024;
 
-impl State {
+impl ShardState {
     /// The first bytes of a request: take a server for it, which is returned to be asked, or wait for one.
-    pub(crate) fn idle_client_asks(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
+    pub(crate) fn idle_client_received(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
         let frame_bytes_max = self.config.global.max_packet_size;
         let client = self.client(conn)?;
         if client.ignored_bytes > 0 || !client.request.held.is_empty() {
             let behind = client.skip_ignored(bytes);
             client.request.held.extend_from_slice(behind);
-            self.idle_client_holds(conn);
+            self.idle_client_received_held(conn);
             return None;
         }
         match first_unsent_message(bytes, frame_bytes_max) {
             FirstMessage::NeedsServer => {
-                let server = self.borrow_server(conn);
+                let server = self.checkout(conn);
                 if server.is_none() {
                     self.hold(conn, bytes);
                 }
@@ -37,16 +37,16 @@ impl State {
             FirstMessage::Incomplete => self.hold(conn, bytes),
             FirstMessage::Ignored(_) => {
                 self.hold(conn, bytes);
-                self.idle_client_holds(conn);
+                self.idle_client_received_held(conn);
             }
-            FirstMessage::Terminate => self.client_leaves(conn, "client close request"),
+            FirstMessage::Terminate => self.disconnect_client(conn, "client close request"),
             FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
         }
         None
     }
 
     /// The same for bytes that were kept.
-    pub(crate) fn idle_client_holds(&mut self, conn: ConnId) {
+    pub(crate) fn idle_client_received_held(&mut self, conn: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
         let (held, mut at) = (&mut client.request.held, 0);
@@ -58,12 +58,12 @@ impl State {
         held.drain(..at); // At once: what is behind would be moved for each message.
         match first_unsent_message(&client.request.held, frame_bytes_max) {
             FirstMessage::NeedsServer => {
-                if let Some(server) = self.borrow_server(conn) {
-                    self.ask_held(conn, server);
+                if let Some(server) = self.checkout(conn) {
+                    self.send_held(conn, server);
                 }
             }
             FirstMessage::Incomplete | FirstMessage::Ignored(_) => {}
-            FirstMessage::Terminate => self.client_leaves(conn, "client close request"),
+            FirstMessage::Terminate => self.disconnect_client(conn, "client close request"),
             FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
         }
     }
@@ -71,7 +71,7 @@ impl State {
     /// What a client with a server sent has asked for nothing, for example the end of copy data that was refused before.
     /// It keeps the server only for a request that is too long to be kept whole.
     #[cold]
-    pub(crate) fn nothing_was_asked(&mut self, conn: ConnId, server: ConnId) {
+    pub(crate) fn release_without_request(&mut self, conn: ConnId, server: ConnId) {
         let frame_bytes_max = self.config.global.max_packet_size;
         let Some(client) = self.client(conn) else { return };
         if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer
@@ -79,9 +79,9 @@ impl State {
         {
             return;
         }
-        self.give_back(server);
-        if self.handing_on.is_some() {
-            self.hands_on(conn);
+        self.release(server);
+        if self.exporting.is_some() {
+            self.try_export(conn);
         }
     }
 

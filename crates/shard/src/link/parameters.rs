@@ -8,19 +8,19 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
-use crate::state::{Conn, State, linked};
+use crate::state::{Conn, ShardState, linked};
 
-impl State {
+impl ShardState {
     /// The server has what the client wants; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
         let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
-        if let Some(part) = self.parts.get_mut(server.pool) {
+        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
             // Equal lists become one, so that whoever meets next is known to be alike without a look at the values.
-            if !part.usual.same(&canonical) {
-                part.usual = canonical.clone();
+            if !local_pool.last_params.same(&canonical) {
+                local_pool.last_params = canonical.clone();
             }
-            server.protocol.parameters = part.usual.clone();
+            server.protocol.parameters = local_pool.last_params.clone();
         }
         client.parameters = server.protocol.parameters.clone();
         if let Some(startup) = &mut client.startup {
@@ -49,30 +49,32 @@ impl State {
             self.tracked.name(position)
         );
         self.fail_client(client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
-        self.free_or_close(server_conn);
+        self.release_or_close(server_conn);
     }
 
-    /// The SETs of an [`crate::server::Errand::Apply`] have been run: what this server never reports is as its client
+    /// The SETs of an [`crate::server::InternalQuery::Apply`] have been run: what this server never reports is as its client
     /// wanted it, because we say so.
     pub(crate) fn note_unreported(&mut self, client_conn: ConnId, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        let fresh = part.fresh.clone();
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        let default_params = local_pool.default_params.clone();
         if let Some((client, server)) = self.link(client_conn, server_conn) {
-            server.protocol.parameters.note_unreported(&fresh, &client.parameters);
+            server.protocol.parameters.note_unreported(&default_params, &client.parameters);
             server.protocol.parameters.resolve_unknown(&client.parameters);
         }
     }
 
     /// The server runs something that may change what it does not report: until its end says more, nothing is known of
     /// each such parameter that is not as in `sure`, or on a fresh server.
-    pub(crate) fn doubt_unreported(&mut self, server_conn: ConnId, sure: Option<&Parameters>) {
+    pub(crate) fn mark_unreported_unknown(&mut self, server_conn: ConnId, sure: Option<&Parameters>) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        let sure = sure.unwrap_or(&part.fresh);
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        let sure = sure.unwrap_or(&local_pool.default_params);
         let now = &mut server.protocol.parameters;
         for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_read_only(*position)) {
-            if part.fresh.value(position).is_none() && now.value(position) != sure.value(position) {
+            if local_pool.default_params.value(position).is_none()
+                && now.value(position) != sure.value(position)
+            {
                 now.doubt(position);
             }
         }
@@ -81,22 +83,22 @@ impl State {
     /// DISCARD ALL was run here: what the server does not report is as on a fresh one.
     pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        server.protocol.parameters.note_unreported(&part.fresh, &part.fresh);
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        server.protocol.parameters.note_unreported(&local_pool.default_params, &local_pool.default_params);
     }
 
     /// A server has reported something: facts about it are facts for the clients to come.
-    pub(crate) fn learn_facts(&mut self, server_conn: ConnId) {
+    pub(crate) fn update_read_only(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
-        let Some(part) = self.parts.get_mut(server.pool) else { return };
-        for position in facts(&self.tracked) {
+        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
+        for position in read_only_positions(&self.tracked) {
             if let Some(value) = server.protocol.parameters.value(position) {
-                part.fresh.set(position, value);
+                local_pool.default_params.set(position, value);
             }
         }
     }
 }
 
-fn facts(tracked: &Tracked) -> impl Iterator<Item = usize> + '_ {
+fn read_only_positions(tracked: &Tracked) -> impl Iterator<Item = usize> + '_ {
     (0..tracked.count()).filter(|position| tracked.is_read_only(*position))
 }

@@ -9,9 +9,9 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::client;
-use crate::outbox::{Nobody, Sides};
-use crate::server::{self, Errand};
-use crate::state::{Conn, State, linked};
+use crate::outbox::{NullOutput, Sides};
+use crate::server::{self, InternalQuery};
+use crate::state::{Conn, ShardState, linked};
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
@@ -27,18 +27,18 @@ enum Input<'a> {
     Held(Vec<u8>),
 }
 
-impl State {
+impl ShardState {
     /// Bytes from a client.
     #[inline(never)]
     pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         let server = match client.phase {
             client::Phase::Linked(server) if client.request.held.is_empty() => Some(server),
-            client::Phase::Idle => self.idle_client_asks(conn, bytes),
+            client::Phase::Idle => self.idle_client_received(conn, bytes),
             _ => return self.client_continues(conn, bytes),
         };
         if let Some(server) = server {
-            self.pass_on(conn, server, Input::Received(bytes));
+            self.forward_to_server(conn, server, Input::Received(bytes));
         }
     }
 
@@ -47,22 +47,22 @@ impl State {
     fn client_continues(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         match client.phase {
-            client::Phase::Linked(server) => self.ask_more(conn, server, bytes),
+            client::Phase::Linked(server) => self.send_more(conn, server, bytes),
             client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
                 client.request.held.extend_from_slice(bytes)
             }
             client::Phase::Startup { .. } => self.startup(conn, bytes),
             client::Phase::Login(_) => self.login_message(conn, bytes),
-            client::Phase::Greeting(_) => self.hold_while_greeting(conn, bytes),
+            client::Phase::AwaitingGreeting(_) => self.hold_while_awaiting_greeting(conn, bytes),
             client::Phase::Console { .. } => self.console_received(conn, bytes),
             client::Phase::Handshake { .. }
-            | client::Phase::Canceller(_)
+            | client::Phase::CancelRequest(_)
             | client::Phase::Closing
             | client::Phase::Idle => {}
         }
     }
 
-    fn hold_while_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
+    fn hold_while_awaiting_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > HELD_WHILE_LOGGING_IN {
@@ -72,27 +72,27 @@ impl State {
 
     /// Passes on what a client said before it had its server.
     #[inline(never)]
-    pub(crate) fn ask_held(&mut self, conn: ConnId, server: ConnId) {
+    pub(crate) fn send_held(&mut self, conn: ConnId, server: ConnId) {
         let Some(client) = self.client(conn) else { return };
         let held = std::mem::take(&mut client.request.held);
         if !held.is_empty() {
-            self.pass_on(conn, server, Input::Held(held));
+            self.forward_to_server(conn, server, Input::Held(held));
         }
     }
 
     /// Bytes behind those that a linked client has sent and that could not be judged.
-    fn ask_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    fn send_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
         let Some(client) = self.client(conn) else { return };
         let little = client.request.needs_more_than(bytes.len());
         client.request.held.extend_from_slice(bytes);
         if !little {
-            self.ask_held(conn, server);
+            self.send_held(conn, server);
         }
     }
 
     /// One step client to server.
     #[inline(always)]
-    fn pass_on(&mut self, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
+    fn forward_to_server(&mut self, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
         let (bytes, received) = match &input {
             Input::Received(bytes) => (*bytes, *bytes),
             Input::Held(bytes) => (&bytes[..], &[][..]),
@@ -103,8 +103,8 @@ impl State {
             return;
         };
         let was_busy = server.protocol.is_busy();
-        let fresh = !was_busy && server.protocol.boundary().is_some();
-        let part = self.parts.get_mut(server.pool);
+        let default_params = !was_busy && server.protocol.boundary().is_some();
+        let local_pool = self.local_pools.get_mut(server.pool);
         let statements_max = match global.max_prepared_statements as usize {
             _ if server.names_as_they_are => 0,
             0 => STATEMENTS_WHILE_OFF,
@@ -132,20 +132,20 @@ impl State {
         let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
         let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
         // A request that came in pieces has been running since the first of them.
-        if fresh && !received.is_empty() {
+        if default_params && !received.is_empty() {
             client.request_us = now_us;
             server.query_us = now_us;
         }
-        if let Some(part) = part {
-            part.counters.bytes_received += done as u64;
+        if let Some(local_pool) = local_pool {
+            local_pool.counters.bytes_received += done as u64;
             if client.request.statements.is_some() {
-                part.counters.client_parse_count += context.parsed;
-                part.counters.server_parse_count += context.parsed_on_server;
-                part.counters.bind_count += context.bound;
+                local_pool.counters.client_parse_count += context.parsed;
+                local_pool.counters.server_parse_count += context.parsed_on_server;
+                local_pool.counters.bind_count += context.bound;
             }
         }
         if let Some(tracking) = &mut self.tracking {
-            tracking.heard(client, &self.registry, &bytes[..done], fresh);
+            tracking.heard(client, &self.registry, &bytes[..done], default_params);
         }
         let outcome = match input {
             Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
@@ -155,9 +155,9 @@ impl State {
         let asked_nothing = server.protocol.is_idle();
         match outcome {
             RequestOutcome::All if kept => self.pause_client(client_conn),
-            RequestOutcome::All if asked_nothing => self.nothing_was_asked(client_conn, server_conn),
+            RequestOutcome::All if asked_nothing => self.release_without_request(client_conn, server_conn),
             RequestOutcome::All => {}
-            RequestOutcome::Terminate => self.client_leaves(client_conn, "client close request"),
+            RequestOutcome::Terminate => self.disconnect_client(client_conn, "client close request"),
             RequestOutcome::Fault(fault) => self.client_fault(client_conn, &fault),
         }
     }
@@ -168,10 +168,10 @@ impl State {
         let Some(server) = self.server(conn) else { return };
         server.unsent |= unsent;
         match server.phase {
-            server::Phase::Linked(client) => self.pass_back(conn, Some(client), bytes, bytes),
+            server::Phase::Linked(client) => self.forward_to_client(conn, Some(client), bytes, bytes),
             server::Phase::Login(_) => self.server_login_received(conn, bytes),
-            server::Phase::Errand(_) | server::Phase::Idle | server::Phase::Unsettled => {
-                self.unlinked_server_speaks(conn, bytes);
+            server::Phase::InternalQuery(_) | server::Phase::Idle | server::Phase::AwaitingCancel => {
+                self.unlinked_server_received(conn, bytes);
             }
             server::Phase::AskedTls => self.server_answers_tls(conn, bytes),
             server::Phase::Connecting
@@ -181,7 +181,7 @@ impl State {
         }
     }
 
-    /// [`State::pass_back`] where that is rare.
+    /// [`ShardState::forward_to_client`] where that is rare.
     #[inline(never)]
     pub(crate) fn answer(
         &mut self,
@@ -190,28 +190,34 @@ impl State {
         bytes: &[u8],
         received: &[u8],
     ) {
-        self.pass_back(server_conn, client_conn, bytes, received);
+        self.forward_to_client(server_conn, client_conn, bytes, received);
     }
 
     /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
     /// `bytes` are of it.
     #[inline(always)]
-    fn pass_back(&mut self, server_conn: ConnId, client_conn: Option<ConnId>, bytes: &[u8], received: &[u8]) {
+    fn forward_to_client(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: Option<ConnId>,
+        bytes: &[u8],
+        received: &[u8],
+    ) {
         let outcome = match client_conn {
             Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
-            None => self.step_errand(server_conn, bytes),
+            None => self.step_internal_query(server_conn, bytes),
         };
         if let Some(fault) = outcome.fault {
             return self.server_fault(server_conn, &fault.message());
         }
         if outcome.parameters_changed {
-            self.learn_facts(server_conn);
+            self.update_read_only(server_conn);
         }
         if outcome.discarded {
             self.forget_unreported(server_conn);
         }
         if outcome.internal_done.is_some() {
-            return self.errand_done(server_conn);
+            return self.internal_query_done(server_conn);
         }
         if let (true, Some(client_conn)) = (outcome.block_refused, client_conn) {
             return self.refuse_block(server_conn, client_conn);
@@ -219,15 +225,15 @@ impl State {
         if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
             self.requests_answered(server_conn, client_conn, outcome);
         } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
-            self.ask_what_was_kept(server_conn, client_conn);
+            self.send_blocked_requests(server_conn, client_conn);
         } else if let Some(client_conn) = client_conn {
-            self.unasked_ends(server_conn, client_conn);
+            self.unsolicited_message_ended(server_conn, client_conn);
         }
     }
 
     /// A message that nobody asked for was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
     #[inline]
-    fn unasked_ends(&mut self, server_conn: ConnId, client_conn: ConnId) {
+    fn unsolicited_message_ended(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         if server.protocol.holds_requests() {
             return self.restore_late(server_conn, client_conn);
@@ -235,15 +241,15 @@ impl State {
         if !server.protocol.is_idle() {
             return;
         }
-        self.give_back(server_conn);
-        if self.handing_on.is_some() {
-            self.hands_on(client_conn);
+        self.release(server_conn);
+        if self.exporting.is_some() {
+            self.try_export(client_conn);
         }
     }
 
     /// What the client asked behind a request whose plan was in doubt.
-    fn ask_what_was_kept(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        self.ask_held(client_conn, server_conn);
+    fn send_blocked_requests(&mut self, server_conn: ConnId, client_conn: ConnId) {
+        self.send_held(client_conn, server_conn);
         self.resume_client(client_conn);
     }
 
@@ -258,8 +264,8 @@ impl State {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
             return ReplyOutcome::default();
         };
-        let part = self.parts.get_mut(server.pool);
-        let mode = server.mode_in(part.as_deref());
+        let local_pool = self.local_pools.get_mut(server.pool);
+        let mode = server.mode_in(local_pool.as_deref());
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
         let body_max = body_max(&self.config.global);
         let mut context = ReplyContext {
@@ -269,7 +275,7 @@ impl State {
             internal_error: &mut server.internal_error,
             errors_seen: &mut self.errors_seen,
             startup: client.startup.as_ref(),
-            default_params: part.as_deref().map(|part| &part.fresh),
+            default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
             has_client: true,
             releases_between_transactions: mode != Some(settings::PoolMode::Session),
             refuses_blocks,
@@ -290,22 +296,22 @@ impl State {
         }
         // What the server reports before it has them does not change that the client has them.
         if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {
-            client.take_back_startup_values(&server.protocol);
+            client.restore_client_startup_values(&server.protocol);
         }
         if outcome.fatal {
             server.close_when_free = Some("server sent FATAL");
         }
-        if let Some(part) = part {
-            part.counters.server_parse_count += u64::from(outcome.replayed);
-            part.counters.bytes_sent += forwarded;
+        if let Some(local_pool) = local_pool {
+            local_pool.counters.server_parse_count += u64::from(outcome.replayed);
+            local_pool.counters.bytes_sent += forwarded;
         }
         if !self.errors_seen.is_empty() {
-            self.server_complained(server_conn);
+            self.count_server_errors(server_conn);
         }
         outcome
     }
 
-    fn step_errand(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
+    fn step_internal_query(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else {
             return ReplyOutcome::default();
         };
@@ -323,7 +329,7 @@ impl State {
             refuses_blocks: false,
             body_max,
         };
-        server.protocol.step(&mut context, bytes, &mut Nobody)
+        server.protocol.step(&mut context, bytes, &mut NullOutput)
     }
 
     /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
@@ -337,31 +343,31 @@ impl State {
         if outcome.idle > 0 {
             server.transaction_us = now_us;
         }
-        let part = server.pool;
+        let local_pool = server.pool;
         if self.tracking.is_some() {
             self.track_answered(server_conn, client_conn, outcome, now_us.saturating_sub(query_us));
         }
         if !busy && let Some(client) = self.client(client_conn) {
             client.request_us = now_us;
         }
-        if let Some(part) = self.parts.get_mut(part) {
-            part.answered(outcome.ready, now_us.saturating_sub(query_us));
+        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+            local_pool.answered(outcome.ready, now_us.saturating_sub(query_us));
             if outcome.idle > 0 {
-                part.transacted(outcome.idle, now_us.saturating_sub(transaction_us));
+                local_pool.transacted(outcome.idle, now_us.saturating_sub(transaction_us));
             }
         }
         if outcome.unblocked && !outcome.lost {
-            self.ask_what_was_kept(server_conn, client_conn);
+            self.send_blocked_requests(server_conn, client_conn);
         }
         // In a transaction block it stays; what was kept and is asked now sees to that itself.
         if outcome.idle > 0 {
-            self.give_back(server_conn);
+            self.release(server_conn);
         }
         if outcome.lost {
             self.restore_startup_values(server_conn, client_conn);
         }
-        if self.handing_on.is_some() {
-            self.hands_on(client_conn);
+        if self.exporting.is_some() {
+            self.try_export(client_conn);
         }
     }
 
@@ -373,14 +379,14 @@ impl State {
 
     /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
     /// middle of a frame it is not lent.
-    pub(crate) fn idle_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
-        let outcome = self.step_errand(conn, bytes);
+    pub(crate) fn idle_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let outcome = self.step_internal_query(conn, bytes);
         if outcome.parameters_changed {
-            self.learn_facts(conn);
+            self.update_read_only(conn);
         }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
-        let (quiet, part) = (server.protocol.is_idle(), server.pool);
+        let (quiet, local_pool) = (server.protocol.is_idle(), server.pool);
         let parked = matches!(server.phase, server::Phase::Idle);
         if outcome.fatal {
             self.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
@@ -388,38 +394,46 @@ impl State {
         } else if outcome.fault.is_some() {
             self.close_server(conn, "unexpected bytes from an idle server");
         } else if parked && !quiet {
-            server.phase = server::Phase::Unsettled;
+            server.phase = server::Phase::AwaitingCancel;
             server.request_us = now_us;
-            if let Some(part) = self.parts.get_mut(part) {
-                part.pool.remove_idle(conn.0);
+            if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+                local_pool.pool.remove_idle(conn.0);
             }
         } else if !parked {
-            self.may_be_settled(conn);
+            self.check_cancels_done(conn);
         }
     }
 
     /// A query of Weir's own has been answered.
-    fn errand_done(&mut self, conn: ConnId) {
+    fn internal_query_done(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
-        let server::Phase::Errand(errand) = server.phase else { return };
+        let server::Phase::InternalQuery(internal_query) = server.phase else { return };
         let failed = server.internal_error.take();
         server.unasked_bytes = 0;
-        match (errand, failed) {
-            (Errand::Apply(client) | Errand::Restore(client), None) => self.prepared(conn, client),
-            (Errand::Apply(client) | Errand::Restore(client), Some(error)) => {
+        match (internal_query, failed) {
+            (InternalQuery::Apply(client) | InternalQuery::Restore(client), None) => {
+                self.prepared(conn, client)
+            }
+            (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
                 self.refused_parameters(conn, client, &error);
             }
-            (Errand::Freshen(asker), failed) => self.freshened(asker, conn, failed.is_some()),
-            (Errand::ConnectQuery(asker), failed) => self.connect_query_over(asker, conn, failed.as_deref()),
-            (Errand::Ask(asker), failed) => self.question_answered(asker, conn, failed.as_deref()),
-            // Whoever answers is alive, also with an error.
-            (Errand::Check, Some(error)) => {
-                self.log_complaint(conn, "server_check_query", &error);
-                self.errand_over(conn);
+            (InternalQuery::Freshen(internal_client), failed) => {
+                self.discard_all_done(internal_client, conn, failed.is_some())
             }
-            (Errand::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
-            (Errand::Check, None) => self.errand_over(conn),
-            (Errand::Reset, None) => self.errand_over(conn),
+            (InternalQuery::ConnectQuery(internal_client), failed) => {
+                self.connect_query_over(internal_client, conn, failed.as_deref())
+            }
+            (InternalQuery::Ask(internal_client), failed) => {
+                self.query_answered(internal_client, conn, failed.as_deref())
+            }
+            // Whoever answers is alive, also with an error.
+            (InternalQuery::Check, Some(error)) => {
+                self.log_query_error(conn, "server_check_query", &error);
+                self.internal_query_over(conn);
+            }
+            (InternalQuery::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
+            (InternalQuery::Check, None) => self.internal_query_over(conn),
+            (InternalQuery::Reset, None) => self.internal_query_over(conn),
         }
     }
 
@@ -430,7 +444,7 @@ impl State {
             String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
         self.unlink(server);
         self.fail_client(client, sqlstate::INVALID_PARAMETER, &text);
-        self.free_or_close(server);
+        self.release_or_close(server);
     }
 
     /// The client broke the protocol.
@@ -450,7 +464,7 @@ impl State {
         self.close_server(conn, text);
         self.let_go(conn);
         match client {
-            Some(client) if told => self.client_leaves(client, text),
+            Some(client) if told => self.disconnect_client(client, text),
             Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),
             None => {}
         }

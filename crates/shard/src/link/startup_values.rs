@@ -8,13 +8,13 @@ use session::ServerProtocol;
 
 use crate::ConnId;
 use crate::client::{self, Client};
-use crate::server::Errand;
-use crate::state::{State, linked};
+use crate::server::InternalQuery;
+use crate::state::{ShardState, linked};
 
 impl Client {
     /// What was reset on its server is as its startup packet said.
     #[cold]
-    pub(crate) fn take_back_startup_values(&mut self, protocol: &ServerProtocol) {
+    pub(crate) fn restore_client_startup_values(&mut self, protocol: &ServerProtocol) {
         let (Some(startup), lost) = (&self.startup, protocol.lost()) else { return };
         self.parameters = protocol.parameters.clone();
         for position in lost.positions() {
@@ -23,7 +23,7 @@ impl Client {
     }
 }
 
-impl State {
+impl ShardState {
     /// The client was told that it has its startup values again. If it keeps its server, because of a transaction or
     /// for its session, they are set now.
     #[cold]
@@ -46,7 +46,7 @@ impl State {
             false => client.parameters.sets_from(now, &self.tracked),
         };
         match sets {
-            Some(sets) => self.prepare(client_conn, server_conn, Errand::Restore(client_conn), &sets),
+            Some(sets) => self.prepare(client_conn, server_conn, InternalQuery::Restore(client_conn), &sets),
             None => self.prepared(server_conn, client_conn),
         }
     }
@@ -60,7 +60,7 @@ impl State {
             return;
         }
         server.protocol.release_requests();
-        self.give_back(server_conn);
+        self.release(server_conn);
         self.restore_startup_values(server_conn, client_conn);
     }
 }

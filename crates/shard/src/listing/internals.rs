@@ -10,10 +10,10 @@ use session::parameters::SHOWN_BY_DESCRIPTOR;
 use crate::client::Client;
 use crate::log_format::CONSOLE;
 use crate::server::Server;
-use crate::state::{Conn, Part, State};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::{ConnId, Peer};
 
-impl State {
+impl ShardState {
     pub(crate) fn descriptor_rows(&self) -> Vec<DescriptorRow> {
         let row = |(index, conn): (usize, &Conn)| {
             let row = match conn {
@@ -27,7 +27,7 @@ impl State {
     }
 
     fn client_descriptor(&self, client: &Client) -> DescriptorRow {
-        let part = self.parts.get(client.pool);
+        let local_pool = self.local_pools.get(client.pool);
         let (address, port) = match client.peer {
             Peer::Inet { remote, .. } => (remote.ip().to_string(), remote.port()),
             Peer::Unix { port, .. } => ("unix".to_owned(), port),
@@ -35,7 +35,8 @@ impl State {
         DescriptorRow {
             link_conn: client.server().map(|ConnId(server)| server),
             user: client.login_user.to_string(),
-            database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
+            database: local_pool
+                .map_or_else(|| CONSOLE.to_owned(), |local_pool| local_pool.database_name.to_string()),
             address,
             port,
             cancel: u64::from_be_bytes(client.cancel_key.short()),
@@ -45,7 +46,7 @@ impl State {
     }
 
     fn server_descriptor(&self, server: &Server) -> Option<DescriptorRow> {
-        let part = self.parts.get(server.pool)?;
+        let local_pool = self.local_pools.get(server.pool)?;
         let (address, port) = crate::log_format::address(server.remote);
         let key = server.key.as_ref().and_then(|(process_id, secret)| {
             let secret = <[u8; 4]>::try_from(&secret[..]).ok()?;
@@ -54,10 +55,10 @@ impl State {
         Some(DescriptorRow {
             is_server: true,
             link_conn: server.client().map(|ConnId(client)| client),
-            user: part.user.to_string(),
-            database: part.database_name.to_string(),
+            user: local_pool.user.to_string(),
+            database: local_pool.database_name.to_string(),
             address,
-            port: if server.remote.is_none() { part.database.port } else { port },
+            port: if server.remote.is_none() { local_pool.database.port } else { port },
             cancel: key.unwrap_or(0),
             parameters: shown(&server.protocol.parameters),
             ..DescriptorRow::default()
@@ -70,7 +71,7 @@ impl State {
             match conn {
                 Conn::Client(_) => clients += 1,
                 Conn::Server(_) => servers += 1,
-                Conn::Canceller(_) | Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved => {}
+                Conn::CancelConn(_) | Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved => {}
             }
         }
         let row = |name, size: usize, used: usize, free: usize| MemoryRow {
@@ -82,7 +83,12 @@ impl State {
         vec![
             row("client_cache", size_of::<Client>(), clients, 0),
             row("server_cache", size_of::<Server>(), servers, 0),
-            row("pool_cache", size_of::<Part>(), self.parts.len(), self.parts.capacity() - self.parts.len()),
+            row(
+                "pool_cache",
+                size_of::<LocalPool>(),
+                self.local_pools.len(),
+                self.local_pools.capacity() - self.local_pools.len(),
+            ),
             row("conn_cache", size_of::<Conn>(), self.conns.len(), self.conns.capacity() - self.conns.len()),
         ]
     }

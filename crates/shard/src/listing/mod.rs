@@ -18,12 +18,12 @@ use session::parameters::APPLICATION_NAME;
 use crate::client::{self, Client};
 use crate::local_pools::idle::Retired;
 use crate::log_format::CONSOLE;
-use crate::server::{self, Errand, Server};
-use crate::state::{Conn, Part, State};
+use crate::server::{self, InternalQuery, Server};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::time::micros;
 use crate::{ConnId, Peer};
 
-impl State {
+impl ShardState {
     pub(crate) fn list(&mut self, request: RequestId, subject: Subject) {
         match subject {
             Subject::Clients => self.send_slices(request, self.client_rows(), Listing::Sockets),
@@ -58,14 +58,14 @@ impl State {
             .iter()
             .filter_map(|(_, conn)| match conn {
                 Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
-                Conn::Canceller(canceller) => self.asker_row(canceller),
+                Conn::CancelConn(cancel_conn) => self.requester_row(cancel_conn),
                 _ => None,
             })
             .collect()
     }
 
     pub(crate) fn client_row(&self, client: &Client) -> SocketRow {
-        let part = self.parts.get(client.pool);
+        let local_pool = self.local_pools.get(client.pool);
         let (address, port, local_address, local_port, remote_pid) = match client.peer {
             Peer::Inet { remote, local } => {
                 (remote.ip().to_string(), remote.port(), local.ip().to_string(), local.port(), 0)
@@ -74,13 +74,14 @@ impl State {
                 ("unix".to_owned(), port, "unix".to_owned(), port, process_id)
             }
         };
-        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::Greeting(_));
+        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_));
         let wait_us = if waits { self.now.mono_us.saturating_sub(client.request_us) } else { 0 };
         SocketRow {
             id: client.id,
             shard: self.id.0,
             user: client.login_user.to_string(),
-            database: part.map_or_else(|| CONSOLE.to_owned(), |part| part.database_name.to_string()),
+            database: local_pool
+                .map_or_else(|| CONSOLE.to_owned(), |local_pool| local_pool.database_name.to_string()),
             state: client.state(),
             address,
             port,
@@ -90,7 +91,10 @@ impl State {
             request_time_us: self.wall(client.request_us),
             wait_us,
             close_needed: false,
-            replication: client.wish.as_ref().map_or("none", |wish| wish.kind().name()),
+            replication: client
+                .dedicated_request
+                .as_ref()
+                .map_or("none", |dedicated_request| dedicated_request.kind().name()),
             pinned: self.pinned_client(client),
             link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
             remote_pid,
@@ -108,21 +112,21 @@ impl State {
             .iter()
             .filter_map(|(_, conn)| match conn {
                 Conn::Server(server) => self.server_row(server),
-                Conn::Canceller(canceller) => self.canceller_row(canceller),
+                Conn::CancelConn(cancel_conn) => self.cancel_conn_row(cancel_conn),
                 _ => None,
             })
             .collect()
     }
 
     fn server_row(&self, server: &Server) -> Option<SocketRow> {
-        let part = self.parts.get(server.pool)?;
-        let (address, port) = crate::log_format::server_address(server, &part.database);
+        let local_pool = self.local_pools.get(server.pool)?;
+        let (address, port) = crate::log_format::server_address(server, &local_pool.database);
         let (local_address, local_port) = crate::log_format::address(server.local);
         Some(SocketRow {
             id: server.id,
             shard: self.id.0,
-            user: part.user.to_string(),
-            database: part.database_name.to_string(),
+            user: local_pool.user.to_string(),
+            database: local_pool.database_name.to_string(),
             state: server.state(self.is_used(server)),
             address,
             port,
@@ -170,8 +174,11 @@ impl State {
     }
 
     fn pool_rows(&self) -> Vec<PoolRow> {
-        let mut rows: BTreeMap<usize, PoolRow> =
-            self.parts.iter().map(|(index, part)| (index, self.empty_pool_row(part))).collect();
+        let mut rows: BTreeMap<usize, PoolRow> = self
+            .local_pools
+            .iter()
+            .map(|(index, local_pool)| (index, self.empty_pool_row(local_pool)))
+            .collect();
         rows.insert(usize::MAX, self.console_row()); // No client has a pool of this number but the console's.
         for (_, conn) in &self.conns {
             match conn {
@@ -185,20 +192,22 @@ impl State {
                         count_server(row, server, self.is_used(server));
                     }
                 }
-                Conn::Canceller(canceller) => {
-                    if let Some(row) = rows.get_mut(&canceller.part) {
-                        let sent = u64::from(canceller.sent);
+                Conn::CancelConn(cancel_conn) => {
+                    if let Some(row) = rows.get_mut(&cancel_conn.local_pool) {
+                        let sent = u64::from(cancel_conn.sent);
                         row.client_active_cancel += sent;
                         row.server_active_cancel += sent;
                         row.client_waiting_cancel += 1 - sent;
                     }
                 }
-                Conn::Asker(asker) => {
-                    if let (Some(row), Some(_)) = (rows.get_mut(&asker.part), asker.position) {
-                        row.client_waiting += asker.clients().count() as u64;
+                Conn::InternalClient(internal_client) => {
+                    if let (Some(row), Some(_)) =
+                        (rows.get_mut(&internal_client.local_pool), internal_client.position)
+                    {
+                        row.client_waiting += internal_client.clients().count() as u64;
                     }
                 }
-                Conn::Forwarder(_) | Conn::Reserved => {}
+                Conn::PeerCancelConn(_) | Conn::Reserved => {}
             }
         }
         let retired = |(database, kept): (&Arc<str>, &Retired)| PoolRow {
@@ -222,57 +231,57 @@ impl State {
 
     /// What waits there is a question of the control thread's: no client waits for its answer.
     fn is_own_question(&self, conn: u32) -> bool {
-        matches!(self.conns.get(conn as usize), Some(Conn::Asker(asker)) if asker.clients().next().is_none())
+        matches!(self.conns.get(conn as usize), Some(Conn::InternalClient(internal_client)) if internal_client.clients().next().is_none())
     }
 
-    fn empty_pool_row(&self, part: &Part) -> PoolRow {
-        let queue = &part.pool.queue;
+    fn empty_pool_row(&self, local_pool: &LocalPool) -> PoolRow {
+        let queue = &local_pool.pool.queue;
         let shared = queue.shared().find(|waiter| !self.is_own_question(waiter.client));
         let oldest = shared.into_iter().chain(queue.front_dedicated()).min_by_key(|waiter| waiter.since_us);
         PoolRow {
-            database: part.database_name.to_string(),
-            user: part.user.to_string(),
+            database: local_pool.database_name.to_string(),
+            user: local_pool.user.to_string(),
             max_wait_us: oldest.map_or(0, |waiter| self.now.mono_us.saturating_sub(waiter.since_us)),
-            mode: Some(part.pool.limits.mode),
-            server_error: part.server_error.as_deref().cloned(),
-            counters: part.counters,
+            mode: Some(local_pool.pool.limits.mode),
+            server_error: local_pool.server_error.as_deref().cloned(),
+            counters: local_pool.counters,
             ..PoolRow::default()
         }
     }
 
     fn histogram_rows(&self) -> Vec<HistogramRow> {
-        let row = |(_, part): (usize, &Part)| {
+        let row = |(_, local_pool): (usize, &LocalPool)| {
             Some(HistogramRow {
-                database: part.database_name.to_string(),
-                user: part.user.to_string(),
-                histograms: part.histograms.clone()?,
+                database: local_pool.database_name.to_string(),
+                user: local_pool.user.to_string(),
+                histograms: local_pool.histograms.clone()?,
             })
         };
-        self.parts.iter().filter_map(row).collect()
+        self.local_pools.iter().filter_map(row).collect()
     }
 
     fn database_rows(&self) -> Vec<DatabaseRow> {
         let mut rows: BTreeMap<&str, DatabaseRow> = BTreeMap::new();
-        for (_, part) in &self.parts {
-            let row = rows.entry(&part.database_name).or_insert_with(|| DatabaseRow {
-                name: part.database_name.to_string(),
-                paused: part.paused_by_command,
-                auto: part.database.auto,
+        for (_, local_pool) in &self.local_pools {
+            let row = rows.entry(&local_pool.database_name).or_insert_with(|| DatabaseRow {
+                name: local_pool.database_name.to_string(),
+                paused: local_pool.paused_by_command,
+                auto: local_pool.database.auto,
                 ..DatabaseRow::default()
             });
-            row.servers += u64::from(part.pool.open());
-            row.clients += u64::from(part.clients);
+            row.servers += u64::from(local_pool.pool.open());
+            row.clients += u64::from(local_pool.clients);
         }
         rows.into_values().collect()
     }
 
     fn user_rows(&self) -> Vec<UserRow> {
         let mut rows: BTreeMap<&str, UserRow> = BTreeMap::new();
-        for (_, part) in &self.parts {
+        for (_, local_pool) in &self.local_pools {
             let row = rows
-                .entry(&part.user)
-                .or_insert_with(|| UserRow { name: part.user.to_string(), ..UserRow::default() });
-            row.servers += u64::from(part.pool.open());
+                .entry(&local_pool.user)
+                .or_insert_with(|| UserRow { name: local_pool.user.to_string(), ..UserRow::default() });
+            row.servers += u64::from(local_pool.pool.open());
         }
         for (_, conn) in &self.conns {
             // Those of the console count in no limit, and are shown all the same.
@@ -284,7 +293,7 @@ impl State {
                     .clients += 1;
             }
         }
-        for name in &self.remembered.found {
+        for name in &self.auth_query_cache.found {
             rows.entry(name).or_insert_with(|| UserRow { name: name.clone(), ..UserRow::default() });
         }
         rows.into_values().collect()
@@ -293,9 +302,9 @@ impl State {
     fn shard_row(&self) -> ShardRow {
         let mut row = ShardRow {
             shard: self.id.0,
-            pools: self.parts.len() as u64,
+            pools: self.local_pools.len() as u64,
             busy_percent: u64::from(self.busy_percent),
-            transactions: self.parts.iter().map(|(_, part)| part.counters.xact_count).sum(),
+            transactions: self.local_pools.iter().map(|(_, local_pool)| local_pool.counters.xact_count).sum(),
             ..ShardRow::default()
         };
         for (_, conn) in &self.conns {
@@ -312,7 +321,7 @@ impl State {
 
 fn count_client(row: &mut PoolRow, client: &Client) {
     match client.phase {
-        client::Phase::Waiting(_) | client::Phase::Greeting(_) => row.client_waiting += 1,
+        client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_) => row.client_waiting += 1,
         client::Phase::Idle
         | client::Phase::Linked(_)
         | client::Phase::Preparing(_)
@@ -328,17 +337,17 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         | server::Phase::Handshake
         | server::Phase::Login(_) => &mut row.server_login,
         server::Phase::Linked(_)
-        | server::Phase::Errand(
-            Errand::Apply(_)
-            | Errand::Restore(_)
-            | Errand::Freshen(_)
-            | Errand::ConnectQuery(_)
-            | Errand::Ask(_),
+        | server::Phase::InternalQuery(
+            InternalQuery::Apply(_)
+            | InternalQuery::Restore(_)
+            | InternalQuery::Freshen(_)
+            | InternalQuery::ConnectQuery(_)
+            | InternalQuery::Ask(_),
         ) => &mut row.server_active,
-        server::Phase::Errand(_) => &mut row.server_tested,
+        server::Phase::InternalQuery(_) => &mut row.server_tested,
         server::Phase::Idle if used => &mut row.server_used,
         server::Phase::Idle => &mut row.server_idle,
-        server::Phase::Unsettled => &mut row.server_being_cancelled,
+        server::Phase::AwaitingCancel => &mut row.server_being_cancelled,
         server::Phase::Leaving { .. } | server::Phase::Closing => return,
     };
     *counter += 1;

@@ -7,9 +7,9 @@ use settings::PoolMode;
 
 use crate::client::Client;
 use crate::server::Server;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 
-impl State {
+impl ShardState {
     /// Why this client keeps its server; empty for who has none, or gives it back with the end of what runs.
     pub(super) fn pinned_client(&self, client: &Client) -> &'static str {
         match client.server().and_then(|conn| self.conns.get(conn.0 as usize)) {
@@ -29,13 +29,13 @@ impl State {
     fn pinned(&self, client: &Client, server: &Server) -> &'static str {
         if server.dedicated.is_some() {
             "replication"
-        } else if server.mode(&self.parts) == Some(PoolMode::Session) {
+        } else if server.mode(&self.local_pools) == Some(PoolMode::Session) {
             "session"
         } else if let Some(hold) = server.protocol.pin_reason() {
             hold
         } else if server.protocol.boundary().is_none() {
             "half_request"
-        } else if client.clogged {
+        } else if client.send_buffer_full {
             "slow_reader"
         } else {
             ""

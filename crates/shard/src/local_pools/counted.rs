@@ -2,9 +2,9 @@
 //!
 //! Owns that counters and histograms tell of the same things. The histograms are made when the first server is lent.
 
-use crate::state::Part;
+use crate::state::LocalPool;
 
-impl Part {
+impl LocalPool {
     /// A client got a server that it had waited for so long (0: it was there).
     #[inline]
     pub(crate) fn assigned(&mut self, wait_us: u64) {

@@ -8,7 +8,7 @@ use telemetry::{Counters, Level};
 
 use crate::ConnId;
 use crate::maintain::passed;
-use crate::state::{Part, State};
+use crate::state::{LocalPool, ShardState};
 use crate::time::micros;
 
 /// What was counted in pools of a database that are forgotten.
@@ -28,30 +28,33 @@ enum Reason {
     Idle,
 }
 
-impl State {
+impl ShardState {
     /// Forgets a part that has no clients any more, once its servers are gone too.
-    pub(crate) fn forget_unused_part(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get(part_index).filter(|part| part.is_unused()) else { return };
-        let Some(reason) = self.reason_to_forget(part) else { return };
-        let servers: Vec<ConnId> = part.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
-        if part.pool.open() > 0 {
+    pub(crate) fn forget_unused_pool(&mut self, pool_id: usize) {
+        let Some(local_pool) = self.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused())
+        else {
+            return;
+        };
+        let Some(reason) = self.reason_to_forget(local_pool) else { return };
+        let servers: Vec<ConnId> = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
+        if local_pool.pool.open() > 0 {
             return servers.into_iter().for_each(|server| self.close_server(server, "idle pool"));
         }
-        if part.pool.external() > 0 {
+        if local_pool.pool.external() > 0 {
             return; // A process before says when these servers are closed, and of which pool.
         }
-        let Some(part) = self.parts.try_remove(part_index) else { return };
-        let (database, user) = (part.database_name, part.user);
+        let Some(local_pool) = self.local_pools.try_remove(pool_id) else { return };
+        let (database, user) = (local_pool.database_name, local_pool.user);
         self.part_of.remove(&(database.clone(), user.clone()));
-        let has_others = self.parts.iter().any(|(_, part)| part.database_name == database);
+        let has_others = self.local_pools.iter().any(|(_, local_pool)| local_pool.database_name == database);
         // Of one that came from `*` the first shard says that it goes.
         let goes = reason == Reason::DatabaseGone && !has_others;
-        let says_so = goes && (!part.database.auto || part.pool.database().unregister());
-        drop(part.pool);
+        let says_so = goes && (!local_pool.database.auto || local_pool.pool.database().unregister());
+        drop(local_pool.pool);
         self.pool_registry.forget_pool(&database, &user);
         if reason == Reason::Idle {
             let retired = self.retired.entry(database.clone()).or_default();
-            retired.counters.add(&part.counters);
+            retired.counters.add(&local_pool.counters);
             retired.since_us = self.now.mono_us;
             return self.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
         }
@@ -71,11 +74,11 @@ impl State {
     pub(crate) fn forget_retired(&mut self) {
         let limit_us = micros(self.config.global.autodb_idle_timeout);
         let now_us = self.now.mono_us;
-        let (parts, config) = (&self.parts, &self.config);
+        let (local_pools, config) = (&self.local_pools, &self.config);
         let is_gone = |database: &Arc<str>, retired: &Retired| {
             passed(now_us, retired.since_us, limit_us)
                 && !config.databases.contains_key(&**database)
-                && !parts.iter().any(|(_, part)| part.database_name == *database)
+                && !local_pools.iter().any(|(_, local_pool)| local_pool.database_name == *database)
         };
         let gone: Vec<Arc<str>> = self
             .retired
@@ -91,28 +94,30 @@ impl State {
         }
     }
 
-    fn reason_to_forget(&self, part: &Part) -> Option<Reason> {
+    fn reason_to_forget(&self, local_pool: &LocalPool) -> Option<Reason> {
         let (now_us, global) = (self.now.mono_us, &self.config.global);
-        if self.config.database(&part.database_name).is_none() {
+        if self.config.database(&local_pool.database_name).is_none() {
             return Some(Reason::DatabaseGone);
         }
         // What min_pool_size keeps open without a client is in use.
-        if part.keeps_minimum() {
+        if local_pool.keeps_minimum() {
             return None;
         }
-        let is_idle = passed(now_us, part.last_used_us, micros(global.pool_idle_timeout));
-        let no_servers = part.pool.open() == 0;
-        let outlived = no_servers && passed(now_us, part.last_used_us, micros(global.autodb_idle_timeout));
+        let is_idle = passed(now_us, local_pool.last_used_us, micros(global.pool_idle_timeout));
+        let no_servers = local_pool.pool.open() == 0;
+        let outlived =
+            no_servers && passed(now_us, local_pool.last_used_us, micros(global.autodb_idle_timeout));
         // A name that no server has ever let in is one that somebody made up.
-        let was_never_there = no_servers && part.met.is_none() && now_us >= part.pool.retry_at_us();
-        if part.database.auto && (outlived || was_never_there) {
+        let was_never_there =
+            no_servers && local_pool.server_greeting.is_none() && now_us >= local_pool.pool.retry_at_us();
+        if local_pool.database.auto && (outlived || was_never_there) {
             return Some(Reason::DatabaseGone);
         }
         is_idle.then_some(Reason::Idle)
     }
 }
 
-impl Part {
+impl LocalPool {
     /// Nobody has it and nobody waits for it, not even for the end of a cancel.
     fn is_unused(&self) -> bool {
         self.clients == 0

@@ -11,15 +11,15 @@ use session::Parameters;
 use settings::{Config, Database};
 use telemetry::Counters;
 
-use crate::state::{Part, State};
+use crate::state::{LocalPool, ShardState};
 use crate::time::micros;
 
-impl State {
+impl ShardState {
     /// The part of this pool, made if it is new here.
-    pub(crate) fn part(&mut self, database_name: &str, user: &str, database: &Arc<Database>) -> usize {
+    pub(crate) fn local_pool(&mut self, database_name: &str, user: &str, database: &Arc<Database>) -> usize {
         let key: (Arc<str>, Arc<str>) = (database_name.into(), user.into());
-        if let Some(part) = self.part_of.get(&key) {
-            return *part;
+        if let Some(local_pool) = self.part_of.get(&key) {
+            return *local_pool;
         }
         let pool_registry = &self.pool_registry;
         let (shared, counts, user_counts) = (
@@ -31,7 +31,7 @@ impl State {
         let paused_by_command = self.all_paused || self.paused_databases.contains(database_name);
         pool.paused = paused_by_command || self.suspended_since_us.is_some();
         self.catalogs += 1;
-        let part = Part {
+        let local_pool = LocalPool {
             pool,
             catalog: self.catalogs,
             database_name: Arc::clone(&key.0),
@@ -40,27 +40,27 @@ impl State {
             keys: None,
             password: None,
             found: None,
-            met: None,
+            server_greeting: None,
             server_error: None,
-            fresh: Parameters::unknown(&self.tracked),
-            usual: Parameters::unknown(&self.tracked),
+            default_params: Parameters::unknown(&self.tracked),
+            last_params: Parameters::unknown(&self.tracked),
             counters: Counters::default(),
             histograms: None,
             clients: 0,
             next_host: 0,
             last_used_us: self.now.mono_us,
-            asked_neighbours_us: 0,
+            permit_requested_us: 0,
             cancels_active: 0,
             cancels_waiting: std::collections::VecDeque::new(),
             paused_by_command,
         };
-        let index = self.parts.insert(part);
+        let index = self.local_pools.insert(local_pool);
         self.part_of.insert(key, index);
         index
     }
 
     /// Pools with a forced user and a minimum are there before their first client.
-    pub(crate) fn make_minimum_parts(&mut self) {
+    pub(crate) fn make_minimum_pools(&mut self) {
         let config = Arc::clone(&self.config);
         for (name, database) in &config.databases {
             let Some(user) = &database.user else { continue };
@@ -70,8 +70,8 @@ impl State {
             {
                 continue;
             }
-            let part = self.part(name, user, database);
-            self.serve_or_open(part);
+            let local_pool = self.local_pool(name, user, database);
+            self.serve_or_open(local_pool);
         }
     }
 }

@@ -9,7 +9,7 @@ use settings::PoolMode;
 
 use crate::ConnId;
 use crate::maintain::passed;
-use crate::state::{Part, State};
+use crate::state::{LocalPool, ShardState};
 
 /// Who has waited for so long is worth a server that is idle on another shard, fair share or not.
 const LONG_WAIT_US: u64 = 300_000;
@@ -17,7 +17,7 @@ const LONG_WAIT_US: u64 = 300_000;
 /// A pool spreads when its shard has been busy for this many reports (one a second).
 const BUSY_SECONDS: u32 = 1;
 
-impl State {
+impl ShardState {
     /// The shard that a new client of this pool goes to: one that has a part; in turn if several have.
     pub(crate) fn shard_for(&mut self, shared: &SharedPool) -> ShardId {
         let shards = shared.shards();
@@ -45,9 +45,13 @@ impl State {
 
     fn spread_largest(&mut self) {
         let least = self.config.global.spread_min_servers;
-        let largest = self.parts.iter().map(|(_, part)| part).max_by_key(|part| part.pool.open());
-        let Some(part) = largest.filter(|part| part.pool.open() >= least) else { return };
-        let shared = part.pool.shared();
+        let largest = self
+            .local_pools
+            .iter()
+            .map(|(_, local_pool)| local_pool)
+            .max_by_key(|local_pool| local_pool.pool.open());
+        let Some(local_pool) = largest.filter(|local_pool| local_pool.pool.open() >= least) else { return };
+        let shared = local_pool.pool.shared();
         let mine = self.pool_registry.busy_percent(self.id.0);
         let idlest = (0..self.pool_registry.shards())
             .filter(|shard| shared.shards() & (1 << shard) == 0)
@@ -60,82 +64,85 @@ impl State {
 
     /// Every permit of the pool is taken, but not all by this shard: ask the others for one. With less than its share this
     /// shard gets the next that is free there, otherwise one that is idle there when the letter arrives.
-    pub(crate) fn want_from_neighbours(&mut self, part_index: usize) {
+    pub(crate) fn request_permit(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
-        let Some(part) = self.parts.get(part_index) else { return };
-        let shared = part.pool.shared();
-        let Some(oldest) = part.pool.queue.front() else { return };
-        if part.pool.open() >= shared.servers.taken() {
+        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
+        let shared = local_pool.pool.shared();
+        let Some(oldest) = local_pool.pool.queue.front() else { return };
+        if local_pool.pool.open() >= shared.servers.taken() {
             return;
         }
         // Servers that stay with their clients do not become free because somebody waits.
-        let lasting = part.pool.next_is_dedicated() || part.pool.limits.mode == PoolMode::Session;
-        if lasting || self.has_less_than_its_share(part) {
+        let lasting = local_pool.pool.next_is_dedicated() || local_pool.pool.limits.mode == PoolMode::Session;
+        if lasting || self.has_less_than_its_share(local_pool) {
             shared.request_permit(self.id.0);
-            return self.ask_neighbours(part_index, LimitOf::Pool);
+            return self.request_permit_from_shards(pool_id, LimitOf::Pool);
         }
         let waited = passed(now_us, oldest.since_us, LONG_WAIT_US);
-        if waited && passed(now_us, part.asked_neighbours_us, LONG_WAIT_US) {
-            self.ask_neighbours(part_index, LimitOf::Pool);
+        if waited && passed(now_us, local_pool.permit_requested_us, LONG_WAIT_US) {
+            self.request_permit_from_shards(pool_id, LimitOf::Pool);
         }
     }
 
-    fn ask_neighbours(&mut self, part_index: usize, limit: LimitOf) {
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        part.asked_neighbours_us = self.now.mono_us;
-        let letter = ShardMessage::RequestPermit {
+    fn request_permit_from_shards(&mut self, pool_id: usize, limit: LimitOf) {
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        local_pool.permit_requested_us = self.now.mono_us;
+        let message = ShardMessage::RequestPermit {
             from: self.id,
             limit,
-            database: part.database_name.to_string(),
-            user: part.user.to_string(),
+            database: local_pool.database_name.to_string(),
+            user: local_pool.user.to_string(),
         };
         let me = self.id.0;
         for shard in (0..self.pool_registry.shards()).filter(|shard| *shard != me) {
-            self.tell(ShardId(shard), letter.clone());
+            self.send_to_shard(ShardId(shard), message.clone());
         }
     }
 
     /// Fewer servers than an even split would give this shard.
-    fn has_less_than_its_share(&self, part: &Part) -> bool {
-        let shared = part.pool.shared();
-        part.pool.open() < shared.servers.taken().div_ceil(shared.shards().count_ones().max(1))
+    fn has_less_than_its_share(&self, local_pool: &LocalPool) -> bool {
+        let shared = local_pool.pool.shared();
+        local_pool.pool.open() < shared.servers.taken().div_ceil(shared.shards().count_ones().max(1))
     }
 
     /// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free.
-    pub(crate) fn a_neighbour_wants(&self, part: &Part) -> bool {
-        let shared = part.pool.shared();
+    pub(crate) fn is_permit_requested(&self, local_pool: &LocalPool) -> bool {
+        let shared = local_pool.pool.shared();
         let others = shared.permit_requests() & !(1 << self.id.0);
         others != 0
-            && (part.pool.queue.is_empty() || !self.has_less_than_its_share(part) && part.pool.open() > 1)
+            && (local_pool.pool.queue.is_empty()
+                || !self.has_less_than_its_share(local_pool) && local_pool.pool.open() > 1)
     }
 
     /// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit.
-    pub(crate) fn neighbour_wants(&mut self, limit: LimitOf, database: &str, user: &str) {
-        let same = |part: &Part| match limit {
-            LimitOf::Pool => &*part.database_name == database && &*part.user == user,
-            LimitOf::Database => &*part.database_name == database,
-            LimitOf::User => &*part.user == user,
+    pub(crate) fn permit_requested(&mut self, limit: LimitOf, database: &str, user: &str) {
+        let same = |local_pool: &LocalPool| match limit {
+            LimitOf::Pool => &*local_pool.database_name == database && &*local_pool.user == user,
+            LimitOf::Database => &*local_pool.database_name == database,
+            LimitOf::User => &*local_pool.user == user,
         };
-        let idle = self.parts.iter().filter(|(_, part)| same(part));
-        let longest = idle.filter_map(|(_, part)| part.pool.idle().first()).min_by_key(|idle| idle.since_us);
+        let idle = self.local_pools.iter().filter(|(_, local_pool)| same(local_pool));
+        let longest = idle
+            .filter_map(|(_, local_pool)| local_pool.pool.idle().first())
+            .min_by_key(|idle| idle.since_us);
         if let Some(server) = longest.map(|idle| ConnId(idle.server)) {
             self.close_server(server, "evicted");
         }
     }
 
     /// A permit is free: this shard tries first if somebody waits here, and those who asked are told.
-    pub(crate) fn permit_is_free(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get(part_index) else { return };
-        let wanting = part.pool.shared().permit_requests() & !(1 << self.id.0);
-        let (database, user) = (part.database_name.to_string(), part.user.to_string());
+    pub(crate) fn permit_is_free(&mut self, pool_id: usize) {
+        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
+        let wanting = local_pool.pool.shared().permit_requests() & !(1 << self.id.0);
+        let (database, user) = (local_pool.database_name.to_string(), local_pool.user.to_string());
         for shard in (0..self.pool_registry.shards()).filter(|shard| wanting & (1 << shard) != 0) {
-            let letter = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
-            self.tell(ShardId(shard), letter);
+            let message = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
+            self.send_to_shard(ShardId(shard), message);
         }
         let related: Vec<usize> = self
-            .parts
+            .local_pools
             .iter()
-            .filter(|(_, part)| *part.database_name == *database || *part.user == *user)
+            .filter(|(_, local_pool)| *local_pool.database_name == *database || *local_pool.user == *user)
             .map(|(index, _)| index)
             .collect();
         if wanting == 0 {
@@ -144,36 +151,36 @@ impl State {
     }
 
     /// A permit that was asked for is free.
-    pub(crate) fn neighbour_freed(&mut self, database: &str, user: &str) {
+    pub(crate) fn permit_freed(&mut self, database: &str, user: &str) {
         let key = (database.into(), user.into());
-        let Some(part_index) = self.part_of.get(&key).copied() else { return };
-        if let Some(part) = self.parts.get(part_index) {
-            part.pool.shared().withdraw_permit_request(self.id.0);
+        let Some(pool_id) = self.part_of.get(&key).copied() else { return };
+        if let Some(local_pool) = self.local_pools.get(pool_id) {
+            local_pool.pool.shared().withdraw_permit_request(self.id.0);
         }
-        self.serve_or_open(part_index);
+        self.serve_or_open(pool_id);
     }
 
     /// A limit of the database or the user is reached: the pool that matches and has idle servers gives one.
-    pub(crate) fn evict(&mut self, part_index: usize, limit: LimitOf) {
-        let related = |part: &Part, wanted: &Part| match limit {
+    pub(crate) fn evict(&mut self, pool_id: usize, limit: LimitOf) {
+        let related = |local_pool: &LocalPool, wanted: &LocalPool| match limit {
             LimitOf::Pool => false,
-            LimitOf::Database => part.database_name == wanted.database_name,
-            LimitOf::User => part.user == wanted.user,
+            LimitOf::Database => local_pool.database_name == wanted.database_name,
+            LimitOf::User => local_pool.user == wanted.user,
         };
-        let Some(wanted) = self.parts.get(part_index) else { return };
+        let Some(wanted) = self.local_pools.get(pool_id) else { return };
         if wanted.pool.queue.is_empty() {
             return; // The minimum alone evicts nobody.
         }
         let victim = self
-            .parts
+            .local_pools
             .iter()
-            .filter(|(index, part)| *index != part_index && related(part, wanted))
-            .filter_map(|(_, part)| part.pool.idle().first())
+            .filter(|(index, local_pool)| *index != pool_id && related(local_pool, wanted))
+            .filter_map(|(_, local_pool)| local_pool.pool.idle().first())
             .min_by_key(|idle| idle.since_us)
             .map(|idle| ConnId(idle.server));
         match victim {
             Some(server) => self.close_server(server, "evicted"),
-            None if self.pool_registry.shards() > 1 => self.ask_neighbours(part_index, limit),
+            None if self.pool_registry.shards() > 1 => self.request_permit_from_shards(pool_id, limit),
             None => {}
         }
     }

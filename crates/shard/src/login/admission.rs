@@ -13,17 +13,17 @@ use wire::sqlstate;
 
 use crate::client::{Login, Phase};
 use crate::log_format::CONSOLE;
-use crate::login::greeting::{About, Greeting};
-use crate::servers::dedicated::Wish;
+use crate::login::greeting::{ClientGreeting, PoolerInfo};
+use crate::servers::dedicated::DedicatedRequest;
 use crate::servers::ordinary;
-use crate::state::{Conn, State};
-use crate::tls_layer::Secure;
-use crate::{Action, ConnId, Handover};
+use crate::state::{Conn, ShardState};
+use crate::tls_layer::TlsRequest;
+use crate::{Action, ClientMove, ConnId};
 
-impl State {
+impl ShardState {
     /// The client is who it says. Find its pool and the shard that has it.
-    pub(crate) fn proven(&mut self, conn: ConnId, accepted: Accepted) {
-        if !self.is_still_let_in(conn) {
+    pub(crate) fn authenticated(&mut self, conn: ConnId, accepted: Accepted) {
+        if !self.is_still_admitted(conn) {
             return;
         }
         let is_console = matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.role.is_some());
@@ -66,19 +66,19 @@ impl State {
         let home = self.shard_for(&shared);
         let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
-        let handover =
-            Handover { client, database, pool_user: user, startup_request, accepted, found, session: None };
+        let client_move =
+            ClientMove { client, database, pool_user: user, startup_request, accepted, found, session: None };
         if home == self.id {
-            self.adopt(conn, handover);
+            self.adopt(conn, client_move);
         } else {
             self.conns.try_remove(conn.0 as usize);
-            self.act(Action::Move { conn, to: home, client: Box::new(handover) });
+            self.act(Action::Move { conn, to: home, client: Box::new(client_move) });
         }
     }
 
     /// Settings may have changed while a client proved itself, and a login can be drawn out: what refuses a connection at
     /// its beginning refuses it at its end. False: the client was told.
-    fn is_still_let_in(&mut self, conn: ConnId) -> bool {
+    fn is_still_admitted(&mut self, conn: ConnId) -> bool {
         if self.lacks_tls(conn) {
             self.refuse_plain(conn);
             return false;
@@ -104,38 +104,40 @@ impl State {
     }
 
     /// A proven client whose pool has a part here.
-    pub(crate) fn adopt(&mut self, conn: ConnId, handover: Handover) {
-        let Handover { client, database, pool_user, startup_request, accepted, found, session } = handover;
-        self.secures.extend(session.map(|session| Secure::Adopt { conn, session }));
+    pub(crate) fn adopt(&mut self, conn: ConnId, client_move: ClientMove) {
+        let ClientMove { client, database, pool_user, startup_request, accepted, found, session } =
+            client_move;
+        self.tls_requests.extend(session.map(|session| TlsRequest::Adopt { conn, session }));
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(client);
         }
-        let part_index = self.part(&startup_request.database, &pool_user, &database);
+        let pool_id = self.local_pool(&startup_request.database, &pool_user, &database);
         let greets = accepted.send;
         let now_us = self.now.mono_us;
         self.outbox.write(conn, |out| out.extend_from_slice(&greets));
-        if self.client_must_go(conn) || !self.count_in_pool(conn, part_index) {
+        if self.client_must_disconnect(conn) || !self.count_in_pool(conn, pool_id) {
             return;
         }
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        if part.database.user.is_none() {
-            part.keys = accepted.keys.or(part.keys.take());
-            part.password = accepted.password.or(part.password.take());
-            part.found = found.or(part.found.take());
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        if local_pool.database.user.is_none() {
+            local_pool.keys = accepted.keys.or(local_pool.keys.take());
+            local_pool.password = accepted.password.or(local_pool.password.take());
+            local_pool.found = found.or(local_pool.found.take());
         }
-        part.counters.client_login_count += 1;
-        part.last_used_us = now_us;
+        local_pool.counters.client_login_count += 1;
+        local_pool.last_used_us = now_us;
         let position = match &startup_request.replication {
-            Some(_) => part.pool.queue.join_dedicated(conn.0, now_us),
-            None => part.pool.queue.join(conn.0, now_us),
+            Some(_) => local_pool.pool.queue.join_dedicated(conn.0, now_us),
+            None => local_pool.pool.queue.join(conn.0, now_us),
         };
-        let met = part.met.is_some() && startup_request.replication.is_none();
+        let server_greeting = local_pool.server_greeting.is_some() && startup_request.replication.is_none();
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        client.pool = part_index;
-        client.phase = Phase::Greeting(position);
-        client.wish = startup_request.replication.map(|replication| Box::new(Wish::new(replication)));
+        client.pool = pool_id;
+        client.phase = Phase::AwaitingGreeting(position);
+        client.dedicated_request =
+            startup_request.replication.map(|replication| Box::new(DedicatedRequest::new(replication)));
         client.request_us = now_us;
-        let (unsaid, replicates) = (client.parameters.clone(), client.wish.is_some());
+        let (unsaid, replicates) = (client.parameters.clone(), client.dedicated_request.is_some());
         let asked = startup_request.parameters.iter().map(|(position, value)| (*position, value.as_str()));
         client.parameters.set_each(asked);
         if self.config.global.application_name_add_host {
@@ -147,57 +149,62 @@ impl State {
         let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
         client.startup = (!said_nothing).then(|| client.parameters.clone());
         self.give_cancel_key(conn, startup_request.minor);
-        if met {
-            if let Some(part) = self.parts.get_mut(part_index) {
-                part.pool.queue.leave(position);
+        if server_greeting {
+            if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+                local_pool.pool.queue.leave(position);
             }
-            self.greet(conn);
+            self.send_greeting(conn);
         } else {
-            self.serve_or_open(part_index);
+            self.serve_or_open(pool_id);
         }
     }
 
     /// Every client of this part that waits to be greeted.
-    pub(crate) fn greet_all(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get(part_index) else { return };
-        let waiting: Vec<ConnId> = ordinary(part).collect();
+    pub(crate) fn send_greetings(&mut self, pool_id: usize) {
+        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
+        let waiting: Vec<ConnId> = ordinary(local_pool).collect();
         for conn in waiting {
             let Some(client) = self.client(conn) else { continue };
-            let Phase::Greeting(position) = client.phase else { continue };
-            if let Some(part) = self.parts.get_mut(part_index) {
-                part.pool.queue.leave(position);
+            let Phase::AwaitingGreeting(position) = client.phase else { continue };
+            if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+                local_pool.pool.queue.leave(position);
             }
-            self.greet(conn);
+            self.send_greeting(conn);
         }
     }
 
     /// AuthenticationOk, what the servers of this pool say of themselves, the cancel key, ReadyForQuery.
-    pub(crate) fn greet(&mut self, conn: ConnId) {
+    pub(crate) fn send_greeting(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get_mut(client.pool) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(client.pool) else { return };
         client.phase = Phase::Idle;
-        if let Some(met) = &mut part.met {
-            let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
-            let greeting = met.greeting(&client.parameters, &part.fresh, &self.tracked, &pooler);
+        if let Some(server_greeting) = &mut local_pool.server_greeting {
+            let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
+            let greeting = server_greeting.greeting(
+                &client.parameters,
+                &local_pool.default_params,
+                &self.tracked,
+                &pooler,
+            );
             client.parameters = greeting.parameters.clone();
             let key = &client.cancel_key;
-            self.outbox.write(conn, |out| greeting.say(out, key, &pooler));
-            self.act(Action::Settle { conn });
+            self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
+            self.act(Action::LoginComplete { conn });
         }
         if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
-            self.idle_client_holds(conn);
+            self.idle_client_received_held(conn);
         }
     }
 
     /// Says all this as one server alone has it.
-    pub(crate) fn welcome(&mut self, conn: ConnId, own: &ServerInfo) {
+    pub(crate) fn send_own_greeting(&mut self, conn: ConnId, own: &ServerInfo) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(client.pool) else { return };
-        let pooler = About { global: &self.config.global, mode: part.pool.limits.mode };
-        let greeting = Greeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
+        let Some(local_pool) = self.local_pools.get(client.pool) else { return };
+        let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
+        let greeting = ClientGreeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
         let key = &client.cancel_key;
-        self.outbox.write(conn, |out| greeting.say(out, key, &pooler));
-        self.act(Action::Settle { conn });
+        self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
+        self.act(Action::LoginComplete { conn });
     }
 
     /// A client is not counted any more, and its names are forgotten.
@@ -220,8 +227,8 @@ impl State {
         self.uncount(conn);
         self.forget_login_bytes(sent);
         match phase {
-            Phase::Login(login) => login.asks.into_iter().for_each(|asks| self.withdraw_inquiry(asks, id)),
-            Phase::Canceller(Some(carrier)) => self.withdraw_cancel(carrier),
+            Phase::Login(login) => login.asks.into_iter().for_each(|asks| self.withdraw_query(asks, id)),
+            Phase::CancelRequest(Some(carrier)) => self.withdraw_cancel(carrier),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@
 //! bound, whoever can connect could fill the memory.
 
 use crate::ConnId;
-use crate::state::State;
+use crate::state::ShardState;
 
 /// Bytes of a login that are not counted: every usual exchange, and tokens of the usual size.
 const FREE_BYTES: u32 = 4 * 1024;
@@ -14,7 +14,7 @@ const BUDGET_BYTES: u32 = 8 * 1024 * 1024;
 /// What is said to the one who goes beyond it.
 pub(crate) const SPENT: &str = "too many long passwords are being sent at once";
 
-impl State {
+impl ShardState {
     /// Counts bytes of a login; false if there is no room for them.
     pub(crate) fn count_login_bytes(&mut self, conn: ConnId, bytes: usize) -> bool {
         let spent = self.login_bytes;

@@ -9,7 +9,7 @@ use settings::Database;
 use crate::client::Client;
 
 /// What one shard knows of a client that moves to another: opaque to everybody else.
-pub struct Handover {
+pub struct ClientMove {
     pub(crate) client: Box<Client>,
     pub(crate) database: Arc<Database>,
     pub(crate) pool_user: String,
@@ -21,7 +21,7 @@ pub struct Handover {
     pub(crate) session: Option<Box<tls::Session>>,
 }
 
-impl std::fmt::Debug for Handover {
+impl std::fmt::Debug for ClientMove {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             formatter,

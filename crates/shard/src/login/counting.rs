@@ -12,13 +12,13 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::log_format::CONSOLE;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 
 /// What a client has been counted in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
     /// Those that have not logged in.
-    pub(crate) unproven: bool,
+    pub(crate) unauthenticated: bool,
     /// The process.
     process: bool,
     /// Its database.
@@ -26,7 +26,7 @@ pub(crate) struct Counted {
     /// The user that it logged in as; a forced user is the servers' matter.
     user: Option<Arc<ConnectionCounts>>,
     /// The part of the pool that it logged in to.
-    part: bool,
+    local_pool: bool,
 }
 
 impl Counted {
@@ -46,12 +46,12 @@ impl Counted {
     }
 
     /// It counts as a client of its pool on this shard.
-    pub(crate) fn is_part(&self) -> bool {
-        self.part
+    pub(crate) fn is_in_pool(&self) -> bool {
+        self.local_pool
     }
 }
 
-impl State {
+impl ShardState {
     /// Whether `max_client_conn` lets one more in now, so that whoever cannot get in need prove nothing. False: the client
     /// was told.
     pub(crate) fn has_room_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
@@ -75,25 +75,25 @@ impl State {
         if let Some(client) = self.client(conn) {
             client.counted.process = true;
         }
-        self.uncount_unproven(conn);
+        self.uncount_unauthenticated(conn);
         true
     }
 
     /// The limits of the database and the user, for a client of a pool. False: the client was told.
-    pub(crate) fn count_in_pool(&mut self, conn: ConnId, part_index: usize) -> bool {
-        let Some(part) = self.parts.get(part_index) else { return false };
-        let (counts, database) = (Arc::clone(part.pool.database()), Arc::clone(&part.database));
+    pub(crate) fn count_in_pool(&mut self, conn: ConnId, pool_id: usize) -> bool {
+        let Some(local_pool) = self.local_pools.get(pool_id) else { return false };
+        let (counts, database) = (Arc::clone(local_pool.pool.database()), Arc::clone(&local_pool.database));
         if let Some(client) = self.client(conn) {
-            client.pool = part_index;
+            client.pool = pool_id;
         }
         if !self.count(conn, counts, Some(&database)) {
             return false;
         }
-        if let (Some(Conn::Client(client)), Some(part)) =
-            (self.conns.get_mut(conn.0 as usize), self.parts.get_mut(part_index))
+        if let (Some(Conn::Client(client)), Some(local_pool)) =
+            (self.conns.get_mut(conn.0 as usize), self.local_pools.get_mut(pool_id))
         {
-            client.counted.part = true;
-            part.clients += 1;
+            client.counted.local_pool = true;
+            local_pool.clients += 1;
         }
         true
     }
@@ -105,23 +105,23 @@ impl State {
     }
 
     /// A client that another process let in: it is counted whatever the limits say.
-    pub(crate) fn count_inherited(&mut self, conn: ConnId, part_index: usize) {
+    pub(crate) fn count_imported(&mut self, conn: ConnId, pool_id: usize) {
         let now_us = self.now.mono_us;
-        let (Some(Conn::Client(client)), Some(part)) =
-            (self.conns.get_mut(conn.0 as usize), self.parts.get_mut(part_index))
+        let (Some(Conn::Client(client)), Some(local_pool)) =
+            (self.conns.get_mut(conn.0 as usize), self.local_pools.get_mut(pool_id))
         else {
             return;
         };
-        let counts = [Arc::clone(part.pool.database()), self.pool_registry.user(&client.login_user)];
+        let counts = [Arc::clone(local_pool.pool.database()), self.pool_registry.user(&client.login_user)];
         self.process.clients.take(0);
         for connection_counts in &counts {
             connection_counts.clients.take(0);
         }
         let [database, user] = counts.map(Some);
-        client.counted = Counted { unproven: false, process: true, database, user, part: true };
-        client.pool = part_index;
-        part.clients += 1;
-        part.last_used_us = now_us;
+        client.counted = Counted { unauthenticated: false, process: true, database, user, local_pool: true };
+        client.pool = pool_id;
+        local_pool.clients += 1;
+        local_pool.last_used_us = now_us;
     }
 
     fn count(
@@ -158,7 +158,7 @@ impl State {
 
     /// A client leaves: everything that it was counted in has room again.
     pub(crate) fn uncount(&mut self, conn: ConnId) {
-        self.uncount_unproven(conn);
+        self.uncount_unauthenticated(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let counted = std::mem::take(&mut client.counted);
         if counted.process {
@@ -167,9 +167,9 @@ impl State {
         for counts in [counted.database, counted.user].into_iter().flatten() {
             counts.clients.release();
         }
-        if let (true, Some(part)) = (counted.part, self.parts.get_mut(client.pool)) {
-            part.clients = part.clients.saturating_sub(1);
-            part.last_used_us = self.now.mono_us;
+        if let (true, Some(local_pool)) = (counted.local_pool, self.local_pools.get_mut(client.pool)) {
+            local_pool.clients = local_pool.clients.saturating_sub(1);
+            local_pool.last_used_us = self.now.mono_us;
         }
     }
 }

@@ -6,7 +6,7 @@
 use auth::{Answer, Verdict};
 use telemetry::Level;
 
-use crate::state::State;
+use crate::state::ShardState;
 use crate::{ConnId, Peer};
 
 /// Where a client is, for the records of others.
@@ -17,7 +17,7 @@ pub(crate) fn remote(peer: Peer) -> String {
     }
 }
 
-impl State {
+impl ShardState {
     /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
     pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &Answer) {
         if let Answer::Verdict(Verdict::Refused(reason)) = answer {

@@ -10,7 +10,7 @@ use crate::ConnId;
 use crate::client::Phase;
 use crate::login::unauthenticated::Origin;
 use crate::maintain::passed;
-use crate::state::State;
+use crate::state::ShardState;
 use crate::time::micros;
 
 /// Failures that are answered at once.
@@ -51,7 +51,7 @@ impl Failures {
     }
 }
 
-impl State {
+impl ShardState {
     /// A login has failed: its client is told, now or later.
     pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
         let now_us = self.now.mono_us;
@@ -68,7 +68,7 @@ impl State {
         client.request.held = Vec::new();
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
-        self.decide_unproven(conn);
+        self.decide_unauthenticated(conn);
     }
 
     /// Tells a client whose login has failed before its time: its place is needed. False: it waits for no such answer.

@@ -15,7 +15,7 @@ use crate::cancel::key::Key;
 const PGBOUNCER_VERSION: &str = "1.25.2";
 
 /// What the servers of a pool said of themselves.
-pub(crate) struct Met {
+pub(crate) struct ServerGreeting {
     pub(crate) info: ServerInfo,
     last: Option<Last>,
 }
@@ -23,58 +23,58 @@ pub(crate) struct Met {
 /// A greeting, and all that it was made of beside the [`ServerInfo`].
 struct Last {
     asked: Parameters,
-    fresh: Parameters,
+    default_params: Parameters,
     mode: PoolMode,
     max_prepared_statements: u32,
-    greeting: Greeting,
+    greeting: ClientGreeting,
 }
 
-impl Met {
+impl ServerGreeting {
     /// Nobody was greeted yet.
-    pub(crate) fn new(info: ServerInfo) -> Box<Met> {
-        Box::new(Met { info, last: None })
+    pub(crate) fn new(info: ServerInfo) -> Box<ServerGreeting> {
+        Box::new(ServerGreeting { info, last: None })
     }
 
     /// The greeting of a client that asked for these parameters. What it did not ask for is as on a fresh server.
     pub(crate) fn greeting(
         &mut self,
         asked: &Parameters,
-        fresh: &Parameters,
+        default_params: &Parameters,
         tracked: &Tracked,
-        pooler: &About<'_>,
-    ) -> &Greeting {
+        pooler: &PoolerInfo<'_>,
+    ) -> &ClientGreeting {
         let (mode, max_prepared_statements) = (pooler.mode, pooler.global.max_prepared_statements);
         let is_same = |last: &Last| {
-            last.fresh.shared_with(fresh)
+            last.default_params.shared_with(default_params)
                 && (last.mode, last.max_prepared_statements) == (mode, max_prepared_statements)
                 && last.asked.same(asked)
         };
         let kept = self.last.take_if(|last| is_same(last));
         let last = kept.unwrap_or_else(|| Last {
             asked: asked.clone(),
-            fresh: fresh.clone(),
+            default_params: default_params.clone(),
             mode,
             max_prepared_statements,
-            greeting: Greeting::new(&self.info, fresh.overlaid_by(asked), tracked, pooler),
+            greeting: ClientGreeting::new(&self.info, default_params.overlaid_by(asked), tracked, pooler),
         });
         &self.last.insert(last).greeting
     }
 }
 
 /// What clients are told that have these parameters, but for the key of each.
-pub(crate) struct Greeting {
+pub(crate) struct ClientGreeting {
     pub(crate) parameters: Parameters,
     text: Vec<u8>,
 }
 
-impl Greeting {
+impl ClientGreeting {
     /// Of a client with these parameters by servers that say this.
     pub(crate) fn new(
         info: &ServerInfo,
         parameters: Parameters,
         tracked: &Tracked,
-        pooler: &About<'_>,
-    ) -> Greeting {
+        pooler: &PoolerInfo<'_>,
+    ) -> ClientGreeting {
         let mut text = Vec::new();
         encode::authentication_ok(&mut text);
         for (name, value) in &info.parameters {
@@ -82,11 +82,11 @@ impl Greeting {
             encode::parameter_status(&mut text, name, own.map_or(value, |own| own.as_bytes()));
         }
         pooler.report(&mut text);
-        Greeting { parameters, text }
+        ClientGreeting { parameters, text }
     }
 
     /// AuthenticationOk, the parameters, the cancel key, the administrator's message, ReadyForQuery.
-    pub(crate) fn say(&self, out: &mut Vec<u8>, key: &Key, pooler: &About<'_>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, key: &Key, pooler: &PoolerInfo<'_>) {
         out.extend_from_slice(&self.text);
         encode::key_data(out, key.process_id(), key.secret());
         pooler.notify(out);
@@ -95,13 +95,13 @@ impl Greeting {
 }
 
 /// What a greeting tells of the pooler.
-pub(crate) struct About<'a> {
+pub(crate) struct PoolerInfo<'a> {
     pub(crate) global: &'a Global,
     /// The pool's.
     pub(crate) mode: PoolMode,
 }
 
-impl About<'_> {
+impl PoolerInfo<'_> {
     /// ParameterStatus of the pooler's own.
     pub(crate) fn report(&self, out: &mut Vec<u8>) {
         let mode = match self.mode {

@@ -16,11 +16,11 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::Phase;
-use crate::state::State;
+use crate::state::ShardState;
 use crate::{ConnId, Peer};
 
 /// What is asked of a client.
-pub(crate) enum Demand {
+pub(crate) enum AuthRequirement {
     /// An exchange by messages, or none.
     Exchange(Method),
     /// A certificate with the user's name, or one that this map has for it.
@@ -28,7 +28,7 @@ pub(crate) enum Demand {
     /// To be this system user, by this map if there is one.
     Peer(Option<Arc<IdentMap>>),
     /// To give its password to somebody else.
-    Elsewhere(Authority),
+    External(Authority),
     /// Nothing yet: a rule hangs on the roles of its user.
     Roles,
     /// It is not let in, whatever it says.
@@ -37,7 +37,7 @@ pub(crate) enum Demand {
 
 /// What is to be known of a user before its proof begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum SecretNeeded {
     /// Nothing: others decide.
     Nothing,
     /// That there is one of that name.
@@ -46,17 +46,17 @@ pub(crate) enum Wants {
     Secret,
 }
 
-impl Demand {
+impl AuthRequirement {
     /// What is to be known first.
-    pub(crate) fn wants(&self) -> Wants {
+    pub(crate) fn secret_needed(&self) -> SecretNeeded {
         match self {
-            Demand::Elsewhere(_) => Wants::Nothing,
-            Demand::Exchange(Method::Trust | Method::Any) | Demand::Certificate(_) | Demand::Peer(_) => {
-                Wants::User
-            }
-            Demand::Exchange(Method::Plain | Method::Md5 | Method::Scram)
-            | Demand::Roles
-            | Demand::Refusal(_) => Wants::Secret,
+            AuthRequirement::External(_) => SecretNeeded::Nothing,
+            AuthRequirement::Exchange(Method::Trust | Method::Any)
+            | AuthRequirement::Certificate(_)
+            | AuthRequirement::Peer(_) => SecretNeeded::User,
+            AuthRequirement::Exchange(Method::Plain | Method::Md5 | Method::Scram)
+            | AuthRequirement::Roles
+            | AuthRequirement::Refusal(_) => SecretNeeded::Secret,
         }
     }
 }
@@ -72,38 +72,38 @@ pub(crate) enum Refusal {
     NoDirectory,
 }
 
-impl State {
+impl ShardState {
     /// What this client, whose startup packet was read, is asked for; `roles` are those of its user, if they are known.
-    pub(crate) fn demand(
+    pub(crate) fn auth_requirement(
         &mut self,
         conn: ConnId,
         startup_request: &StartupRequest,
         roles: Option<&BTreeSet<String>>,
-    ) -> Demand {
+    ) -> AuthRequirement {
         let method = match self.config.global.auth_type {
             AuthType::Any => Method::Any,
             AuthType::Trust => Method::Trust,
             AuthType::Plain => Method::Plain,
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
-            AuthType::Cert => return Demand::Certificate(None),
-            AuthType::Peer => return Demand::Peer(None),
-            AuthType::Hba => return self.rule_demand(conn, startup_request, roles),
+            AuthType::Cert => return AuthRequirement::Certificate(None),
+            AuthType::Peer => return AuthRequirement::Peer(None),
+            AuthType::Hba => return self.rule_requirement(conn, startup_request, roles),
             AuthType::Ldap => {
                 let rule = self.config.global.auth_ldap_options.clone();
                 return self.by_directory(conn, &rule);
             }
-            AuthType::Pam => return Demand::Elsewhere(Authority::Pam),
+            AuthType::Pam => return AuthRequirement::External(Authority::Pam),
         };
-        Demand::Exchange(method)
+        AuthRequirement::Exchange(method)
     }
 
-    fn rule_demand(
+    fn rule_requirement(
         &mut self,
         conn: ConnId,
         startup_request: &StartupRequest,
         roles: Option<&BTreeSet<String>>,
-    ) -> Demand {
+    ) -> AuthRequirement {
         let approach = hba::Approach {
             address: self.address(conn),
             encrypted: self.is_encrypted(conn),
@@ -114,26 +114,26 @@ impl State {
         };
         let rule = match hba::rule(&self.config.hba, &approach) {
             hba::Found::Rule(rule) => rule,
-            hba::Found::Nothing => return Demand::Refusal(Refusal::NoRule),
-            hba::Found::NeedsRoles => return Demand::Roles,
+            hba::Found::Nothing => return AuthRequirement::Refusal(Refusal::NoRule),
+            hba::Found::NeedsRoles => return AuthRequirement::Roles,
         };
         let line = rule.line;
-        let demand = match &rule.method {
-            RuleMethod::Trust => Demand::Exchange(Method::Trust),
-            RuleMethod::Plain => Demand::Exchange(Method::Plain),
-            RuleMethod::Md5 => Demand::Exchange(Method::Md5),
-            RuleMethod::Scram => Demand::Exchange(Method::Scram),
-            RuleMethod::Peer => Demand::Peer(rule.map.clone()),
-            RuleMethod::Cert => Demand::Certificate(rule.map.clone()),
+        let requirement = match &rule.method {
+            RuleMethod::Trust => AuthRequirement::Exchange(Method::Trust),
+            RuleMethod::Plain => AuthRequirement::Exchange(Method::Plain),
+            RuleMethod::Md5 => AuthRequirement::Exchange(Method::Md5),
+            RuleMethod::Scram => AuthRequirement::Exchange(Method::Scram),
+            RuleMethod::Peer => AuthRequirement::Peer(rule.map.clone()),
+            RuleMethod::Cert => AuthRequirement::Certificate(rule.map.clone()),
             RuleMethod::Ldap(rule) => {
                 let rule = rule.clone();
                 self.by_directory(conn, &rule)
             }
-            RuleMethod::Reject => Demand::Refusal(Refusal::Rejected),
+            RuleMethod::Reject => AuthRequirement::Refusal(Refusal::Rejected),
         };
         let text = format!("HBA Line {line} is matched");
         self.log_client(conn, Level::Noise, &text);
-        demand
+        requirement
     }
 
     /// Why the rules let a client in no longer, as far as they do not hang on the roles of its user.
@@ -158,12 +158,12 @@ impl State {
     }
 
     /// Options without meaning let nobody in.
-    fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> Demand {
+    fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> AuthRequirement {
         match rule.options() {
-            Ok(options) => Demand::Elsewhere(Authority::Directory(Arc::clone(options))),
+            Ok(options) => AuthRequirement::External(Authority::Directory(Arc::clone(options))),
             Err(fault) => {
                 self.log_client(conn, Level::Warning, &fault.to_string());
-                Demand::Refusal(Refusal::NoDirectory)
+                AuthRequirement::Refusal(Refusal::NoDirectory)
             }
         }
     }
@@ -221,7 +221,7 @@ impl State {
                 ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
             }
         };
-        self.log_client_leaves(conn, text);
+        self.log_client_disconnect(conn, text);
         if self.config.global.log_pooler_errors {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
         }

@@ -30,8 +30,8 @@ use crate::client::{Login, Phase};
 use crate::log_format::CONSOLE;
 use crate::login::budget::SPENT;
 use crate::login::external::remote;
-use crate::login::method::{Demand, Wants};
-use crate::state::{Conn, State};
+use crate::login::method::{AuthRequirement, SecretNeeded};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer};
 
 /// A password message may carry a token of 64 KiB.
@@ -42,9 +42,14 @@ fn lists(names: &[String], user: &str) -> bool {
     names.iter().any(|name| settings::cut_name(name) == user)
 }
 
-impl State {
+impl ShardState {
     /// A startup packet that is served: limits, then proof.
-    pub(crate) fn greeted(&mut self, conn: ConnId, mut startup_request: StartupRequest, rest: &[u8]) {
+    pub(crate) fn startup_request_received(
+        &mut self,
+        conn: ConnId,
+        mut startup_request: StartupRequest,
+        rest: &[u8],
+    ) {
         let role =
             (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         let Some(client) = self.client(conn) else { return };
@@ -87,7 +92,7 @@ impl State {
                 self.log_client(conn, Level::Log, "pgbouncer access from unix socket");
                 self.console_opened(conn, role, startup_request.minor);
             }
-            role => self.prove(conn, startup_request, role.flatten()),
+            role => self.authenticate(conn, startup_request, role.flatten()),
         }
     }
 
@@ -133,7 +138,7 @@ impl State {
     }
 
     /// Finds out what a client has to prove that there is room for. It counts when it has proven that.
-    fn prove(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
+    fn authenticate(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
         if !self.has_room_in_process(conn, role.is_some()) {
             return;
         }
@@ -143,39 +148,39 @@ impl State {
         }
         let Some(client) = self.client(conn) else { return };
         client.phase = Phase::Login(Box::new(Login::new(startup_request, role)));
-        self.demand_proof(conn, None);
+        self.require_authentication(conn, None);
     }
 
     /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
-    pub(crate) fn demand_proof(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
+    pub(crate) fn require_authentication(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
         let Some(startup_request) = self.startup_request_of(conn) else { return };
-        let demand = self.demand(conn, &startup_request, roles);
+        let requirement = self.auth_requirement(conn, &startup_request, roles);
         drop(startup_request); // It is the client's alone again, and need not be copied when the login is over.
-        match demand {
-            Demand::Roles => self.seek_roles(conn),
-            Demand::Refusal(refusal) => self.refuse(conn, refusal),
-            demand => {
+        match requirement {
+            AuthRequirement::Roles => self.query_roles(conn),
+            AuthRequirement::Refusal(refusal) => self.refuse(conn, refusal),
+            requirement => {
                 let Some(client) = self.client(conn) else { return };
-                let wants = demand.wants();
+                let secret_needed = requirement.secret_needed();
                 if let Phase::Login(login) = &mut client.phase {
-                    login.demand = Some(demand);
+                    login.requirement = Some(requirement);
                 }
-                match wants {
-                    Wants::Nothing => self.begin_proof(conn, None),
-                    wants => self.seek_secret(conn, wants),
+                match secret_needed {
+                    SecretNeeded::Nothing => self.begin_authentication(conn, None),
+                    secret_needed => self.find_secret(conn, secret_needed),
                 }
             }
         }
     }
 
     /// The user's secret is known, or that there is none: begins the exchange that is demanded.
-    pub(crate) fn begin_proof(&mut self, conn: ConnId, secret: Option<&Secret>) {
+    pub(crate) fn begin_authentication(&mut self, conn: ConnId, secret: Option<&Secret>) {
         let user_id = self.peer_user_id(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let user = &login.startup_request.user;
-        let (exchange, step) = match login.demand.take() {
-            Some(Demand::Exchange(method)) => ClientLogin::begin_bound(
+        let (exchange, step) = match login.requirement.take() {
+            Some(AuthRequirement::Exchange(method)) => ClientLogin::begin_bound(
                 method,
                 user,
                 secret,
@@ -185,11 +190,11 @@ impl State {
                 self.config.global.scram_iterations,
                 client.tls.as_ref().and_then(|tls| tls.end_point.as_deref()),
             ),
-            Some(Demand::Peer(map)) => {
+            Some(AuthRequirement::Peer(map)) => {
                 login.map.clone_from(&map);
                 ClientLogin::peer(user, secret.is_some(), user_id, map)
             }
-            Some(Demand::Certificate(map)) => {
+            Some(AuthRequirement::Certificate(map)) => {
                 login.map = map;
                 let name = client.tls.as_ref().and_then(|tls| tls.peer.as_ref()?.common_name.as_deref());
                 // As PgBouncer documents it: the common name and no other.
@@ -200,11 +205,11 @@ impl State {
                 };
                 ClientLogin::certificate(user, secret.is_some(), shown, login.map.as_deref())
             }
-            Some(Demand::Elsewhere(authority)) => {
+            Some(AuthRequirement::External(authority)) => {
                 ClientLogin::begin_elsewhere(authority, user, &remote(client.peer))
             }
-            Some(Demand::Refusal(refusal)) => return self.refuse(conn, refusal),
-            Some(Demand::Roles) | None => return,
+            Some(AuthRequirement::Refusal(refusal)) => return self.refuse(conn, refusal),
+            Some(AuthRequirement::Roles) | None => return,
         };
         login.exchange = Some(exchange);
         self.login_step(conn, step);
@@ -282,7 +287,7 @@ impl State {
                 }
                 self.act(Action::Ask { conn, question: Box::new(question) });
             }
-            Step::Accept(accepted) => self.proven(conn, accepted),
+            Step::Accept(accepted) => self.authenticated(conn, accepted),
             Step::Reject(fault) => self.login_refused(conn, fault),
         }
     }

@@ -10,7 +10,7 @@ use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
 use crate::client::{Client, Phase};
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer};
 
 /// Peers whose garbage is remembered for a second.
@@ -19,14 +19,14 @@ const GARBAGE_PEERS: usize = 1024;
 /// What a startup packet is told in the log when it is none.
 const NO_PACKET: &str = "bad packet header";
 
-impl State {
+impl ShardState {
     pub(crate) fn accepted(&mut self, conn: ConnId, peer: Peer) {
         let client =
             Client::new(self.process.next_id(), peer, &self.tracked, Arc::clone(&self.nobody), self.now);
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Client(Box::new(client));
         }
-        self.count_unproven(conn);
+        self.count_unauthenticated(conn);
     }
 
     /// Bytes before the startup packet is complete.
@@ -77,7 +77,7 @@ impl State {
             self.forget_client(conn);
             self.act(Action::Close { conn });
         } else {
-            self.client_leaves(conn, NO_PACKET);
+            self.disconnect_client(conn, NO_PACKET);
         }
     }
 
@@ -101,7 +101,7 @@ impl State {
                     &self.config.global.ignore_startup_parameters,
                     &self.tracked,
                 ) {
-                    Ok(startup_request) => self.greeted(conn, startup_request, rest),
+                    Ok(startup_request) => self.startup_request_received(conn, startup_request, rest),
                     Err(fault) => self.client_fault(conn, &fault),
                 }
             }

@@ -11,14 +11,14 @@ use tls::{Agreed, HandshakeFault};
 use wire::{encode, sqlstate};
 
 use crate::cancel::cancel_conn::CancelTls;
-use crate::state::{Conn, State};
-use crate::tls_layer::Secure;
+use crate::state::{Conn, ShardState};
+use crate::tls_layer::TlsRequest;
 use crate::{Action, ConnId, Peer, client, server};
 
 /// The first byte of a TLS record that opens a handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-impl State {
+impl ShardState {
     /// TLS is offered to clients on this connection.
     pub(crate) fn offers_tls(&self, conn: ConnId) -> bool {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
@@ -51,7 +51,7 @@ impl State {
         let Some(client) = self.client(conn) else { return };
         client.phase = client::Phase::Handshake { direct };
         client.request_us = now_us;
-        self.secures.push(Secure::Accept { conn, answer, received });
+        self.tls_requests.push(TlsRequest::Accept { conn, answer, received });
     }
 
     /// A handshake has gone well.
@@ -63,10 +63,10 @@ impl State {
                 server.tls = Some(Box::new(agreed));
                 let level = if self.config.global.log_connections { Level::Log } else { Level::Noise };
                 self.log_server(conn, level, &text);
-                self.greet_server(conn);
+                self.begin_server_login(conn);
             }
-            Some(Conn::Canceller(_)) => self.send_cancel(conn),
-            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::CancelConn(_)) => self.send_cancel(conn),
+            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -82,7 +82,7 @@ impl State {
         if lacks_alpn {
             let text = "direct TLS connection without the protocol negotiation extension (ALPN)";
             self.log_client(conn, Level::Warning, text);
-            self.client_leaves(conn, "direct TLS connection without ALPN");
+            self.disconnect_client(conn, "direct TLS connection without ALPN");
         }
     }
 
@@ -97,7 +97,7 @@ impl State {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => {
                 self.log_client(conn, Level::Warning, &text);
-                self.client_leaves(conn, what);
+                self.disconnect_client(conn, what);
             }
             Some(Conn::Server(_)) => {
                 self.log_server(conn, Level::Warning, &text);
@@ -107,11 +107,11 @@ impl State {
                     self.close_server(conn, what);
                 }
             }
-            Some(Conn::Canceller(_)) => {
+            Some(Conn::CancelConn(_)) => {
                 self.log(Level::Warning, format!("cancel request: {text}"));
                 self.act(Action::Close { conn });
             }
-            Some(Conn::Forwarder(_) | Conn::Asker(_) | Conn::Reserved) | None => {}
+            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -133,9 +133,9 @@ impl State {
                 let Some(server) = self.server(conn) else { return };
                 let host = server.host().map(ToString::to_string).unwrap_or_default();
                 server.phase = server::Phase::Handshake;
-                self.secures.push(Secure::Connect { conn, host });
+                self.tls_requests.push(TlsRequest::Connect { conn, host });
             }
-            [b'N'] if self.tls.servers.mode < SslMode::Require => self.greet_server(conn),
+            [b'N'] if self.tls.servers.mode < SslMode::Require => self.begin_server_login(conn),
             [b'N'] => self.close_server(conn, "server refused SSL"),
             [b'S' | b'N', ..] => {
                 self.close_server(conn, "received unencrypted data after SSL response");
@@ -146,8 +146,8 @@ impl State {
 
     /// A cancel connection's socket is there: it gets TLS if the server that runs the query has it.
     pub(crate) fn secure_cancel(&mut self, conn: ConnId) -> bool {
-        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return false };
-        if !matches!(canceller.tls, CancelTls::Wanted(_)) || self.tls.servers.mode == SslMode::Disable {
+        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return false };
+        if !matches!(cancel_conn.tls, CancelTls::Wanted(_)) || self.tls.servers.mode == SslMode::Disable {
             return false;
         }
         self.outbox.write(conn, encode::ssl_request);
@@ -156,13 +156,13 @@ impl State {
 
     /// The answer to a cancel connection's SSLRequest. PostgreSQL answers the cancel request itself with nothing but
     /// its end of file.
-    pub(crate) fn canceller_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(Conn::Canceller(canceller)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let CancelTls::Wanted(host) = &canceller.tls else { return };
+    pub(crate) fn cancel_conn_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let CancelTls::Wanted(host) = &cancel_conn.tls else { return };
         let host = Arc::clone(host);
-        canceller.tls = CancelTls::Begun;
+        cancel_conn.tls = CancelTls::Begun;
         match bytes {
-            [b'S'] => self.secures.push(Secure::Connect { conn, host: host.to_string() }),
+            [b'S'] => self.tls_requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
             // Its key is not said in clear to whom it was not said in clear before.
             _ => self.act(Action::Close { conn }),
         }

@@ -15,7 +15,7 @@ use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
 use crate::maintain::passed;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer};
 
 /// How long a client may think about its next message before its place can go to another.
@@ -101,7 +101,7 @@ impl Logins {
 
 /// The connections of a shard that have not logged in.
 #[derive(Default)]
-pub(crate) struct Unproven {
+pub(crate) struct Unauthenticated {
     all: Logins,
     by_origin: BTreeMap<Origin, Box<Logins>>,
     /// The origins by how many connections each has, if it is more than one.
@@ -110,7 +110,7 @@ pub(crate) struct Unproven {
     told_s: Option<u64>,
 }
 
-impl Unproven {
+impl Unauthenticated {
     fn count_of(&self, origin: Origin) -> usize {
         self.by_origin.get(&origin).map_or(0, |own| own.conns.len())
     }
@@ -157,39 +157,39 @@ impl Unproven {
     }
 }
 
-impl State {
+impl ShardState {
     /// A connection was accepted: it counts until its client has logged in or left. False: it is closed.
-    pub(crate) fn count_unproven(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn count_unauthenticated(&mut self, conn: ConnId) -> bool {
         let Some(client) = self.client(conn) else { return false };
         let (id, origin) = (client.id, Origin::of(client.peer));
         if !self.has_room_for(origin) {
-            self.end_unproven(conn);
+            self.end_unauthenticated(conn);
             return false;
         }
         self.process.logins.take(0);
-        self.unproven.insert(id, conn, origin);
+        self.unauthenticated.insert(id, conn, origin);
         if let Some(client) = self.client(conn) {
-            client.counted.unproven = true;
+            client.counted.unauthenticated = true;
         }
         true
     }
 
     /// It has logged in, or has left.
-    pub(crate) fn uncount_unproven(&mut self, conn: ConnId) {
+    pub(crate) fn uncount_unauthenticated(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
-        if !std::mem::take(&mut client.counted.unproven) {
+        if !std::mem::take(&mut client.counted.unauthenticated) {
             return;
         }
         let (id, origin) = (client.id, Origin::of(client.peer));
         self.process.logins.release();
-        self.unproven.remove(id, origin);
+        self.unauthenticated.remove(id, origin);
     }
 
     /// Its login has failed and only the answer is held back: it is the first to go.
-    pub(crate) fn decide_unproven(&mut self, conn: ConnId) {
+    pub(crate) fn decide_unauthenticated(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
-        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unproven);
-        for logins in self.unproven.both(origin).filter(|_| is_counted) {
+        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
+        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.decided.insert(id, conn);
         }
     }
@@ -197,8 +197,8 @@ impl State {
     /// It has sent a cancel request: it still counts, but it is no login.
     pub(crate) fn note_cancel(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
-        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unproven);
-        for logins in self.unproven.both(origin).filter(|_| is_counted) {
+        let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
+        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.cancels.insert(id, conn);
         }
     }
@@ -211,12 +211,12 @@ impl State {
     /// `max_login_conn_per_address`.
     fn has_room_of_origin(&mut self, origin: Origin) -> bool {
         let limit = self.config.global.max_login_conn_per_address;
-        let count = u32::try_from(self.unproven.count_of(origin)).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.unauthenticated.count_of(origin)).unwrap_or(u32::MAX);
         if limit == 0 || count < limit {
             return true;
         }
         let expendable = self.expendable(Some(origin));
-        self.make_way(expendable)
+        self.make_room_for_login(expendable)
             || count < limit.saturating_mul(CROWD)
             || self.close_oldest_cancel(origin)
             || origin.is_administrators(self.unix_user_id) && self.close_oldest(origin)
@@ -224,18 +224,18 @@ impl State {
 
     /// `max_login_conn`. An administrator on the machine is never refused.
     fn has_room_of_all(&mut self, origin: Origin) -> bool {
-        let limit = self.unproven_max();
+        let limit = self.unauthenticated_max();
         let count = self.process.logins.taken();
         if limit == 0 || count < limit {
             return true;
         }
         let expendable = self.expendable_of_all();
-        if self.make_way(expendable) || count < limit.saturating_mul(CROWD) {
+        if self.make_room_for_login(expendable) || count < limit.saturating_mul(CROWD) {
             return true;
         }
-        let own_count = self.unproven.count_of(origin);
+        let own_count = self.unauthenticated.count_of(origin);
         let is_administrators = origin.is_administrators(self.unix_user_id);
-        match self.unproven.most() {
+        match self.unauthenticated.most() {
             Some((_, other)) if self.close_oldest_cancel(other) => true,
             Some((most, other)) if most > own_count + 1 || is_administrators => self.close_oldest(other),
             _ => is_administrators,
@@ -245,30 +245,31 @@ impl State {
     /// The process has no descriptor for one that wants to be accepted: one that has been here long enough goes.
     pub(crate) fn files_ran_out(&mut self) {
         let expendable = self.expendable_of_all();
-        if self.make_way(expendable) {
+        if self.make_room_for_login(expendable) {
             return;
         }
         let now_us = self.now.mono_us;
-        let of_most = self.unproven.most().and_then(|(_, origin)| self.unproven.by_origin.get(&origin));
-        let oldest = [of_most.and_then(|own| own.oldest()), self.unproven.all.oldest()];
+        let of_most =
+            self.unauthenticated.most().and_then(|(_, origin)| self.unauthenticated.by_origin.get(&origin));
+        let oldest = [of_most.and_then(|own| own.oldest()), self.unauthenticated.all.oldest()];
         let is_old = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client)) if passed(now_us, client.since_us, PATIENCE_US));
         let oldest = oldest.into_iter().flatten().find(is_old);
-        self.make_way(oldest);
+        self.make_room_for_login(oldest);
     }
 
     /// What is beyond the limit goes as soon as it may: another shard may have no room for its clients because of it.
-    pub(crate) fn trim_unproven(&mut self) {
-        let limit = self.unproven_max();
+    pub(crate) fn trim_unauthenticated(&mut self) {
+        let limit = self.unauthenticated_max();
         while limit > 0 && self.process.logins.taken() > limit {
             let expendable = self.expendable_of_all();
-            if !self.make_way(expendable) {
+            if !self.make_room_for_login(expendable) {
                 return;
             }
         }
     }
 
     /// `max_login_conn` as far as there are descriptors.
-    fn unproven_max(&self) -> u32 {
+    fn unauthenticated_max(&self) -> u32 {
         let limit = self.config.global.max_login_conn;
         let by_files = u32::try_from(self.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
         if limit == 0 { limit } else { limit.min(by_files) }
@@ -277,8 +278,8 @@ impl State {
     /// Whom nothing is lost with: whose login has failed, or who has kept Weir waiting; of the origin with the most, if it
     /// has one.
     fn expendable_of_all(&mut self) -> Option<ConnId> {
-        let decided = self.unproven.all.decided.first_key_value().map(|(_, conn)| *conn);
-        let most = self.unproven.most().map(|(_, origin)| origin);
+        let decided = self.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
+        let most = self.unauthenticated.most().map(|(_, origin)| origin);
         decided.or_else(|| self.expendable(most)).or_else(|| self.expendable(None))
     }
 
@@ -286,8 +287,8 @@ impl State {
     fn expendable(&mut self, origin: Option<Origin>) -> Option<ConnId> {
         let now_us = self.now.mono_us;
         let logins = match origin {
-            Some(origin) => &mut **self.unproven.by_origin.get_mut(&origin)?,
-            None => &mut self.unproven.all,
+            Some(origin) => &mut **self.unauthenticated.by_origin.get_mut(&origin)?,
+            None => &mut self.unauthenticated.all,
         };
         if let Some((_, conn)) = logins.decided.first_key_value() {
             return Some(*conn);
@@ -315,33 +316,33 @@ impl State {
     }
 
     fn close_oldest_cancel(&mut self, origin: Origin) -> bool {
-        let oldest = self.unproven.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
-        self.make_way(oldest)
+        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
+        self.make_room_for_login(oldest)
     }
 
     fn close_oldest(&mut self, origin: Origin) -> bool {
-        let oldest = self.unproven.by_origin.get(&origin).and_then(|own| own.oldest());
-        self.make_way(oldest)
+        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest());
+        self.make_room_for_login(oldest)
     }
 
     /// Closes it, with the answer that it waits for if there is one. False: there is none to be closed.
-    fn make_way(&mut self, conn: Option<ConnId>) -> bool {
+    fn make_room_for_login(&mut self, conn: Option<ConnId>) -> bool {
         let Some(conn) = conn else { return false };
         if !self.answer_at_once(conn) {
-            self.end_unproven(conn);
+            self.end_unauthenticated(conn);
         }
         true
     }
 
     /// Closes a connection without a line for each: an attack would fill the log.
-    fn end_unproven(&mut self, conn: ConnId) {
+    fn end_unauthenticated(&mut self, conn: ConnId) {
         let second = self.now.mono_us / 1_000_000;
-        if self.unproven.told_s.replace(second) != Some(second) {
+        if self.unauthenticated.told_s.replace(second) != Some(second) {
             self.log_client(conn, Level::Warning, &format!("closing because: {REFUSED} (max_login_conn)"));
         }
         self.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
         // A cancel request is never answered.
-        if !matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Canceller(_))) {
+        if !matches!(self.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
             self.outbox
                 .write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
         }
@@ -355,7 +356,7 @@ impl Client {
     /// not count, only what Weir has answered: a message that comes byte by byte has not come.
     fn keeps_waiting_since_us(&self) -> Option<u64> {
         let waits = match &self.phase {
-            Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Canceller(_) => true,
+            Phase::Startup { .. } | Phase::Handshake { .. } | Phase::CancelRequest(_) => true,
             Phase::Login(login) => login.waits_for_client(),
             _ => false,
         };

@@ -14,50 +14,57 @@ use telemetry::queries::{Queries, QueryFigures, Shape};
 
 use crate::ConnId;
 use crate::client::Client;
-use crate::state::{Conn, Part, State};
+use crate::state::{Conn, LocalPool, ShardState};
 
 use shapes::Shapes;
-pub(crate) use tracker::Watch;
+pub(crate) use tracker::QueryTracker;
 
 /// What is known of queries while they are tracked.
 #[derive(Default)]
-pub(crate) struct Tracking {
+pub(crate) struct QueryTracking {
     shapes: Shapes,
     queries: Queries,
 }
 
-impl Tracking {
+impl QueryTracking {
     /// The client said this, which begins where a message begins if nothing was owed to it.
     pub(crate) fn heard(
         &mut self,
         client: &mut Client,
         registry: &session::StatementRegistry,
         bytes: &[u8],
-        fresh: bool,
+        default_params: bool,
     ) {
-        if fresh && client.watch.is_none() {
-            client.watch = Some(Box::default());
+        if default_params && client.query_tracker.is_none() {
+            client.query_tracker = Some(Box::default());
         }
-        let Some(watch) = &mut client.watch else { return };
+        let Some(query_tracker) = &mut client.query_tracker else { return };
         let known = client.request.statements.as_deref();
         let prepared =
             |name: &[u8]| known.and_then(|names| names.expected(name)).and_then(|id| registry.rest(id));
-        watch.hear(bytes, &mut self.shapes, &prepared);
+        query_tracker.hear(bytes, &mut self.shapes, &prepared);
     }
 
     /// So many requests have been answered, which took so long together. `is_all`: nothing more is owed.
-    fn answered(&mut self, watch: &mut Watch, part: &Part, count: u32, took_us: u64, is_all: bool) {
+    fn answered(
+        &mut self,
+        query_tracker: &mut QueryTracker,
+        local_pool: &LocalPool,
+        count: u32,
+        took_us: u64,
+        is_all: bool,
+    ) {
         let Some(share_us) = took_us.checked_div(u64::from(count)) else { return };
         for _ in 0..count {
-            let Some(request) = watch.answered() else { break };
+            let Some(request) = query_tracker.answered() else { break };
             let statement_us = share_us / (request.shapes.len() as u64).max(1);
             for (index, shape) in request.shapes.iter().enumerate() {
                 let failed = index == 0 && request.failed;
-                self.queries.count(&part.database_name, shape, statement_us, failed);
+                self.queries.count(&local_pool.database_name, shape, statement_us, failed);
             }
         }
         if is_all {
-            watch.rest();
+            query_tracker.rest();
         }
     }
 
@@ -72,7 +79,7 @@ impl Tracking {
     }
 }
 
-impl State {
+impl ShardState {
     /// The setting may have changed: what was counted is kept as long as it is on.
     pub(crate) fn track_as_configured(&mut self) {
         match (self.config.global.track_queries, &self.tracking) {
@@ -81,7 +88,7 @@ impl State {
                 self.tracking = None;
                 for (_, conn) in &mut self.conns {
                     if let Conn::Client(client) = conn {
-                        client.watch = None;
+                        client.query_tracker = None;
                     }
                 }
             }
@@ -100,8 +107,10 @@ impl State {
     ) {
         let Some(tracking) = &mut self.tracking else { return };
         let Some((client, server)) = crate::state::linked(&mut self.conns, client, server) else { return };
-        if let (Some(watch), Some(part)) = (&mut client.watch, self.parts.get(server.pool)) {
-            tracking.answered(watch, part, outcome.ready, took_us, !server.protocol.is_busy());
+        if let (Some(query_tracker), Some(local_pool)) =
+            (&mut client.query_tracker, self.local_pools.get(server.pool))
+        {
+            tracking.answered(query_tracker, local_pool, outcome.ready, took_us, !server.protocol.is_busy());
         }
     }
 
@@ -109,8 +118,8 @@ impl State {
     pub(crate) fn track_failed(&mut self, server: ConnId, errors_seen: &[ErrorSeen]) {
         let Some(Conn::Server(server)) = self.conns.get(server.0 as usize) else { return };
         let Some(client) = server.client() else { return };
-        if let Some(watch) = self.client(client).and_then(|client| client.watch.as_mut()) {
-            errors_seen.iter().for_each(|seen| watch.failed(seen.behind as usize));
+        if let Some(query_tracker) = self.client(client).and_then(|client| client.query_tracker.as_mut()) {
+            errors_seen.iter().for_each(|seen| query_tracker.failed(seen.behind as usize));
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Request {
 
 /// One client's requests.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct QueryTracker {
     splitter: Splitter,
     /// The front of a message whose rest has not come.
     front: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Watch {
 /// The Parse of a statement that was prepared before it was watched, from its text on.
 type Prepared<'a> = &'a dyn Fn(&[u8]) -> Option<&'a Arc<[u8]>>;
 
-impl Watch {
+impl QueryTracker {
     /// More of what the client says.
     pub(super) fn hear(&mut self, mut bytes: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
         while let Ok(Some(piece)) = self.splitter.next(&mut bytes) {
@@ -170,9 +170,9 @@ mod tests {
         bytes
     }
 
-    fn texts(watch: &mut Watch) -> Vec<Vec<String>> {
+    fn texts(query_tracker: &mut QueryTracker) -> Vec<Vec<String>> {
         let text = |request: Request| request.shapes.iter().map(|shape| shape.text.clone()).collect();
-        std::iter::from_fn(|| watch.answered()).map(text).collect()
+        std::iter::from_fn(|| query_tracker.answered()).map(text).collect()
     }
 
     #[test]
@@ -190,54 +190,54 @@ mod tests {
         });
         let expected = [vec!["select ?"], vec!["select ?", "select ?"], vec![]];
         for cut in 0..bytes.len() {
-            let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+            let (mut query_tracker, mut shapes) = (QueryTracker::default(), Shapes::default());
             for piece in [&bytes[..cut], &bytes[cut..]] {
-                watch.hear(piece, &mut shapes, &|_| None);
+                query_tracker.hear(piece, &mut shapes, &|_| None);
             }
-            assert_eq!(texts(&mut watch), expected, "cut at {cut}");
-            assert!(watch.front.capacity() == 0, "an idle client owns no buffer");
+            assert_eq!(texts(&mut query_tracker), expected, "cut at {cut}");
+            assert!(query_tracker.front.capacity() == 0, "an idle client owns no buffer");
         }
     }
 
     #[test]
     fn what_was_prepared_before_is_looked_up_once() {
-        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        let (mut query_tracker, mut shapes) = (QueryTracker::default(), Shapes::default());
         let rest: Arc<[u8]> = Arc::from(&b"select 5\0\0\0"[..]);
         let bind = said(|out| {
             encode::bind_simple(out, b"", b"s", &[]);
             encode::sync(out);
         });
-        watch.hear(&bind, &mut shapes, &|_| Some(&rest));
-        watch.hear(&bind, &mut shapes, &|_| None);
-        watch.failed(1);
-        assert!(!watch.answered().expect("the first").failed);
-        let second = watch.answered().expect("the second");
+        query_tracker.hear(&bind, &mut shapes, &|_| Some(&rest));
+        query_tracker.hear(&bind, &mut shapes, &|_| None);
+        query_tracker.failed(1);
+        assert!(!query_tracker.answered().expect("the first").failed);
+        let second = query_tracker.answered().expect("the second");
         assert!(second.failed && second.shapes[0].text == "select ?");
     }
 
     #[test]
     fn names_and_requests_are_kept_within_bounds() {
-        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        let (mut query_tracker, mut shapes) = (QueryTracker::default(), Shapes::default());
         for number in 0..40_000 {
             let refused = said(|out| {
                 encode::parse(out, format!("{number:0>100}").as_bytes(), b"selec", &[]);
                 encode::sync(out);
             });
-            watch.hear(&refused, &mut shapes, &|_| None);
+            query_tracker.hear(&refused, &mut shapes, &|_| None);
         }
-        let bytes: usize = watch.prepared.keys().map(|name| name.len()).sum();
+        let bytes: usize = query_tracker.prepared.keys().map(|name| name.len()).sum();
         assert!(bytes <= NAMES_BYTES, "{bytes}");
-        assert_eq!(watch.asked.len(), ASKED);
+        assert_eq!(query_tracker.asked.len(), ASKED);
     }
 
     #[test]
     fn a_long_statement_is_known_by_its_front() {
-        let (mut watch, mut shapes) = (Watch::default(), Shapes::default());
+        let (mut query_tracker, mut shapes) = (QueryTracker::default(), Shapes::default());
         let long = said(|out| encode::query(out, &[&b"select '"[..], &vec![b'x'; 1 << 20]].concat()));
         for piece in long.chunks(4096) {
-            watch.hear(piece, &mut shapes, &|_| None);
-            assert!(watch.front.len() <= LOOKED_AT);
+            query_tracker.hear(piece, &mut shapes, &|_| None);
+            assert!(query_tracker.front.len() <= LOOKED_AT);
         }
-        assert_eq!(texts(&mut watch), [["select ?"]]);
+        assert_eq!(texts(&mut query_tracker), [["select ?"]]);
     }
 }

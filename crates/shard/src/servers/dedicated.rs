@@ -12,18 +12,18 @@ use telemetry::Level;
 use crate::ConnId;
 use crate::client;
 use crate::server;
-use crate::state::{Conn, State};
+use crate::state::{Conn, ShardState};
 
 /// A client's wish for a server of its own.
-pub(crate) struct Wish {
+pub(crate) struct DedicatedRequest {
     replication: Replication,
     /// The connection that is being logged in to for it.
     server: Option<ConnId>,
 }
 
-impl Wish {
-    pub(crate) fn new(replication: Replication) -> Wish {
-        Wish { replication, server: None }
+impl DedicatedRequest {
+    pub(crate) fn new(replication: Replication) -> DedicatedRequest {
+        DedicatedRequest { replication, server: None }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -38,16 +38,16 @@ pub(crate) struct Dedicated {
     client: ConnId,
 }
 
-impl State {
+impl ShardState {
     /// A connection is being opened for the client that has waited longest for one of its own.
     pub(crate) fn dedicate(&mut self, conn: ConnId) {
-        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
-        let Some(part) = self.parts.get(part) else { return };
-        let Some(waiter) = part.pool.queue.front_dedicated() else { return };
+        let Some(local_pool) = self.server(conn).map(|server| server.pool) else { return };
+        let Some(local_pool) = self.local_pools.get(local_pool) else { return };
+        let Some(waiter) = local_pool.pool.queue.front_dedicated() else { return };
         let Some((client, server)) = self.link(ConnId(waiter.client), conn) else { return };
-        let Some(wish) = client.wish.as_mut() else { return };
-        wish.server = Some(conn);
-        server.dedicated = Some(Dedicated { kind: wish.kind(), client: ConnId(waiter.client) });
+        let Some(dedicated_request) = client.dedicated_request.as_mut() else { return };
+        dedicated_request.server = Some(conn);
+        server.dedicated = Some(Dedicated { kind: dedicated_request.kind(), client: ConnId(waiter.client) });
     }
 
     /// What it says to the server beside the entry's own parameters.
@@ -55,9 +55,9 @@ impl State {
         let dedicated = self.server(conn).and_then(|server| server.dedicated);
         let Some(Dedicated { client, .. }) = dedicated else { return Vec::new() };
         let Some(client) = self.client(client) else { return Vec::new() };
-        let Some(wish) = &client.wish else { return Vec::new() };
-        let (mut own, parameters) = (wish.replication.passed.clone(), client.parameters.clone());
-        own.push(("replication".to_owned(), wish.kind().value().to_owned()));
+        let Some(dedicated_request) = &client.dedicated_request else { return Vec::new() };
+        let (mut own, parameters) = (dedicated_request.replication.passed.clone(), client.parameters.clone());
+        own.push(("replication".to_owned(), dedicated_request.kind().value().to_owned()));
         // A WAL sender takes no SET, so that what is tracked is said here.
         for position in 0..self.tracked.count() {
             if let Some(value) = parameters.text(position) {
@@ -72,40 +72,40 @@ impl State {
         let now_us = self.now.mono_us;
         let parameters = info.tracked(&self.tracked, Parameters::unknown(&self.tracked));
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
         let Some(Dedicated { client: client_conn, .. }) = server.dedicated else { return };
-        part.pool.logged_in(OpenFor::Dedicated, true, now_us);
+        local_pool.pool.logged_in(OpenFor::Dedicated, true, now_us);
         server.key.clone_from(&info.key);
-        server.protocol = ServerProtocol::new(parameters.clone()).with_catalog(part.catalog());
-        server.phase = server::Phase::Unsettled;
-        let reason = server.close_when_free.or(part.pool.paused.then_some("pause"));
+        server.protocol = ServerProtocol::new(parameters.clone()).with_catalog(local_pool.catalog());
+        server.phase = server::Phase::AwaitingCancel;
+        let reason = server.close_when_free.or(local_pool.pool.paused.then_some("pause"));
         self.log_server(conn, Level::Debug, "login ok, dedicated to a replication client");
         self.unbind(conn);
         if let Some(reason) = reason {
             return self.close_server(conn, reason); // Its client waits on, for another.
         }
         let Some((client, server)) = self.link(client_conn, conn) else { return };
-        let client::Phase::Greeting(position) = client.phase else { return };
+        let client::Phase::AwaitingGreeting(position) = client.phase else { return };
         client.parameters = parameters;
         client.phase = client::Phase::Linked(conn);
         server.phase = server::Phase::Linked(client_conn);
-        server.lent = server::Lent::ToClient;
+        server.used_by = server::UsedBy::Client;
         server.names_as_they_are = true;
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
         (server.request_us, server.query_us, server.transaction_us) = (now_us, now_us, now_us);
-        let part_index = server.pool;
-        if let Some(part) = self.parts.get_mut(part_index) {
-            part.pool.queue.leave(position);
-            part.assigned(wait_us);
-            part.last_used_us = now_us;
+        let pool_id = server.pool;
+        if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+            local_pool.pool.queue.leave(position);
+            local_pool.assigned(wait_us);
+            local_pool.last_used_us = now_us;
         }
-        self.welcome(client_conn, info);
+        self.send_own_greeting(client_conn, info);
         if !behind.is_empty() {
             self.answer(conn, Some(client_conn), behind, &[]);
         }
-        self.ask_held(client_conn, conn);
-        self.serve_or_open(part_index);
+        self.send_held(client_conn, conn);
+        self.serve_or_open(pool_id);
     }
 
     /// The server would not let this one client in: it alone is told so. False if the connection was for anybody.
@@ -130,40 +130,47 @@ impl State {
         let Some(Dedicated { client, .. }) = self.server(conn).and_then(|server| server.dedicated) else {
             return;
         };
-        if let Some(wish) = self.client(client).and_then(|client| client.wish.as_mut()) {
-            wish.server = None;
+        if let Some(dedicated_request) =
+            self.client(client).and_then(|client| client.dedicated_request.as_mut())
+        {
+            dedicated_request.server = None;
         }
     }
 
     /// The login ends, and that tells the pool nothing about the next one.
     fn withdraw(&mut self, conn: ConnId, reason: &str) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
-        if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.login_withdrawn(OpenFor::Dedicated);
+        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
+            local_pool.pool.login_withdrawn(OpenFor::Dedicated);
         }
         let listens = matches!(server.phase, server::Phase::Login(_));
-        server.phase = server::Phase::Unsettled;
+        server.phase = server::Phase::AwaitingCancel;
         self.unbind(conn);
         self.close_server_that(listens, conn, reason);
     }
 
     /// A client that waited for its server leaves: so does the server, wherever it was.
-    pub(crate) fn wish_ends(&mut self, conn: ConnId) {
-        let server = self.client(conn).and_then(|client| client.wish.as_mut()).and_then(|wish| wish.server);
+    pub(crate) fn dedicated_request_ended(&mut self, conn: ConnId) {
+        let server = self
+            .client(conn)
+            .and_then(|client| client.dedicated_request.as_mut())
+            .and_then(|dedicated_request| dedicated_request.server);
         let Some(server) = server else { return };
         self.withdraw(server, "replication client disconnected");
     }
 
     /// The pool is full and whoever has waited longest wants a server of its own: the one that has been idle longest goes.
     /// True if one goes, or went already and its socket is still there.
-    pub(crate) fn make_room(&mut self, part_index: usize) -> bool {
-        let Some(part) = self.parts.get(part_index).filter(|part| part.pool.next_is_dedicated()) else {
+    pub(crate) fn make_room(&mut self, pool_id: usize) -> bool {
+        let Some(local_pool) =
+            self.local_pools.get(pool_id).filter(|local_pool| local_pool.pool.next_is_dedicated())
+        else {
             return false;
         };
-        if self.room_is_coming(part_index) {
+        if self.room_is_coming(pool_id) {
             return true;
         }
-        let Some(idle) = part.pool.idle().first().map(|idle| ConnId(idle.server)) else { return false };
+        let Some(idle) = local_pool.pool.idle().first().map(|idle| ConnId(idle.server)) else { return false };
         self.close_server(idle, "evicted");
         true
     }
@@ -171,9 +178,10 @@ impl State {
     /// A server that just became free is in the way of one that is wanted: it is closed, true.
     pub(crate) fn goes_for_dedicated(&mut self, conn: ConnId) -> bool {
         let now_us = self.now.mono_us;
-        let Some(part_index) = self.server(conn).map(|server| server.pool) else { return false };
-        let lacking = self.parts.get(part_index).is_some_and(|part| part.pool.lacks_room(now_us));
-        if !lacking || self.room_is_coming(part_index) {
+        let Some(pool_id) = self.server(conn).map(|server| server.pool) else { return false };
+        let lacking =
+            self.local_pools.get(pool_id).is_some_and(|local_pool| local_pool.pool.lacks_room(now_us));
+        if !lacking || self.room_is_coming(pool_id) {
             return false;
         }
         self.close_server(conn, "evicted");
@@ -181,9 +189,9 @@ impl State {
     }
 
     /// A server of the pool is being closed: its permit is free soon.
-    fn room_is_coming(&self, part_index: usize) -> bool {
+    fn room_is_coming(&self, pool_id: usize) -> bool {
         self.conns.iter().any(|(_, conn)| {
-            matches!(conn, Conn::Server(server) if server.pool == part_index
+            matches!(conn, Conn::Server(server) if server.pool == pool_id
                 && matches!(server.phase, server::Phase::Leaving { .. } | server::Phase::Closing))
         })
     }

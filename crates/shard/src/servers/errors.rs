@@ -2,16 +2,16 @@
 //! Never decides anything by it; the pool knows itself when to try again.
 
 use crate::ConnId;
-use crate::state::State;
+use crate::state::ShardState;
 
-impl State {
+impl ShardState {
     /// Notes the reason; the first failure in a row counts as the beginning.
     pub(super) fn login_failed(&mut self, conn: ConnId, text: &str) {
         let now_us = self.now.wall_us;
-        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
-        let Some(part) = self.parts.get_mut(part) else { return };
-        let since_us = part.server_error.as_ref().map_or(now_us, |error| error.since_us);
+        let Some(local_pool) = self.server(conn).map(|server| server.pool) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(local_pool) else { return };
+        let since_us = local_pool.server_error.as_ref().map_or(now_us, |error| error.since_us);
         let error = messages::ServerError { message: text.to_owned(), since_us, last_us: now_us };
-        part.server_error = Some(Box::new(error));
+        local_pool.server_error = Some(Box::new(error));
     }
 }

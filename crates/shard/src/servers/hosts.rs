@@ -9,17 +9,19 @@ use std::sync::Arc;
 use settings::{Global, LoadBalance, SslMode};
 
 use crate::server::{Phase, Server};
-use crate::state::{Conn, Part, State};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::{ConnId, Target};
 
 /// Where PostgreSQL puts its socket when nothing else is said.
 const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
 
-impl State {
+impl ShardState {
     /// A name does not stand for these addresses any more: idle servers there go now, the others when they are free.
     pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr]) {
-        let moved = |part: usize| {
-            self.parts.get(part).is_some_and(|part| part.database.host.iter().any(|name| name == host))
+        let moved = |local_pool: usize| {
+            self.local_pools
+                .get(local_pool)
+                .is_some_and(|local_pool| local_pool.database.host.iter().any(|name| name == host))
         };
         let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if moved(server.pool)));
         for conn in servers {
@@ -44,7 +46,7 @@ impl State {
     }
 }
 
-impl Part {
+impl LocalPool {
     /// Where the next connection goes: each configured host in turn, or the same until it fails.
     pub(crate) fn next_target(&mut self, global: &Global) -> Target {
         let index = self.next_host % self.database.host.len().max(1);

@@ -16,46 +16,46 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::log_format::excerpt;
-use crate::login::greeting::Met;
-use crate::server::{Errand, Lent, Phase, Server};
+use crate::login::greeting::ServerGreeting;
+use crate::server::{InternalQuery, Phase, Server, UsedBy};
 use crate::servers::credentials::credentials;
-use crate::state::{Conn, Part, State};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::time::micros;
 use crate::{Action, ConnId, ConnectFault};
 
 /// How long a server that was told goodbye may take to let go.
 const GOODBYE_US: u64 = 1_000_000;
 
-impl State {
+impl ShardState {
     /// Idle servers go to those who wait; for those who are left one is opened, if every limit allows it.
-    pub(crate) fn serve_or_open(&mut self, part_index: usize) {
+    pub(crate) fn serve_or_open(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
-        self.serve_waiters(part_index);
+        self.serve_waiters(pool_id);
         // Both kinds of connection may be opened at a time; the older waiter's comes first.
         for _ in 0..2 {
-            let Some(part) = self.parts.get_mut(part_index) else { return };
-            let keeps_minimum = part.keeps_minimum();
-            let Some(whom) = part.pool.next_to_open(now_us, keeps_minimum) else { return };
-            match part.pool.take_permit(whom, now_us) {
-                Permit::Taken { reserve } => self.open(part_index, whom, reserve),
-                _ if self.make_room(part_index) => return,
-                Permit::PoolFull => return self.want_from_neighbours(part_index),
-                Permit::DatabaseFull => return self.evict(part_index, LimitOf::Database),
-                Permit::UserFull => return self.evict(part_index, LimitOf::User),
+            let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+            let keeps_minimum = local_pool.keeps_minimum();
+            let Some(open_for) = local_pool.pool.next_to_open(now_us, keeps_minimum) else { return };
+            match local_pool.pool.take_permit(open_for, now_us) {
+                Permit::Taken { reserve } => self.open(pool_id, open_for, reserve),
+                _ if self.make_room(pool_id) => return,
+                Permit::PoolFull => return self.request_permit(pool_id),
+                Permit::DatabaseFull => return self.evict(pool_id, LimitOf::Database),
+                Permit::UserFull => return self.evict(pool_id, LimitOf::User),
             }
         }
     }
 
     /// The permit is taken: connect.
-    fn open(&mut self, part_index: usize, whom: OpenFor, reserve: bool) {
+    fn open(&mut self, pool_id: usize, open_for: OpenFor, reserve: bool) {
         let conn = self.reserve();
         let now = self.now;
         let tracked = &self.tracked;
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        let target = part.next_target(&self.config.global);
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        let target = local_pool.next_target(&self.config.global);
         let server = Server {
             id: self.process.next_id(),
-            pool: part_index,
+            pool: pool_id,
             phase: Phase::Connecting,
             protocol: ServerProtocol::new(Parameters::unknown(tracked)),
             dedicated: None,
@@ -64,9 +64,9 @@ impl State {
             unsent: false,
             unasked_bytes: 0,
             paused: false,
-            clogged: false,
+            send_buffer_full: false,
             cancels: 0,
-            lent: Lent::Never,
+            used_by: UsedBy::Nothing,
             names_as_they_are: false,
             close_when_free: None,
             since_us: now.mono_us,
@@ -82,14 +82,14 @@ impl State {
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Server(Box::new(server));
         }
-        if whom == OpenFor::Dedicated {
+        if open_for == OpenFor::Dedicated {
             self.dedicate(conn);
         }
         if reserve {
             self.log_server(conn, Level::Log, "taking connection from reserve_pool");
         }
         self.connect(conn, target);
-        self.tell_of_server(part_index, true);
+        self.report_server(pool_id, true);
     }
 
     /// The socket is connected: ask for TLS, or say who we are.
@@ -106,22 +106,22 @@ impl State {
             self.log_server(conn, Level::Log, &format!("new connection to server (from {from})"));
         }
         if !self.asks_for_tls(conn) {
-            self.greet_server(conn);
+            self.begin_server_login(conn);
         }
     }
 
     /// The startup packet, in clear or inside TLS.
-    pub(crate) fn greet_server(&mut self, conn: ConnId) {
+    pub(crate) fn begin_server_login(&mut self, conn: ConnId) {
         let own = self.dedicated_parameters(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(part) = self.parts.get(server.pool) else { return };
-        let stored = self.config.secrets.get(settings::cut_name(&part.user)).map(String::as_str);
-        let stored = stored.or(part.found.as_ref().map(|text| text.as_str()));
-        let credentials = credentials(part, stored.map(Secret::parse).as_ref());
-        let connect_query = part.database.connect_query.clone().filter(|_| server.takes_sql());
+        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
+        let stored = self.config.secrets.get(settings::cut_name(&local_pool.user)).map(String::as_str);
+        let stored = stored.or(local_pool.found.as_ref().map(|text| text.as_str()));
+        let credentials = credentials(local_pool, stored.map(Secret::parse).as_ref());
+        let connect_query = local_pool.database.connect_query.clone().filter(|_| server.takes_sql());
         let end_point = server.tls.as_ref().and_then(|tls| tls.end_point.clone());
-        let login = ServerLogin::new(&part.user, &credentials, connect_query).bound_to(end_point);
-        let packet = startup_packet(part, &own);
+        let login = ServerLogin::new(&local_pool.user, &credentials, connect_query).bound_to(end_point);
+        let packet = startup_packet(local_pool, &own);
         server.phase = Phase::Login(Box::new(login));
         self.outbox.write(conn, |out| out.extend_from_slice(&packet));
     }
@@ -177,7 +177,7 @@ impl State {
                 if self.dedicated_refused(conn, fault.sqlstate(), &text) {
                     return;
                 }
-                self.fail_those_who_wait(conn, fault.sqlstate(), &text);
+                self.fail_waiters(conn, fault.sqlstate(), &text);
                 self.close_server(conn, "login failed");
             }
             // It would not hear a goodbye for what it says itself.
@@ -194,39 +194,40 @@ impl State {
         let now = self.now;
         if let Some(body) = info.connect_query_error.take() {
             // PgBouncer's line has connect_query's older name.
-            self.log_complaint(conn, "exec_on_query", &body);
+            self.log_query_error(conn, "exec_on_query", &body);
         }
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         if server.dedicated.is_some() {
             return self.dedicated_ready(conn, &info, behind);
         }
-        let Some(part) = self.parts.get_mut(server.pool) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
         let unknown = Parameters::unknown(&self.tracked);
-        let fresh = info.tracked(&self.tracked, unknown);
-        if !part.fresh.same(&fresh) {
-            part.fresh = fresh;
+        let default_params = info.tracked(&self.tracked, unknown);
+        if !local_pool.default_params.same(&default_params) {
+            local_pool.default_params = default_params;
         }
         server.key.clone_from(&info.key);
-        server.protocol = ServerProtocol::new(part.fresh.clone()).with_catalog(part.catalog());
-        server.phase = Phase::Unsettled;
+        server.protocol =
+            ServerProtocol::new(local_pool.default_params.clone()).with_catalog(local_pool.catalog());
+        server.phase = Phase::AwaitingCancel;
         server.request_us = now.mono_us;
         let backend = info.key.as_ref().map_or(0, |key| key.0);
-        part.met = Some(Met::new(info));
-        part.server_error = None;
-        part.pool.logged_in(OpenFor::Any, true, now.mono_us);
-        let part_index = server.pool;
+        local_pool.server_greeting = Some(ServerGreeting::new(info));
+        local_pool.server_error = None;
+        local_pool.pool.logged_in(OpenFor::Any, true, now.mono_us);
+        let pool_id = server.pool;
         self.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
-        self.greet_all(part_index);
+        self.send_greetings(pool_id);
         if !behind.is_empty() {
             self.server_received(conn, behind, false);
         }
         // A fresh server needs no reset.
-        self.errand_over(conn);
-        self.serve_or_open(part_index);
+        self.internal_query_over(conn);
+        self.serve_or_open(pool_id);
     }
 
     /// A query of the settings met an error that is no reason to close.
-    pub(crate) fn log_complaint(&mut self, conn: ConnId, query: &str, body: &[u8]) {
+    pub(crate) fn log_query_error(&mut self, conn: ConnId, query: &str, body: &[u8]) {
         let fields = wire::error::parse(body);
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
         let (severity, message) = (excerpt(text(fields.severity())), excerpt(text(fields.message())));
@@ -251,22 +252,22 @@ impl State {
             if self.dedicated_refused(conn, &code, &own_text) {
                 return;
             }
-            self.fail_those_who_wait(conn, &code, &message);
+            self.fail_waiters(conn, &code, &message);
         }
         self.close_server(conn, &message);
     }
 
     /// Every client that waits for a server of this pool is told the same.
-    fn fail_those_who_wait(&mut self, conn: ConnId, code: &str, text: &str) {
-        let Some(part) = self.server(conn).map(|server| server.pool) else { return };
+    fn fail_waiters(&mut self, conn: ConnId, code: &str, text: &str) {
+        let Some(local_pool) = self.server(conn).map(|server| server.pool) else { return };
         // One that closes when its client is done with it (RECONNECT, a changed database) will serve none of them.
         let may_serve = |server: &mut Server| server.is_pooled() && server.close_when_free.is_none();
-        let servers = self.servers_of(part);
+        let servers = self.servers_of(local_pool);
         if servers.into_iter().any(|other| other != conn && self.server(other).is_some_and(may_serve)) {
             return;
         }
-        let Some(part) = self.parts.get(part) else { return };
-        let waiting: Vec<ConnId> = ordinary(part).collect();
+        let Some(local_pool) = self.local_pools.get(local_pool) else { return };
+        let waiting: Vec<ConnId> = ordinary(local_pool).collect();
         for waiter in waiting {
             self.fail_waiter(waiter, code, text);
         }
@@ -279,11 +280,11 @@ impl State {
         if !server.is_logging_in() {
             return;
         }
-        let whom = server.opened_for();
-        if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.logged_in(whom, well, now_us);
+        let open_for = server.opened_for();
+        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
+            local_pool.pool.logged_in(open_for, well, now_us);
             if !well {
-                part.leave_failing_host();
+                local_pool.leave_failing_host();
             }
         }
         self.unbind(conn);
@@ -306,13 +307,15 @@ impl State {
         if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
             return;
         }
-        let (since_us, part_index) = (server.since_us, server.pool);
+        let (since_us, pool_id) = (server.since_us, server.pool);
         let idle = matches!(server.phase, Phase::Idle);
         let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
-        let asker = match server.phase {
-            Phase::Errand(Errand::Ask(asker) | Errand::Freshen(asker) | Errand::ConnectQuery(asker)) => {
-                Some(asker)
-            }
+        let internal_client = match server.phase {
+            Phase::InternalQuery(
+                InternalQuery::Ask(internal_client)
+                | InternalQuery::Freshen(internal_client)
+                | InternalQuery::ConnectQuery(internal_client),
+            ) => Some(internal_client),
             _ => None,
         };
         let age = self.age_s(since_us);
@@ -320,12 +323,12 @@ impl State {
             self.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
         self.login_over(conn, false);
-        if let Some(part) = self.parts.get_mut(part_index) {
+        if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
             if idle {
-                part.pool.remove_idle(conn.0);
+                local_pool.pool.remove_idle(conn.0);
             }
-            if part.pool.end_check(conn.0) {
-                self.unserved.push(part_index);
+            if local_pool.pool.end_check(conn.0) {
+                self.unserved.push(pool_id);
             }
         }
         let now_us = self.now.mono_us;
@@ -338,8 +341,8 @@ impl State {
             server.phase = Phase::Closing;
             self.act(Action::Close { conn });
         }
-        if let Some(asker) = asker {
-            self.question_lost(asker);
+        if let Some(internal_client) = internal_client {
+            self.query_lost(internal_client);
         }
     }
 
@@ -366,11 +369,12 @@ impl State {
     }
 
     /// The socket is gone: its permits are free.
-    pub(crate) fn server_closed(&mut self, part_index: usize) {
-        if let Some(part) = self.parts.get_mut(part_index).filter(|_| !planted::bug!("permit_lost")) {
-            part.pool.closed();
+    pub(crate) fn server_closed(&mut self, pool_id: usize) {
+        if let Some(local_pool) = self.local_pools.get_mut(pool_id).filter(|_| !planted::bug!("permit_lost"))
+        {
+            local_pool.pool.closed();
         }
-        self.permit_is_free(part_index);
+        self.permit_is_free(pool_id);
         self.paused_progress();
     }
 
@@ -384,7 +388,7 @@ impl State {
         match server.phase {
             Phase::Leaving { since_us } if now_us.saturating_sub(since_us) >= GOODBYE_US => self.let_go(conn),
             // It stopped in the middle of a notice: nobody will ever get it.
-            Phase::Unsettled
+            Phase::AwaitingCancel
                 if cancels == 0 && connect_timeout_us > 0 && unsettled_us >= connect_timeout_us =>
             {
                 self.close_server(conn, "unclean server");
@@ -408,49 +412,49 @@ impl State {
     /// Why a free server should not be used any more.
     pub(crate) fn reason_to_close(&self, conn: ConnId) -> Option<&'static str> {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
-        let part = self.parts.get(server.pool)?;
+        let local_pool = self.local_pools.get(server.pool)?;
         if server.close_when_free.is_some() {
             return server.close_when_free;
         }
         if server.protocol.is_tainted() {
             return Some("session state unknown");
         }
-        let lifetime_us = micros(self.config.server_lifetime(&part.database));
+        let lifetime_us = micros(self.config.server_lifetime(&local_pool.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
         // One that nobody has had yet serves whoever waits for it, however short its life.
-        let may_go = server.lent != Lent::Never || lifetime_us > 0 && part.pool.queue.is_empty();
+        let may_go = server.used_by != UsedBy::Nothing || lifetime_us > 0 && local_pool.pool.queue.is_empty();
         if age_us >= lifetime_us && may_go {
             return Some("server lifetime over");
         }
-        let oversized = part.pool.is_oversized(0) && part.pool.queue.is_empty();
-        if oversized && part.pool.is_oversized(self.leaving_servers(server.pool)) {
+        let oversized = local_pool.pool.is_oversized(0) && local_pool.pool.queue.is_empty();
+        if oversized && local_pool.pool.is_oversized(self.leaving_servers(server.pool)) {
             return Some("too many servers in the pool");
         }
-        if self.a_neighbour_wants(part) {
+        if self.is_permit_requested(local_pool) {
             return Some("evicted");
         }
-        part.pool.paused.then_some("pause")
+        local_pool.pool.paused.then_some("pause")
     }
 }
 
-impl State {
+impl ShardState {
     /// How many servers of this part have been told to go and still have their permit. Looks at every connection.
-    pub(crate) fn leaving_servers(&self, part_index: usize) -> u32 {
-        let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == part_index && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
+    pub(crate) fn leaving_servers(&self, pool_id: usize) -> u32 {
+        let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == pool_id && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
         u32::try_from(self.conns.iter().filter(|(_, conn)| leaving(conn)).count()).unwrap_or(u32::MAX)
     }
 }
 
 /// The clients that wait for a server that anybody may have.
-pub(crate) fn ordinary(part: &Part) -> impl Iterator<Item = ConnId> + '_ {
-    part.pool.queue.shared().map(|waiter| ConnId(waiter.client))
+pub(crate) fn ordinary(local_pool: &LocalPool) -> impl Iterator<Item = ConnId> + '_ {
+    local_pool.pool.queue.shared().map(|waiter| ConnId(waiter.client))
 }
 
 /// What the entry says, and then what is for this one connection: of two the server takes the later.
-fn startup_packet(part: &Part, own: &[(String, String)]) -> Vec<u8> {
-    let database = &part.database;
+fn startup_packet(local_pool: &LocalPool, own: &[(String, String)]) -> Vec<u8> {
+    let database = &local_pool.database;
     let mut parameters: Vec<(&[u8], &[u8])> =
-        vec![(b"user", part.user.as_bytes()), (b"database", database.dbname.as_bytes())];
+        vec![(b"user", local_pool.user.as_bytes()), (b"database", database.dbname.as_bytes())];
     let optional = [
         ("client_encoding", &database.client_encoding),
         ("datestyle", &database.datestyle),

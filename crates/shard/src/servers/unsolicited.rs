@@ -6,16 +6,16 @@
 
 use crate::ConnId;
 use crate::server::Phase;
-use crate::state::State;
+use crate::state::ShardState;
 
 /// Bytes between two clients, or two queries of Weir's own.
 const UNASKED_BYTES: u32 = 16 * 1024 * 1024;
 
-impl State {
+impl ShardState {
     /// Bytes of a server without a client.
-    pub(crate) fn unlinked_server_speaks(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(crate) fn unlinked_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(server) = self.server(conn) else { return };
-        let is_asked = matches!(server.phase, Phase::Errand(_));
+        let is_asked = matches!(server.phase, Phase::InternalQuery(_));
         let more = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         server.unasked_bytes = server.unasked_bytes.saturating_add(more);
         if server.unasked_bytes > UNASKED_BYTES {
@@ -23,7 +23,7 @@ impl State {
         } else if is_asked {
             self.answer(conn, None, bytes, bytes);
         } else {
-            self.idle_server_speaks(conn, bytes);
+            self.idle_server_received(conn, bytes);
         }
     }
 }

@@ -11,11 +11,11 @@ use wire::backend::Status;
 use wire::sqlstate;
 
 use crate::client;
-use crate::console::console_session::Asked;
-use crate::server::{self, Lent};
-use crate::state::{Conn, Part, State};
+use crate::console::console_session::PendingStatement;
+use crate::server::{self, UsedBy};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::takeover::fields::{FieldsOut, paired};
-use crate::takeover::{HandOn, field};
+use crate::takeover::{Export, field};
 use crate::{Action, ConnId, Peer};
 
 /// How long a server that cannot move is kept for those who cannot move either.
@@ -23,7 +23,7 @@ const SPARED_US: u64 = 1_000_000;
 
 /// How far handing on has come.
 #[derive(Default)]
-pub(crate) struct HandingOn {
+pub(crate) struct ExportState {
     round: u32,
     /// Round and number of sockets when it was last told that nothing is left.
     told_empty: Option<(u32, u64)>,
@@ -33,105 +33,107 @@ pub(crate) struct HandingOn {
     pub(crate) rested: Vec<ConnId>,
 }
 
-impl State {
+impl ShardState {
     /// A successor is there (or asks again whether anything is left).
-    pub(crate) fn hand_over(&mut self, round: u32) {
-        if let Some(handing_on) = &mut self.handing_on {
-            handing_on.round = round;
+    pub(crate) fn begin_export(&mut self, round: u32) {
+        if let Some(exporting) = &mut self.exporting {
+            exporting.round = round;
             return;
         }
-        self.handing_on = Some(HandingOn { round, ..HandingOn::default() });
+        self.exporting = Some(ExportState { round, ..ExportState::default() });
         // RESUME goes to the successor, which does not stand still: what is half done would never come to rest here.
         let stood_still = self.end_suspension();
-        let states: Vec<_> = self.parts.iter().map(|(_, part)| pool_state(part, true)).collect();
+        let states: Vec<_> =
+            self.local_pools.iter().map(|(_, local_pool)| pool_state(local_pool, true)).collect();
         for state in states {
-            self.tell_successor(HandOn::Pool { state });
+            self.send_export(Export::Pool { state });
         }
-        self.hand_on_all();
+        self.export_all();
         if stood_still {
             // Who cannot move is served here.
-            let parts: Vec<usize> = self.parts.iter().map(|(index, _)| index).collect();
-            parts.into_iter().for_each(|index| self.serve_or_open(index));
+            let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+            local_pools.into_iter().for_each(|index| self.serve_or_open(index));
         }
     }
 
     /// The successor has died before it had everything: what is left is served here again.
-    pub(crate) fn keep(&mut self) {
-        let sockets = self.handing_on.take().map_or(0, |handing_on| handing_on.sockets);
-        self.act(Action::HandOn(Box::new(HandOn::Kept { sockets })));
+    pub(crate) fn abort_export(&mut self) {
+        let sockets = self.exporting.take().map_or(0, |exporting| exporting.sockets);
+        self.act(Action::Export(Box::new(Export::Kept { sockets })));
         let config = std::sync::Arc::clone(&self.config);
         self.configure(config);
     }
 
     /// At the end of every event: whatever has come to rest leaves.
-    pub(crate) fn hand_on_what_rests(&mut self) {
-        let Some(handing_on) = &mut self.handing_on else { return };
-        for conn in std::mem::take(&mut handing_on.rested) {
-            self.hand_on_client(conn);
+    pub(crate) fn export_idle(&mut self) {
+        let Some(exporting) = &mut self.exporting else { return };
+        for conn in std::mem::take(&mut exporting.rested) {
+            self.export_client(conn);
         }
-        let idle = |part: &Part| part.pool.queue.is_empty() && !part.pool.idle().is_empty();
-        let parts = self.parts.iter().filter(|(_, part)| idle(part));
+        let idle =
+            |local_pool: &LocalPool| local_pool.pool.queue.is_empty() && !local_pool.pool.idle().is_empty();
+        let local_pools = self.local_pools.iter().filter(|(_, local_pool)| idle(local_pool));
         let servers: Vec<u32> =
-            parts.flat_map(|(_, part)| part.pool.idle()).map(|idle| idle.server).collect();
+            local_pools.flat_map(|(_, local_pool)| local_pool.pool.idle()).map(|idle| idle.server).collect();
         for server in servers {
-            self.hand_on_idle_server(ConnId(server));
+            self.export_idle_server(ConnId(server));
         }
-        self.tell_if_empty();
+        self.report_if_empty();
     }
 
     /// Looks at every connection: at the beginning, and at every tick for those that nothing else shows.
-    pub(crate) fn hand_on_all(&mut self) {
-        for (_, part) in &mut self.parts {
-            part.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
+    pub(crate) fn export_all(&mut self) {
+        for (_, local_pool) in &mut self.local_pools {
+            local_pool.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
         }
         for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(_))) {
-            self.hand_on_client(conn);
+            self.export_client(conn);
         }
     }
 
     /// This client's request waits for a server that it will find in the next process.
-    pub(crate) fn hands_on(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn try_export(&mut self, conn: ConnId) -> bool {
         if self.client(conn).is_some_and(|client| client.tls.is_some()) {
             return false;
         }
-        let Some(handing_on) = &mut self.handing_on else { return false };
-        handing_on.rested.push(conn);
+        let Some(exporting) = &mut self.exporting else { return false };
+        exporting.rested.push(conn);
         true
     }
 
-    fn tell_if_empty(&mut self) {
-        let Some(handing_on) = &mut self.handing_on else { return };
-        let (round, sockets) = (handing_on.round, handing_on.sockets);
-        if self.conns.is_empty() && handing_on.told_empty != Some((round, sockets)) {
-            handing_on.told_empty = Some((round, sockets));
-            self.tell_successor(HandOn::Empty { round, sockets });
+    fn report_if_empty(&mut self) {
+        let Some(exporting) = &mut self.exporting else { return };
+        let (round, sockets) = (exporting.round, exporting.sockets);
+        if self.conns.is_empty() && exporting.told_empty != Some((round, sockets)) {
+            exporting.told_empty = Some((round, sockets));
+            self.send_export(Export::Empty { round, sockets });
         }
     }
 
-    fn tell_successor(&mut self, what: HandOn) {
-        self.act(Action::HandOn(Box::new(what)));
+    fn send_export(&mut self, what: Export) {
+        self.act(Action::Export(Box::new(what)));
     }
 
     /// A server was opened, or has gone, while its permit counts in the next process.
-    pub(crate) fn tell_of_server(&mut self, part: usize, opened: bool) {
-        if self.handing_on.is_none() {
+    pub(crate) fn report_server(&mut self, local_pool: usize, opened: bool) {
+        if self.exporting.is_none() {
             return;
         }
-        let Some(part) = self.parts.get(part) else { return };
-        let state = pool_state(part, false);
-        self.tell_successor(if opened {
-            HandOn::ServerOpened { state }
+        let Some(local_pool) = self.local_pools.get(local_pool) else { return };
+        let state = pool_state(local_pool, false);
+        self.send_export(if opened {
+            Export::ServerOpened { state }
         } else {
-            HandOn::ServerClosed { state }
+            Export::ServerClosed { state }
         });
     }
 
     /// Sends a client away if it rests, with its server if it has one.
-    fn hand_on_client(&mut self, conn: ConnId) {
+    fn export_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         if client.tls.is_some()
-            || client.wish.is_some()
-            || client.clogged
+            || client.dedicated_request.is_some()
+            || client.send_buffer_full
             || client.ignored_bytes > 0
             || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
         {
@@ -140,38 +142,42 @@ impl State {
         let phase = match &client.phase {
             client::Phase::Idle => Some("idle"),
             client::Phase::Waiting(_) => Some("waiting"),
-            client::Phase::Greeting(_) => Some("greeting"),
+            client::Phase::AwaitingGreeting(_) => Some("greeting"),
             client::Phase::Console(session) if session.has_state() => return self.end_console(conn),
             client::Phase::Console(session) if session.role == messages::Role::Admin => Some("admin"),
             client::Phase::Console(_) => Some("stats"),
-            client::Phase::Linked(server) => return self.hand_on_pair(conn, *server),
+            client::Phase::Linked(server) => return self.export_pair(conn, *server),
             _ => None,
         };
         let Some(phase) = phase else { return };
         let Some(state) = self.client_state(conn, phase) else { return };
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        if let client::Phase::Waiting(position) | client::Phase::Greeting(position) = client.phase
-            && let Some(part) = self.parts.get_mut(client.pool)
+        if let client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) = client.phase
+            && let Some(local_pool) = self.local_pools.get_mut(client.pool)
         {
-            part.pool.queue.leave(position);
+            local_pool.pool.queue.leave(position);
         }
         self.forget_client(conn);
-        self.send_off(conn, state, None, false);
+        self.export_conn(conn, state, None, false);
     }
 
     /// A console client that waits for an answer gets it first; one that has prepared something is sent away.
     fn end_console(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         if let client::Phase::Console(session) = &client.phase
-            && matches!(session.asked, Asked::Nothing)
+            && matches!(session.asked, PendingStatement::Nothing)
         {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "another process has taken over");
         }
     }
 
-    fn hand_on_pair(&mut self, conn: ConnId, server_conn: ConnId) {
+    fn export_pair(&mut self, conn: ConnId, server_conn: ConnId) {
         let Some((_, server)) = self.link(conn, server_conn) else { return };
-        if server.protocol.boundary().is_none() || server.clogged || server.unsent || server.cancels > 0 {
+        if server.protocol.boundary().is_none()
+            || server.send_buffer_full
+            || server.unsent
+            || server.cancels > 0
+        {
             return;
         }
         if server.dedicated.is_some() || server.tls.is_some() || !server.protocol.is_exportable() {
@@ -179,62 +185,62 @@ impl State {
         }
         let Some(client_state) = self.client_state(conn, "linked") else { return };
         let Some(server_state) = self.server_state(server_conn) else { return };
-        let link = self.handing_on.as_mut().map(|handing_on| {
-            handing_on.links += 1;
-            handing_on.links
+        let link = self.exporting.as_mut().map(|exporting| {
+            exporting.links += 1;
+            exporting.links
         });
         self.forget_client(conn);
-        self.send_off(conn, client_state, link, false);
-        self.server_leaves(server_conn, server_state, link);
+        self.export_conn(conn, client_state, link, false);
+        self.export_server(server_conn, server_state, link);
     }
 
-    fn hand_on_idle_server(&mut self, conn: ConnId) {
+    fn export_idle_server(&mut self, conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
         if server.tls.is_some() {
             // It serves those who stay here. Its permit counts in the next process too, where others may wait for it.
             let is_idle = self.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
-            if is_idle || self.parts.get(server.pool).is_none_or(|part| part.clients == 0) {
+            if is_idle || self.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0) {
                 self.close_server(conn, "another process has taken over");
             }
             return;
         }
         let Some(state) = self.server_state(conn) else { return };
         if let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize)
-            && let Some(part) = self.parts.get_mut(server.pool)
+            && let Some(local_pool) = self.local_pools.get_mut(server.pool)
         {
-            part.pool.remove_idle(conn.0);
+            local_pool.pool.remove_idle(conn.0);
         }
-        self.server_leaves(conn, state, None);
+        self.export_server(conn, state, None);
     }
 
-    fn server_leaves(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
+    fn export_server(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
-        let part = server.pool;
-        self.send_off(conn, state, link, true);
-        if let Some(part) = self.parts.get_mut(part) {
-            part.pool.closed();
+        let local_pool = server.pool;
+        self.export_conn(conn, state, link, true);
+        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+            local_pool.pool.closed();
         }
         self.paused_progress();
     }
 
-    fn send_off(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
+    fn export_conn(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
         if let Some(Conn::Client(client)) = self.conns.try_remove(conn.0 as usize)
             && let Some(prefix) = client.cancel_key_prefix
         {
             self.pool_registry.forget_cancel_key(prefix);
         }
-        if let Some(handing_on) = &mut self.handing_on {
-            handing_on.sockets += 1;
+        if let Some(exporting) = &mut self.exporting {
+            exporting.sockets += 1;
         }
-        self.tell_successor(HandOn::Socket { conn, state, link, is_server });
+        self.send_export(Export::Socket { conn, state, link, is_server });
     }
 
     fn client_state(&self, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return None };
         let mut out = FieldsOut::new();
-        if let Some(part) = self.parts.get(client.pool) {
-            out.text(field::DATABASE, &part.database_name);
-            out.text(field::USER, &part.user);
+        if let Some(local_pool) = self.local_pools.get(client.pool) {
+            out.text(field::DATABASE, &local_pool.database_name);
+            out.text(field::USER, &local_pool.user);
         }
         out.number(field::ID, client.id);
         out.text(field::LOGIN_USER, &client.login_user);
@@ -271,11 +277,11 @@ impl State {
 
     fn server_state(&self, conn: ConnId) -> Option<Vec<u8>> {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
-        let part = self.parts.get(server.pool)?;
+        let local_pool = self.local_pools.get(server.pool)?;
         let mut out = FieldsOut::new();
-        out.text(field::DATABASE, &part.database_name);
-        out.text(field::USER, &part.user);
-        out.text(field::TARGET, &target_text(&part.database));
+        out.text(field::DATABASE, &local_pool.database_name);
+        out.text(field::USER, &local_pool.user);
+        out.text(field::TARGET, &target_text(&local_pool.database));
         if let (Some(remote), Some(local)) = (server.remote, server.local) {
             out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
         }
@@ -296,34 +302,36 @@ impl State {
         out.number(field::QUERY, server.query_us);
         out.number(field::TRANSACTION, server.transaction_us);
         out.number(field::STATUS, status_number(server.protocol.status()?));
-        out.number(field::LENT, u64::from(server.lent != Lent::Never));
+        out.number(field::LENT, u64::from(server.used_by != UsedBy::Nothing));
         out.number(
             field::DOUBTFUL,
             (server.protocol.is_tainted() || server.protocol.has_query_in_pipeline()).into(),
         );
-        out.number(field::SESSION_MODE, (part.pool.limits.mode == PoolMode::Session).into());
+        out.number(field::SESSION_MODE, (local_pool.pool.limits.mode == PoolMode::Session).into());
         out.number(field::CLOSE, server.close_when_free.is_some().into());
         Some(out.into_bytes())
     }
 }
 
 /// What new servers of a pool need; with `whole`, all of it.
-fn pool_state(part: &Part, whole: bool) -> Vec<u8> {
+fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
     let mut out = FieldsOut::new();
-    out.text(field::DATABASE, &part.database_name);
-    out.text(field::USER, &part.user);
+    out.text(field::DATABASE, &local_pool.database_name);
+    out.text(field::USER, &local_pool.user);
     if whole {
-        out.number(field::SERVERS, (part.pool.open() + part.pool.external()).into());
-        if let Some(keys) = &part.keys {
+        out.number(field::SERVERS, (local_pool.pool.open() + local_pool.pool.external()).into());
+        if let Some(keys) = &local_pool.keys {
             put_keys(&mut out, keys);
         }
-        if let Some(password) = &part.password {
+        if let Some(password) = &local_pool.password {
             out.text(field::PASSWORD, password);
         }
-        if let Some(found) = &part.found {
+        if let Some(found) = &local_pool.found {
             out.text(field::FOUND, found);
         }
-        for (name, value) in part.met.iter().flat_map(|met| &met.info.parameters) {
+        for (name, value) in
+            local_pool.server_greeting.iter().flat_map(|server_greeting| &server_greeting.info.parameters)
+        {
             out.bytes(field::HELLO, &paired(name, value));
         }
     }

@@ -13,13 +13,13 @@ use wire::{encode, sqlstate};
 
 use crate::cancel::key::Key;
 use crate::client::{self, Client};
-use crate::console::console_session::Session;
-use crate::login::greeting::Met;
-use crate::server::{self, Lent, Server};
-use crate::state::{Conn, Part, State};
+use crate::console::console_session::ConsoleSession;
+use crate::login::greeting::ServerGreeting;
+use crate::server::{self, Server, UsedBy};
+use crate::state::{Conn, LocalPool, ShardState};
 use crate::takeover::export::target_text;
 use crate::takeover::fields::{Fields, pair};
-use crate::takeover::{HandOn, Inherit, field};
+use crate::takeover::{Export, Import, field};
 use crate::{Action, ConnId, Peer};
 
 /// Statement numbers of one shard and one process; the next process counts from the next multiple.
@@ -27,37 +27,39 @@ pub(crate) const STATEMENTS_SHIFT: u32 = 32;
 /// The same for processes.
 pub(crate) const GENERATION_SHIFT: u32 = 40;
 
-impl State {
-    pub(crate) fn inherit(&mut self, what: Inherit) {
+impl ShardState {
+    pub(crate) fn import(&mut self, what: Import) {
         match what {
-            Inherit::Pool { state } => {
-                self.inherit_pool(&state);
-                self.pass_on_pool(HandOn::Pool { state });
+            Import::Pool { state } => {
+                self.import_pool(&state);
+                self.forward_pool(Export::Pool { state });
             }
-            Inherit::ServerOpened { state } => {
-                if let Some(part) = self.pool_named(&state).and_then(|part| self.parts.get_mut(part)) {
-                    part.pool.add_external();
+            Import::ServerOpened { state } => {
+                if let Some(local_pool) =
+                    self.pool_named(&state).and_then(|local_pool| self.local_pools.get_mut(local_pool))
+                {
+                    local_pool.pool.add_external();
                 }
-                self.pass_on_pool(HandOn::ServerOpened { state });
+                self.forward_pool(Export::ServerOpened { state });
             }
-            Inherit::ServerClosed { state } => {
-                if let Some(part) = self.pool_named(&state) {
-                    self.external_closed(part);
+            Import::ServerClosed { state } => {
+                if let Some(local_pool) = self.pool_named(&state) {
+                    self.external_closed(local_pool);
                 }
             }
-            Inherit::Client { conn, state } => self.inherit_client(conn, &state),
-            Inherit::Server { conn, state } => {
-                if self.inherit_server(conn, &state).is_some() {
+            Import::Client { conn, state } => self.import_client(conn, &state),
+            Import::Server { conn, state } => {
+                if self.import_server(conn, &state).is_some() {
                     if has_partial_reports(&state) {
-                        self.doubt_reported(conn);
+                        self.mark_reported_unknown(conn);
                     }
-                    self.errand_over(conn);
+                    self.internal_query_over(conn);
                 }
             }
-            Inherit::Linked { client, client_state, server, server_state } => {
-                self.inherit_pair(client, &client_state, server, &server_state);
+            Import::Linked { client, client_state, server, server_state } => {
+                self.import_pair(client, &client_state, server, &server_state);
             }
-            Inherit::Gone => self.predecessor_gone(),
+            Import::Gone => self.takeover_ended(),
         }
     }
 
@@ -66,67 +68,67 @@ impl State {
         let fields = Fields::read(state)?;
         let (name, user) = (fields.text(field::DATABASE)?, fields.text(field::USER)?);
         let database = self.config.database(name)?;
-        Some(self.part(name, user, &database))
+        Some(self.local_pool(name, user, &database))
     }
 
     /// This process has a successor itself by now.
-    fn pass_on_pool(&mut self, what: HandOn) {
-        if self.handing_on.is_some() {
-            self.act(Action::HandOn(Box::new(what)));
+    fn forward_pool(&mut self, what: Export) {
+        if self.exporting.is_some() {
+            self.act(Action::Export(Box::new(what)));
         }
     }
 
-    fn inherit_pool(&mut self, state: &[u8]) {
-        let (Some(part), Some(fields)) = (self.pool_named(state), Fields::read(state)) else { return };
+    fn import_pool(&mut self, state: &[u8]) {
+        let (Some(local_pool), Some(fields)) = (self.pool_named(state), Fields::read(state)) else { return };
         let unknown = Parameters::unknown(&self.tracked);
-        let Some(part) = self.parts.get_mut(part) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(local_pool) else { return };
         for _ in 0..fields.small(field::SERVERS).unwrap_or(0) {
-            part.pool.add_external();
+            local_pool.pool.add_external();
         }
-        part.keys = read_keys(&fields).or(part.keys.take());
+        local_pool.keys = read_keys(&fields).or(local_pool.keys.take());
         if let Some(password) = fields.text(field::PASSWORD) {
-            part.password = Some(auth::Zeroizing::new(password.to_owned()));
+            local_pool.password = Some(auth::Zeroizing::new(password.to_owned()));
         }
         if let Some(found) = fields.text(field::FOUND) {
-            part.found = Some(auth::Zeroizing::new(found.to_owned()));
+            local_pool.found = Some(auth::Zeroizing::new(found.to_owned()));
         }
         let pairs = fields.all(field::HELLO).filter_map(pair);
         let parameters: Vec<_> = pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        if !parameters.is_empty() && part.met.is_none() {
+        if !parameters.is_empty() && local_pool.server_greeting.is_none() {
             let info = ServerInfo { parameters, ..ServerInfo::default() };
-            part.fresh = info.tracked(&self.tracked, unknown);
-            part.met = Some(Met::new(info));
+            local_pool.default_params = info.tracked(&self.tracked, unknown);
+            local_pool.server_greeting = Some(ServerGreeting::new(info));
         }
     }
 
-    fn external_closed(&mut self, part_index: usize) {
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        if part.pool.external_closed() {
-            self.tell_of_server(part_index, false);
-            self.permit_is_free(part_index);
+    fn external_closed(&mut self, pool_id: usize) {
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        if local_pool.pool.external_closed() {
+            self.report_server(pool_id, false);
+            self.permit_is_free(pool_id);
             self.paused_progress();
         }
     }
 
-    fn predecessor_gone(&mut self) {
-        let parts: Vec<(usize, u32)> =
-            self.parts.iter().map(|(index, part)| (index, part.pool.external())).collect();
-        for (part, count) in parts {
-            (0..count).for_each(|_| self.external_closed(part));
+    fn takeover_ended(&mut self) {
+        let local_pools: Vec<(usize, u32)> =
+            self.local_pools.iter().map(|(index, local_pool)| (index, local_pool.pool.external())).collect();
+        for (local_pool, count) in local_pools {
+            (0..count).for_each(|_| self.external_closed(local_pool));
         }
     }
 
     /// A client without a server goes on where it was.
-    fn inherit_client(&mut self, conn: ConnId, state: &[u8]) {
-        let Some(phase) = self.seat_client(conn, state) else { return };
-        self.act(Action::Settle { conn });
-        self.hands_on(conn);
+    fn import_client(&mut self, conn: ConnId, state: &[u8]) {
+        let Some(phase) = self.insert_client(conn, state) else { return };
+        self.act(Action::LoginComplete { conn });
+        self.try_export(conn);
         match &*phase {
             "greeting" => self.greet_or_wait(conn),
             "admin" | "stats" => self.console_goes_on(conn),
             _ => {
                 if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
-                    self.idle_client_holds(conn);
+                    self.idle_client_received_held(conn);
                 }
             }
         }
@@ -135,30 +137,34 @@ impl State {
     fn greet_or_wait(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let part_index = client.pool;
-        let Some(part) = self.parts.get_mut(part_index) else { return };
-        if part.met.is_some() {
-            return self.greet(conn);
+        let pool_id = client.pool;
+        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        if local_pool.server_greeting.is_some() {
+            return self.send_greeting(conn);
         }
-        client.phase = client::Phase::Greeting(part.pool.queue.join(conn.0, now_us));
-        self.serve_or_open(part_index);
+        client.phase = client::Phase::AwaitingGreeting(local_pool.pool.queue.join(conn.0, now_us));
+        self.serve_or_open(pool_id);
     }
 
-    fn inherit_pair(&mut self, conn: ConnId, state: &[u8], server_conn: ConnId, server_state: &[u8]) {
-        if self.inherit_server(server_conn, server_state).is_none() {
+    fn import_pair(&mut self, conn: ConnId, state: &[u8], server_conn: ConnId, server_state: &[u8]) {
+        if self.import_server(server_conn, server_state).is_none() {
             // Its transaction is lost with its server: say so rather than pretend.
-            if self.seat_client(conn, state).is_some() {
+            if self.insert_client(conn, state).is_some() {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "database configuration changed");
             }
             return;
         }
-        if self.seat_client(conn, state).is_none() {
+        if self.insert_client(conn, state).is_none() {
             return self.close_server(server_conn, "client was lost");
         }
-        self.act(Action::Settle { conn });
+        self.act(Action::LoginComplete { conn });
         let config = Arc::clone(&self.config);
-        let part = self.server(server_conn).map(|server| server.pool);
-        let Some(mode) = part.and_then(|part| Some(self.parts.get(part)?.pool.limits.mode)) else { return };
+        let local_pool = self.server(server_conn).map(|server| server.pool);
+        let Some(mode) =
+            local_pool.and_then(|local_pool| Some(self.local_pools.get(local_pool)?.pool.limits.mode))
+        else {
+            return;
+        };
         let Some((client, server)) = self.link(conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         client.server_used_last = Some(server_conn.0);
@@ -168,9 +174,9 @@ impl State {
         }
         server.phase = server::Phase::Linked(conn);
         server.names_as_they_are = client.passes_names(&config, mode);
-        self.ask_held(conn, server_conn);
-        self.give_back(server_conn);
-        self.hands_on(conn);
+        self.send_held(conn, server_conn);
+        self.release(server_conn);
+        self.try_export(conn);
         if self.suspended_since_us.is_some()
             && self.client(conn).is_some_and(|client| client.server().is_some())
         {
@@ -180,9 +186,12 @@ impl State {
     }
 
     /// Makes a client of a state, in phase Idle (or Console); the answer is the phase that it was in.
-    fn seat_client(&mut self, conn: ConnId, state: &[u8]) -> Option<String> {
-        let part = self.pool_named(state);
-        let catalog = part.and_then(|part| self.parts.get(part)).map(Part::catalog).unwrap_or_default();
+    fn insert_client(&mut self, conn: ConnId, state: &[u8]) -> Option<String> {
+        let local_pool = self.pool_named(state);
+        let catalog = local_pool
+            .and_then(|local_pool| self.local_pools.get(local_pool))
+            .map(LocalPool::catalog)
+            .unwrap_or_default();
         let fields = Fields::read(state);
         let made = fields.and_then(|fields| Some((self.client_of(&fields, catalog)?, fields)));
         let Some((mut client, fields)) = made else {
@@ -191,8 +200,8 @@ impl State {
         };
         let phase = fields.text(field::PHASE).unwrap_or_default().to_owned();
         client.phase = match &*phase {
-            "admin" => client::Phase::Console(Box::new(Session::new(Role::Admin))),
-            "stats" => client::Phase::Console(Box::new(Session::new(Role::Stats))),
+            "admin" => client::Phase::Console(Box::new(ConsoleSession::new(Role::Admin))),
+            "stats" => client::Phase::Console(Box::new(ConsoleSession::new(Role::Stats))),
             _ => client::Phase::Idle,
         };
         let is_console = matches!(client.phase, client::Phase::Console { .. });
@@ -201,8 +210,8 @@ impl State {
             *slot = Conn::Client(Box::new(client));
         }
         self.keep_cancel_key(conn, key);
-        match part {
-            Some(part) => self.count_inherited(conn, part),
+        match local_pool {
+            Some(local_pool) => self.count_imported(conn, local_pool),
             None if !is_console => {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
                 return None;
@@ -230,37 +239,37 @@ impl State {
     }
 
     /// Makes a server of a state, linked to nobody. None if it cannot be used: it is told goodbye then.
-    fn inherit_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
-        let part_index = self.pool_named(state);
-        let made = part_index.and_then(|part| self.server_of(part, &Fields::read(state)?));
+    fn import_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
+        let pool_id = self.pool_named(state);
+        let made = pool_id.and_then(|local_pool| self.server_of(local_pool, &Fields::read(state)?));
         let Some(server) = made else {
             self.outbox.write(conn, encode::terminate);
             self.act(Action::Close { conn });
             return None;
         };
-        if let Some(part) = self.parts.get_mut(server.pool) {
-            part.pool.external_imported();
+        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
+            local_pool.pool.external_imported();
         }
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
             *slot = Conn::Server(Box::new(server));
         }
-        self.act(Action::Settle { conn });
+        self.act(Action::LoginComplete { conn });
         Some(())
     }
 
-    fn server_of(&mut self, part_index: usize, fields: &Fields<'_>) -> Option<Server> {
+    fn server_of(&mut self, pool_id: usize, fields: &Fields<'_>) -> Option<Server> {
         let status = Server::status_of(fields.number(field::STATUS)?);
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
         let parameters = self.read_parameters(fields, field::PARAMETER);
-        let catalog = self.parts.get(part_index)?.catalog();
+        let catalog = self.local_pools.get(pool_id)?.catalog();
         let mut protocol = ServerProtocol::imported(parameters, status, doubtful).with_catalog(catalog);
         self.read_server_statements(fields, catalog, &mut protocol.statements)?;
         if let Some(client) = fields.number(field::UNNAMED) {
             protocol.import_unnamed(client);
         }
-        let part = self.parts.get(part_index)?;
-        let is_same = fields.text(field::TARGET) == Some(&*target_text(&part.database));
-        let is_session = part.pool.limits.mode == PoolMode::Session;
+        let local_pool = self.local_pools.get(pool_id)?;
+        let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
+        let is_session = local_pool.pool.limits.mode == PoolMode::Session;
         let mode_differs =
             fields.number(field::SESSION_MODE).is_some_and(|session| session != u64::from(is_session));
         let must_close = !is_same || mode_differs || fields.number(field::CLOSE) != Some(0);
@@ -273,8 +282,8 @@ impl State {
         let secret = fields.bytes(field::BACKEND_SECRET).unwrap_or_default().to_vec();
         Some(Server {
             id: fields.number(field::ID)?,
-            pool: part_index,
-            phase: server::Phase::Unsettled,
+            pool: pool_id,
+            phase: server::Phase::AwaitingCancel,
             protocol,
             dedicated: None,
             internal_error: None,
@@ -282,21 +291,21 @@ impl State {
             unsent: false,
             unasked_bytes: 0,
             paused: false,
-            clogged: false,
+            send_buffer_full: false,
             cancels: 0,
-            lent: if fields.number(field::LENT) == Some(0) { Lent::Never } else { Lent::ToClient },
+            used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
             names_as_they_are: false,
             close_when_free: match must_close {
                 true => Some("database configuration changed"),
                 // Only the login of a server tells what clients are greeted with, and this one's was elsewhere.
-                false => part.met.is_none().then_some("unknown to this process"),
+                false => local_pool.server_greeting.is_none().then_some("unknown to this process"),
             },
             since_us: time(field::SINCE),
             since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),
             request_us: time(field::REQUEST),
             query_us: time(field::QUERY),
             transaction_us: time(field::TRANSACTION),
-            target: part.first_target(&self.config.global),
+            target: local_pool.first_target(&self.config.global),
             remote,
             local,
             tls: None,
@@ -304,10 +313,12 @@ impl State {
     }
 
     /// The next client of this server has all its parameters set.
-    fn doubt_reported(&mut self, server_conn: ConnId) {
+    fn mark_reported_unknown(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        let met = self.parts.get(server.pool).and_then(|part| part.met.as_ref());
-        let reported = met.into_iter().flat_map(|met| &met.info.parameters);
+        let server_greeting =
+            self.local_pools.get(server.pool).and_then(|local_pool| local_pool.server_greeting.as_ref());
+        let reported =
+            server_greeting.into_iter().flat_map(|server_greeting| &server_greeting.info.parameters);
         let named: Vec<usize> = reported.filter_map(|(name, _)| self.tracked.settable(name)).collect();
         let now = &mut server.protocol.parameters;
         for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_read_only(*position)) {

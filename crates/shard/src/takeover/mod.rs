@@ -13,7 +13,7 @@ use crate::takeover::fields::Fields;
 
 /// From a shard to its successors.
 #[derive(Debug)]
-pub enum HandOn {
+pub enum Export {
     /// A pool that has a part here: what new servers of it need, and how many of its servers are here.
     Pool {
         /// Its state.
@@ -49,25 +49,25 @@ pub enum HandOn {
     },
     /// Nothing leaves any more: the answer to [`messages::Command::AbortExport`].
     Kept {
-        /// How many sockets had left in all. Those that nobody took come back as [`Inherit`].
+        /// How many sockets had left in all. Those that nobody took come back as [`Import`].
         sockets: u64,
     },
 }
 
 /// From the shards of a predecessor process.
 #[derive(Debug)]
-pub enum Inherit {
-    /// See [`HandOn::Pool`].
+pub enum Import {
+    /// See [`Export::Pool`].
     Pool {
         /// Its state.
         state: Vec<u8>,
     },
-    /// See [`HandOn::ServerOpened`].
+    /// See [`Export::ServerOpened`].
     ServerOpened {
         /// The pool.
         state: Vec<u8>,
     },
-    /// See [`HandOn::ServerClosed`].
+    /// See [`Export::ServerClosed`].
     ServerClosed {
         /// The pool.
         state: Vec<u8>,
@@ -101,16 +101,16 @@ pub enum Inherit {
     Gone,
 }
 
-impl Inherit {
+impl Import {
     /// A client, a server, or both, each with its state; None if there is neither.
     #[must_use]
-    pub fn sockets(client: Option<(ConnId, Vec<u8>)>, server: Option<(ConnId, Vec<u8>)>) -> Option<Inherit> {
+    pub fn sockets(client: Option<(ConnId, Vec<u8>)>, server: Option<(ConnId, Vec<u8>)>) -> Option<Import> {
         Some(match (client, server) {
             (Some((client, client_state)), Some((server, server_state))) => {
-                Inherit::Linked { client, client_state, server, server_state }
+                Import::Linked { client, client_state, server, server_state }
             }
-            (Some((conn, state)), None) => Inherit::Client { conn, state },
-            (None, Some((conn, state))) => Inherit::Server { conn, state },
+            (Some((conn, state)), None) => Import::Client { conn, state },
+            (None, Some((conn, state))) => Import::Server { conn, state },
             (None, None) => return None,
         })
     }

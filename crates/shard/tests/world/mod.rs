@@ -12,7 +12,7 @@ use auth::{Entropy, MockKey};
 use messages::{Report, ShardId, ShardMessage};
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use settings::{Config, Files};
-use shard::{Action, ConnId, Event, HandOn, Now, Peer, Shard, Source};
+use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{encode, frame::Frames};
@@ -120,8 +120,8 @@ pub struct World {
     pub closed: Vec<ConnId>,
     pub paused: Vec<ConnId>,
     pub reports: Vec<Report>,
-    pub letters: Vec<ShardMessage>,
-    pub handed_on: Vec<HandOn>,
+    pub shard_messages: Vec<ShardMessage>,
+    pub exported: Vec<Export>,
     pub log: Vec<String>,
     /// Of each connection, how many lines the log had when something was sent to it last.
     pub logged_before: BTreeMap<ConnId, usize>,
@@ -148,8 +148,8 @@ impl World {
             closed: vec![],
             paused: vec![],
             reports: vec![],
-            letters: vec![],
-            handed_on: vec![],
+            shard_messages: vec![],
+            exported: vec![],
             log: vec![],
             logged_before: BTreeMap::new(),
             is_slow_to_close: false,
@@ -178,10 +178,10 @@ impl World {
                 Action::Pause { conn } => self.paused.push(conn),
                 Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),
                 Action::Report(report) => self.reports.push(*report),
-                Action::Tell { letter, .. } => self.letters.push(*letter),
-                Action::HandOn(what) => self.handed_on.push(*what),
+                Action::SendToShard { message, .. } => self.shard_messages.push(*message),
+                Action::Export(what) => self.exported.push(*what),
                 Action::Log(record) => self.log.push(record.text),
-                Action::Settle { .. } | Action::Move { .. } | Action::Ask { .. } => {}
+                Action::LoginComplete { .. } | Action::Move { .. } | Action::Ask { .. } => {}
             }
         }
         for conn in closing {
@@ -208,7 +208,7 @@ impl World {
 
     /// A socket that has said nothing yet.
     pub fn accept(&mut self) -> ConnId {
-        let conn = self.shard.vacant();
+        let conn = self.shard.allocate_id();
         let address = "127.0.0.1:5".parse().unwrap();
         self.event(Event::Accepted { conn, peer: Peer::Inet { remote: address, local: address } });
         conn

@@ -54,7 +54,7 @@ impl<P: Pooler> World<P> {
             self.say(format_args!("shard {shard} > {action:?}"));
         }
         match action {
-            Action::Send { .. } | Action::Settle { .. } | Action::Log(_) => (),
+            Action::Send { .. } | Action::LoginComplete { .. } | Action::Log(_) => (),
             Action::Connect { conn, target } => {
                 let spot = self.add_socket(shard, conn, None);
                 let now_us = self.clock.now_us();
@@ -67,7 +67,7 @@ impl<P: Pooler> World<P> {
                     self.clock.after(delay, What::Connect(spot, attempt, address));
                 }
             }
-            Action::HandOn(what) => self.hand_on(shard, *what),
+            Action::Export(what) => self.hand_on(shard, *what),
             Action::Close { conn } => self.close_socket(shard, conn),
             Action::Pause { conn } => self.set_paused(shard, conn, true),
             Action::Resume { conn } => self.set_paused(shard, conn, false),
@@ -80,16 +80,16 @@ impl<P: Pooler> World<P> {
                     self.clock.after(500, What::Answered(spot, answer));
                 }
             }
-            Action::Tell { to, letter } => {
+            Action::SendToShard { to, message } => {
                 let to = self.sibling(shard, to.0);
                 let at_us = self.post(to);
-                self.clock.at(at_us, What::Letter(to, *letter));
+                self.clock.at(at_us, What::Letter(to, *message));
             }
             Action::Report(report) => self.hear(shard, *report),
         }
     }
 
-    fn obey_move(&mut self, shard: usize, conn: ConnId, to: usize, client: Box<shard::Handover>) {
+    fn obey_move(&mut self, shard: usize, conn: ConnId, to: usize, client: Box<shard::ClientMove>) {
         let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
             return self
                 .referee

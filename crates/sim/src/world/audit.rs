@@ -75,7 +75,7 @@ fn difference(kept: &Audit, found: &Audit) -> Option<String> {
     let unlike = |what: &str, kept: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
         Some(format!("{what} are kept as {kept:?} and counted as {found:?}"))
     };
-    let alone = |audit: &Audit| (audit.clients, audit.unproven);
+    let alone = |audit: &Audit| (audit.clients, audit.unauthenticated);
     if alone(kept) != alone(found) {
         unlike("clients and logins", &alone(kept), &alone(found))
     } else if without_zeros(&kept.permits) != without_zeros(&found.permits) {
@@ -97,7 +97,7 @@ fn sum(audits: &[Audit]) -> Audit {
     let mut sum = Audit::default();
     for audit in audits {
         sum.clients += audit.clients;
-        sum.unproven += audit.unproven;
+        sum.unauthenticated += audit.unauthenticated;
         add(&mut sum.permits, &audit.permits);
         add(&mut sum.clients_of_databases, &audit.clients_of_databases);
         add(&mut sum.clients_of_users, &audit.clients_of_users);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use messages::{Command, ShardMessage};
 use settings::Config;
-use shard::{ConnId, Event, Handover, Now};
+use shard::{ClientMove, ConnId, Event, Now};
 
 use crate::client::session::Client;
 use crate::clock::{Clock, SECOND_US};
@@ -71,7 +71,7 @@ enum What {
     /// A letter to a shard.
     Letter(usize, ShardMessage),
     /// A client moves to a shard.
-    Adopt(usize, End, Box<Handover>),
+    Adopt(usize, End, Box<ClientMove>),
     /// The control thread speaks to a shard.
     Command(usize, Command),
     /// A shard's thread tells how busy it is.
@@ -338,9 +338,9 @@ impl<P: Pooler> World<P> {
             What::Accept(end) => self.accept(end),
             What::Readable(spot) => self.read_socket(spot),
             What::Completed(spot) => self.completed(spot),
-            What::Clogged(spot) => self.tell(spot, Event::Clogged { conn: spot.conn }),
+            What::Clogged(spot) => self.tell(spot, Event::SendBufferFull { conn: spot.conn }),
             What::WriteFailed(spot) => self.tell(spot, Event::WriteFailed { conn: spot.conn }),
-            What::Drained(spot) => self.tell(spot, Event::Drained { conn: spot.conn }),
+            What::Drained(spot) => self.tell(spot, Event::SendBufferEmpty { conn: spot.conn }),
             What::Closed(spot) => self.closed(spot),
             What::Connect(spot, attempt, address) => self.connect_ends(spot, attempt, address),
             What::Answered(spot, answer) => {

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use shard::{ConnId, ConnectFault, Event, Handover, Peer};
+use shard::{ClientMove, ConnId, ConnectFault, Event, Peer};
 
 use super::{Owner, Spot, What, World};
 use crate::model::cluster::Attempt;
@@ -122,7 +122,7 @@ impl<P: Pooler> World<P> {
             return self.clock.after(ACCEPT_AGAIN_US, What::Accept(end));
         }
         let shard = shards.start + self.prng.index(shards.len());
-        let conn = self.shards[shard].pooler.vacant();
+        let conn = self.shards[shard].pooler.allocate_id();
         let spot = self.add_socket(shard, conn, Some(end));
         let (address, port) = setup::peer_of(end.link.0);
         let near = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 254));
@@ -132,12 +132,12 @@ impl<P: Pooler> World<P> {
         self.wake_reader(spot);
     }
 
-    pub(super) fn adopt(&mut self, shard: usize, end: End, client: Box<Handover>) {
+    pub(super) fn adopt(&mut self, shard: usize, end: End, client: Box<ClientMove>) {
         self.moving -= 1;
         if self.shards[shard].ended {
             return self.abandon(end);
         }
-        let conn = self.shards[shard].pooler.vacant();
+        let conn = self.shards[shard].pooler.allocate_id();
         let spot = self.add_socket(shard, conn, Some(end));
         self.deliver(shard, Event::Adopted { conn, client });
         self.wake_reader(spot);
@@ -145,7 +145,7 @@ impl<P: Pooler> World<P> {
 
     /// A socket that another process had; its id here.
     pub(super) fn seat(&mut self, shard: usize, from: Socket) -> ConnId {
-        let conn = self.shards[shard].pooler.vacant();
+        let conn = self.shards[shard].pooler.allocate_id();
         let spot = self.add_socket(shard, conn, from.end);
         if let Some(socket) = self.socket(spot) {
             (socket.tap, socket.address, socket.unsent) = (from.tap, from.address, from.unsent);
@@ -187,8 +187,8 @@ impl<P: Pooler> World<P> {
             return;
         }
         match event {
-            Event::Clogged { .. } if !socket.clogged => return,
-            Event::Drained { .. } => {
+            Event::SendBufferFull { .. } if !socket.clogged => return,
+            Event::SendBufferEmpty { .. } => {
                 if socket.has_unsent() || !socket.owes_drained {
                     return;
                 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use messages::Command;
-use shard::{ConnId, Event, HandOn, Inherit};
+use shard::{ConnId, Event, Export, Import};
 
 use super::process::Process;
 use super::sockets::Socket;
@@ -23,7 +23,7 @@ const UNTOLD_US: u64 = 5 * crate::clock::SECOND_US;
 /// Something on its way from an old shard to the thread that hands over.
 #[derive(Debug)]
 pub(super) enum Item {
-    Word(HandOn),
+    Word(Export),
     Leaver(Box<Leaver>),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Leaver {
 /// Something on its way to a shard.
 #[derive(Debug)]
 pub(super) enum Legacy {
-    Word(Inherit),
+    Word(Import),
     Sockets { client: Option<(Socket, Vec<u8>)>, server: Option<(Socket, Vec<u8>)> },
 }
 
@@ -139,13 +139,13 @@ impl<P: Pooler> World<P> {
     }
 
     /// A shard hands something on.
-    pub(super) fn hand_on(&mut self, shard: usize, what: HandOn) {
+    pub(super) fn hand_on(&mut self, shard: usize, what: Export) {
         let process = self.shards[shard].process;
         let Some(number) = self.takeovers.iter().rposition(|takeover| takeover.from == process) else {
             return self.referee.object("contract", format!("shard {shard} hands on and nobody takes over"));
         };
         let item = match what {
-            HandOn::Socket { conn, state, link, is_server } => {
+            Export::Socket { conn, state, link, is_server } => {
                 let socket = self.shards[shard].sockets.get_mut(conn.0 as usize).and_then(Option::take);
                 let Some(socket) = socket.filter(|socket| !socket.closing) else {
                     let text = format!("shard {shard} hands on {conn:?}, which is nothing");
@@ -165,16 +165,16 @@ impl<P: Pooler> World<P> {
     /// The thread that hands over gets something.
     pub(super) fn gave(&mut self, number: usize, shard: usize, item: Item) {
         match (self.takeovers[number].progress, item) {
-            (Progress::Giving, Item::Word(HandOn::Empty { round, sockets })) => {
+            (Progress::Giving, Item::Word(Export::Empty { round, sockets })) => {
                 if round == self.takeovers[number].round {
                     self.takeovers[number].told.insert(shard, sockets);
                 }
             }
             (Progress::Giving, Item::Word(word)) => {
                 let (state, word) = match word {
-                    HandOn::Pool { state } => (state.clone(), Inherit::Pool { state }),
-                    HandOn::ServerOpened { state } => (state.clone(), Inherit::ServerOpened { state }),
-                    HandOn::ServerClosed { state } => (state.clone(), Inherit::ServerClosed { state }),
+                    Export::Pool { state } => (state.clone(), Import::Pool { state }),
+                    Export::ServerOpened { state } => (state.clone(), Import::ServerOpened { state }),
+                    Export::ServerClosed { state } => (state.clone(), Import::ServerClosed { state }),
                     _ => return,
                 };
                 self.send_over(number, shard, &state, Legacy::Word(word));
@@ -188,7 +188,7 @@ impl<P: Pooler> World<P> {
                     }
                 }
             }
-            (_, Item::Word(HandOn::Kept { sockets })) => {
+            (_, Item::Word(Export::Kept { sockets })) => {
                 self.takeovers[number].told.insert(shard, sockets);
             }
             (_, Item::Word(_)) => (),
@@ -223,7 +223,7 @@ impl<P: Pooler> World<P> {
     fn give_back(&mut self, shard: usize, state: &[u8], parcel: Legacy) {
         let has_server = matches!(&parcel, Legacy::Sockets { server: Some(_), .. });
         // It gave up its permit when it left.
-        let opened = has_server.then(|| Legacy::Word(Inherit::ServerOpened { state: state.to_vec() }));
+        let opened = has_server.then(|| Legacy::Word(Import::ServerOpened { state: state.to_vec() }));
         for legacy in opened.into_iter().chain([parcel]) {
             let at_us = self.post(shard);
             self.clock.at(at_us, What::Inherit(shard, legacy));
@@ -289,7 +289,7 @@ impl<P: Pooler> World<P> {
         }
         for shard in self.processes[to].shards.clone() {
             let at_us = self.post(shard);
-            self.clock.at(at_us, What::Inherit(shard, Legacy::Word(Inherit::Gone)));
+            self.clock.at(at_us, What::Inherit(shard, Legacy::Word(Import::Gone)));
         }
         let leads_on = |next: &Takeover| next.from == to && next.progress == Progress::Giving;
         if let Some(onwards) = self.takeovers.iter().position(leads_on) {
@@ -318,7 +318,7 @@ impl<P: Pooler> World<P> {
     /// Something from another process reaches a shard.
     pub(super) fn inherit(&mut self, shard: usize, legacy: Legacy) {
         let (client, server) = match legacy {
-            Legacy::Word(word) => return self.deliver(shard, Event::Inherit(Box::new(word))),
+            Legacy::Word(word) => return self.deliver(shard, Event::Import(Box::new(word))),
             Legacy::Sockets { client, server } => (client, server),
         };
         if self.shards[shard].ended {
@@ -335,8 +335,8 @@ impl<P: Pooler> World<P> {
         };
         let (server, client) = (seat(server), seat(client));
         let conns: Vec<ConnId> = [&client, &server].into_iter().flatten().map(|(conn, _)| *conn).collect();
-        let Some(word) = Inherit::sockets(client, server) else { return };
-        self.deliver(shard, Event::Inherit(Box::new(word)));
+        let Some(word) = Import::sockets(client, server) else { return };
+        self.deliver(shard, Event::Import(Box::new(word)));
         for conn in conns {
             if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
                 self.wake_reader(spot);
