@@ -1,4 +1,4 @@
-//! What a shard wants done. The driver takes actions one by one from [`crate::Shard::poll`] after every event.
+//! The actions that a shard requests. The driver takes them one by one from [`crate::Shard::poll`] after every event.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub enum Action {
         /// What is known of it.
         client: Box<ClientMove>,
     },
-    /// Have a slow question of a login answered elsewhere; [`crate::Event::Answered`] follows unless the connection is
+    /// Run a slow step of a login on a helper thread; [`crate::Event::Answered`] follows unless the connection is
     /// closed first.
     Ask {
         /// For whom.

@@ -1,4 +1,4 @@
-//! What a shard's tables say of themselves, counted anew: for tests and the simulator, which compare it with the cached
+//! A shard's tables, counted from scratch: for tests and the simulator, which compare the result with the cached
 //! counts after events. Never changes anything and is never called by the driver.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Audit {
     pub clients_of_users: BTreeMap<String, u32>,
     /// Connections that have not logged in.
     pub unauthenticated: u32,
-    /// Permits held for each pool (database, user): open servers, and those that a predecessor process still has.
+    /// Permits held for each pool (database, user): open servers, and those that the process being taken over still has.
     pub permits: BTreeMap<(String, String), u32>,
     /// What must not outlive its client: see [`Leftovers`].
     pub leftovers: Leftovers,
@@ -34,7 +34,7 @@ pub struct Audit {
 pub struct Leftovers {
     /// Connections that are no servers.
     pub connections: usize,
-    /// Commands whose answer is still owed.
+    /// Commands that are not answered yet.
     pub commands: usize,
     /// Internal queries.
     pub inquiries: usize,
@@ -102,7 +102,7 @@ impl ShardState {
         }
     }
 
-    /// Whether a server that should have been given back is still with its client.
+    /// Whether a server that should have been released is still linked to its client.
     fn stays_for_nothing(&self, client: ConnId, server: &server::Server) -> bool {
         let shares = self
             .local_pools

@@ -1,6 +1,6 @@
-//! A client as its shard knows it: where it is in its life, and what follows it from server to server.
+//! A client connection: its phase, and what follows it from server to server.
 //!
-//! Data only; what happens to it is told in `login`, `relay`, `lend` and `maintain`.
+//! Data only; the logic is in `login`, `relay`, `checkout` and `maintain`.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ pub(crate) enum Phase {
     Startup { ssl_refused: bool, gss_refused: bool },
     /// TLS is being agreed on; `direct` is without an SSLRequest, which demands ALPN.
     Handshake { direct: bool },
-    /// It is proving who it is.
+    /// It is authenticating.
     Login(Box<Login>),
-    /// Logged in; it is greeted when the pool has met a server.
+    /// Logged in; its greeting waits until a server of the pool has logged in.
     AwaitingGreeting(QueuePosition),
-    /// Nothing asked.
+    /// No request is pending.
     Idle,
-    /// It asked for something and waits for a server.
+    /// It has sent a request and waits for a server.
     Waiting(QueuePosition),
     /// Its server is being made like it (parameters); its bytes are held.
     Preparing(ConnId),
@@ -56,15 +56,15 @@ pub(crate) struct Login {
     pub(crate) role: Option<Role>,
     /// What it has to prove itself by, until that begins.
     pub(crate) requirement: Option<AuthRequirement>,
-    /// The map that says who may be whom, where that is asked.
+    /// The user name map of the HBA rule, if it names one.
     pub(crate) map: Option<Arc<IdentMap>>,
-    /// The user as a server knows it, if one was asked.
+    /// The user and secret from `auth_query`, if it ran.
     pub(crate) found: Option<QueriedSecret>,
-    /// What it waits for, if a server is being asked.
+    /// The query that it waits for.
     pub(crate) asks: Option<PendingAuthQuery>,
     /// A helper is at work for it.
     pub(crate) asks_helper: bool,
-    /// It has failed; this is not said yet.
+    /// It has failed; the error has not been sent yet.
     pub(crate) held_answer: Option<Box<HeldAnswer>>,
 }
 
@@ -84,7 +84,7 @@ impl Login {
         }
     }
 
-    /// Its client was asked for something and has not sent it.
+    /// The next message of the exchange is the client's.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.exchange.is_some() && self.asks.is_none() && !self.asks_helper
     }
@@ -108,23 +108,23 @@ pub(crate) struct Client {
     pub(crate) cancel_key_prefix: Option<CancelKeyPrefix>,
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
-    /// It wants a server of its own.
+    /// It needs a dedicated server.
     pub(crate) dedicated_request: Option<Box<DedicatedRequest>>,
-    /// What it was counted in, and is taken out of when it leaves.
+    /// What it was counted in, and is removed from when it disconnects.
     pub(crate) counted: Counted,
     /// What its login has sent so far; nothing once that is over.
     pub(crate) login_bytes: u32,
     /// Asked not to be read, because its reader is slow or it waits.
     pub(crate) paused: bool,
-    /// More than the driver wants to queue is on its way to it.
+    /// More output is queued for it than the driver accepts.
     pub(crate) send_buffer_full: bool,
     /// It has closed its side; seen while it was not read.
     pub(crate) half_closed: bool,
-    /// It was told that it is queued (`query_wait_notify`).
+    /// It got the notice that it is queued (`query_wait_notify`).
     pub(crate) wait_noted: bool,
     pub(crate) since_us: u64,
     pub(crate) since_wall_us: u64,
-    /// When it last asked for something, or was last answered.
+    /// Time of its last request or reply.
     pub(crate) request_us: u64,
     pub(crate) peer: Peer,
     pub(crate) login_user: Arc<str>,
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// It has logged in and not left.
+    /// It has logged in and not disconnected.
     pub(crate) fn is_settled(&self) -> bool {
         !matches!(
             self.phase,

@@ -1,7 +1,7 @@
-//! What clients were told of, by database and SQLSTATE: errors of servers and of Weir itself.
+//! Errors that clients got, by database and SQLSTATE: those of servers and of Weir itself.
 //!
-//! Off the path of a query that goes well. Never counts an error that no client heard of (a request that was said again,
-//! a question of Weir's own).
+//! Off the path of a successful query. Never counts an error that no client got (of a request that was replayed, or of an
+//! internal query).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,15 +58,15 @@ impl ShardState {
         self.track_failed(server_conn, &errors_seen);
     }
 
-    /// Weir tells a client of an error.
+    /// Counts an error that Weir sends to a client.
     pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         let database = self.database_of(client);
         self.errors.count(&database, code.as_bytes());
     }
 
-    /// Its database's name, if that is one that somebody configured or uses; a client that has not proved who it is must
-    /// not fill our memory with names.
+    /// The name of the client's database, if it is configured or in use; a client that has not authenticated must not
+    /// fill the memory with names.
     fn database_of(&self, client: &Client) -> Arc<str> {
         match &client.phase {
             Phase::Console(_) => CONSOLE.into(),

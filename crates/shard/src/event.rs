@@ -1,4 +1,4 @@
-//! What can happen to a shard. Both callers, the real driver and the simulator, speak only this.
+//! The events that a shard handles. Both callers, the real driver and the simulator, use only these.
 //!
 //! Events carry no handles: a connection is a [`ConnId`], and bytes are borrowed for the length of the call.
 
@@ -23,7 +23,7 @@ pub struct Now {
     pub wall_us: u64,
 }
 
-/// Who is at the other end of an accepted socket.
+/// The other end of an accepted socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// TCP.
@@ -53,7 +53,7 @@ pub enum ConnectFault {
     Refused(String),
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A new client socket. It receives one read at a time until it is logged in (nothing is armed when it moves).
@@ -95,7 +95,7 @@ pub enum Event<'a> {
         /// Output of this same connection has not all gone to the system yet. If true, [`Event::SendBufferEmpty`] will follow.
         unsent: bool,
     },
-    /// So much output is queued for this connection that whoever feeds it should stop. [`Event::SendBufferEmpty`] will follow.
+    /// So much output is queued for this connection that its source must stop. [`Event::SendBufferEmpty`] will follow.
     SendBufferFull {
         /// The slow reader.
         conn: ConnId,
@@ -134,13 +134,13 @@ pub enum Event<'a> {
         /// What was found out.
         answer: Answer,
     },
-    /// The process has no descriptor left for a client that wants to be accepted.
+    /// The process has no file descriptor left to accept a client.
     FilesRanOut,
-    /// The control thread has spoken.
+    /// A command of the control thread.
     Command(Command),
-    /// Another shard has written.
+    /// A message of another shard.
     ShardMessage(ShardMessage),
-    /// A predecessor process hands something on.
+    /// The process being taken over sends a pool or a connection.
     Import(Box<Import>),
     /// [`crate::Shard::deadline`] has passed (also sent when it is merely near; early is harmless).
     Tick,

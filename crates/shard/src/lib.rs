@@ -1,6 +1,6 @@
 //! One thread's whole pooler, without the thread.
 //!
-//! A [`Shard`] is told what happened ([`Shard::handle`]) and says what to do ([`Shard::poll`]) and when to be woken
+//! A [`Shard`] takes events ([`Shard::handle`]), returns actions ([`Shard::poll`]) and the time of its next timer
 //! ([`Shard::deadline`]). It composes sessions, pools and authentication; it holds no socket, reads no clock, takes no
 //! lock and starts no thread. Two callers drive it: the real driver and the simulator.
 #![forbid(unsafe_code)]
@@ -45,7 +45,7 @@ use settings::Config;
 use state::{Conn, ShardState};
 use tls_layer::TlsLayer;
 
-/// One pool's part on a shard.
+/// One pool on a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolState<'a> {
     /// Its database.
@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Whose unix sockets reach the console without a password: the user that the process runs as.
+    /// The user that reaches the console over a unix socket without a password: the one that the process runs as.
     pub fn trust_unix_user(&mut self, user_id: u32) {
         self.state.unix_user_id = Some(user_id);
     }
@@ -165,7 +165,7 @@ impl Shard {
         self.state.deadline()
     }
 
-    /// What its pools wait for and have idle, for who watches over several shards.
+    /// Waiting clients and idle servers of its pools, for checks over several shards.
     pub fn pools(&self) -> impl Iterator<Item = PoolState<'_>> {
         self.state.local_pools.iter().map(|(_, local_pool)| PoolState {
             database: &local_pool.database_name,
@@ -174,7 +174,7 @@ impl Shard {
         })
     }
 
-    /// Its tables counted anew, for who doubts the cached counts.
+    /// Its tables counted from scratch, to check the cached counts.
     #[must_use]
     pub fn audit(&self) -> audit::Audit {
         self.state.audit()

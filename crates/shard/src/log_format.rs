@@ -1,4 +1,4 @@
-//! How a connection is called in the log and in SHOW: PgBouncer's words.
+//! The form of connections in the log and in SHOW: PgBouncer's.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) fn server_address(server: &Server, database: &Database) -> (String, u
     }
 }
 
-/// Where a server is, as the log says it.
+/// A server's address, in the log's form.
 fn place(server: &Server, database: &Database) -> String {
     match server_address(server, database) {
         (address, port) if address.contains(':') => format!("[{address}]:{port}"),
@@ -44,7 +44,7 @@ fn place(server: &Server, database: &Database) -> String {
     }
 }
 
-/// A server's words, so short that they may be said to many: a hostile or broken server can make them long.
+/// A server's error text, cut so that it may be sent to many clients: a hostile or broken server can make it long.
 pub(crate) fn excerpt(mut text: String) -> String {
     const BYTES: usize = 1024;
     if text.len() > BYTES {
@@ -61,7 +61,7 @@ fn loggable(text: &str) -> &str {
 }
 
 impl ShardState {
-    /// Says something about a client.
+    /// Logs a line about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
@@ -76,7 +76,7 @@ impl ShardState {
         self.act(Action::Log(Record::new(level, line)));
     }
 
-    /// Says something about a server.
+    /// Logs a line about a server.
     pub(crate) fn log_server(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };

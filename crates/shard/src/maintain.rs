@@ -1,4 +1,4 @@
-//! What happens because time passes: three times a second, and only while there is something to watch.
+//! Timeouts and maintenance: three times a second, and only while there is something to check.
 //!
 //! Owns every timeout. A timeout of 0 is off; one fires between its time and a third of a second later.
 
@@ -174,7 +174,7 @@ impl ShardState {
             // A question lasts as long as the login that waits for it.
             server::Phase::InternalQuery(InternalQuery::Ask(internal_client))
                 if self.is_awaited(internal_client) => {}
-            // A server that does not answer Weir's own query takes whoever waits for that with it.
+            // If a server does not answer an internal query, the client that waits for it is closed too.
             server::Phase::InternalQuery(_) => {
                 let limit_us = micros(self.config.global.server_connect_timeout);
                 if passed(now_us, query_us, limit_us) {
@@ -185,7 +185,7 @@ impl ShardState {
         }
     }
 
-    /// Those who wait for a server: told once that they do, and sent away when it has been too long.
+    /// Clients that wait for a server: they get one notice, and an error after too long a wait.
     fn check_waiters(&mut self) {
         let now_us = self.now.mono_us;
         let notify_us = micros(self.config.global.query_wait_notify);

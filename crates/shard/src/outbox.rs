@@ -1,6 +1,6 @@
-//! What one event made the shard want: actions in order, and the bytes it wrote itself.
+//! The output of one event: actions in order, and the bytes that the shard wrote itself.
 //!
-//! Owns the merging of neighbouring sends. Reused from event to event, so the hot path allocates nothing here.
+//! Owns the merging of adjacent sends. Reused from event to event, so the hot path allocates nothing here.
 
 use std::collections::VecDeque;
 
@@ -116,7 +116,7 @@ impl Output for Sides<'_> {
     }
 }
 
-/// Nobody listens: a step without a client passes nothing on.
+/// Output of a step without a client: it passes nothing on.
 pub(crate) struct NullOutput;
 
 impl Output for NullOutput {

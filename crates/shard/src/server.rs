@@ -1,6 +1,6 @@
-//! A server connection as its shard knows it.
+//! A server connection.
 //!
-//! Data only; what happens to it is told in `servers`, `relay`, `lend` and `maintain`.
+//! Data only; the logic is in `servers`, `relay`, `checkout` and `maintain`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{ConnId, Target};
 pub(crate) enum Phase {
     /// The socket is being connected.
     Connecting,
-    /// It was asked for TLS and has not answered.
+    /// TLS was requested and the server has not answered.
     AskedTls,
     /// It agreed; the handshake runs.
     Handshake,
@@ -32,9 +32,9 @@ pub(crate) enum Phase {
     InternalQuery(InternalQuery),
     /// On the pool's idle list.
     Idle,
-    /// Unlinked, and not to be lent yet: a cancel request may still be on its way to it, or half a notice has come.
+    /// Unlinked, and not to be checked out yet: a cancel request may still be on its way to it, or half a notice has come.
     AwaitingCancel,
-    /// Said goodbye; its end of file is awaited, so that the server has really let go before the permit is free.
+    /// Terminate was sent; its end of file is awaited, so that the backend is gone before the permit is released.
     Leaving { since_us: u64 },
     /// Its socket is being closed.
     Closing,
@@ -43,15 +43,15 @@ pub(crate) enum Phase {
 /// Why a server runs a query of Weir's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InternalQuery {
-    /// `server_check_query`, before it is lent again.
+    /// `server_check_query`, before it is checked out again.
     Check,
-    /// `server_reset_query`, after a client left it.
+    /// `server_reset_query`, after it was released.
     Reset,
     /// It is given this client's parameters.
     Apply(ConnId),
     /// It is given what this client, which keeps it, has again after a RESET.
     Restore(ConnId),
-    /// What its clients left is taken off it, before this question is put.
+    /// DISCARD ALL, before this internal client's query.
     Freshen(ConnId),
     /// `connect_query` runs again after that.
     ConnectQuery(ConnId),
@@ -59,7 +59,7 @@ pub(crate) enum InternalQuery {
     Ask(ConnId),
 }
 
-/// Who has had a server since it was fresh.
+/// What has used a server since its login or its last DISCARD ALL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsedBy {
     /// Nobody.
@@ -82,13 +82,13 @@ pub(crate) struct Server {
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
     pub(crate) key: Option<(u32, Vec<u8>)>,
-    /// Output has not all gone to the system; Drained will come.
+    /// Output has not all gone to the system; [`crate::Event::SendBufferEmpty`] will come.
     pub(crate) unsent: bool,
     /// What it has sent since it last had a client or answered a query of Weir's own.
     pub(crate) unasked_bytes: u32,
     /// Asked not to be read, because its client reads slowly.
     pub(crate) paused: bool,
-    /// More than the driver wants to queue is on its way to it.
+    /// More output is queued for it than the driver accepts.
     pub(crate) send_buffer_full: bool,
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u32,
@@ -102,7 +102,7 @@ pub(crate) struct Server {
     pub(crate) since_wall_us: u64,
     /// When it was last assigned or freed.
     pub(crate) request_us: u64,
-    /// When the query that runs was asked.
+    /// When the running query was sent.
     pub(crate) query_us: u64,
     /// When the transaction that runs began.
     pub(crate) transaction_us: u64,
@@ -126,23 +126,23 @@ impl Server {
         }
     }
 
-    /// Whom it was opened for.
+    /// What it was opened for.
     pub(crate) fn opened_for(&self) -> OpenFor {
         if self.dedicated.is_some() { OpenFor::Dedicated } else { OpenFor::Any }
     }
 
-    /// It is for whoever needs it, and logged in.
+    /// It serves any client of the pool, and is logged in.
     pub(crate) fn is_pooled(&self) -> bool {
         self.dedicated.is_none() && self.is_live()
     }
 
-    /// How its pool lends it; one that is for one client alone is that client's for good.
+    /// The mode of its pool; a dedicated server is in session mode.
     #[inline]
     pub(crate) fn mode(&self, local_pools: &Slab<LocalPool>) -> Option<PoolMode> {
         self.mode_in(local_pools.get(self.pool))
     }
 
-    /// The same where its part is at hand.
+    /// The same where its local pool is at hand.
     #[inline]
     pub(crate) fn mode_in(&self, local_pool: Option<&LocalPool>) -> Option<PoolMode> {
         match self.dedicated {
@@ -156,7 +156,7 @@ impl Server {
         !matches!(self.dedicated, Some(Dedicated { kind: Kind::Physical, .. }))
     }
 
-    /// It is logged in, and nobody has decided to close it.
+    /// It is logged in, and not being closed.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Linked(_) | Phase::InternalQuery(_) | Phase::Idle | Phase::AwaitingCancel)
     }

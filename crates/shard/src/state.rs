@@ -1,4 +1,4 @@
-//! What one shard holds, and the small lookups that everything else is written in.
+//! The state of one shard, and the small lookups that everything else uses.
 //!
 //! Owns the tables; never decides anything.
 
@@ -37,21 +37,21 @@ const KEYS_KEPT: usize = 1024;
 
 /// A connection of any kind.
 pub(crate) enum Conn {
-    /// An id that was given out and whose first event has not come.
+    /// An id that was allocated and whose first event has not come.
     Reserved,
     Client(Box<Client>),
     Server(Box<Server>),
     CancelConn(Box<CancelConn>),
-    /// It takes a cancel request to a peer.
+    /// It carries a cancel request to a peer.
     PeerCancelConn(Box<PeerCancelConn>),
-    /// A question of Weir's own: no socket, but a place in a queue.
+    /// Waits in a pool's queue with a query of Weir's own, without a socket.
     InternalClient(Box<InternalClient>),
 }
 
-/// One pool's part on this shard, with what is not a decision.
+/// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
 pub(crate) struct LocalPool {
     pub(crate) pool: Pool,
-    /// The number by which its prepared statements are told from those of other pools.
+    /// The number that separates its prepared statements from those of other pools.
     pub(crate) catalog: u64,
     pub(crate) database_name: Arc<str>,
     pub(crate) user: Arc<str>,
@@ -60,27 +60,27 @@ pub(crate) struct LocalPool {
     pub(crate) keys: Option<ScramKeys>,
     /// The last password that a client sent in clear text and that was accepted.
     pub(crate) password: Option<auth::Zeroizing<String>>,
-    /// The user's secret as a server told it (`auth_query`).
+    /// The user's secret from `auth_query`.
     pub(crate) found: Option<auth::Zeroizing<String>>,
-    /// What servers say of themselves; None until the first one was met.
+    /// What servers report at login; None until the first one has logged in.
     pub(crate) server_greeting: Option<Box<ServerGreeting>>,
-    /// Why no server could be logged in to, since the last that could.
+    /// The last failed server login, if none has succeeded since.
     pub(crate) server_error: Option<Box<messages::ServerError>>,
-    /// Tracked parameters of a fresh server.
+    /// Tracked parameters of a server after its login.
     pub(crate) default_params: session::Parameters,
     /// What a client and a server last had in common.
     pub(crate) last_params: session::Parameters,
     pub(crate) counters: Counters,
-    /// How long things took, once anything has.
+    /// Latencies, once there are any.
     pub(crate) histograms: Option<Box<Histograms>>,
-    /// Clients of this part that have logged in.
+    /// Clients of this pool that have logged in.
     pub(crate) clients: u32,
     /// Which configured host comes next.
     pub(crate) next_host: usize,
     pub(crate) last_used_us: u64,
-    /// When other shards were last asked for a server.
+    /// When a permit was last requested from other shards.
     pub(crate) permit_requested_us: u64,
-    /// Cancels on their way, and those that wait for their turn.
+    /// Cancel requests being forwarded, and those that wait.
     pub(crate) cancels_active: u32,
     pub(crate) cancels_waiting: std::collections::VecDeque<ConnId>,
     /// PAUSE (or KILL) is in force for this database.
@@ -88,7 +88,7 @@ pub(crate) struct LocalPool {
 }
 
 impl LocalPool {
-    /// Its user is the one that the entry forces on every client.
+    /// Its user is the one that the entry forces for every client.
     pub(crate) fn is_forced(&self) -> bool {
         self.database.user.as_deref() == Some(&*self.user)
     }
@@ -99,7 +99,7 @@ impl LocalPool {
     }
 }
 
-/// A command whose answer waits until something has become true.
+/// A command that is answered when it is complete.
 pub(crate) struct Pending {
     pub(crate) request: RequestId,
     pub(crate) what: PendingKind,
@@ -145,10 +145,10 @@ pub(crate) struct ShardState {
     pub(crate) outbox: Outbox,
     /// What TLS is like, on both sides.
     pub(crate) tls: Terms,
-    /// What the record layer is asked to do before the event ends.
+    /// Requests to the TLS layer, handled before the event ends.
     pub(crate) tls_requests: Vec<TlsRequest>,
     pub(crate) now: Now,
-    /// Servers that are quiet and unlinked, to be dealt with before the event ends.
+    /// Servers that are idle and unlinked, to be handled before the event ends.
     pub(crate) released: Vec<ConnId>,
     /// Pools with waiters whose server was closed when it was checked for them, likewise.
     pub(crate) unserved: Vec<usize>,
@@ -173,14 +173,14 @@ pub(crate) struct ShardState {
     pub(crate) files_max: u64,
     /// Cancel requests for other processes of the group.
     pub(crate) peer_pools: BTreeMap<u32, PeerPool>,
-    /// Questions that are asked here, by the shard and the `id` of the client that waits.
+    /// Internal clients of this shard, by the shard and the `id` of the client that waits for them.
     pub(crate) internal_clients: BTreeMap<(ShardId, u64), ConnId>,
     pub(crate) auth_query_cache: AuthQueryCache,
     /// What was counted in pools that are forgotten, by database.
     pub(crate) retired: BTreeMap<Arc<str>, Retired>,
     /// The console counts like a pool.
     pub(crate) console: Counters,
-    /// What clients were told of.
+    /// Errors that clients got.
     pub(crate) errors: ErrorCounts,
     /// Statistics of queries, while they are kept.
     pub(crate) tracking: Option<Box<QueryTracking>>,
@@ -217,7 +217,7 @@ impl ShardState {
             derived: DerivedCache::new(KEYS_KEPT),
             server_keys: ServerKeyCache::new(KEYS_KEPT),
             outbox: Outbox::default(),
-            // Whoever starts a process makes terms of its own first, and tells why it cannot.
+            // At the start of a process the caller has checked these settings and reported any error.
             tls: Terms::new(&config).unwrap_or_else(|_| Terms::none()),
             tls_requests: Vec::new(),
             now: Now::default(),
@@ -295,7 +295,7 @@ impl ShardState {
         self.outbox.push(Action::Log(Record::new(level, text)));
     }
 
-    /// All connections of servers that belong to a part.
+    /// All server connections of a local pool.
     pub(crate) fn servers_of(&self, local_pool: usize) -> Vec<ConnId> {
         self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.pool == local_pool))
     }

@@ -1,8 +1,8 @@
-//! The record layer: between a shard's events and actions, which the driver sees as ciphertext, and its state, which
-//! never does.
+//! The TLS layer: between a shard's events and actions, which the driver sees as ciphertext, and its state, which sees
+//! plaintext only.
 //!
-//! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. State asks for TLS by a
-//! [`TlsRequest`] and is told how it ended. Plain connections pass untouched; without any session nothing here runs. Never
+//! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. The state requests TLS by a
+//! [`TlsRequest`] and gets the result. Plain connections pass untouched; without any session nothing here runs. Never
 //! decides who may or must use TLS.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::{Action, ConnId, Event, Source};
 
 /// What state asks of this layer; done before any action of the same event.
 pub(crate) enum TlsRequest {
-    /// A client wants TLS: say `answer` to it in clear, then take `received` for its first records.
+    /// A client requests TLS: send `answer` in clear, then take `received` for its first records.
     Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
     /// A server agreed to TLS; its name or address as configured.
     Connect { conn: ConnId, host: String },
@@ -38,7 +38,7 @@ pub(crate) struct TlsLayer {
     queue: VecDeque<Action>,
     /// What goes out before everything else: ranges of the written bytes.
     first: Vec<(ConnId, usize, usize)>,
-    /// Connections whose output could not be sealed.
+    /// Connections whose output could not be encrypted.
     broken: Vec<ConnId>,
 }
 
@@ -82,7 +82,7 @@ impl TlsLayer {
         Some(link.session)
     }
 
-    /// Tells state what happened, in clear.
+    /// Passes an event to the state, in clear.
     pub(crate) fn event(&mut self, state: &mut ShardState, event: Event<'_>) {
         match event {
             Event::Received { conn, bytes, unsent } if self.has(conn) => {
@@ -129,7 +129,7 @@ impl TlsLayer {
         }
     }
 
-    /// Does what state has asked for; what comes of it may be asking again.
+    /// Handles the state's requests, which may lead to further requests.
     pub(crate) fn secure_all(&mut self, state: &mut ShardState) {
         while let Some(secure) = state.tls_requests.pop() {
             match secure {
@@ -251,7 +251,7 @@ impl TlsLayer {
         }
     }
 
-    /// The connection is being closed: the peer is told that nothing follows.
+    /// The connection is being closed: sends close_notify to the peer.
     fn say_goodbye(&mut self, outbox: &mut Outbox, conn: ConnId) {
         let Some(link) = self.link(conn) else { return };
         if !link.is_broken {

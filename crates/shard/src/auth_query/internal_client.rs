@@ -1,16 +1,16 @@
-//! Weir itself as one who waits for a server: the asker of a question, as its shard knows it.
+//! An internal client: a query of Weir's own that waits for a server of a pool.
 //!
-//! It has a place among the connections, as everybody who waits has, but no socket. Data only; what happens to it is
-//! told in [`super`].
+//! It has an id among the connections and waits in the pool's queue like clients, without a socket. Data only; the logic
+//! is in [`super`].
 
 use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;
 
-/// One question and all who wait for its answer.
+/// One query and all that wait for its result.
 pub(crate) struct InternalClient {
     pub(crate) local_pool: usize,
     pub(crate) query: ServerQuery,
-    /// Who waits. Empty when all of them have left while a server was at it.
+    /// Where the result goes. Empty when all of them have disconnected while the query ran.
     pub(crate) reply_to: Vec<ReplyTo>,
     /// Its place in the queue; None once a server has the question.
     pub(crate) position: Option<QueuePosition>,
@@ -18,7 +18,7 @@ pub(crate) struct InternalClient {
 }
 
 impl InternalClient {
-    /// The clients among those who wait: the control thread asks for itself.
+    /// The clients among them; the control thread runs queries too.
     pub(crate) fn clients(&self) -> impl Iterator<Item = &ReplyTo> {
         self.reply_to.iter().filter(|reply_to| reply_to.shard != ShardId::CONTROL)
     }

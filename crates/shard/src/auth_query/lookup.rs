@@ -1,8 +1,8 @@
-//! Where the secret of a client comes from: `auth_file`, or a server that is asked by `auth_query`.
+//! Where the secret of a client comes from: `auth_file`, or `auth_query` on a server.
 //!
-//! Owns which server is asked and as whom, what the rows mean, and PgBouncer's texts for what is wrong with either. A
-//! server is asked anew at every login, as PgBouncer does, so a changed password counts at once; only a name that has
-//! just been unknown several times is not asked for again within the second.
+//! Owns on which server and as which user the query runs, what its rows mean, and PgBouncer's texts for errors of either.
+//! The query runs at every login, as with PgBouncer, so a changed password counts at once; only a name that has just been
+//! unknown several times is not queried again within the second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::log_format::CONSOLE;
 use crate::login::method::SecretNeeded;
 use crate::state::ShardState;
 
-/// How long a name stays unknown without being asked for.
+/// How long a name stays unknown without another query.
 const ABSENT_US: u64 = 1_000_000;
 
-/// How often a name is asked for within that time before it stays unknown.
+/// How often a name is queried within that time before it stays unknown.
 const ABSENT_ASKED: u32 = 4;
 
 /// Unknown names that are remembered at most.
@@ -45,14 +45,14 @@ pub(crate) struct QueriedSecret {
 /// What a shard remembers of earlier answers.
 #[derive(Default)]
 pub(crate) struct AuthQueryCache {
-    /// Unknown names by database and name: since when, and how often they were asked for.
+    /// Unknown names by database and name: since when, and how often they were queried.
     absent: BTreeMap<(String, String), (u64, u32)>,
     /// Names that were found.
     pub(crate) found: BTreeSet<String>,
 }
 
 impl AuthQueryCache {
-    /// Whether a name has been unknown so often lately that it need not be asked for.
+    /// Whether a name has been unknown so often lately that it need not be queried.
     fn is_absent(&self, database: &str, user: &str, now_us: u64) -> bool {
         let key = (database.to_owned(), user.to_owned());
         self.absent.get(&key).is_some_and(|(since_us, asked)| {
@@ -60,7 +60,7 @@ impl AuthQueryCache {
         })
     }
 
-    /// A name was asked for and is unknown.
+    /// A name was queried and is unknown.
     fn note_absent(&mut self, database: &str, user: &str, now_us: u64) {
         let default_params = |since_us: u64| now_us.saturating_sub(since_us) < ABSENT_US;
         if self.absent.len() >= ABSENT_NAMES {
@@ -77,7 +77,7 @@ impl AuthQueryCache {
         *asked += 1;
     }
 
-    /// A name was asked for and is known.
+    /// A name was queried and is known.
     fn note_found(&mut self, database: &str, asked: &str, user: &str) {
         self.absent.remove(&(database.to_owned(), asked.to_owned()));
         if self.found.len() < FOUND_NAMES {
@@ -86,7 +86,7 @@ impl AuthQueryCache {
     }
 }
 
-/// Why no server can be asked, or its answer says nothing: the client is told [`CONFIG_ERROR`], the log this.
+/// Why the query cannot run, or its result is unusable: the client gets [`CONFIG_ERROR`], the log this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LookupFault {
     /// `auth_dbname` names no database.
@@ -161,7 +161,7 @@ impl ShardState {
         }
     }
 
-    /// The question for the secret of a user; None where nobody is to be asked.
+    /// The query for the secret of a user; None where none is configured.
     pub(crate) fn auth_query_for(
         &self,
         startup_request: &StartupRequest,
@@ -216,7 +216,7 @@ impl ShardState {
         }
     }
 
-    /// PgBouncer says so where it asked a server, whatever the way of proof.
+    /// PgBouncer's error after a query, whatever the authentication method.
     fn no_such_user(&mut self, conn: ConnId, database: &str) {
         if self.config.global.log_connections {
             self.log_client(conn, Level::Log, &format!("login failed: db={database}"));

@@ -1,9 +1,9 @@
-//! Weir asks a server something for a client that logs in: the question waits in its pool's queue like any client.
+//! Queries of Weir's own on servers, for a client that logs in (`auth_query`): they wait in the pool's queue like clients.
 //!
-//! Owns a question's way: to the shard that has the pool, through the queue, onto a server as if fresh, and its rows
-//! back to the login. The server goes back by `lend`'s one release point. Nothing that a client sent is in force while
-//! a question is asked, no object of theirs answers it, and its values are bound, never written into the text. What rows
-//! mean is the reader's.
+//! Owns a query's way: to the shard that has the pool, through the queue, onto a server with default state, and its rows
+//! back to the login. The server is released at the one release point of `checkout`. Nothing that a client sent is in
+//! force while the query runs, no object of a client is used by it, and its values are bound, never written into the
+//! text. What rows mean is decided by the caller.
 
 pub(crate) mod internal_client;
 pub(crate) mod lookup;
@@ -22,7 +22,7 @@ use crate::log_format::excerpt;
 use crate::server::{self, InternalQuery, UsedBy};
 use crate::state::{Conn, ShardState};
 
-/// What clients are told when the question is at fault, or what it asks: PgBouncer's words.
+/// The error that clients get when the query or its result is unusable: PgBouncer's text.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
 /// Makes a server that a client has had as it was after login, temporary tables included; `connect_query` follows.
@@ -96,7 +96,7 @@ impl ShardState {
         internal_client.position = Some(local_pool.pool.queue.join(conn.0, now_us));
     }
 
-    /// A server for a question: first made as if fresh, if a client has had it.
+    /// A server for a query: reset first by DISCARD ALL, if a client has used it.
     pub(crate) fn serve_internal_client(&mut self, conn: ConnId, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         self.answer_equal_queries(conn);
@@ -120,8 +120,8 @@ impl ShardState {
         }
     }
 
-    /// All who wait with the same question, and so asked before it was put, get the same answer: one query serves a
-    /// storm of logins, and nobody gets an answer that is older than the question.
+    /// All that wait for the same query, and so were queued before it ran, get the same result: one query serves a
+    /// storm of logins, and no login gets a result that is older than itself.
     fn answer_equal_queries(&mut self, conn: ConnId) {
         let Some(Conn::InternalClient(internal_client)) = self.conns.get(conn.0 as usize) else { return };
         let Some(local_pool) = self.local_pools.get(internal_client.local_pool) else { return };
@@ -159,7 +159,7 @@ impl ShardState {
         }
     }
 
-    /// The server is as if fresh, or could not be made so.
+    /// DISCARD ALL has ended, or failed.
     pub(crate) fn discard_all_done(&mut self, conn: ConnId, server_conn: ConnId, failed: bool) {
         if failed {
             return self.close_server(server_conn, "server could not be made fresh");
@@ -178,7 +178,7 @@ impl ShardState {
         }
     }
 
-    /// `connect_query` was run again: as at login, its error is told in the log and changes nothing else.
+    /// `connect_query` was run again: as at login, its error is logged and changes nothing else.
     pub(crate) fn connect_query_over(&mut self, conn: ConnId, server_conn: ConnId, error: Option<&[u8]>) {
         if let Some(error) = error {
             self.log_query_error(server_conn, "exec_on_query", error);
@@ -186,7 +186,7 @@ impl ShardState {
         self.send_query(conn, server_conn);
     }
 
-    /// The server has answered; it is free before the answer goes its way.
+    /// The server has answered; it is released before the result is delivered.
     pub(crate) fn query_answered(&mut self, conn: ConnId, server_conn: ConnId, error: Option<&[u8]>) {
         let Some(server) = self.server(server_conn) else { return };
         let rows: Vec<Row> = server.protocol.take_internal_result().into_rows();
@@ -224,7 +224,7 @@ impl ShardState {
         }
     }
 
-    /// Refuses whoever waits for this pool's servers, client or question.
+    /// Refuses a client or an internal client that waits for a server of this pool.
     pub(crate) fn fail_waiter(&mut self, conn: ConnId, code: &str, text: &str) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::InternalClient(_)) => self.refuse_internal_client(conn, code, text),
@@ -232,19 +232,19 @@ impl ShardState {
         }
     }
 
-    /// The questions that wait for a server of this part.
+    /// The internal clients that wait for a server of this pool.
     pub(crate) fn internal_clients_of(&self, local_pool: usize) -> Vec<ConnId> {
         self.conn_ids(
             |conn| matches!(conn, Conn::InternalClient(internal_client) if internal_client.local_pool == local_pool && internal_client.position.is_some()),
         )
     }
 
-    /// Somebody still waits for what this server is at.
+    /// The result of the query that runs on this server is still needed.
     pub(crate) fn is_awaited(&self, conn: ConnId) -> bool {
         matches!(self.conns.get(conn.0 as usize), Some(Conn::InternalClient(internal_client)) if !internal_client.reply_to.is_empty())
     }
 
-    /// A client that asked has left.
+    /// A client that waited for a query has disconnected.
     pub(crate) fn withdraw_query(&mut self, asks: PendingAuthQuery, id: u64) {
         let from = self.id;
         if asks.home == from {
@@ -253,7 +253,7 @@ impl ShardState {
         self.send_to_shard(asks.home, ShardMessage::WithdrawServerQuery { from, id });
     }
 
-    /// A question that waits leaves with its last asker; one that a server is at is answered to nobody.
+    /// A queued query is dropped with the last one that waits for it; the result of a running one is dropped.
     pub(crate) fn withdrawn(&mut self, from: ShardId, id: u64) {
         let Some(conn) = self.internal_clients.remove(&(from, id)) else { return };
         let Some(Conn::InternalClient(internal_client)) = self.conns.get_mut(conn.0 as usize) else { return };

@@ -1,6 +1,6 @@
-//! Whose member a user is, where an HBA rule hangs on that (`+role`, `samerole`): a server is asked, as for secrets.
+//! Role memberships of a user, where an HBA rule depends on them (`+role`, `samerole`): queried on a server, like secrets.
 //!
-//! Owns the question and what its rows mean. Where nobody can be asked, a user is a member of nothing.
+//! Owns the query and what its rows mean. Where no query can run, a user is a member of no role.
 
 use std::collections::BTreeSet;
 

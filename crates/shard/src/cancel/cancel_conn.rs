@@ -1,6 +1,6 @@
-//! A connection that carries one cancel request to a server, as its shard knows it.
+//! A connection that carries one cancel request to a server.
 //!
-//! Data only; what happens to it is told in `cancel`.
+//! Data only; the logic is in `cancel`.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::ConnId;
 pub(crate) struct CancelConn {
     pub(crate) id: u64,
     pub(crate) local_pool: usize,
-    /// The server whose query is to be cancelled, and its id: by the end of this, its place may be another's.
+    /// The server whose query is to be cancelled, and its id: by the end of this, its connection number may be reused.
     pub(crate) server: (ConnId, u64),
     /// Process id and secret of its backend.
     pub(crate) key: (u32, Vec<u8>),
-    /// Who asked, to be let go when it is over: a connection here, or one on another shard.
+    /// The client that sent the request, to be closed when it is over: a connection here, or one on another shard.
     pub(crate) requester: CancelRequester,
     pub(crate) since_us: u64,
     /// Its turn has come.
@@ -36,10 +36,10 @@ pub(crate) enum CancelTls {
     Begun,
 }
 
-/// Who waits for the end of a cancel.
+/// The client that waits for the end of a cancel.
 #[derive(Clone, Copy)]
 pub(crate) enum CancelRequester {
-    /// With the number of the client: by then its place may be another's.
+    /// With the client's id: by then its connection number may be reused.
     Local(ConnId, u64),
     Remote(ShardId, u32, u64),
 }

@@ -1,6 +1,6 @@
 //! Cancel requests: from the client's key to the backend that runs its query, and no other.
 //!
-//! Owns the keys that clients get, the forwarding connection, and the rule that a server is not lent again while a
+//! Owns the keys that clients get, the forwarding connection, and the rule that a server is not checked out again while a
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped. A request counts among the connections
 //! that have not logged in until it is done, and one that waits for its turn waits no longer than its connection.
 
@@ -25,7 +25,7 @@ use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
 impl ShardState {
-    /// Gives a client that is about to be greeted its cancel key; since protocol 3.2 it may be long.
+    /// Creates the cancel key of a client before its greeting; since protocol 3.2 it may be long.
     pub(crate) fn give_cancel_key(&mut self, conn: ConnId, minor: u16) {
         let peer_id = self.config.global.peer_id;
         let mut secret = [0; LONG];
@@ -75,10 +75,10 @@ impl ShardState {
         self.pool_registry.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
     }
 
-    /// A cancel request reached the successor process, and the client is still in this one.
+    /// A cancel request reached the process that takes over, and the client is still in this one.
     pub(crate) fn cancel_for_takeover(&mut self, key: &[u8]) {
         let Some(key) = Key::of(key) else { return };
-        // Nobody here waits for the end of it: a number that no connection has.
+        // No client here waits for the end of it: a number that no connection has.
         let (from, conn, id) = (self.id, u32::MAX, 0);
         match self.shard_of_key(&key) {
             Some(shard) if shard != self.id => {
@@ -89,7 +89,7 @@ impl ShardState {
         }
     }
 
-    /// Another shard was asked to cancel for a client of this one.
+    /// Another shard received a cancel request for a client of this one.
     pub(crate) fn cancel_for_shard(&mut self, requester: CancelRequester, key: &[u8]) {
         match Key::of(key) {
             Some(key) => self.cancel(requester, &key),
@@ -97,7 +97,7 @@ impl ShardState {
         }
     }
 
-    /// Who has this key.
+    /// The client with this key.
     fn client_of_key(&self, key: &Key) -> Option<(usize, &client::Client)> {
         let peer_id = self.config.global.peer_id;
         let found = self.pool_registry.find_cancel_key(key.prefix(peer_id));
@@ -127,7 +127,7 @@ impl ShardState {
                 }
                 Some(_) => return self.cancel_over(requester),
                 None => {
-                    // A predecessor process may still have the client.
+                    // The process being taken over may still have the client.
                     self.report(Report::StrayCancel { key: key.bytes().into() });
                     return self.cancel_over(requester);
                 }
@@ -168,7 +168,7 @@ impl ShardState {
         self.send_cancels(local_pool);
     }
 
-    /// A client's cancel request goes by this connection.
+    /// This connection carries a client's cancel request.
     pub(crate) fn carry_cancel(&mut self, requester: ConnId, by: ConnId) {
         if let Some(client::Phase::CancelRequest(carrier)) =
             self.client(requester).map(|client| &mut client.phase)
@@ -186,8 +186,8 @@ impl ShardState {
         }
     }
 
-    /// Whoever asked for a cancel has closed its side and need not wait, but its request counts while it does. False: it
-    /// does not.
+    /// The canceling client has closed its side and need not wait, but its request counts until it is done. False: it
+    /// does not count.
     pub(crate) fn outlives_its_client(&self, conn: ConnId) -> bool {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(client)) => {
@@ -290,7 +290,7 @@ impl ShardState {
         self.send_cancels(cancel_conn.local_pool);
     }
 
-    /// Nothing of this cancel can arrive any more: the server may be lent again, and who asked may go.
+    /// Nothing of this cancel can arrive any more: the server may be checked out again, and the canceling client is closed.
     fn finish_cancel(&mut self, cancel_conn: &CancelConn) {
         if let Some(server) = self.server_to_cancel(cancel_conn.server) {
             server.cancels = server.cancels.saturating_sub(1);
@@ -303,7 +303,7 @@ impl ShardState {
         self.cancel_over(cancel_conn.requester);
     }
 
-    /// Lets go who asked.
+    /// Closes the canceling client.
     pub(crate) fn cancel_over(&mut self, requester: CancelRequester) {
         match requester {
             CancelRequester::Local(conn, id) => {
@@ -338,7 +338,7 @@ impl ShardState {
         self.drop_waiting(conn);
     }
 
-    /// Writes the line where the client is that asked.
+    /// Logs on the shard of the canceling client.
     pub(crate) fn log_cancel_timeout(&mut self, requester: CancelRequester) {
         match requester {
             CancelRequester::Local(conn, id) if self.client(conn).is_some_and(|client| client.id == id) => {

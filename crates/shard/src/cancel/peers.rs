@@ -1,6 +1,6 @@
-//! Cancel requests that belong to another process of the group: forwarded to where their key says.
+//! Cancel requests that belong to another process of the group: forwarded to the peer that their key names.
 //!
-//! Owns the connections to peers and how many there may be. Which query is meant is the peer's to find out.
+//! Owns the connections to peers and their limit. The peer finds the query to cancel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{Action, ConnId, Target};
 pub(crate) struct PeerCancelConn {
     pub(crate) peer_id: u32,
     key: Key,
-    /// Whom to let go when it is over, with the number of the client: by then its place may be another's.
+    /// The client to close when it is over, with its id: by then its connection number may be reused.
     requester: (ConnId, u64),
     since_us: u64,
     /// It has run into `cancel_wait_timeout`.
@@ -107,7 +107,7 @@ impl ShardState {
         self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
     }
 
-    /// Its socket is gone: who asked may go, and the next has its turn.
+    /// Its socket is closed: the canceling client is closed, and the next request is sent.
     pub(crate) fn peer_cancel_conn_closed(&mut self, peer_cancel_conn: &PeerCancelConn) {
         if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id)
             && peer_cancel_conn.turn.is_some()

@@ -8,7 +8,7 @@ use crate::cancel::cancel_conn::{CancelConn, CancelRequester};
 use crate::state::{Conn, ShardState};
 
 impl ShardState {
-    /// Who has asked for a cancel and waits for its end; the address of one on another shard is not known here.
+    /// The canceling client, until the cancel ends; the address of one on another shard is not known here.
     pub(crate) fn requester_row(&self, cancel_conn: &CancelConn) -> Option<SocketRow> {
         let local_pool = self.local_pools.get(cancel_conn.local_pool)?;
         let row = match cancel_conn.requester {

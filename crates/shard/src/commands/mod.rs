@@ -1,4 +1,4 @@
-//! What the control thread asks of a shard: PAUSE, RESUME, KILL, RECONNECT, SHUTDOWN, a new configuration.
+//! Commands of the control thread: PAUSE, RESUME, KILL, RECONNECT, SHUTDOWN, a new configuration.
 //!
 //! Owns how each is carried out here and when it counts as done. What a command means to a user is the control thread's.
 
@@ -121,7 +121,7 @@ impl ShardState {
     }
 
     fn resume(&mut self, database: Option<&str>) {
-        // Nobody waits for what RESUME undoes: the control thread has said so to who asked for it.
+        // Commands that RESUME undoes are not answered: the control thread has already answered their clients.
         self.pending.retain(|pending| match &pending.what {
             PendingKind::Paused(paused) | PendingKind::Killed(paused) => paused.as_deref() != database,
             PendingKind::Suspended => database.is_some(),
@@ -139,7 +139,7 @@ impl ShardState {
         }
     }
 
-    /// Commands that wait for servers to go: tell those that have come true.
+    /// Answers commands that wait for servers to close, as far as they are complete.
     pub(crate) fn paused_progress(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -342,7 +342,7 @@ impl ShardState {
     }
 }
 
-/// The servers of an altered entry are somebody else's, or logged in as somebody else.
+/// The servers of an altered entry are on another host or database, or logged in as another user.
 fn needs_new_servers(old: &settings::Database, new: &settings::Database) -> bool {
     (&old.host, old.port, &old.dbname, &old.user, &old.password, &old.connect_query)
         != (&new.host, new.port, &new.dbname, &new.user, &new.password, &new.connect_query)

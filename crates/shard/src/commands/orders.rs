@@ -1,4 +1,4 @@
-//! Further orders of an operator: DISABLE and ENABLE, SUSPEND, WAIT_CLOSE.
+//! Further commands: DISABLE and ENABLE, SUSPEND, WAIT_CLOSE.
 //!
 //! Owns how each is carried out here. PAUSE, KILL and what ends a process are in `commands`.
 
@@ -36,7 +36,7 @@ impl ShardState {
         refuse
     }
 
-    /// Nothing is lent and nothing read any more, but the console and those that log in.
+    /// No server is checked out and nothing is read any more, except the console and logins.
     pub(crate) fn suspend(&mut self, request: RequestId) {
         self.suspended_since_us = Some(self.now.mono_us);
         for (_, local_pool) in &mut self.local_pools {
@@ -54,7 +54,7 @@ impl ShardState {
         self.paused_progress();
     }
 
-    /// SUSPEND is over for those whom no RESUME will reach; false if it was not in force. Pools are served by who calls.
+    /// Ends SUSPEND where no RESUME will come; false if it was not in force. The caller serves the pools.
     pub(crate) fn end_suspension(&mut self) -> bool {
         if self.suspended_since_us.is_none() {
             return false;
@@ -67,7 +67,7 @@ impl ShardState {
         true
     }
 
-    /// RESUME after SUSPEND: everything is read again. Pools are resumed by who calls.
+    /// RESUME after SUSPEND: everything is read again. The caller resumes the pools.
     pub(crate) fn stand_no_more(&mut self) {
         if self.suspended_since_us.take().is_none() || planted::bug!("suspended_for_ever") {
             return;
@@ -85,7 +85,7 @@ impl ShardState {
         }
     }
 
-    /// SUSPEND is done when nobody has output left to send; `suspend_timeout` closes who takes longer.
+    /// SUSPEND is done when no connection has output left to send; `suspend_timeout` closes slower connections.
     pub(crate) fn is_still(&self) -> bool {
         self.unsent_conns().is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a console client has said so far: its statements, its portals, and what it waits for.
+//! The protocol state of a console client: its statements, its portals, and what it waits for.
 //!
 //! Owns the extended protocol's bookkeeping (PostgreSQL chapter 55.2.3) and its bounds. Never sends and never knows a
 //! command.
@@ -12,7 +12,7 @@ use wire::sqlstate;
 
 use crate::console::answer::{Formats, parameter};
 
-/// Statements and portals together may hold so many bytes.
+/// The most bytes that statements and portals may hold together.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A prepared statement.
@@ -57,7 +57,7 @@ pub(crate) enum PendingStatement {
 pub(crate) struct ConsoleSession {
     pub(crate) role: Role,
     pub(crate) asked: PendingStatement,
-    /// An error was told; everything up to Sync is ignored.
+    /// An error was sent; everything up to Sync is ignored.
     pub(crate) skipping: bool,
     statements: BTreeMap<Vec<u8>, Statement>,
     pub(crate) portals: BTreeMap<Vec<u8>, Portal>,

@@ -1,4 +1,4 @@
-//! A console client's side of the console: its socket is here, the meaning of what it types is the control thread's.
+//! The console's connections: the sockets are here, statements are executed by the control thread.
 //!
 //! Owns the greeting of the `pgbouncer` database, taking messages out of the stream one at a time, and the order of the
 //! answers, in the simple and in the extended protocol. Never knows a command.
@@ -21,7 +21,7 @@ use crate::{Action, ConnId};
 /// A statement (or whatever a console client sends as one) may be this long.
 const STATEMENT_BYTES: u32 = 1024 * 1024;
 
-/// What the console says of itself, as PgBouncer's does.
+/// The parameters that the console reports, as PgBouncer's does.
 const PARAMETERS: [(&str, &str); 8] = [
     ("server_version", "1.25.2/bouncer"),
     ("client_encoding", "UTF8"),
@@ -34,7 +34,7 @@ const PARAMETERS: [(&str, &str); 8] = [
 ];
 
 impl ShardState {
-    /// The client may use the console: greet it.
+    /// The client may use the console: sends its greeting.
     pub(crate) fn console_opened(&mut self, conn: ConnId, role: Role, minor: u16) {
         if !self.count_in_console(conn, role) {
             return;
@@ -68,8 +68,8 @@ impl ShardState {
         self.console_goes_on(conn);
     }
 
-    /// Takes the next messages, up to one that has to be asked about. A client that does not read its answers gets no more of
-    /// them.
+    /// Takes the next messages, up to one that the control thread has to answer. A client that does not read its answers gets
+    /// no more of them.
     pub(crate) fn console_goes_on(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         let (mut held, mut at) = (std::mem::take(&mut client.request.held), 0);
@@ -138,7 +138,7 @@ impl ShardState {
                     encode::ready(out, Status::Idle);
                 });
             }
-            // Flush: nothing is kept back. COPY data: no COPY runs. A password: nobody asked.
+            // Flush: nothing is kept back. COPY data: no COPY runs. A password: none was requested.
             _ => Ok(None),
         };
         match outcome {
@@ -202,7 +202,7 @@ impl ShardState {
         self.report(Report::Query(query));
     }
 
-    /// Runs a portal, or goes on with one that was suspended.
+    /// Runs a portal, or continues one that was suspended.
     fn console_executes(&mut self, conn: ConnId, name: Vec<u8>, limit: u32) {
         let Some(portal) = self.console_session(conn).and_then(|session| session.portals.get_mut(&name))
         else {

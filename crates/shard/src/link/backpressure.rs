@@ -1,20 +1,20 @@
-//! Who is not read for a while, and when again: whatever feeds a connection that cannot take more.
+//! Back-pressure: reading is paused on the source of a connection whose send buffer is full.
 //!
-//! Owns the one `paused` mark of each side, so that what speaks against reading is asked in one place. Never drops a byte.
+//! Owns the one `paused` mark of each side, so that all reasons for a pause are checked in one place. Never drops a byte.
 
 use crate::client;
 use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId};
 
 impl ShardState {
-    /// Too much is queued for a connection: stop whoever feeds it, and for a client also its own requests.
+    /// Too much is queued for a connection: pause its source, and for a client also its own requests.
     pub(crate) fn send_buffer_full(&mut self, conn: ConnId) {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Client(client)) if client.half_closed => self.client_disconnected(conn),
             Some(Conn::Client(client)) => {
                 client.send_buffer_full = true;
                 let (server, streams) = (client.server(), client.dedicated_request.is_some());
-                // Who replicates says how far it is while it cannot keep up, or its server takes it for dead.
+                // A replicating client reports its position even while it cannot keep up, or the server would end it.
                 if !streams {
                     self.pause_client(conn);
                 }
@@ -62,8 +62,8 @@ impl ShardState {
         }
     }
 
-    /// A socket takes no output any more. Nothing can be said to a client, so it has gone, whatever it has still asked
-    /// for; a server's last words are read before its end.
+    /// A socket takes no output any more. A client counts as disconnected, whatever it has still sent; a server's last
+    /// messages are read before its end.
     pub(crate) fn write_failed(&mut self, conn: ConnId) {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Server(server)) => {
@@ -93,7 +93,7 @@ impl ShardState {
         }
     }
 
-    /// Reads a client again, unless something else still speaks against it.
+    /// Reads a client again, unless there is another reason for the pause.
     pub(crate) fn resume_client(&mut self, conn: ConnId) {
         let suspended = self.suspended_since_us.is_some();
         let Some(client) = self.client(conn) else { return };

@@ -1,4 +1,4 @@
-//! A client gets a server; a server is given back. Both happen here and nowhere else.
+//! Checkout and release: a client gets a server, and the server is returned. Both happen here and nowhere else.
 //!
 //! Owns the one release point ([`ShardState::release`]): a server leaves its client only when nothing is owed, the last
 //! ReadyForQuery said idle, no frame is half sent either way, nothing is unsent, no COPY runs and no cancel is on its
@@ -142,9 +142,9 @@ impl ShardState {
         }
     }
 
-    /// THE release point: if everything is quiet, the server leaves its client. Asked whenever one of its conditions may
-    /// have come true: a reply is whole (`answer`), the client's message is (`pass_on`), output is sent (`send_buffer_empty`), the
-    /// pool's mode has changed (`configure`).
+    /// THE release point: if all conditions hold, the server leaves its client. Called whenever one of them may have become
+    /// true: a reply is whole (`answer`), the client's message is (`forward_to_server`), output is sent
+    /// (`send_buffer_empty`), the pool's mode has changed (`configure`).
     pub(crate) fn release(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
@@ -213,7 +213,7 @@ impl ShardState {
         }
     }
 
-    /// Deals with the servers that became free in this event, and with those who lost the one that was to be theirs.
+    /// Handles the servers that were released in this event, and the pools whose waiting client lost its server.
     pub(crate) fn process_released(&mut self) {
         loop {
             if let Some(server_conn) = self.released.pop() {
@@ -226,7 +226,7 @@ impl ShardState {
         }
     }
 
-    /// A free server: reset it, close it, lend it to the next waiter, or park it.
+    /// A released server: reset it, close it, check it out for the next waiting client, or return it to the idle list.
     #[inline]
     fn process_released_server(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
@@ -237,7 +237,7 @@ impl ShardState {
         if let Some(reason) = self.reason_to_close(server_conn) {
             self.close_server(server_conn, reason);
         } else if self.needs_reset(local_pool) {
-            // Only DISCARD ALL is known to leave nothing behind, and says so itself.
+            // Only DISCARD ALL is known to leave nothing behind, and its command tag shows it.
             self.mark_unreported_unknown(server_conn, None);
             self.run_internal_query(server_conn, InternalQuery::Reset);
         } else {
@@ -245,7 +245,7 @@ impl ShardState {
         }
     }
 
-    /// Session mode (and `server_reset_query_always`) clean a server before anybody else gets it.
+    /// Session mode (and `server_reset_query_always`) reset a server before another client gets it.
     fn needs_reset(&self, local_pool: usize) -> bool {
         let global = &self.config.global;
         global.server_reset_query.is_some()
@@ -269,7 +269,7 @@ impl ShardState {
         }
     }
 
-    /// A server is free: whoever has waited longest gets it, or it becomes idle.
+    /// A server is free: the client that has waited longest gets it, or it becomes idle.
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let pool_id = server.pool;
@@ -295,8 +295,8 @@ impl ShardState {
         local_pool.pool.return_idle(server_conn.0, now_us);
     }
 
-    /// Lends idle servers to those who wait, as long as there are both: nobody waits beside a server that is idle. Asked
-    /// whenever a server becomes idle, a client comes to wait or a pool is resumed, and at every tick.
+    /// Checks idle servers out for waiting clients, as long as there are both: no client waits beside an idle server.
+    /// Called whenever a server becomes idle, a client begins to wait or a pool is resumed, and at every tick.
     #[inline]
     pub(crate) fn serve_waiters(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
@@ -312,7 +312,7 @@ impl ShardState {
         }
     }
 
-    /// Gives a server to whoever has waited longest; to nobody, and it becomes idle, if nobody waits.
+    /// Gives a server to the client that has waited longest; if none waits, it becomes idle.
     #[inline]
     fn serve_oldest(&mut self, pool_id: usize, server_conn: ConnId) {
         while let Some(local_pool) = self.local_pools.get_mut(pool_id)
@@ -344,7 +344,7 @@ impl ShardState {
         }
     }
 
-    /// Idle so long that it is asked whether it still lives (`server_check_delay`).
+    /// Idle so long that it is checked before use (`server_check_delay`).
     pub(crate) fn needs_check(&self, idle_since_us: u64) -> bool {
         let global = &self.config.global;
         let delay_us = micros(global.server_check_delay);
@@ -383,7 +383,7 @@ impl ShardState {
         }
     }
 
-    /// A client leaves, of its own will or not; nothing is said to it here.
+    /// Disconnects a client without a message to it.
     pub(crate) fn disconnect_client(&mut self, conn: ConnId, reason: &str) {
         let Some(client) = self.client(conn) else { return };
         if matches!(client.phase, client::Phase::Closing) {
@@ -401,8 +401,8 @@ impl ShardState {
         }
     }
 
-    /// The client has gone. Who goes before the login is over is not worth a line, as in PgBouncer: load balancers look
-    /// in that way, and drivers that see that they need a password.
+    /// The client has disconnected. Before the end of a login that is not logged, as in PgBouncer: load balancers check
+    /// this way, and drivers that find out that they need a password.
     pub(crate) fn client_disconnected(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         if client.is_settled() {
@@ -421,7 +421,7 @@ impl ShardState {
         self.act(Action::Close { conn });
     }
 
-    /// What becomes of the server of a client that leaves.
+    /// Releases or closes the server of a client that disconnects.
     fn detach_from_server(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         match client.phase {
@@ -435,7 +435,7 @@ impl ShardState {
                     self.close_server_that(false, server, "client disconnect while server was not ready");
                 }
             }
-            // It is being made like somebody who is gone; that is as good a state as any, once the answer is in.
+            // It gets the parameters of a client that is gone; any known parameters will do, once the answer is in.
             client::Phase::Preparing(server) => {
                 let Some(Conn::Server(preparing)) = self.conns.get_mut(server.0 as usize) else { return };
                 match preparing.phase {
@@ -461,7 +461,7 @@ impl ShardState {
         }
     }
 
-    /// Tells a client why (FATAL) and lets it go.
+    /// Sends a client the reason (FATAL) and closes it.
     pub(crate) fn fail_client(&mut self, conn: ConnId, sqlstate: &str, text: &str) {
         self.fail_client_because(conn, sqlstate, text, text);
     }
@@ -479,7 +479,7 @@ impl ShardState {
         if self.config.global.log_pooler_errors {
             self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
         }
-        // In the middle of a server's message nothing can be said.
+        // No error can be sent in the middle of a server's message.
         let is_mid_reply = server
             .and_then(|server| self.server(server))
             .is_some_and(|server| server.protocol.is_mid_reply());

@@ -1,6 +1,6 @@
-//! What an idle client asks for: judged by its first bytes, before a server is taken for it.
+//! The first bytes of an idle client, judged before a server is checked out for it.
 //!
-//! Owns that no server is held for a message that has none to wait for: one that PostgreSQL ignores outside a COPY is
+//! Owns that no server is checked out for a message without a reply: one that PostgreSQL ignores outside a COPY is
 //! skipped as it comes, however long, and one that has to be whole before it can be passed on is kept until it is.
 
 use session::FirstMessage;
@@ -16,7 +16,7 @@ use crate::state::ShardState;
 const WHOLE_BYTES: u32 = 64 * 1024;
 
 impl ShardState {
-    /// The first bytes of a request: take a server for it, which is returned to be asked, or wait for one.
+    /// The first bytes of a request: checks out a server, which is returned, or waits for one.
     pub(crate) fn idle_client_received(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
         let frame_bytes_max = self.config.global.max_packet_size;
         let client = self.client(conn)?;

@@ -1,4 +1,4 @@
-//! A client and the server that is lent to it: how they come together, what passes between them, how they part.
+//! A client and the server that is checked out for it: linking, relaying, releasing.
 
 pub(crate) mod backpressure;
 pub(crate) mod checkout;

@@ -1,7 +1,7 @@
-//! A client and a server of one link come to have the same parameters.
+//! Makes the parameters of a linked client and server the same.
 //!
-//! Owns what is said about it: the canonical values a client takes over, the facts (in_hot_standby) it is told, and
-//! what is remembered of values that no server reports. Which SET is sent is `session`'s; when, is `lend`'s.
+//! Owns the canonical values that a client takes over, the read-only parameters (in_hot_standby) that are reported to it,
+//! and what is known of values that no server reports. Which SET is sent is `session`'s; when, is `checkout`'s.
 
 use session::{Parameters, Tracked};
 use telemetry::Level;
@@ -11,12 +11,12 @@ use crate::ConnId;
 use crate::state::{Conn, ShardState, linked};
 
 impl ShardState {
-    /// The server has what the client wants; from now on both share one list, in the server's spelling.
+    /// The server has the client's values; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
         let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
         let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
         if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
-            // Equal lists become one, so that whoever meets next is known to be alike without a look at the values.
+            // Equal lists become one, so that the next link is known to match without comparing the values.
             if !local_pool.last_params.same(&canonical) {
                 local_pool.last_params = canonical.clone();
             }
@@ -80,7 +80,7 @@ impl ShardState {
         }
     }
 
-    /// DISCARD ALL was run here: what the server does not report is as on a fresh one.
+    /// DISCARD ALL was run here: what the server does not report has its default.
     pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };

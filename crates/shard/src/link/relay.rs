@@ -1,7 +1,7 @@
 //! The hot path: bytes between a client and the server it is linked to.
 //!
-//! Owns the two directions and what each step found. Who gets a server, and when it is given back, is `lend`'s; who is
-//! not read for a while, `backpressure`'s.
+//! Owns the two directions and the outcome of each step. Checkout and release are `checkout`'s; pausing reads is
+//! `backpressure`'s.
 
 use session::{ClientFault, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome};
 use telemetry::Level;
@@ -23,7 +23,7 @@ const STATEMENTS_WHILE_OFF: usize = 200;
 enum Input<'a> {
     /// All of what the event brought.
     Received(&'a [u8]),
-    /// What the client had said before.
+    /// What the client had sent before.
     Held(Vec<u8>),
 }
 
@@ -70,7 +70,7 @@ impl ShardState {
         }
     }
 
-    /// Passes on what a client said before it had its server.
+    /// Passes on what a client sent before it had its server.
     #[inline(never)]
     pub(crate) fn send_held(&mut self, conn: ConnId, server: ConnId) {
         let Some(client) = self.client(conn) else { return };
@@ -231,7 +231,7 @@ impl ShardState {
         }
     }
 
-    /// A message that nobody asked for was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
+    /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server idle.
     #[inline]
     fn unsolicited_message_ended(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
@@ -247,7 +247,7 @@ impl ShardState {
         }
     }
 
-    /// What the client asked behind a request whose plan was in doubt.
+    /// Sends what the client sent behind a request that might have been replayed.
     fn send_blocked_requests(&mut self, server_conn: ConnId, client_conn: ConnId) {
         self.send_held(client_conn, server_conn);
         self.resume_client(client_conn);
@@ -332,7 +332,7 @@ impl ShardState {
         server.protocol.step(&mut context, bytes, &mut NullOutput)
     }
 
-    /// ReadyForQuery went to the client: count, and give the server back if everything is quiet.
+    /// ReadyForQuery went to the client: counts, and releases the server if its conditions hold.
     #[inline]
     fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, outcome: ReplyOutcome) {
         let now_us = self.now.mono_us;
@@ -359,7 +359,7 @@ impl ShardState {
         if outcome.unblocked && !outcome.lost {
             self.send_blocked_requests(server_conn, client_conn);
         }
-        // In a transaction block it stays; what was kept and is asked now sees to that itself.
+        // In a transaction block the server stays linked; held requests that are sent now release it themselves.
         if outcome.idle > 0 {
             self.release(server_conn);
         }
@@ -377,8 +377,8 @@ impl ShardState {
         self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
     }
 
-    /// A server that nobody talks to says something: parameters and notices are taken in, a farewell ends it. In the
-    /// middle of a frame it is not lent.
+    /// An unlinked server sent something: parameters and notices are read, a FATAL closes it. In the middle of a frame it
+    /// is not checked out.
     pub(crate) fn idle_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let outcome = self.step_internal_query(conn, bytes);
         if outcome.parameters_changed {
@@ -426,7 +426,7 @@ impl ShardState {
             (InternalQuery::Ask(internal_client), failed) => {
                 self.query_answered(internal_client, conn, failed.as_deref())
             }
-            // Whoever answers is alive, also with an error.
+            // A server that answers with an error is alive, too.
             (InternalQuery::Check, Some(error)) => {
                 self.log_query_error(conn, "server_check_query", &error);
                 self.internal_query_over(conn);
@@ -437,7 +437,7 @@ impl ShardState {
         }
     }
 
-    /// The client's parameters are no parameters (it made them up at startup): it is told in the server's words.
+    /// The server refused the client's startup parameters: the client gets the server's error.
     fn refused_parameters(&mut self, server: ConnId, client: ConnId, error: &[u8]) {
         let fields = wire::error::parse(error);
         let text =

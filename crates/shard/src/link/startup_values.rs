@@ -1,8 +1,8 @@
 //! RESET, DISCARD ALL and SET … TO DEFAULT of a client that gave parameters at startup: its server has gone back to its own
 //! defaults, and gets the client's values before the client's next request.
 //!
-//! Owns when they are set on a server that the client keeps. A server that is given back gets them when it is lent, like
-//! any other. Which they are, and what the client is told, is `session`'s.
+//! Owns when they are set on a server that the client keeps. A server that is released gets them at the next checkout, like
+//! any other. Which they are, and what is reported to the client, is `session`'s.
 
 use session::ServerProtocol;
 
@@ -12,7 +12,7 @@ use crate::server::InternalQuery;
 use crate::state::{ShardState, linked};
 
 impl Client {
-    /// What was reset on its server is as its startup packet said.
+    /// What was reset on its server has the value of the startup packet again.
     #[cold]
     pub(crate) fn restore_client_startup_values(&mut self, protocol: &ServerProtocol) {
         let (Some(startup), lost) = (&self.startup, protocol.lost()) else { return };
@@ -24,7 +24,7 @@ impl Client {
 }
 
 impl ShardState {
-    /// The client was told that it has its startup values again. If it keeps its server, because of a transaction or
+    /// The client's startup values were reported to it again. If it keeps its server, because of a transaction or
     /// for its session, they are set now.
     #[cold]
     pub(crate) fn restore_startup_values(&mut self, server_conn: ConnId, client_conn: ConnId) {

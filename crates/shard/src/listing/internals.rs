@@ -1,6 +1,6 @@
 //! File descriptors and memory as rows, for SHOW FDS and SHOW MEM.
 //!
-//! Owns reading this shard's tables for them. The descriptors themselves are the driver's to fill in.
+//! Owns reading this shard's tables for them. The driver fills in the file descriptors.
 
 use std::mem::size_of;
 

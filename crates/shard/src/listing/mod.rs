@@ -154,7 +154,7 @@ impl ShardState {
         })
     }
 
-    /// Idle longer than `server_check_delay`: it will be asked before it is lent.
+    /// Idle longer than `server_check_delay`: it will be checked before it is used.
     fn is_used(&self, server: &Server) -> bool {
         let delay_us = micros(self.config.global.server_check_delay);
         self.now.mono_us.saturating_sub(server.request_us) > delay_us

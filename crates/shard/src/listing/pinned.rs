@@ -1,7 +1,7 @@
-//! Why a client keeps its server outside of a request, in a word: what the operator who runs out of servers wants to know.
+//! Why a client keeps its server outside of a request, in one word, for operators who run out of servers.
 //!
-//! Reads what `link/lend.rs` releases by and never decides anything. What a server remembers of its clients (LISTEN,
-//! temporary tables) holds nothing: in transaction mode it stays behind, as with PgBouncer.
+//! Reads the conditions of `link/checkout.rs` and never decides anything. Session state on a server (LISTEN, temporary
+//! tables) pins nothing: in transaction mode it stays behind, as with PgBouncer.
 
 use settings::PoolMode;
 
@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::state::{Conn, ShardState};
 
 impl ShardState {
-    /// Why this client keeps its server; empty for who has none, or gives it back with the end of what runs.
+    /// Why this client keeps its server; empty if it has none, or releases it with the end of the running request.
     pub(super) fn pinned_client(&self, client: &Client) -> &'static str {
         match client.server().and_then(|conn| self.conns.get(conn.0 as usize)) {
             Some(Conn::Server(server)) => self.pinned(client, server),

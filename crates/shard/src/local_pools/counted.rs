@@ -1,6 +1,6 @@
-//! What one pool's part counts on the path of a query: plain adds, of times that are known anyway.
+//! Counters of a local pool on the path of a query: plain additions, of times that are known anyway.
 //!
-//! Owns that counters and histograms tell of the same things. The histograms are made when the first server is lent.
+//! Owns that counters and histograms count the same events. The histograms are allocated at the first checkout.
 
 use crate::state::LocalPool;
 
@@ -13,7 +13,7 @@ impl LocalPool {
         self.histograms.get_or_insert_default().wait.add(wait_us);
     }
 
-    /// So many queries were answered, which took so long together.
+    /// Counts answered queries and their total time.
     #[inline]
     pub(crate) fn answered(&mut self, queries: u32, took_us: u64) {
         self.counters.query_count += u64::from(queries);
@@ -23,7 +23,7 @@ impl LocalPool {
         }
     }
 
-    /// So many transactions ended, which took so long together.
+    /// Counts finished transactions and their total time.
     #[inline]
     pub(crate) fn transacted(&mut self, transactions: u32, took_us: u64) {
         self.counters.xact_count += u64::from(transactions);

@@ -1,6 +1,6 @@
-//! Pools that nobody uses any more: forgotten after `pool_idle_timeout`, `autodb_idle_timeout`, or with their database.
+//! Unused pools: dropped after `pool_idle_timeout`, `autodb_idle_timeout`, or with their database.
 //!
-//! Owns when a part of a pool goes and what is kept of it: what was counted, as long as its database is there.
+//! Owns when a local pool is dropped and what is kept of it: its counters, as long as its database exists.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Retired {
     since_us: u64,
 }
 
-/// Why a part is to be forgotten.
+/// Why a local pool is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     /// Its database was removed, or came from `*` and is idle: nothing of it is kept.
@@ -29,7 +29,7 @@ enum Reason {
 }
 
 impl ShardState {
-    /// Forgets a part that has no clients any more, once its servers are gone too.
+    /// Drops a local pool that has no clients any more, once its servers are closed too.
     pub(crate) fn forget_unused_pool(&mut self, pool_id: usize) {
         let Some(local_pool) = self.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused())
         else {
@@ -118,7 +118,7 @@ impl ShardState {
 }
 
 impl LocalPool {
-    /// Nobody has it and nobody waits for it, not even for the end of a cancel.
+    /// No connection uses or waits for it, not even for the end of a cancel.
     fn is_unused(&self) -> bool {
         self.clients == 0
             && self.pool.queue.is_empty()

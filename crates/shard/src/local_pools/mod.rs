@@ -1,4 +1,4 @@
-//! The parts of pools that this shard has: found or made, and made anew from changed settings.
+//! The local pools of this shard: looked up, created, and configured from changed settings.
 
 pub(crate) mod counted;
 pub(crate) mod idle;
@@ -15,7 +15,7 @@ use crate::state::{LocalPool, ShardState};
 use crate::time::micros;
 
 impl ShardState {
-    /// The part of this pool, made if it is new here.
+    /// The local pool of this pool, created if it is new here.
     pub(crate) fn local_pool(&mut self, database_name: &str, user: &str, database: &Arc<Database>) -> usize {
         let key: (Arc<str>, Arc<str>) = (database_name.into(), user.into());
         if let Some(local_pool) = self.part_of.get(&key) {
@@ -76,7 +76,7 @@ impl ShardState {
     }
 }
 
-/// What the settings say about a pool.
+/// The limits of a pool by the settings.
 pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
     let user = config.user(user).map(|user| &**user);
     Limits {

@@ -1,7 +1,7 @@
-//! One pool on several shards: who gets a part, where clients go, how permits move.
+//! One pool on several shards: which shards have it, where clients go, how permits move.
 //!
-//! Owns spreading and lending permits between shards. Sockets never move for it: a shard that can spare a server closes
-//! it, and the shard that needs one opens its own.
+//! Owns spreading pools and moving permits between shards. Sockets never move for it: a shard that can spare a server
+//! closes it, and the shard that needs one opens its own.
 
 use messages::{LimitOf, ShardId, ShardMessage};
 use pool::SharedPool;
@@ -11,14 +11,14 @@ use crate::ConnId;
 use crate::maintain::passed;
 use crate::state::{LocalPool, ShardState};
 
-/// Who has waited for so long is worth a server that is idle on another shard, fair share or not.
+/// After this wait a client gets the permit of a server that is idle on another shard, fair share or not.
 const LONG_WAIT_US: u64 = 300_000;
 
 /// A pool spreads when its shard has been busy for this many reports (one a second).
 const BUSY_SECONDS: u32 = 1;
 
 impl ShardState {
-    /// The shard that a new client of this pool goes to: one that has a part; in turn if several have.
+    /// The shard that a new client of this pool goes to: one that has a local pool; in turn if several have.
     pub(crate) fn shard_for(&mut self, shared: &SharedPool) -> ShardId {
         let shards = shared.shards();
         if shards & (1 << self.id.0) != 0 && shards.count_ones() == 1 {
@@ -32,7 +32,7 @@ impl ShardState {
         ShardId(u16::try_from(bits.trailing_zeros()).unwrap_or(0))
     }
 
-    /// The thread said how busy it was: a crowded shard gives its largest pool a part on the least busy one.
+    /// How busy the thread was: a busy shard spreads its largest pool to the least busy one.
     pub(crate) fn busy(&mut self, percent: u32) {
         self.busy_percent = percent;
         self.pool_registry.set_busy_percent(self.id.0, percent);
@@ -62,8 +62,8 @@ impl ShardState {
         }
     }
 
-    /// Every permit of the pool is taken, but not all by this shard: ask the others for one. With less than its share this
-    /// shard gets the next that is free there, otherwise one that is idle there when the letter arrives.
+    /// Every permit of the pool is taken, but not all by this shard: request one from the others. With less than its share
+    /// this shard gets the next that is released there, otherwise one that is idle there when the message arrives.
     pub(crate) fn request_permit(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
         let Some(local_pool) = self.local_pools.get(pool_id) else { return };
@@ -72,7 +72,7 @@ impl ShardState {
         if local_pool.pool.open() >= shared.servers.taken() {
             return;
         }
-        // Servers that stay with their clients do not become free because somebody waits.
+        // Servers that stay with their clients are not released because another client waits.
         let lasting = local_pool.pool.next_is_dedicated() || local_pool.pool.limits.mode == PoolMode::Session;
         if lasting || self.has_less_than_its_share(local_pool) {
             shared.request_permit(self.id.0);
@@ -130,7 +130,7 @@ impl ShardState {
         }
     }
 
-    /// A permit is free: this shard tries first if somebody waits here, and those who asked are told.
+    /// A permit is free: this shard tries first if a client waits here, and the requesting shards are notified.
     pub(crate) fn permit_is_free(&mut self, pool_id: usize) {
         let Some(local_pool) = self.local_pools.get(pool_id) else { return };
         let wanting = local_pool.pool.shared().permit_requests() & !(1 << self.id.0);
@@ -150,7 +150,7 @@ impl ShardState {
         }
     }
 
-    /// A permit that was asked for is free.
+    /// A requested permit is free.
     pub(crate) fn permit_freed(&mut self, database: &str, user: &str) {
         let key = (database.into(), user.into());
         let Some(pool_id) = self.part_of.get(&key).copied() else { return };
@@ -169,7 +169,7 @@ impl ShardState {
         };
         let Some(wanted) = self.local_pools.get(pool_id) else { return };
         if wanted.pool.queue.is_empty() {
-            return; // The minimum alone evicts nobody.
+            return; // The minimum alone evicts no server.
         }
         let victim = self
             .local_pools

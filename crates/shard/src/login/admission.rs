@@ -1,6 +1,6 @@
-//! A proven client's way into its pool, and out again: the shard that has the pool, the counts, the greeting.
+//! Admission of an authenticated client to its pool, and its end: the shard that has the pool, the counts, the greeting.
 //!
-//! Owns what a client is told before its first query and what is forgotten when it leaves. Never asks for a proof.
+//! Owns what a client is sent before its first query and what is dropped when it disconnects. Never authenticates.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::tls_layer::TlsRequest;
 use crate::{Action, ClientMove, ConnId};
 
 impl ShardState {
-    /// The client is who it says. Find its pool and the shard that has it.
+    /// The client is authenticated. Finds its pool and the shard that has it.
     pub(crate) fn authenticated(&mut self, conn: ConnId, accepted: Accepted) {
         if !self.is_still_admitted(conn) {
             return;
@@ -76,8 +76,8 @@ impl ShardState {
         }
     }
 
-    /// Settings may have changed while a client proved itself, and a login can be drawn out: what refuses a connection at
-    /// its beginning refuses it at its end. False: the client was told.
+    /// Settings may have changed during authentication, and a login can be drawn out: what refuses a connection at
+    /// its beginning refuses it at its end. False: the client got the error.
     fn is_still_admitted(&mut self, conn: ConnId) -> bool {
         if self.lacks_tls(conn) {
             self.refuse_plain(conn);
@@ -103,7 +103,7 @@ impl ShardState {
         refusal.is_none()
     }
 
-    /// A proven client whose pool has a part here.
+    /// An authenticated client whose pool is on this shard.
     pub(crate) fn adopt(&mut self, conn: ConnId, client_move: ClientMove) {
         let ClientMove { client, database, pool_user, startup_request, accepted, found, session } =
             client_move;
@@ -159,7 +159,7 @@ impl ShardState {
         }
     }
 
-    /// Every client of this part that waits to be greeted.
+    /// Sends the greeting to every client of this pool that waits for it.
     pub(crate) fn send_greetings(&mut self, pool_id: usize) {
         let Some(local_pool) = self.local_pools.get(pool_id) else { return };
         let waiting: Vec<ConnId> = ordinary(local_pool).collect();
@@ -173,7 +173,7 @@ impl ShardState {
         }
     }
 
-    /// AuthenticationOk, what the servers of this pool say of themselves, the cancel key, ReadyForQuery.
+    /// Sends AuthenticationOk, the parameters that servers of this pool report, the cancel key, ReadyForQuery.
     pub(crate) fn send_greeting(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(local_pool) = self.local_pools.get_mut(client.pool) else { return };
@@ -196,7 +196,7 @@ impl ShardState {
         }
     }
 
-    /// Says all this as one server alone has it.
+    /// Sends the same with the parameters of a dedicated server.
     pub(crate) fn send_own_greeting(&mut self, conn: ConnId, own: &ServerInfo) {
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(local_pool) = self.local_pools.get(client.pool) else { return };

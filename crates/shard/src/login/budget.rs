@@ -1,7 +1,7 @@
-//! What logins in progress may make a shard keep: each a little for free, and all together a budget beyond that.
+//! The bound on memory for logins in progress: each has a little for free, and all together a budget beyond that.
 //!
-//! Owns the counting. A password may be 64 KiB long, and who sends one has not proven anything yet: without a common
-//! bound, whoever can connect could fill the memory.
+//! Owns the counting. A password may be 64 KiB long, and its sender is not authenticated yet: without a common bound, any
+//! peer that can connect could fill the memory.
 
 use crate::ConnId;
 use crate::state::ShardState;
@@ -11,7 +11,7 @@ const FREE_BYTES: u32 = 4 * 1024;
 /// Bytes that the logins of one shard may have sent beyond that: over a hundred passwords of the longest kind.
 const BUDGET_BYTES: u32 = 8 * 1024 * 1024;
 
-/// What is said to the one who goes beyond it.
+/// The error for a login beyond the budget.
 pub(crate) const SPENT: &str = "too many long passwords are being sent at once";
 
 impl ShardState {

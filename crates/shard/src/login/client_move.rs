@@ -1,4 +1,4 @@
-//! A proven client on its way to the shard that has its pool.
+//! An authenticated client that moves to the shard that has its pool.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use settings::Database;
 
 use crate::client::Client;
 
-/// What one shard knows of a client that moves to another: opaque to everybody else.
+/// The state of a client that moves from one shard to another: opaque to the driver.
 pub struct ClientMove {
     pub(crate) client: Box<Client>,
     pub(crate) database: Arc<Database>,
     pub(crate) pool_user: String,
     pub(crate) startup_request: StartupRequest,
     pub(crate) accepted: Accepted,
-    /// The secret of `pool_user` as a server told it.
+    /// The secret of `pool_user` from `auth_query`.
     pub(crate) found: Option<Zeroizing<String>>,
     /// Its TLS; put in by the record layer.
     pub(crate) session: Option<Box<tls::Session>>,

@@ -1,7 +1,7 @@
 //! Which limits a client is counted in, from its startup packet to its end.
 //!
 //! Owns `max_client_conn`, `max_db_client_connections` and `max_user_client_connections`: exact over all shards, and
-//! given back by whoever was counted, however it leaves. Never looks at servers; those are counted by their pools.
+//! released however a client disconnects. Never looks at servers; those are counted by their pools.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Counted {
     database: Option<Arc<ConnectionCounts>>,
     /// The user that it logged in as; a forced user is the servers' matter.
     user: Option<Arc<ConnectionCounts>>,
-    /// The part of the pool that it logged in to.
+    /// The local pool that it logged in to.
     local_pool: bool,
 }
 
@@ -52,8 +52,8 @@ impl Counted {
 }
 
 impl ShardState {
-    /// Whether `max_client_conn` lets one more in now, so that whoever cannot get in need prove nothing. False: the client
-    /// was told.
+    /// Whether `max_client_conn` admits one more now, so that a client that cannot be admitted need not authenticate. False:
+    /// the client got the error.
     pub(crate) fn has_room_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
         let limit = self.config.global.max_client_conn;
         let has_room = is_console || self.process.clients.taken() < limit;
@@ -63,10 +63,10 @@ impl ShardState {
         has_room
     }
 
-    /// `max_client_conn`. The console is never full, but its clients count. False: the client was told.
+    /// `max_client_conn`. The console is never full, but its clients count. False: the client got the error.
     pub(crate) fn count_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
         let limit = self.config.global.max_client_conn;
-        // Unlike the other limits, 0 lets nobody in, as in PgBouncer.
+        // Unlike the other limits, 0 admits no client, as in PgBouncer.
         let is_shut = limit == 0 && !is_console;
         if is_shut || !self.process.clients.take(if is_console { 0 } else { limit }) {
             self.refuse_count(conn, "max_client_conn");
@@ -79,7 +79,7 @@ impl ShardState {
         true
     }
 
-    /// The limits of the database and the user, for a client of a pool. False: the client was told.
+    /// The limits of the database and the user, for a client of a pool. False: the client got the error.
     pub(crate) fn count_in_pool(&mut self, conn: ConnId, pool_id: usize) -> bool {
         let Some(local_pool) = self.local_pools.get(pool_id) else { return false };
         let (counts, database) = (Arc::clone(local_pool.pool.database()), Arc::clone(&local_pool.database));
@@ -98,13 +98,13 @@ impl ShardState {
         true
     }
 
-    /// The same for a client of the console: its admins are never too many. False: the client was told.
+    /// The same for a client of the console, without a limit for admins. False: the client got the error.
     pub(crate) fn count_in_console(&mut self, conn: ConnId, role: Role) -> bool {
         let counts = self.pool_registry.database(CONSOLE);
         role == Role::Admin || self.count(conn, counts, None)
     }
 
-    /// A client that another process let in: it is counted whatever the limits say.
+    /// A client that another process admitted: it is counted whatever the limits are.
     pub(crate) fn count_imported(&mut self, conn: ConnId, pool_id: usize) {
         let now_us = self.now.mono_us;
         let (Some(Conn::Client(client)), Some(local_pool)) =
@@ -156,7 +156,7 @@ impl ShardState {
         self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
     }
 
-    /// A client leaves: everything that it was counted in has room again.
+    /// A client disconnects: its place in every limit is released.
     pub(crate) fn uncount(&mut self, conn: ConnId) {
         self.uncount_unauthenticated(conn);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };

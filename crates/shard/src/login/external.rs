@@ -1,7 +1,7 @@
-//! Logins whose password somebody else checks: a directory (LDAP) or PAM.
+//! Logins whose password is checked externally: by a directory (LDAP) or PAM.
 //!
-//! Owns what they are told of the client, and what the log says of their answer. Never asks by itself: that is a question
-//! to a helper.
+//! Owns what is passed to them, and how their answer is logged. Never calls them itself: that is done by a helper
+//! thread.
 
 use auth::{Answer, Verdict};
 use telemetry::Level;

@@ -1,8 +1,8 @@
-//! Failed logins: how long their answer is held back.
+//! Failed logins: how long their error is held back.
 //!
-//! Owns `auth_failure_delay`. Only answers that say no are held, and only to an address that has failed several times in a
-//! row: a right password is never slowed down, whoever else fails, and a wrong one in a file is told at once. What waits
-//! is a connection that has not logged in, and counts as one: of too many, it is the first to be answered and closed.
+//! Owns `auth_failure_delay`. Only refusals are held, and only to an address that has failed several times in a row: a
+//! correct password is never slowed down, whatever other clients do, and a single wrong one is answered at once. What
+//! waits is an unauthenticated connection, and counts as one: of too many, it is the first to be answered and closed.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Failures {
 }
 
 impl ShardState {
-    /// A login has failed: its client is told, now or later.
+    /// A login has failed: its client gets the error, now or later.
     pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
         let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
@@ -71,7 +71,7 @@ impl ShardState {
         self.decide_unauthenticated(conn);
     }
 
-    /// Tells a client whose login has failed before its time: its place is needed. False: it waits for no such answer.
+    /// Sends the held error at once, because the connection's place is needed. False: it waits for no such error.
     pub(crate) fn answer_at_once(&mut self, conn: ConnId) -> bool {
         let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) else {
             return false;
@@ -81,7 +81,7 @@ impl ShardState {
         true
     }
 
-    /// Tells a client whose login has failed, once it has waited long enough.
+    /// Sends the held error once the delay is over.
     pub(crate) fn check_held_answer(&mut self, conn: ConnId) {
         let (now_us, delay_us) = (self.now.mono_us, micros(self.config.global.auth_failure_delay));
         let Some(client) = self.client(conn) else { return };

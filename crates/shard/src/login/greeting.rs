@@ -1,8 +1,7 @@
-//! What a client is told when it is greeted: what its servers say of themselves, and what Weir says of itself.
+//! The greeting of a client after its login: the parameters that its servers report, and those of Weir itself.
 //!
-//! Owns PgBouncer 1.26's parameters, by which a driver learns that it talks to a pooler and what that can do, the
-//! administrator's message, and the last greeting of each pool: most clients of a pool are told the same. Never
-//! decides when a client is greeted.
+//! Owns PgBouncer 1.26's parameters, by which a driver detects a pooler and its capabilities, the administrator's
+//! message, and the last greeting of each pool: most clients of a pool get the same. Never decides when it is sent.
 
 use session::{Parameters, ServerInfo, Tracked};
 use settings::{Global, PoolMode};
@@ -11,10 +10,10 @@ use wire::encode;
 
 use crate::cancel::key::Key;
 
-/// The version that `pgbouncer.version` tells: that of the PgBouncer whose place Weir takes.
+/// The value of `pgbouncer.version`: the PgBouncer that Weir replaces.
 const PGBOUNCER_VERSION: &str = "1.25.2";
 
-/// What the servers of a pool said of themselves.
+/// What the servers of a pool reported at login.
 pub(crate) struct ServerGreeting {
     pub(crate) info: ServerInfo,
     last: Option<Last>,
@@ -30,12 +29,12 @@ struct Last {
 }
 
 impl ServerGreeting {
-    /// Nobody was greeted yet.
+    /// Without a cached greeting.
     pub(crate) fn new(info: ServerInfo) -> Box<ServerGreeting> {
         Box::new(ServerGreeting { info, last: None })
     }
 
-    /// The greeting of a client that asked for these parameters. What it did not ask for is as on a fresh server.
+    /// The greeting of a client that asked for these parameters. The others have the server's defaults.
     pub(crate) fn greeting(
         &mut self,
         asked: &Parameters,
@@ -61,14 +60,14 @@ impl ServerGreeting {
     }
 }
 
-/// What clients are told that have these parameters, but for the key of each.
+/// The greeting of clients with these parameters, without the cancel key.
 pub(crate) struct ClientGreeting {
     pub(crate) parameters: Parameters,
     text: Vec<u8>,
 }
 
 impl ClientGreeting {
-    /// Of a client with these parameters by servers that say this.
+    /// The greeting for these parameters by servers that report this.
     pub(crate) fn new(
         info: &ServerInfo,
         parameters: Parameters,
@@ -94,7 +93,7 @@ impl ClientGreeting {
     }
 }
 
-/// What a greeting tells of the pooler.
+/// What a greeting reports of the pooler.
 pub(crate) struct PoolerInfo<'a> {
     pub(crate) global: &'a Global,
     /// The pool's.

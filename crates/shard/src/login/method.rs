@@ -1,5 +1,5 @@
-//! How a client has to prove itself: as `auth_type` says, or the HBA rule that its connection meets.
-//! Owns the choice, and what those are told whom no rule lets in. Never carries a method out.
+//! The authentication method of a client: by `auth_type`, or the HBA rule that matches its connection.
+//! Owns the choice, and the errors for clients that no rule admits. Never carries a method out.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::client::Phase;
 use crate::state::ShardState;
 use crate::{ConnId, Peer};
 
-/// What is asked of a client.
+/// What a client has to authenticate with.
 pub(crate) enum AuthRequirement {
     /// An exchange by messages, or none.
     Exchange(Method),
@@ -27,15 +27,15 @@ pub(crate) enum AuthRequirement {
     Certificate(Option<Arc<IdentMap>>),
     /// To be this system user, by this map if there is one.
     Peer(Option<Arc<IdentMap>>),
-    /// To give its password to somebody else.
+    /// A password that is checked externally.
     External(Authority),
     /// Nothing yet: a rule hangs on the roles of its user.
     Roles,
-    /// It is not let in, whatever it says.
+    /// It is refused.
     Refusal(Refusal),
 }
 
-/// What is to be known of a user before its proof begins.
+/// What must be known of a user before its authentication begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecretNeeded {
     /// Nothing: others decide.
@@ -61,19 +61,19 @@ impl AuthRequirement {
     }
 }
 
-/// Why nothing is asked.
+/// Why a client is refused without authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No rule fits.
     NoRule,
-    /// The rule that fits says `reject`.
+    /// The matching rule has the method `reject`.
     Rejected,
     /// A directory decides, and where that is makes no sense.
     NoDirectory,
 }
 
 impl ShardState {
-    /// What this client, whose startup packet was read, is asked for; `roles` are those of its user, if they are known.
+    /// The requirement for this client, whose startup packet was read; `roles` are those of its user, if they are known.
     pub(crate) fn auth_requirement(
         &mut self,
         conn: ConnId,
@@ -157,7 +157,7 @@ impl ShardState {
         }
     }
 
-    /// Options without meaning let nobody in.
+    /// Invalid options admit no client.
     fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> AuthRequirement {
         match rule.options() {
             Ok(options) => AuthRequirement::External(Authority::Directory(Arc::clone(options))),
@@ -195,7 +195,7 @@ impl ShardState {
         }
     }
 
-    /// Tells a client that it is not let in: PgBouncer's words, and PostgreSQL's sentence as the detail.
+    /// Refuses a client with PgBouncer's text, and PostgreSQL's sentence as the detail.
     pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
         let address = self.address(conn);
         let encryption = if self.is_encrypted(conn) { "SSL encryption" } else { "no encryption" };
@@ -232,7 +232,7 @@ impl ShardState {
     }
 }
 
-/// It wants to replicate the whole cluster, so that no database counts.
+/// Physical replication: of the whole cluster, so that no database matches.
 fn is_physical(startup_request: &StartupRequest) -> bool {
     startup_request.replication.as_ref().is_some_and(|wanted| wanted.kind == Kind::Physical)
 }

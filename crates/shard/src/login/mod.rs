@@ -1,7 +1,7 @@
-//! A client's proof of who it is: what it may try to open, and the exchange that its method asks for.
+//! Authentication of clients: what a client may try to open, and the exchange that its method needs.
 //!
-//! Owns the order of these steps and what each refusal says. Unknown users and databases are told apart from wrong
-//! passwords only where PgBouncer tells them apart (no password asked). Who has proven it is `admission`'s.
+//! Owns the order of these steps and the text of each refusal. Unknown users and databases are distinguished from wrong
+//! passwords only where PgBouncer does so (no password requested). Authenticated clients are `admission`'s.
 
 pub(crate) mod admission;
 pub(crate) mod budget;
@@ -116,7 +116,7 @@ impl ShardState {
         if self.is_own_unix_user(conn, user) || lists(&global.admin_users, user) {
             return Some(Role::Admin);
         }
-        // `any` lets everybody look. PgBouncer's manual says "as admin", but it refuses them what only admins may.
+        // `any` gives every client the stats role. PgBouncer's manual says "as admin", but it refuses them admin commands.
         let may_look = global.auth_type == AuthType::Any || lists(&global.stats_users, user);
         may_look.then_some(Role::Stats)
     }
@@ -137,7 +137,7 @@ impl ShardState {
         }
     }
 
-    /// Finds out what a client has to prove that there is room for. It counts when it has proven that.
+    /// Begins the authentication of a client if there is room for it. It counts once it is authenticated.
     fn authenticate(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
         if !self.has_room_in_process(conn, role.is_some()) {
             return;
@@ -151,7 +151,7 @@ impl ShardState {
         self.require_authentication(conn, None);
     }
 
-    /// Finds out what the client has to prove. `roles` are those of its user, if they were asked for.
+    /// Determines what the client has to authenticate with. `roles` are those of its user, if they were queried.
     pub(crate) fn require_authentication(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
         let Some(startup_request) = self.startup_request_of(conn) else { return };
         let requirement = self.auth_requirement(conn, &startup_request, roles);
@@ -260,7 +260,7 @@ impl ShardState {
         self.login_step(conn, step);
     }
 
-    /// What a client's login asked is answered.
+    /// The answer to a client's [`Action::Ask`].
     pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: Answer) {
         self.log_verdict(conn, &answer);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };

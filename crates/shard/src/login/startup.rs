@@ -1,6 +1,6 @@
 //! A client's first bytes: startup packets, requests for encryption, cancel requests, and what is none of these.
 //!
-//! Owns what happens before anybody says who they are. Whoever says so is `login`'s.
+//! Owns everything before the startup packet with the user's name; that is handled by `login`.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::client::{Client, Phase};
 use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer};
 
-/// Peers whose garbage is remembered for a second.
+/// Peers whose garbage was logged within the last second.
 const GARBAGE_PEERS: usize = 1024;
 
-/// What a startup packet is told in the log when it is none.
+/// The log text for bytes that are no startup packet.
 const NO_PACKET: &str = "bad packet header";
 
 impl ShardState {
@@ -62,7 +62,7 @@ impl ShardState {
         }
     }
 
-    /// What came is no startup packet: closed without a word, and with one line a second for each peer.
+    /// What came is no startup packet: closed without an error message, and logged once a second for each peer.
     fn garbage(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         let address = match client.peer {

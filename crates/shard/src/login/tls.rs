@@ -1,6 +1,6 @@
-//! TLS before a login: who asks for it, who may do without, and what a failure means.
+//! TLS before a login: requests for it, whether it is required, and what a failure means.
 //!
-//! Owns SSLRequest on both sides and direct TLS of clients. Records are the record layer's; what follows on a secured
+//! Owns SSLRequest on both sides and direct TLS of clients. Records are the TLS layer's; what follows on an encrypted
 //! connection is the same login as on a plain one.
 
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl ShardState {
         }
     }
 
-    /// The socket to a server is connected: whether it is asked for TLS first.
+    /// The socket to a server is connected: whether TLS is requested first.
     pub(crate) fn asks_for_tls(&mut self, conn: ConnId) -> bool {
         let asks = self.tls.servers.mode != SslMode::Disable;
         let Some(server) = self.server(conn).filter(|server| asks && server.host().is_some()) else {
@@ -163,7 +163,7 @@ impl ShardState {
         cancel_conn.tls = CancelTls::Begun;
         match bytes {
             [b'S'] => self.tls_requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
-            // Its key is not said in clear to whom it was not said in clear before.
+            // A cancel key is not sent in clear over a connection that had to use TLS.
             _ => self.act(Action::Close { conn }),
         }
     }

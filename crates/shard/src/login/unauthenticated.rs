@@ -1,11 +1,10 @@
 //! Connections that have not logged in: how many there may be, and which one is closed when there are more.
 //!
 //! Owns `max_login_conn` and `max_login_conn_per_address`. They count in no limit of clients, so that clients that can
-//! connect but not log in keep no other client out. Cancel requests have proven nothing either and count until they are
-//! done. Of too many, those go first whose login has failed already, then those that have kept Weir waiting longest, of
-//! the origin with the most. Only at the end of the limit a connection goes that has not waited for long, or for which
-//! Weir itself is at work: of the origin with the most its oldest cancel request, or its oldest login for one that has
-//! fewer.
+//! connect but not log in keep no other client out. Cancel requests are unauthenticated too and count until they are
+//! done. Of too many, those whose login has failed are closed first, then those that have kept Weir waiting longest, of
+//! the origin with the most. Only at the end of the limit a connection is closed that has not waited for long, or that
+//! waits for Weir: of the origin with the most its oldest cancel request, or its oldest login for one that has fewer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ use crate::{Action, ConnId, Peer};
 /// How long a client may think about its next message before its place can go to another.
 const PATIENCE_US: u64 = 1_000_000;
 
-/// So many times the limit are accepted while none has waited that long: a crowd after a restart is no attack.
+/// This multiple of the limit is accepted while none has waited that long: many clients after a restart are no attack.
 const CROWD: u32 = 4;
 
 /// Every connection that has not logged in may need a descriptor of this many.
@@ -61,13 +60,13 @@ impl Origin {
 /// Connections by the numbers of their clients: the oldest comes first.
 #[derive(Default)]
 struct Logins {
-    /// In order: a connection comes behind all others, and leaves near them.
+    /// In order of arrival.
     conns: VecDeque<(u64, ConnId)>,
     /// Those of them whose login has failed, but for the answer.
     decided: BTreeMap<u64, ConnId>,
     /// Those of them that are cancel requests.
     cancels: BTreeMap<u64, ConnId>,
-    /// Until then none has kept Weir waiting for too long, as far as the last look told.
+    /// Until then none has kept Weir waiting for too long, as of the last scan.
     none_stalled_until_us: u64,
 }
 
@@ -106,7 +105,7 @@ pub(crate) struct Unauthenticated {
     by_origin: BTreeMap<Origin, Box<Logins>>,
     /// The origins by how many connections each has, if it is more than one.
     by_count: BTreeSet<(usize, Origin)>,
-    /// When the log was last told that there are too many, in seconds.
+    /// When it was last logged that there are too many, in seconds.
     told_s: Option<u64>,
 }
 
@@ -121,7 +120,7 @@ impl Unauthenticated {
         self.by_count.last().copied().or_else(single)
     }
 
-    /// An origin has so many connections where it had as many as `before`.
+    /// The count of an origin changes from `before` to `now`.
     fn recount(&mut self, origin: Origin, before: usize, now: usize) {
         if before > 1 {
             self.by_count.remove(&(before, origin));
@@ -158,7 +157,7 @@ impl Unauthenticated {
 }
 
 impl ShardState {
-    /// A connection was accepted: it counts until its client has logged in or left. False: it is closed.
+    /// A connection was accepted: it counts until its client has logged in or disconnected. False: it is closed.
     pub(crate) fn count_unauthenticated(&mut self, conn: ConnId) -> bool {
         let Some(client) = self.client(conn) else { return false };
         let (id, origin) = (client.id, Origin::of(client.peer));
@@ -174,7 +173,7 @@ impl ShardState {
         true
     }
 
-    /// It has logged in, or has left.
+    /// It has logged in, or has disconnected.
     pub(crate) fn uncount_unauthenticated(&mut self, conn: ConnId) {
         let Some(client) = self.client(conn) else { return };
         if !std::mem::take(&mut client.counted.unauthenticated) {
@@ -242,7 +241,7 @@ impl ShardState {
         }
     }
 
-    /// The process has no descriptor for one that wants to be accepted: one that has been here long enough goes.
+    /// The process has no file descriptor to accept a connection: one that has waited long enough is closed.
     pub(crate) fn files_ran_out(&mut self) {
         let expendable = self.expendable_of_all();
         if self.make_room_for_login(expendable) {
@@ -257,7 +256,7 @@ impl ShardState {
         self.make_room_for_login(oldest);
     }
 
-    /// What is beyond the limit goes as soon as it may: another shard may have no room for its clients because of it.
+    /// Closes connections beyond the limit as soon as allowed: another shard may have no room for its clients because of them.
     pub(crate) fn trim_unauthenticated(&mut self) {
         let limit = self.unauthenticated_max();
         while limit > 0 && self.process.logins.taken() > limit {
@@ -275,7 +274,7 @@ impl ShardState {
         if limit == 0 { limit } else { limit.min(by_files) }
     }
 
-    /// Whom nothing is lost with: whose login has failed, or who has kept Weir waiting; of the origin with the most, if it
+    /// A connection that may be closed: its login has failed, or it has kept Weir waiting; of the origin with the most, if it
     /// has one.
     fn expendable_of_all(&mut self) -> Option<ConnId> {
         let decided = self.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
@@ -297,11 +296,11 @@ impl ShardState {
             return None;
         }
         let (unix_user_id, is_of_all) = (self.unix_user_id, origin.is_none());
-        // Whoever does not wait now begins to wait later than now.
+        // A connection that does not wait now begins to wait later than now.
         let mut since_us = now_us;
         for (_, conn) in &logins.conns {
             let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
-            // An administrator takes the time to think, whoever else comes.
+            // A local administrator may take its time to type a password, however many others connect.
             if is_of_all && Origin::of(client.peer).is_administrators(unix_user_id) {
                 continue;
             }

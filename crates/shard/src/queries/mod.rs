@@ -1,7 +1,7 @@
 //! Statistics of queries by fingerprint (`track_queries`), beside the path that queries take.
 //!
-//! Owns who is watched and when what was asked has been answered. Nothing of it exists while the setting is off; a client
-//! is watched from the first request on that begins while it is on. Never changes what is passed on.
+//! Owns which clients are tracked and when their requests have been answered. Nothing of it exists while the setting is
+//! off; a client is tracked from the first request on that begins while it is on. Never changes what is passed on.
 
 mod shapes;
 mod tracker;
@@ -45,7 +45,7 @@ impl QueryTracking {
         query_tracker.hear(bytes, &mut self.shapes, &prepared);
     }
 
-    /// So many requests have been answered, which took so long together. `is_all`: nothing more is owed.
+    /// Requests have been answered, which took `took_us` together. `is_all`: nothing more is owed.
     fn answered(
         &mut self,
         query_tracker: &mut QueryTracker,

@@ -1,6 +1,6 @@
 //! The kinds of queries that clients hold: each text once, however many clients have prepared it.
 //!
-//! Owns making fingerprints. A kind that nobody holds any more is forgotten.
+//! Owns making fingerprints. A kind that no client holds any more is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! What one client asks, read beside the relay: which kinds of queries each of its requests is made of.
+//! The requests of one client, read beside the relay: which kinds of queries each of them consists of.
 //!
 //! Owns the client's place in its own stream, apart from the relay's. Statements are fingerprinted when they are prepared,
 //! simple queries each time. A Query and a Sync end a request; ReadyForQuery answers it.
@@ -55,7 +55,7 @@ pub(crate) struct QueryTracker {
 type Prepared<'a> = &'a dyn Fn(&[u8]) -> Option<&'a Arc<[u8]>>;
 
 impl QueryTracker {
-    /// More of what the client says.
+    /// Reads more of the client's stream.
     pub(super) fn hear(&mut self, mut bytes: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
         while let Ok(Some(piece)) = self.splitter.next(&mut bytes) {
             if !matches!(

@@ -1,8 +1,8 @@
-//! Servers for one client alone: whoever replicates gets a connection that is opened with its own startup parameters,
-//! keeps it until it leaves, and nobody has it after.
+//! Dedicated servers: a replicating client gets a connection that is opened with its own startup parameters, keeps it
+//! until it disconnects, and no other client uses it afterwards.
 //!
-//! Owns when such a connection is bound to its client and how it ends. Which limits it counts in is the pool's, and the
-//! bytes between the two are the relay's.
+//! Owns when such a connection is bound to its client and how it ends. Limits are the pool's, and the bytes between the
+//! two are the relay's.
 
 use pool::OpenFor;
 use session::replication::Kind;
@@ -14,7 +14,7 @@ use crate::client;
 use crate::server;
 use crate::state::{Conn, ShardState};
 
-/// A client's wish for a server of its own.
+/// A client's request for a dedicated server.
 pub(crate) struct DedicatedRequest {
     replication: Replication,
     /// The connection that is being logged in to for it.
@@ -31,7 +31,7 @@ impl DedicatedRequest {
     }
 }
 
-/// Whom a server connection is for.
+/// The client of a dedicated server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dedicated {
     pub(crate) kind: Kind,
@@ -50,7 +50,7 @@ impl ShardState {
         server.dedicated = Some(Dedicated { kind: dedicated_request.kind(), client: ConnId(waiter.client) });
     }
 
-    /// What it says to the server beside the entry's own parameters.
+    /// The startup parameters beside the entry's own.
     pub(crate) fn dedicated_parameters(&mut self, conn: ConnId) -> Vec<(String, String)> {
         let dedicated = self.server(conn).and_then(|server| server.dedicated);
         let Some(Dedicated { client, .. }) = dedicated else { return Vec::new() };
@@ -58,7 +58,7 @@ impl ShardState {
         let Some(dedicated_request) = &client.dedicated_request else { return Vec::new() };
         let (mut own, parameters) = (dedicated_request.replication.passed.clone(), client.parameters.clone());
         own.push(("replication".to_owned(), dedicated_request.kind().value().to_owned()));
-        // A WAL sender takes no SET, so that what is tracked is said here.
+        // A WAL sender takes no SET, so that tracked parameters are set here.
         for position in 0..self.tracked.count() {
             if let Some(value) = parameters.text(position) {
                 own.push((self.tracked.name(position).to_owned(), value.to_owned()));
@@ -108,7 +108,7 @@ impl ShardState {
         self.serve_or_open(pool_id);
     }
 
-    /// The server would not let this one client in: it alone is told so. False if the connection was for anybody.
+    /// The server refused this one client: it alone gets the error. False if the connection was for any client.
     pub(crate) fn dedicated_refused(&mut self, conn: ConnId, code: &str, text: &str) -> bool {
         let Some(Dedicated { client, .. }) = self.server(conn).and_then(|server| server.dedicated) else {
             return false;
@@ -118,7 +118,7 @@ impl ShardState {
         true
     }
 
-    /// Its client has left it, between two messages: a server that streams hears a goodbye between them, too.
+    /// Its client has disconnected, between two messages: a server that streams reads Terminate between them, too.
     pub(crate) fn end_dedicated(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
         let listens = server.protocol.status().is_some() || server.protocol.is_copy_both();
@@ -137,7 +137,7 @@ impl ShardState {
         }
     }
 
-    /// The login ends, and that tells the pool nothing about the next one.
+    /// The login ends without effect on the backoff of the next one.
     fn withdraw(&mut self, conn: ConnId, reason: &str) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
@@ -149,7 +149,7 @@ impl ShardState {
         self.close_server_that(listens, conn, reason);
     }
 
-    /// A client that waited for its server leaves: so does the server, wherever it was.
+    /// A client that waited for its server disconnects: the server is closed in any phase.
     pub(crate) fn dedicated_request_ended(&mut self, conn: ConnId) {
         let server = self
             .client(conn)
@@ -159,8 +159,8 @@ impl ShardState {
         self.withdraw(server, "replication client disconnected");
     }
 
-    /// The pool is full and whoever has waited longest wants a server of its own: the one that has been idle longest goes.
-    /// True if one goes, or went already and its socket is still there.
+    /// The pool is full and the client that has waited longest needs a dedicated server: the server that has been idle
+    /// longest is closed. True if one is closed, or is closing already.
     pub(crate) fn make_room(&mut self, pool_id: usize) -> bool {
         let Some(local_pool) =
             self.local_pools.get(pool_id).filter(|local_pool| local_pool.pool.next_is_dedicated())

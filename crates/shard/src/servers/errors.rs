@@ -1,5 +1,5 @@
-//! Why a pool has no server: noted where a login fails, for whoever looks at the pool.
-//! Never decides anything by it; the pool knows itself when to try again.
+//! Why a pool has no server: noted where a login fails, for SHOW.
+//! Never decides anything by it; retries are the pool's.
 
 use crate::ConnId;
 use crate::state::ShardState;

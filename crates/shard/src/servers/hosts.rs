@@ -1,4 +1,4 @@
-//! Which host a server connection goes to, and what becomes of servers whose host has moved.
+//! Which host a server connection goes to, and closing servers whose host name has moved.
 //!
 //! Owns the choice among the hosts of an entry (`load_balance_hosts`), and between a near server's socket and its
 //! address (`server_socket_dir`). Never looks a name up.
@@ -12,7 +12,7 @@ use crate::server::{Phase, Server};
 use crate::state::{Conn, LocalPool, ShardState};
 use crate::{ConnId, Target};
 
-/// Where PostgreSQL puts its socket when nothing else is said.
+/// PostgreSQL's default directory of unix sockets.
 const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
 
 impl ShardState {

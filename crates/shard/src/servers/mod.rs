@@ -1,6 +1,6 @@
-//! Server connections: opening, logging in, closing, and what a failure means for those who wait.
+//! Server connections: opening, logging in, closing, and what a failure means for waiting clients.
 //!
-//! Owns when a connection attempt is made and what its end does to the pool. Who gets a free server is `lend`'s.
+//! Owns when a connection attempt is made and what its end does to the pool. Checkout is `checkout`'s.
 
 pub(crate) mod credentials;
 pub(crate) mod dedicated;
@@ -23,11 +23,11 @@ use crate::state::{Conn, LocalPool, ShardState};
 use crate::time::micros;
 use crate::{Action, ConnId, ConnectFault};
 
-/// How long a server that was told goodbye may take to let go.
+/// How long a server may take to close after Terminate.
 const GOODBYE_US: u64 = 1_000_000;
 
 impl ShardState {
-    /// Idle servers go to those who wait; for those who are left one is opened, if every limit allows it.
+    /// Idle servers go to waiting clients; for the others one is opened, if every limit allows it.
     pub(crate) fn serve_or_open(&mut self, pool_id: usize) {
         let now_us = self.now.mono_us;
         self.serve_waiters(pool_id);
@@ -92,7 +92,7 @@ impl ShardState {
         self.report_server(pool_id, true);
     }
 
-    /// The socket is connected: ask for TLS, or say who we are.
+    /// The socket is connected: request TLS, or send the startup packet.
     pub(crate) fn server_connected(
         &mut self,
         conn: ConnId,
@@ -155,7 +155,7 @@ impl ShardState {
         self.server_login_goes_on(conn, step);
     }
 
-    /// What a server's login asked is answered.
+    /// The answer to a server login's [`Action::Ask`].
     pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::Answer) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
@@ -180,7 +180,7 @@ impl ShardState {
                 self.fail_waiters(conn, fault.sqlstate(), &text);
                 self.close_server(conn, "login failed");
             }
-            // It would not hear a goodbye for what it says itself.
+            // It would not read Terminate, because it is sending.
             LoginStep::Fault(fault) => {
                 self.login_failed(conn, &fault.message());
                 self.close_server(conn, &fault.message());
@@ -189,7 +189,7 @@ impl ShardState {
         }
     }
 
-    /// The first ReadyForQuery: clients can be greeted, and this server can be lent.
+    /// The first ReadyForQuery: clients can get their greeting, and this server can be checked out.
     fn server_ready(&mut self, conn: ConnId, mut info: ServerInfo, behind: &[u8]) {
         let now = self.now;
         if let Some(body) = info.connect_query_error.take() {
@@ -221,7 +221,7 @@ impl ShardState {
         if !behind.is_empty() {
             self.server_received(conn, behind, false);
         }
-        // A fresh server needs no reset.
+        // A new server needs no reset.
         self.internal_query_over(conn);
         self.serve_or_open(pool_id);
     }
@@ -235,7 +235,7 @@ impl ShardState {
         self.log_server(conn, Level::Error, &line);
     }
 
-    /// The server said no, in its own words.
+    /// The server refused the login with an error.
     fn server_refused(&mut self, conn: ConnId, body: &[u8]) {
         let fields = wire::error::parse(body);
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
@@ -244,7 +244,7 @@ impl ShardState {
         let own_text = format!("server login failed: {severity} {message}");
         self.log_server(conn, Level::Warning, &own_text);
         self.login_failed(conn, &own_text);
-        // A server that is starting, stopping or full will be better soon: those who wait, wait on.
+        // A server that is starting, stopping or full will accept logins soon: waiting clients keep waiting.
         let passing =
             [sqlstate::CANNOT_CONNECT_NOW, sqlstate::TOO_MANY_CONNECTIONS, sqlstate::ADMIN_SHUTDOWN];
         if !passing.contains(&&*code) {
@@ -257,7 +257,7 @@ impl ShardState {
         self.close_server(conn, &message);
     }
 
-    /// Every client that waits for a server of this pool is told the same.
+    /// Every client that waits for a server of this pool gets the same error.
     fn fail_waiters(&mut self, conn: ConnId, code: &str, text: &str) {
         let Some(local_pool) = self.server(conn).map(|server| server.pool) else { return };
         // One that closes when its client is done with it (RECONNECT, a changed database) will serve none of them.
@@ -290,18 +290,18 @@ impl ShardState {
         self.unbind(conn);
     }
 
-    /// Closes a server connection in whatever state. A quiet one is told goodbye first, and its end of file awaited, so
+    /// Closes a server connection in any phase. An idle one gets Terminate first, and its end of file is awaited, so
     /// that its backend is gone before another takes its place.
     pub(crate) fn close_server(&mut self, conn: ConnId, reason: &str) {
         let Some(server) = self.server(conn) else { return };
         let is_free =
             server.protocol.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
-        // In the middle of its client's message a goodbye would be read as a part of that.
+        // In the middle of its client's message Terminate would be read as a part of that.
         let at_boundary = server.protocol.boundary().is_some();
         self.close_server_that(is_free && at_boundary, conn, reason);
     }
 
-    /// The same where the caller knows whether the server would hear a goodbye.
+    /// The same where the caller knows whether the server would read Terminate.
     pub(crate) fn close_server_that(&mut self, listens: bool, conn: ConnId, reason: &str) {
         let Some(server) = self.server(conn) else { return };
         if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
@@ -346,7 +346,7 @@ impl ShardState {
         }
     }
 
-    /// The server's end of file: expected, or the death of whoever was served by it.
+    /// The server's end of file: expected, or the end of its client too.
     pub(crate) fn server_hung_up(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
         match server.phase {
@@ -359,7 +359,7 @@ impl ShardState {
         }
     }
 
-    /// A server that is leaving has no more to say: close it now.
+    /// The end of file of a server that is closing has come: close the socket now.
     pub(crate) fn let_go(&mut self, conn: ConnId) {
         let Some(server) = self.server(conn) else { return };
         if matches!(server.phase, Phase::Leaving { .. }) {
@@ -378,7 +378,7 @@ impl ShardState {
         self.paused_progress();
     }
 
-    /// Servers whose goodbye takes too long, and logins that do.
+    /// Servers that take too long to close after Terminate, and logins that take too long.
     pub(crate) fn check_server_deadline(&mut self, conn: ConnId) {
         let (now_us, global) = (self.now.mono_us, &self.config.global);
         let connect_timeout_us = micros(global.server_connect_timeout);
@@ -387,7 +387,7 @@ impl ShardState {
         let (cancels, unsettled_us) = (server.cancels, now_us.saturating_sub(server.request_us));
         match server.phase {
             Phase::Leaving { since_us } if now_us.saturating_sub(since_us) >= GOODBYE_US => self.let_go(conn),
-            // It stopped in the middle of a notice: nobody will ever get it.
+            // It stopped in the middle of a notice: it can never be checked out again.
             Phase::AwaitingCancel
                 if cancels == 0 && connect_timeout_us > 0 && unsettled_us >= connect_timeout_us =>
             {
@@ -438,19 +438,19 @@ impl ShardState {
 }
 
 impl ShardState {
-    /// How many servers of this part have been told to go and still have their permit. Looks at every connection.
+    /// How many servers of this pool are closing and still have their permit. Looks at every connection.
     pub(crate) fn leaving_servers(&self, pool_id: usize) -> u32 {
         let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == pool_id && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
         u32::try_from(self.conns.iter().filter(|(_, conn)| leaving(conn)).count()).unwrap_or(u32::MAX)
     }
 }
 
-/// The clients that wait for a server that anybody may have.
+/// The clients that wait for any server of the pool.
 pub(crate) fn ordinary(local_pool: &LocalPool) -> impl Iterator<Item = ConnId> + '_ {
     local_pool.pool.queue.shared().map(|waiter| ConnId(waiter.client))
 }
 
-/// What the entry says, and then what is for this one connection: of two the server takes the later.
+/// The entry's parameters, and then those for this one connection: of two the server takes the later.
 fn startup_packet(local_pool: &LocalPool, own: &[(String, String)]) -> Vec<u8> {
     let database = &local_pool.database;
     let mut parameters: Vec<(&[u8], &[u8])> =

@@ -1,8 +1,8 @@
 //! How much a server may send while no client is linked to it: parameters and notices of an idle one, replies to queries
 //! of Weir's own.
 //!
-//! Owns the bound. Nothing of this is kept; it is bounded because each byte is read and judged. What a linked client is
-//! sent has its own bound: the client's reading.
+//! Owns the bound. Nothing of this is kept; it is bounded because each byte costs work. What a linked client is sent is
+//! bounded by back-pressure.
 
 use crate::ConnId;
 use crate::server::Phase;

@@ -1,9 +1,8 @@
-//! Handing everything on to the shards of another process: when a connection may leave, and what travels with it.
+//! Export of all connections to the shards of another process: when a connection may be sent, and with which state.
 //!
-//! A connection leaves only at a moment of rest: nothing is owed, no frame is half read or half passed on. So no
-//! half-parsed state travels; what is in the middle of a query is answered here and follows then. A client and a server
-//! that belong together (an open transaction, a session) leave together. TLS cannot travel: whoever uses it is served here
-//! until it leaves by itself.
+//! A connection is exported only at rest: nothing is owed, no frame is half read or half passed on. So no half-parsed
+//! state is sent; a running query is answered here first. A linked client and server (an open transaction, a session)
+//! are exported together. TLS sessions cannot be exported: such connections are served here until they end.
 
 use auth::ScramKeys;
 use settings::{Database, PoolMode};
@@ -18,30 +17,30 @@ use crate::takeover::fields::{FieldsOut, paired};
 use crate::takeover::{Export, field};
 use crate::{Action, ConnId, Peer};
 
-/// How long a server that cannot move is kept for those who cannot move either.
+/// How long a server that cannot be exported is kept for clients that cannot be exported either.
 const SPARED_US: u64 = 1_000_000;
 
 /// How far handing on has come.
 #[derive(Default)]
 pub(crate) struct ExportState {
     round: u32,
-    /// Round and number of sockets when it was last told that nothing is left.
+    /// Round and number of sockets when it was last reported that nothing is left.
     told_empty: Option<(u32, u64)>,
     sockets: u64,
     links: u64,
-    /// Clients that have come to rest in this event.
+    /// Clients that may be exported since this event.
     pub(crate) rested: Vec<ConnId>,
 }
 
 impl ShardState {
-    /// A successor is there (or asks again whether anything is left).
+    /// A process takes over (or asks again whether anything is left).
     pub(crate) fn begin_export(&mut self, round: u32) {
         if let Some(exporting) = &mut self.exporting {
             exporting.round = round;
             return;
         }
         self.exporting = Some(ExportState { round, ..ExportState::default() });
-        // RESUME goes to the successor, which does not stand still: what is half done would never come to rest here.
+        // RESUME goes to the other process, which is not suspended: running requests would never end here.
         let stood_still = self.end_suspension();
         let states: Vec<_> =
             self.local_pools.iter().map(|(_, local_pool)| pool_state(local_pool, true)).collect();
@@ -50,13 +49,13 @@ impl ShardState {
         }
         self.export_all();
         if stood_still {
-            // Who cannot move is served here.
+            // Connections that cannot be exported are served here.
             let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
             local_pools.into_iter().for_each(|index| self.serve_or_open(index));
         }
     }
 
-    /// The successor has died before it had everything: what is left is served here again.
+    /// The other process has died before it had everything: what is left is served here again.
     pub(crate) fn abort_export(&mut self) {
         let sockets = self.exporting.take().map_or(0, |exporting| exporting.sockets);
         self.act(Action::Export(Box::new(Export::Kept { sockets })));
@@ -64,7 +63,7 @@ impl ShardState {
         self.configure(config);
     }
 
-    /// At the end of every event: whatever has come to rest leaves.
+    /// At the end of every event: exports connections that are at rest.
     pub(crate) fn export_idle(&mut self) {
         let Some(exporting) = &mut self.exporting else { return };
         for conn in std::mem::take(&mut exporting.rested) {
@@ -128,7 +127,7 @@ impl ShardState {
         });
     }
 
-    /// Sends a client away if it rests, with its server if it has one.
+    /// Exports a client if it is at rest, with its server if it has one.
     fn export_client(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         if client.tls.is_some()
@@ -161,7 +160,7 @@ impl ShardState {
         self.export_conn(conn, state, None, false);
     }
 
-    /// A console client that waits for an answer gets it first; one that has prepared something is sent away.
+    /// A console client that waits for an answer gets it first; one that has prepared statements is closed.
     fn end_console(&mut self, conn: ConnId) {
         let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
         if let client::Phase::Console(session) = &client.phase
@@ -197,7 +196,7 @@ impl ShardState {
     fn export_idle_server(&mut self, conn: ConnId) {
         let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
         if server.tls.is_some() {
-            // It serves those who stay here. Its permit counts in the next process too, where others may wait for it.
+            // It serves clients that stay here. Its permit counts in the next process too, where clients may wait for it.
             let is_idle = self.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
             if is_idle || self.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0) {
                 self.close_server(conn, "another process has taken over");
@@ -345,7 +344,7 @@ fn put_keys(out: &mut FieldsOut, keys: &ScramKeys) {
     out.number(field::ITERATIONS, keys.iterations.into());
 }
 
-/// Where servers of an entry are and who they are logged in as: those of another text are somebody else's.
+/// The host, database and user of an entry's servers: servers with another text do not belong to it.
 pub(crate) fn target_text(database: &Database) -> String {
     let whole = (&database.host, database.port, &database.dbname, &database.user, &database.connect_query);
     format!("{whole:?}")

@@ -1,7 +1,6 @@
 //! Numbered fields in a row of bytes: how state travels from one process to the next (`-R`).
 //!
-//! Two processes of different versions speak it, so a field that is not known is skipped and one that is missing has a
-//! default. Owns the layout (number, length, bytes; big-endian) and never what a field means.
+//! Two processes of different versions use it, so an unknown field is skipped and a missing one has a default. Owns the layout (number, length, bytes; big-endian) and never what a field means.
 
 /// Fields being written.
 #[derive(Debug, Default)]
@@ -39,7 +38,7 @@ impl FieldsOut {
     }
 }
 
-/// Fields that were written by somebody else.
+/// Fields that another process has written.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(Vec<(u16, &'a [u8])>);
 

@@ -1,7 +1,7 @@
-//! Taking over what the shards of a predecessor process hand on: pools, clients, servers, and pairs of both.
+//! Import of what the shards of the process being taken over export: pools, clients, servers, and pairs of both.
 //!
-//! The opposite of `hand_on`. What comes is in force at once and whatever the limits say, for it was let in before;
-//! from then on it is like any other. Never refuses a client for what a newer version did not understand.
+//! The opposite of `export`. What comes is in force at once and whatever the limits are, because it was admitted before;
+//! from then on it is like any other. Never refuses a client for a field that this version does not know.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl ShardState {
         }
     }
 
-    /// The part that a state names, made if it is new here; None if its database is not configured any more.
+    /// The local pool that a state names, created if it is new here; None if its database is not configured any more.
     fn pool_named(&mut self, state: &[u8]) -> Option<usize> {
         let fields = Fields::read(state)?;
         let (name, user) = (fields.text(field::DATABASE)?, fields.text(field::USER)?);
@@ -71,7 +71,7 @@ impl ShardState {
         Some(self.local_pool(name, user, &database))
     }
 
-    /// This process has a successor itself by now.
+    /// This process is being taken over itself by now.
     fn forward_pool(&mut self, what: Export) {
         if self.exporting.is_some() {
             self.act(Action::Export(Box::new(what)));
@@ -118,7 +118,7 @@ impl ShardState {
         }
     }
 
-    /// A client without a server goes on where it was.
+    /// A client without a server continues in its phase.
     fn import_client(&mut self, conn: ConnId, state: &[u8]) {
         let Some(phase) = self.insert_client(conn, state) else { return };
         self.act(Action::LoginComplete { conn });
@@ -148,7 +148,7 @@ impl ShardState {
 
     fn import_pair(&mut self, conn: ConnId, state: &[u8], server_conn: ConnId, server_state: &[u8]) {
         if self.import_server(server_conn, server_state).is_none() {
-            // Its transaction is lost with its server: say so rather than pretend.
+            // Its transaction is lost with its server: the client gets an error.
             if self.insert_client(conn, state).is_some() {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "database configuration changed");
             }
@@ -238,7 +238,7 @@ impl ShardState {
         Some(client)
     }
 
-    /// Makes a server of a state, linked to nobody. None if it cannot be used: it is told goodbye then.
+    /// Makes an unlinked server of a state. None if it cannot be used: it gets Terminate and is closed.
     fn import_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
         let pool_id = self.pool_named(state);
         let made = pool_id.and_then(|local_pool| self.server_of(local_pool, &Fields::read(state)?));
@@ -297,7 +297,7 @@ impl ShardState {
             names_as_they_are: false,
             close_when_free: match must_close {
                 true => Some("database configuration changed"),
-                // Only the login of a server tells what clients are greeted with, and this one's was elsewhere.
+                // Greetings are made from a server's login, and this server logged in to the other process.
                 false => local_pool.server_greeting.is_none().then_some("unknown to this process"),
             },
             since_us: time(field::SINCE),

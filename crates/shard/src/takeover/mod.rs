@@ -1,7 +1,7 @@
-//! What a shard says to, and hears from, the shards of another process while one takes over from the other (`-R`).
+//! The messages between the shards of two processes while one takes over from the other (`-R`).
 //!
-//! Data only: who leaves and when is told in `hand_on`, who comes in `inherit`. States are rows of numbered fields
-//! ([`crate::takeover::fields`]), because the two processes may be of different versions.
+//! Data only: the logic of the sending side is in `export`, that of the receiving side in `import`. States are rows of
+//! numbered fields ([`crate::takeover::fields`]), because the two processes may be of different versions.
 
 pub(crate) mod export;
 pub mod fields;
@@ -14,12 +14,12 @@ use crate::takeover::fields::Fields;
 /// From a shard to its successors.
 #[derive(Debug)]
 pub enum Export {
-    /// A pool that has a part here: what new servers of it need, and how many of its servers are here.
+    /// A local pool: what new servers of it need, and how many of its servers are here.
     Pool {
         /// Its state.
         state: Vec<u8>,
     },
-    /// A server of this pool was opened here all the same, for somebody who cannot move.
+    /// A server of this pool was opened here all the same, for a client that cannot be exported.
     ServerOpened {
         /// The pool.
         state: Vec<u8>,
@@ -29,7 +29,7 @@ pub enum Export {
         /// The pool.
         state: Vec<u8>,
     },
-    /// A socket leaves. Its id is free at once, as after [`crate::Action::Move`].
+    /// A socket is exported. Its id is free at once, as after [`crate::Action::Move`].
     Socket {
         /// Which.
         conn: ConnId,
@@ -44,17 +44,17 @@ pub enum Export {
     Empty {
         /// The round of [`messages::Command::Export`] that this answers.
         round: u32,
-        /// How many sockets have left in all.
+        /// How many sockets have been exported in all.
         sockets: u64,
     },
-    /// Nothing leaves any more: the answer to [`messages::Command::AbortExport`].
+    /// Nothing is exported any more: the answer to [`messages::Command::AbortExport`].
     Kept {
-        /// How many sockets had left in all. Those that nobody took come back as [`Import`].
+        /// How many sockets had been exported in all. Those that the other process did not take come back as [`Import`].
         sockets: u64,
     },
 }
 
-/// From the shards of a predecessor process.
+/// From the shards of the process being taken over.
 #[derive(Debug)]
 pub enum Import {
     /// See [`Export::Pool`].
@@ -97,7 +97,7 @@ pub enum Import {
         /// What is known of it.
         server_state: Vec<u8>,
     },
-    /// The predecessor has gone: what it still held, it holds no more.
+    /// The other process has ended: it holds no servers any more.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! Prepared statements on their way from one process to the next: a client's names, and what a server has.
+//! Prepared statements in a takeover: a client's names, and what a server has.
 //!
 //! Owns their fields. A statement keeps its number, because that is its name on the servers, the settings under which it was parsed, and
 //! what its clients may read by. An older process does not say the settings: its statements serve those that have them, and no one else.
