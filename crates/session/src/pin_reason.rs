@@ -1,6 +1,6 @@
 //! Why a server cannot be released by its client yet, in one word, for SHOW.
 //!
-//! Reads what [`ServerProtocol::is_idle`] depends on and changes nothing; the decision to release is never made from it.
+//! Reads what [`ServerProtocol::is_quiet`] depends on and changes nothing; the decision to release is never made from it.
 
 use wire::backend::Status;
 

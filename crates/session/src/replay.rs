@@ -28,7 +28,7 @@ pub(crate) struct ReplayBuffer {
     number: u64,
     /// What was sent, from the recorded message on; its Sync is not in it.
     copy: Vec<u8>,
-    /// The server has bound the statement since it was last idle: nothing has to wait for it.
+    /// The server has bound the statement since it was last quiet: nothing has to wait for it.
     verified: bool,
     /// Something was sent behind the segment.
     followed: bool,

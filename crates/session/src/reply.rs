@@ -585,7 +585,7 @@ mod tests {
             }
             assert_eq!(sent.bytes, answer, "cut at {cut}");
             assert_eq!(sent.copied, HEADER_BYTES, "cut at {cut}");
-            assert!(server.is_idle());
+            assert!(server.is_quiet());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The protocol state of one server connection: which replies are owed, its transaction status, its statements.
 //!
-//! Owns the question whether a server is idle ([`ServerProtocol::is_idle`]), on which releasing it depends. The steps
+//! Owns the question whether a server is quiet ([`ServerProtocol::is_quiet`]), on which releasing it depends. The steps
 //! that change it are in [`crate::request`] (what a client asks) and [`crate::reply`] (what the server answers).
 
 use wire::backend::Status;
@@ -191,7 +191,7 @@ impl ServerProtocol {
     /// bytes, cancels) are the shard's to know.
     #[inline]
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.has_answered() && self.boundary().is_some()
     }
 
@@ -215,11 +215,11 @@ impl ServerProtocol {
         (self.unsent_body == 0 || planted::bug!("half_request_left")).then_some(Boundary(()))
     }
 
-    /// The server is idle and its client has sent nothing more: DDL may come before the next request, so that the next Bind
+    /// The server is quiet and its client has sent nothing more: DDL may come before the next request, so that the next Bind
     /// of each statement is recorded again.
     #[inline]
-    pub fn mark_idle(&mut self) {
-        self.statements.mark_idle();
+    pub fn mark_quiet(&mut self) {
+        self.statements.mark_quiet();
         if self.portal_effects.any(Effects::ALTERING) {
             self.portal_resets = Reset::default();
         }

@@ -18,7 +18,7 @@ pub struct ServerStatements {
     pub(crate) unnamed: UnnamedStatement,
     clock: u64,
     /// Counts the times at which nothing was owed.
-    idle_epoch: u64,
+    quiet_count: u64,
 }
 
 /// One statement of a server.
@@ -36,11 +36,11 @@ struct CachedStatement {
     segment: u64,
     /// When it was last used, by `clock`.
     used: u64,
-    /// At which count of `idle_epoch` it was last parsed or bound.
+    /// At which count of `quiet_count` it was last parsed or bound.
     verified: u64,
     /// The server has refused it, or it may be another one by now: it has to be closed before it is prepared again.
     stale: bool,
-    /// At which count of `idle_epoch` its description was found to be another than the statement's.
+    /// At which count of `quiet_count` its description was found to be another than the statement's.
     differs: Option<u64>,
     /// What is sent behind its Parse waits for its description.
     awaited: bool,
@@ -103,7 +103,7 @@ pub(crate) enum Availability {
 /// What matters of a statement that can be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatementTraits {
-    /// It was parsed or bound since the server was last idle.
+    /// It was parsed or bound since the server was last quiet.
     pub(crate) verified: bool,
     /// What executing it may change.
     pub(crate) effects: Effects,
@@ -146,10 +146,10 @@ impl ServerStatements {
             Some(entry) if entry.expected && !entry.stale && !entry.is_tainted_for(site) => {
                 entry.used = self.clock;
                 entry.note(site);
-                let verified = entry.verified == self.idle_epoch;
+                let verified = entry.verified == self.quiet_count;
                 Availability::Usable(StatementTraits { verified, effects: entry.effects })
             }
-            Some(entry) if entry.expected && entry.differs == Some(self.idle_epoch) => Availability::Differs,
+            Some(entry) if entry.expected && entry.differs == Some(self.quiet_count) => Availability::Differs,
             Some(entry) if entry.expected => Availability::Stale,
             _ => Availability::Missing,
         }
@@ -169,7 +169,7 @@ impl ServerStatements {
         site: UseSite,
     ) {
         self.clock += 1;
-        let (used, verified) = (self.clock, self.idle_epoch);
+        let (used, verified) = (self.clock, self.quiet_count);
         let entry = self.entries.entry(id).or_default();
         (entry.used, entry.verified, entry.stale, entry.differs) = (used, verified, false, None);
         (entry.expected, entry.segment, entry.effects) = (true, site.segment, effects);
@@ -189,7 +189,7 @@ impl ServerStatements {
     pub(crate) fn described(&mut self, id: StatementId, as_known: bool) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.stale |= !as_known;
-            entry.differs = (!as_known).then_some(self.idle_epoch);
+            entry.differs = (!as_known).then_some(self.quiet_count);
             self.settle(id);
         }
     }
@@ -256,7 +256,7 @@ impl ServerStatements {
         self.parse_sent(id, registry.effects(id), registry.scope(id), site);
         self.answered(id, true);
         self.described(id, true);
-        self.mark_idle();
+        self.mark_quiet();
     }
 
     /// One that the other process did not trust: see [`ServerStatements::is_stale`].
@@ -300,27 +300,27 @@ impl ServerStatements {
 
     /// Nothing is owed any more: what was bound before may be stale when it is bound next.
     #[inline]
-    pub(crate) fn mark_idle(&mut self) {
-        self.idle_epoch += 1;
+    pub(crate) fn mark_quiet(&mut self) {
+        self.quiet_count += 1;
     }
 
     /// The server has bound it.
     pub(crate) fn verify(&mut self, id: StatementId) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.verified = self.idle_epoch;
+            entry.verified = self.quiet_count;
         }
     }
 
     /// A Close, a Parse and a Describe of it are sent before messages that were sent already and are sent again: what those do to it
     /// comes last.
     pub(crate) fn prepared_anew(&mut self, id: StatementId, scope: Option<SettingsId>, segment: u64) {
-        let (clock, idle_epoch) = (self.clock, self.idle_epoch);
+        let (clock, quiet_count) = (self.clock, self.quiet_count);
         let entry =
             self.entries.entry(id).or_insert(CachedStatement { used: clock, ..CachedStatement::default() });
         if entry.unanswered == 0 {
             (entry.expected, entry.segment) = (true, segment);
         }
-        (entry.verified, entry.stale, entry.differs) = (idle_epoch, false, None);
+        (entry.verified, entry.stale, entry.differs) = (quiet_count, false, None);
         (entry.scope, entry.used_in) = (scope, segment);
         entry.unanswered += 3;
     }
@@ -516,7 +516,7 @@ mod tests {
             server.answered(1, true);
         }
         server.described(1, false);
-        server.mark_idle();
+        server.mark_quiet();
         assert_eq!(server.touch(1, site(0)), Availability::Stale, "DDL may have come since");
     }
 
@@ -551,7 +551,7 @@ mod tests {
             _ => false,
         };
         assert!(verified(&mut server));
-        server.mark_idle();
+        server.mark_quiet();
         assert!(!verified(&mut server));
         server.verify(1);
         assert!(verified(&mut server));

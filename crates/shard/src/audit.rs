@@ -109,7 +109,7 @@ impl ShardState {
             .get(server.pool)
             .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
         let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
-        let is_done = server.protocol.is_idle() && !server.unsent;
+        let is_done = server.protocol.is_quiet() && !server.unsent;
         let holds_nothing = matches!(self.conns.get(client.0 as usize), Some(Conn::Client(client)) if client.request.held.is_empty());
         shares && linked && is_done && holds_nothing
     }

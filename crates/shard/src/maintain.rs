@@ -149,7 +149,7 @@ impl ShardState {
                 let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
                 let renewed =
                     server.close_when_free.filter(|_| session && self.config.global.server_fast_close);
-                let reason = if let (Some(reason), true) = (renewed, server.protocol.is_idle()) {
+                let reason = if let (Some(reason), true) = (renewed, server.protocol.is_quiet()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)
                 } else if busy
                     && !dedicated

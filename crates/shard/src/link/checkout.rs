@@ -150,10 +150,10 @@ impl ShardState {
         let server::Phase::Linked(client_conn) = server.phase else {
             return self.check_cancels_done(server_conn);
         };
-        if !server.protocol.is_idle() || server.unsent {
+        if !server.protocol.is_quiet() || server.unsent {
             return;
         }
-        server.protocol.mark_idle();
+        server.protocol.mark_quiet();
         let local_pool = server.pool;
         let kept = server.dedicated.is_some();
         let session = self
@@ -192,7 +192,7 @@ impl ShardState {
         if server.dedicated.is_some() && !planted::bug!("own_server_lent") {
             return self.end_dedicated(server_conn);
         }
-        if !server.protocol.is_idle() || server.unsent {
+        if !server.protocol.is_quiet() || server.unsent {
             return self.close_server(server_conn, "unclean server");
         }
         server.request_us = now_us;
@@ -207,7 +207,7 @@ impl ShardState {
     pub(crate) fn check_cancels_done(&mut self, server_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         let awaiting_cancel = matches!(server.phase, server::Phase::AwaitingCancel);
-        let settled = awaiting_cancel && server.cancels == 0 && server.protocol.is_idle() && !server.unsent;
+        let settled = awaiting_cancel && server.cancels == 0 && server.protocol.is_quiet() && !server.unsent;
         if settled && !self.released.contains(&server_conn) {
             self.released.push(server_conn);
         }
@@ -258,7 +258,7 @@ impl ShardState {
     pub(crate) fn internal_query_over(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
-        if !server.protocol.is_idle() || server.unsent {
+        if !server.protocol.is_quiet() || server.unsent {
             server.request_us = now_us;
             server.phase = server::Phase::AwaitingCancel; // Half a notice has come behind the answer.
             return;

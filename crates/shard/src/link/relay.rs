@@ -152,7 +152,7 @@ impl ShardState {
             Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
         };
         let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
-        let asked_nothing = server.protocol.is_idle();
+        let asked_nothing = server.protocol.is_quiet();
         match outcome {
             RequestOutcome::All if kept => self.pause_client(client_conn),
             RequestOutcome::All if asked_nothing => self.release_without_request(client_conn, server_conn),
@@ -231,14 +231,14 @@ impl ShardState {
         }
     }
 
-    /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server idle.
+    /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
     #[inline]
     fn unsolicited_message_ended(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let Some(server) = self.server(server_conn) else { return };
         if server.protocol.holds_requests() {
             return self.restore_late(server_conn, client_conn);
         }
-        if !server.protocol.is_idle() {
+        if !server.protocol.is_quiet() {
             return;
         }
         self.release(server_conn);
@@ -386,7 +386,7 @@ impl ShardState {
         }
         let now_us = self.now.mono_us;
         let Some(server) = self.server(conn) else { return };
-        let (quiet, local_pool) = (server.protocol.is_idle(), server.pool);
+        let (quiet, local_pool) = (server.protocol.is_quiet(), server.pool);
         let parked = matches!(server.phase, server::Phase::Idle);
         if outcome.fatal {
             self.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
