@@ -184,7 +184,7 @@ impl Counted {
                 self.open += 1;
                 self.idle += usize::from(is_idle(server));
             }
-            Conn::CancelConn(cancel_conn) if cancel_conn.local_pool == index => {
+            Conn::Cancel(cancel_conn) if cancel_conn.local_pool == index => {
                 self.cancels += u32::from(cancel_conn.sent);
             }
             _ => {}

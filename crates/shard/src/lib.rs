@@ -241,8 +241,8 @@ impl ShardState {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::CancelConn(_)) => self.cancel_conn_received(conn, bytes),
-            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+            Some(Conn::Cancel(_)) => self.cancel_conn_received(conn, bytes),
+            Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -254,8 +254,8 @@ impl ShardState {
     ) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
-            Some(Conn::CancelConn(_)) => self.cancel_conn_connected(conn),
-            Some(Conn::PeerCancelConn(_)) => self.peer_cancel_conn_connected(conn),
+            Some(Conn::Cancel(_)) => self.cancel_conn_connected(conn),
+            Some(Conn::PeerCancel(_)) => self.peer_cancel_conn_connected(conn),
             _ => {}
         }
     }
@@ -272,7 +272,7 @@ impl ShardState {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_disconnected(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
-            Some(Conn::CancelConn(_) | Conn::PeerCancelConn(_)) => self.act(Action::Close { conn }),
+            Some(Conn::Cancel(_) | Conn::PeerCancel(_)) => self.act(Action::Close { conn }),
             Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
@@ -284,8 +284,8 @@ impl ShardState {
                 self.server_closed(server.pool);
                 self.report_server(server.pool, false);
             }
-            Some(Conn::CancelConn(cancel_conn)) => self.cancel_conn_closed(&cancel_conn),
-            Some(Conn::PeerCancelConn(peer_cancel_conn)) => self.peer_cancel_conn_closed(&peer_cancel_conn),
+            Some(Conn::Cancel(cancel_conn)) => self.cancel_conn_closed(&cancel_conn),
+            Some(Conn::PeerCancel(peer_cancel_conn)) => self.peer_cancel_conn_closed(&peer_cancel_conn),
             Some(Conn::Client(_)) => self.paused_progress(),
             Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }

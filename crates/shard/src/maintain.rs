@@ -56,7 +56,7 @@ impl ShardState {
         let watched = self.conn_ids(|conn| match conn {
             Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
-            Conn::CancelConn(_) | Conn::PeerCancelConn(_) => true,
+            Conn::Cancel(_) | Conn::PeerCancel(_) => true,
             Conn::InternalClient(_) | Conn::Reserved => false,
         });
         for conn in watched {
@@ -66,8 +66,8 @@ impl ShardState {
                     self.check_server_deadline(conn);
                     self.check_server(conn);
                 }
-                Some(Conn::CancelConn(_)) => self.check_cancel_conn_deadline(conn),
-                Some(Conn::PeerCancelConn(_)) => self.check_peer_cancel_conn_deadline(conn),
+                Some(Conn::Cancel(_)) => self.check_cancel_conn_deadline(conn),
+                Some(Conn::PeerCancel(_)) => self.check_peer_cancel_conn_deadline(conn),
                 _ => {}
             }
         }

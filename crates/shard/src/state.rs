@@ -41,9 +41,9 @@ pub(crate) enum Conn {
     Reserved,
     Client(Box<Client>),
     Server(Box<Server>),
-    CancelConn(Box<CancelConn>),
+    Cancel(Box<CancelConn>),
     /// It carries a cancel request to a peer.
-    PeerCancelConn(Box<PeerCancelConn>),
+    PeerCancel(Box<PeerCancelConn>),
     /// Waits in a pool's queue with a query of Weir's own, without a socket.
     InternalClient(Box<InternalClient>),
 }

@@ -157,7 +157,7 @@ impl ShardState {
         };
         let conn = self.reserve();
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::CancelConn(Box::new(cancel_conn));
+            *slot = Conn::Cancel(Box::new(cancel_conn));
         }
         if let CancelRequester::Local(requester, _) = requester {
             self.carry_cancel(requester, conn);
@@ -180,8 +180,8 @@ impl ShardState {
     /// Whether the cancel request that this connection carries has not had its turn.
     fn waits_for_turn(&self, carrier: ConnId) -> bool {
         match self.conns.get(carrier.0 as usize) {
-            Some(Conn::CancelConn(cancel_conn)) => !cancel_conn.sent,
-            Some(Conn::PeerCancelConn(peer_cancel_conn)) => peer_cancel_conn.turn.is_none(),
+            Some(Conn::Cancel(cancel_conn)) => !cancel_conn.sent,
+            Some(Conn::PeerCancel(peer_cancel_conn)) => peer_cancel_conn.turn.is_none(),
             _ => false,
         }
     }
@@ -203,7 +203,7 @@ impl ShardState {
             return;
         }
         match self.conns.get(carrier.0 as usize) {
-            Some(Conn::PeerCancelConn(_)) => self.drop_waiting_peer_cancel_conn(carrier),
+            Some(Conn::PeerCancel(_)) => self.drop_waiting_peer_cancel_conn(carrier),
             _ => self.drop_waiting(carrier),
         }
     }
@@ -217,12 +217,12 @@ impl ShardState {
                 return;
             }
             let Some(conn) = local_pool.cancels_waiting.pop_front() else { return };
-            let Some(Conn::CancelConn(cancel_conn)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(Conn::Cancel(cancel_conn)) = self.conns.get(conn.0 as usize) else { continue };
             let Some(target) = self.target_of(cancel_conn.server) else {
                 self.drop_waiting(conn);
                 continue;
             };
-            if let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) {
+            if let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) {
                 cancel_conn.sent = true;
             }
             if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
@@ -234,7 +234,7 @@ impl ShardState {
 
     /// A cancel that never got its turn is over.
     fn drop_waiting(&mut self, conn: ConnId) {
-        let Some(Conn::CancelConn(cancel_conn)) = self.conns.try_remove(conn.0 as usize) else { return };
+        let Some(Conn::Cancel(cancel_conn)) = self.conns.try_remove(conn.0 as usize) else { return };
         if let Some(local_pool) = self.local_pools.get_mut(cancel_conn.local_pool) {
             local_pool.cancels_waiting.retain(|waiting| *waiting != conn);
         }
@@ -267,7 +267,7 @@ impl ShardState {
 
     /// If the query still runs, cancel it.
     pub(crate) fn send_cancel(&mut self, conn: ConnId) {
-        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(Conn::Cancel(cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
         let (server, key) = (cancel_conn.server, cancel_conn.key.clone());
         let runs = self
             .server_to_cancel(server)
@@ -325,7 +325,7 @@ impl ShardState {
     /// `cancel_wait_timeout`: a cancel that is not done by then is given up.
     pub(crate) fn check_cancel_conn_deadline(&mut self, conn: ConnId) {
         let (now_us, limit_us) = (self.now.mono_us, micros(self.config.global.cancel_wait_timeout));
-        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
         if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.timed_out {
             return;
         }

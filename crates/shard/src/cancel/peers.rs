@@ -66,7 +66,7 @@ impl ShardState {
             turn: None,
         };
         if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::PeerCancelConn(Box::new(peer_cancel_conn));
+            *slot = Conn::PeerCancel(Box::new(peer_cancel_conn));
         }
         self.carry_cancel(requester, conn);
         let pool_registry = &self.pool_registry;
@@ -85,7 +85,7 @@ impl ShardState {
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
             let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
             let Some(conn) = pool.waiting.front().copied() else { return };
-            let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+            let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
                 pool.waiting.pop_front();
                 continue;
             };
@@ -99,7 +99,7 @@ impl ShardState {
     }
 
     pub(crate) fn peer_cancel_conn_connected(&mut self, conn: ConnId) {
-        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
             return;
         };
         peer_cancel_conn.turn = Some(true);
@@ -122,13 +122,13 @@ impl ShardState {
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
     pub(crate) fn check_peer_cancel_conn_deadline(&mut self, conn: ConnId) {
         let limit_us = micros(self.config.global.cancel_wait_timeout);
-        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
         if peer_cancel_conn.turn.is_none() {
             let peer_id = peer_cancel_conn.peer_id;
             self.open_peer_cancel_conns(peer_id);
         }
         let now_us = self.now.mono_us;
-        let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
             return;
         };
         if limit_us == 0
@@ -148,7 +148,7 @@ impl ShardState {
 
     /// A request that never got its turn is over.
     pub(crate) fn drop_waiting_peer_cancel_conn(&mut self, conn: ConnId) {
-        if let Some(Conn::PeerCancelConn(peer_cancel_conn)) = self.conns.try_remove(conn.0 as usize) {
+        if let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.try_remove(conn.0 as usize) {
             if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
                 pool.waiting.retain(|waiting| *waiting != conn);
             }
@@ -165,7 +165,7 @@ impl ShardState {
             .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
             .collect();
         for (_, conn) in &self.conns {
-            let Conn::PeerCancelConn(peer_cancel_conn) = conn else { continue };
+            let Conn::PeerCancel(peer_cancel_conn) = conn else { continue };
             let Some(row) = rows.get_mut(&peer_cancel_conn.peer_id) else { continue };
             row.client_waiting_cancel += u64::from(peer_cancel_conn.turn.is_none());
             row.client_active_cancel += u64::from(peer_cancel_conn.turn.is_some());

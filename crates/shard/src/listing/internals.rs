@@ -71,7 +71,7 @@ impl ShardState {
             match conn {
                 Conn::Client(_) => clients += 1,
                 Conn::Server(_) => servers += 1,
-                Conn::CancelConn(_) | Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved => {}
+                Conn::Cancel(_) | Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved => {}
             }
         }
         let row = |name, size: usize, used: usize, free: usize| MemoryRow {

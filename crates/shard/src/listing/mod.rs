@@ -58,7 +58,7 @@ impl ShardState {
             .iter()
             .filter_map(|(_, conn)| match conn {
                 Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
-                Conn::CancelConn(cancel_conn) => self.requester_row(cancel_conn),
+                Conn::Cancel(cancel_conn) => self.requester_row(cancel_conn),
                 _ => None,
             })
             .collect()
@@ -112,7 +112,7 @@ impl ShardState {
             .iter()
             .filter_map(|(_, conn)| match conn {
                 Conn::Server(server) => self.server_row(server),
-                Conn::CancelConn(cancel_conn) => self.cancel_conn_row(cancel_conn),
+                Conn::Cancel(cancel_conn) => self.cancel_conn_row(cancel_conn),
                 _ => None,
             })
             .collect()
@@ -192,7 +192,7 @@ impl ShardState {
                         count_server(row, server, self.is_used(server));
                     }
                 }
-                Conn::CancelConn(cancel_conn) => {
+                Conn::Cancel(cancel_conn) => {
                     if let Some(row) = rows.get_mut(&cancel_conn.local_pool) {
                         let sent = u64::from(cancel_conn.sent);
                         row.client_active_cancel += sent;
@@ -207,7 +207,7 @@ impl ShardState {
                         row.client_waiting += internal_client.clients().count() as u64;
                     }
                 }
-                Conn::PeerCancelConn(_) | Conn::Reserved => {}
+                Conn::PeerCancel(_) | Conn::Reserved => {}
             }
         }
         let retired = |(database, kept): (&Arc<str>, &Retired)| PoolRow {

@@ -65,8 +65,8 @@ impl ShardState {
                 self.log_server(conn, level, &text);
                 self.begin_server_login(conn);
             }
-            Some(Conn::CancelConn(_)) => self.send_cancel(conn),
-            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+            Some(Conn::Cancel(_)) => self.send_cancel(conn),
+            Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -107,11 +107,11 @@ impl ShardState {
                     self.close_server(conn, what);
                 }
             }
-            Some(Conn::CancelConn(_)) => {
+            Some(Conn::Cancel(_)) => {
                 self.log(Level::Warning, format!("cancel request: {text}"));
                 self.act(Action::Close { conn });
             }
-            Some(Conn::PeerCancelConn(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+            Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl ShardState {
 
     /// A cancel connection's socket is there: it gets TLS if the server that runs the query has it.
     pub(crate) fn secure_cancel(&mut self, conn: ConnId) -> bool {
-        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return false };
+        let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return false };
         if !matches!(cancel_conn.tls, CancelTls::Wanted(_)) || self.tls.servers.mode == SslMode::Disable {
             return false;
         }
@@ -157,7 +157,7 @@ impl ShardState {
     /// The answer to a cancel connection's SSLRequest. PostgreSQL answers the cancel request itself with nothing but
     /// its end of file.
     pub(crate) fn cancel_conn_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(Conn::CancelConn(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
         let CancelTls::Wanted(host) = &cancel_conn.tls else { return };
         let host = Arc::clone(host);
         cancel_conn.tls = CancelTls::Begun;
