@@ -134,23 +134,23 @@ pub enum ShardMessage {
         from: ShardId,
         /// The canceling client's connection there.
         conn: u32,
-        /// The asker's `id`.
+        /// The canceling client's `id`.
         id: u64,
         /// The key that the canceling client sent: process id and secret.
         key: Box<[u8]>,
     },
     /// That cancel request has run into `cancel_wait_timeout`: [`ShardMessage::Cancelled`] follows.
     CancelTimedOut {
-        /// The asker's connection.
+        /// The canceling client's connection.
         conn: u32,
-        /// The asker's `id`.
+        /// The canceling client's `id`.
         id: u64,
     },
     /// That cancel request has ended, successful or not: the canceling client may be closed.
     Cancelled {
-        /// The asker's connection.
+        /// The canceling client's connection.
         conn: u32,
-        /// The asker's `id`.
+        /// The canceling client's `id`.
         id: u64,
     },
     /// A client waits there and no permit is free: close an idle server that holds one.

@@ -64,7 +64,7 @@ fn a_stranger_is_asked_for_as_auth_user_and_with_nothing_of_its_own() {
 }
 
 #[test]
-fn no_row_is_nobody_and_the_server_goes_on() {
+fn no_row_is_an_unknown_user_and_the_server_stays() {
     let mut world = world("");
     let client = stranger(&mut world, "nobody");
     let server = world.server();
@@ -80,7 +80,7 @@ fn no_row_is_nobody_and_the_server_goes_on() {
 }
 
 #[test]
-fn an_error_is_told_in_the_log_and_costs_no_server() {
+fn an_error_is_logged_and_closes_no_server() {
     let mut world = world("");
     let client = stranger(&mut world, "x");
     let server = world.server();
@@ -143,7 +143,7 @@ fn who_waits_with_the_same_question_gets_the_same_answer() {
 }
 
 #[test]
-fn a_name_that_stays_unknown_is_not_asked_for_within_the_second() {
+fn a_name_that_stays_unknown_is_not_queried_within_the_second() {
     let mut world = world("auth_failure_delay = 0");
     let mut server = None;
     for _ in 0..4 {
@@ -217,7 +217,7 @@ fn connect_query_runs_again_after_what_a_client_left_is_taken_off() {
 }
 
 #[test]
-fn names_in_the_question_are_looked_up_in_pg_catalog_first_and_among_temporary_objects_last() {
+fn names_in_the_query_are_looked_up_in_pg_catalog_first_and_among_temporary_objects_last() {
     let mut world = world("");
     stranger(&mut world, "x");
     let server = world.server();
@@ -229,7 +229,7 @@ fn names_in_the_question_are_looked_up_in_pg_catalog_first_and_among_temporary_o
 }
 
 #[test]
-fn a_paused_database_asks_nobody_until_it_resumes() {
+fn a_paused_database_runs_no_query_until_it_resumes() {
     let mut world = world("");
     let client = stranger(&mut world, "x");
     let server = world.server();

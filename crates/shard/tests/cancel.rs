@@ -73,7 +73,7 @@ fn only_the_whole_key_cancels() {
 }
 
 #[test]
-fn the_key_of_a_client_that_has_left_is_nobodys() {
+fn the_key_of_a_disconnected_client_cancels_nothing() {
     let mut world = World::new("default_pool_size = 1");
     let (client, process_id, secret) = greeted(&mut world, Version::V3_0);
     world.event(Event::HungUp { conn: client });
@@ -111,7 +111,7 @@ fn open(world: &World, conns: &[ConnId]) -> usize {
 }
 
 #[test]
-fn cancel_requests_that_wait_count_like_logins_and_keep_nobody_out() {
+fn waiting_cancel_requests_count_like_logins_and_keep_no_client_out() {
     let mut world = World::new(GROUP);
     let flood: Vec<ConnId> = (0..12).map(|_| cancel_at(&mut world, "10.0.0.2:5", 2)).collect();
     let beyond = cancel_at(&mut world, "10.0.0.2:5", 2);
@@ -214,7 +214,7 @@ fn startup_values_are_set_again_behind_a_cancel_request() {
 }
 
 #[test]
-fn a_server_that_leaves_its_client_meanwhile_keeps_nobody_waiting() {
+fn a_server_released_meanwhile_keeps_no_client_waiting() {
     let mut world = World::new("default_pool_size = 1\nserver_check_query =");
     let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
     world.query(client, "reset all");

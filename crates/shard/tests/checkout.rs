@@ -1,4 +1,4 @@
-//! Who gets a server and when it is given back, on a whole shard in memory with a fake clock.
+//! Checkout and release of servers, on a whole shard in memory with a fake clock.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod world;
@@ -88,7 +88,7 @@ fn half_a_request_is_not_left_on_a_server() {
 }
 
 #[test]
-fn a_reply_that_nobody_asked_for_is_never_passed_on() {
+fn a_reply_without_a_request_is_never_passed_on() {
     let mut world = World::new("");
     let client = world.client(&[]);
     let server = world.server();
@@ -155,7 +155,7 @@ fn waiting_ends_with_query_wait_timeout() {
 }
 
 #[test]
-fn a_server_that_refuses_for_good_is_quoted_to_everybody_who_waits() {
+fn a_permanent_refusal_goes_to_all_waiting_clients() {
     let mut world = World::new("");
     let clients = [world.client(&[]), world.client(&[])];
     let server = world.connecting.remove(0);
@@ -336,7 +336,7 @@ fn what_a_server_says_unasked_is_no_answer_wherever_it_is_cut() {
         world.receive(server, &notice[cut..]);
         world.answer(server, Status::Idle);
         assert_eq!(world.tags(client), "NCZ", "cut at {cut}");
-        // Now the server is idle, and speaks again: it is not lent in the middle of that.
+        // Now the server is idle, and speaks again: it is not checked out in the middle of that.
         world.receive(server, &notice[..cut]);
         world.query(client, "select 2");
         assert_eq!(world.tags(server), "", "cut at {cut}");
@@ -370,7 +370,7 @@ fn a_notice_that_is_cut_behind_the_answer_keeps_the_server_only_until_it_is_whol
 }
 
 #[test]
-fn an_idle_server_that_takes_its_leave_is_never_lent_again() {
+fn an_idle_server_that_sends_fatal_is_never_checked_out_again() {
     let mut world = World::new("default_pool_size = 1");
     let client = world.client(&[]);
     let server = world.server();
@@ -478,7 +478,7 @@ fn a_client_is_told_when_its_next_server_is_something_else() {
     let client = world.client(&[]);
     let server = world.server();
     world.sent.clear();
-    // The standby is promoted while nobody uses this connection.
+    // The standby is promoted while no client uses this connection.
     world.receive(server, &message(|out| encode::parameter_status(out, b"in_hot_standby", b"off")));
     world.query(client, "select 1");
     world.answer(server, Status::Idle);

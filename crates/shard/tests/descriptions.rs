@@ -194,7 +194,7 @@ fn every_cut_of_a_request_comes_to_the_same() {
 }
 
 #[test]
-fn a_parse_that_fails_is_told_and_what_waited_for_it_is_skipped() {
+fn a_failed_parse_is_reported_and_what_waited_for_it_is_skipped() {
     let (mut world, client, server) = moved(true, &[23]);
     world.receive(client, &bind_execute(b""));
     assert_eq!(world.tags(server), "PDH");

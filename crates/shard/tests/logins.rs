@@ -10,7 +10,7 @@ use world::World;
 /// The beginning of a password message of the longest kind.
 const LONG: usize = 60_000;
 
-/// A new client, whose number may have been somebody else's before.
+/// A new client, whose connection number may have been another's before.
 fn forgotten(world: &mut World) -> ConnId {
     let conn = world.accept();
     world.closed.retain(|closed| *closed != conn);

@@ -83,7 +83,7 @@ fn a_server_that_lacks_the_statement_gets_it_and_the_client_sees_nothing_of_that
     world.receive(a, &reply(true));
     world.query(two, "begin");
     world.answer(b, Status::InTransaction);
-    // The first client's warm server is taken by nobody, so take it away: it gets the other one.
+    // No other client takes the first client's warm server, so take it away: it gets the other one.
     world.query(two, "commit");
     world.answer(b, Status::Idle);
     let third = world.client(&[]);
@@ -442,7 +442,7 @@ fn a_statement_without_a_name_is_for_the_client_that_parsed_it() {
 }
 
 #[test]
-fn an_older_statement_without_a_name_is_nobodys_once_its_client_has_moved() {
+fn an_older_unnamed_statement_is_unusable_once_its_client_has_moved() {
     let (mut world, [one, two], [a, b]) = two_and_two("");
     world.receive(one, &parse_bind_execute(b""));
     world.receive(a, &reply(true));

@@ -210,7 +210,7 @@ fn what_fails_again_passes() {
 }
 
 #[test]
-fn a_table_that_is_gone_is_told_by_the_parse_that_was_to_mend() {
+fn a_dropped_table_is_reported_by_the_replayed_parse() {
     let (mut world, client, server) = prepared("");
     world.receive(client, &bind_execute(b"1"));
     world.receive(server, &refused("0A000", Some(Status::Idle)));
@@ -382,7 +382,7 @@ fn two_that_described() -> (World, ConnId, ConnId, ConnId) {
 }
 
 #[test]
-fn nobody_gets_rows_by_an_old_description_because_another_was_mended() {
+fn no_client_gets_rows_by_an_old_description_because_another_was_replayed() {
     let (mut world, client, other, server) = two_that_described();
     world.describer.as_mut().unwrap().columns = vec!["a", "b"];
     world.receive(client, &describing());

@@ -35,7 +35,7 @@ fn copy_data(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn its_own_server_is_told_all_that_it_said() {
+fn its_dedicated_server_gets_all_its_startup_parameters() {
     let mut world = World::new("ignore_startup_parameters = extra_float_digits");
     let client = world.client(&[
         ("replication", "database"),
@@ -62,7 +62,7 @@ fn its_own_server_is_told_all_that_it_said() {
 }
 
 #[test]
-fn a_server_that_is_there_is_not_for_it_and_its_own_is_for_nobody_else() {
+fn it_takes_no_idle_server_and_its_dedicated_one_serves_no_other() {
     let mut world = World::new("");
     world.client(&[]);
     let ordinary = world.server();
@@ -139,7 +139,7 @@ fn who_came_first_is_served_first_whatever_it_wants() {
 }
 
 #[test]
-fn where_there_is_room_it_holds_nobody_up() {
+fn where_there_is_room_it_delays_no_client() {
     let mut world = World::new("default_pool_size = 2");
     let (busy, late) = (world.client(&[]), world.client(&[]));
     let server = world.server();
@@ -318,7 +318,7 @@ fn who_leaves_before_its_server_is_there_takes_it_along() {
 }
 
 #[test]
-fn one_that_was_renewed_or_paused_while_it_logged_in_is_not_handed_over() {
+fn one_that_was_renewed_or_paused_during_its_login_is_not_exported() {
     let mut world = World::new("");
     let client = world.client(PHYSICAL);
     let server = world.connected();

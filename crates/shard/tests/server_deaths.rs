@@ -60,7 +60,7 @@ fn a_waiting_client_that_gets_the_server_of_a_deaf_one_is_served() {
 }
 
 #[test]
-fn a_server_that_refuses_output_is_heard_to_its_end_and_not_lent_again() {
+fn a_server_that_refuses_output_is_read_to_its_end_and_not_checked_out_again() {
     let mut world = World::new("default_pool_size = 1");
     let client = world.client(&[]);
     let server = world.server();

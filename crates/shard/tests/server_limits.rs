@@ -134,7 +134,7 @@ fn what_comes_while_clients_are_served_counts_for_nothing() {
 }
 
 #[test]
-fn a_long_refusal_is_cut_before_all_who_wait_are_told() {
+fn a_long_refusal_is_cut_before_waiting_clients_get_it() {
     let mut world = World::new("");
     let (client, server) = authenticated(&mut world);
     let text = "ü".repeat(60_000);

@@ -20,7 +20,7 @@ fn hand_over(old: &mut World, round: u32) {
     old.event(Event::Command(Command::Export { round }));
 }
 
-/// Brings to the new shard what the old one has handed on; true if the old one said that nothing is left.
+/// Imports into the new shard what the old one has exported; true if the old one reported that nothing is left.
 fn carry(old: &mut World, new: &mut World, places: &mut Places) -> bool {
     bring(std::mem::take(&mut old.exported), new, places)
 }
@@ -145,7 +145,7 @@ fn a_transaction_moves_with_its_server() {
 }
 
 #[test]
-fn what_nobody_took_comes_back_and_is_served_as_before() {
+fn connections_that_were_not_taken_come_back_and_are_served_as_before() {
     let mut world = World::new("default_pool_size = 2");
     let (idle, busy) = (world.client(&[]), world.client(&[]));
     let server = world.server();
@@ -436,7 +436,7 @@ fn a_console_client_keeps_its_console() {
 }
 
 #[test]
-fn what_is_no_state_is_closed() {
+fn an_invalid_state_is_closed() {
     let mut new = World::new("");
     for word in
         [|conn| Import::Client { conn, state: vec![1] }, |conn| Import::Server { conn, state: vec![] }]
@@ -583,7 +583,7 @@ fn a_client_is_greeted_also_if_its_server_came_from_the_old_process_unknown() {
 }
 
 #[test]
-fn a_process_that_stands_still_hands_over_all_the_same() {
+fn a_suspended_process_exports_all_the_same() {
     let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
     let (busy, waiting) = (old.client(&[]), old.client(&[]));
     let server = old.server();

@@ -1,4 +1,4 @@
-//! Connections that have not logged in: they keep nobody out, and have limits of their own.
+//! Connections that have not logged in: they keep no client out, and have limits of their own.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod world;
@@ -133,7 +133,7 @@ fn an_address_has_a_limit_of_its_own() {
 }
 
 #[test]
-fn administrators_on_the_machine_come_in_whoever_else_does() {
+fn local_administrators_are_admitted_under_a_flood() {
     let mut world = World::new("max_login_conn = 3\nmax_login_conn_per_address = 2");
     world.shard.trust_unix_user(70);
     for user in 1_000..1_012 {
@@ -148,7 +148,7 @@ fn administrators_on_the_machine_come_in_whoever_else_does() {
 }
 
 #[test]
-fn whoever_has_many_connections_makes_way_for_whoever_has_few() {
+fn an_origin_with_many_connections_makes_room_for_one_with_few() {
     let mut world = World::new("max_login_conn = 3\nmax_login_conn_per_address = 0\nauth_type = plain");
     let crowd: Vec<ConnId> = (0..12).map(|_| from(&mut world, "10.0.0.2:5")).collect();
     let client = from(&mut world, "127.0.0.1:5");
@@ -246,7 +246,7 @@ fn without_descriptors_one_that_waits_makes_way() {
 }
 
 #[test]
-fn a_crowd_that_stays_silent_shrinks_to_the_limit_by_itself() {
+fn silent_connections_shrink_to_the_limit_by_themselves() {
     let mut world = World::new("max_login_conn = 3");
     let crowd: Vec<ConnId> = (0..10).map(|_| from(&mut world, "127.0.0.1:5")).collect();
     world.pass(400);

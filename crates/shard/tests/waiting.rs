@@ -28,7 +28,7 @@ fn full(world: &mut World, server: ConnId) {
 }
 
 #[test]
-fn a_client_that_replicates_holds_up_nobody_while_its_server_is_opened() {
+fn a_client_that_replicates_delays_no_other_while_its_server_is_opened() {
     let mut world = World::new("default_pool_size = 2");
     let client = world.client(&[]);
     let server = world.server();
@@ -43,7 +43,7 @@ fn a_client_that_replicates_holds_up_nobody_while_its_server_is_opened() {
 }
 
 #[test]
-fn a_client_that_replicates_and_is_refused_holds_up_nobody() {
+fn a_client_that_replicates_and_is_refused_delays_no_other() {
     let mut world = World::new("default_pool_size = 3");
     let (first, second) = (world.client(&[]), world.client(&[]));
     let server = world.server();
@@ -71,7 +71,7 @@ fn who_waits_through_suspend_gets_the_idle_server_at_resume() {
     assert_eq!(world.tags(server), "Q");
 }
 
-/// Three idle servers, each old enough to be checked before it is lent, and a client for each.
+/// Three idle servers, each old enough to be checked before it is used, and a client for each.
 fn three_to_be_checked() -> (World, Vec<ConnId>, Vec<ConnId>) {
     let mut world =
         World::new("default_pool_size = 3\nserver_check_query = select 1\nserver_check_delay = 1");
@@ -92,7 +92,7 @@ fn three_to_be_checked() -> (World, Vec<ConnId>, Vec<ConnId>) {
 }
 
 #[test]
-fn a_check_that_gets_no_answer_holds_up_nobody() {
+fn a_check_without_an_answer_delays_no_client() {
     let (mut world, clients, servers) = three_to_be_checked();
     world.query(clients[0], "select 2");
     let dead = *servers.iter().find(|server| world.sent.contains_key(server)).unwrap();

@@ -119,7 +119,7 @@ impl LookupFault {
 
 impl ShardState {
     /// The proof begins with the secret of `auth_file`; without one a server is asked first, if one is to be. Where all
-    /// that counts is that there is such a user, nobody reads what the file says.
+    /// that counts is that there is such a user, the secret itself is not used.
     pub(crate) fn find_secret(&mut self, conn: ConnId, secret_needed: SecretNeeded) {
         let now_us = self.now.mono_us;
         let Some(startup_request) = self.startup_request_of(conn) else { return };
@@ -133,7 +133,7 @@ impl ShardState {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
-            // An entry of [users] is settings, and makes nobody known.
+            // An entry of [users] holds settings, and does not make the user known.
             Ok(None) => {
                 if self.config.global.auth_type != AuthType::Any {
                     self.log_client(conn, Level::Log, &format!("no such user: {}", startup_request.user));
@@ -239,7 +239,7 @@ fn found(rows: &[ServerQueryRow]) -> Result<Option<QueriedSecret>, LookupFault> 
     if user.is_empty() || user.contains('\0') {
         return Err(LookupFault::BadName);
     }
-    // An empty plain secret lets nobody in; the user is known all the same.
+    // An empty plain secret admits no client; the user is known all the same.
     let secret = secret.as_deref().and_then(|secret| std::str::from_utf8(secret).ok()).unwrap_or_default();
     Ok(Some(QueriedSecret {
         user: settings::cut_name(user).to_owned(),

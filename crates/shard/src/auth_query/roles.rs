@@ -13,7 +13,7 @@ use crate::auth_query::internal_client::Purpose;
 use crate::state::ShardState;
 
 /// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being
-/// a superuser makes nobody a member).
+/// a superuser makes no membership).
 const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
     SELECT oid FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) $1 \
     UNION SELECT roleid FROM pg_catalog.pg_auth_members JOIN held ON member OPERATOR(pg_catalog.=) held.oid) \

@@ -283,8 +283,8 @@ impl ShardState {
         self.make_minimum_pools();
     }
 
-    /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Settings that make no
-    /// terms change nothing: whoever sent them has told that.
+    /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Invalid
+    /// settings change nothing: the control thread has reported them.
     fn configure_tls(&mut self) -> bool {
         if self.tls.are_of(&self.config) {
             return false;

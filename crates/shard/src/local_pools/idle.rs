@@ -107,7 +107,7 @@ impl ShardState {
         let no_servers = local_pool.pool.open() == 0;
         let outlived =
             no_servers && passed(now_us, local_pool.last_used_us, micros(global.autodb_idle_timeout));
-        // A name that no server has ever let in is one that somebody made up.
+        // A name that no server has ever accepted was made up by a client.
         let was_never_there =
             no_servers && local_pool.server_greeting.is_none() && now_us >= local_pool.pool.retry_at_us();
         if local_pool.database.auto && (outlived || was_never_there) {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_holds_is_forgotten() {
+    fn fingerprints_without_a_client_are_dropped() {
         let mut shapes = Shapes::default();
         let held = shapes.of(b"select 1");
         assert!(Arc::ptr_eq(&held, &shapes.of(b"SELECT 2")));

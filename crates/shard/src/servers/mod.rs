@@ -421,7 +421,7 @@ impl ShardState {
         }
         let lifetime_us = micros(self.config.server_lifetime(&local_pool.database));
         let age_us = self.now.mono_us.saturating_sub(server.since_us);
-        // One that nobody has had yet serves whoever waits for it, however short its life.
+        // An unused server serves the client that waits for it, however short its lifetime.
         let may_go = server.used_by != UsedBy::Nothing || lifetime_us > 0 && local_pool.pool.queue.is_empty();
         if age_us >= lifetime_us && may_go {
             return Some("server lifetime over");
