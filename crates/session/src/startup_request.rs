@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_user_is_refused() {
+    fn a_missing_user_is_refused() {
         assert_eq!(read(Version::V3_0, &[("database", "d")], &[]), Err(ClientFault::NoUser));
     }
 
