@@ -13,7 +13,7 @@ use crate::cli::{Document, Options};
 pub(crate) fn generate(document: Document) -> String {
     match document {
         Document::Ini => settings::sample_ini(),
-        Document::Parity => crate::parity::rows(),
+        Document::Parity => crate::compat::rows(),
         Document::Man => String::from_utf8_lossy(&manual().unwrap_or_default()).into_owned(),
     }
 }

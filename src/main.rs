@@ -4,6 +4,7 @@
 mod boot;
 mod check;
 mod cli;
+mod compat;
 mod files;
 mod generate;
 mod keys;
@@ -11,7 +12,6 @@ mod life;
 mod logging;
 mod panel;
 mod panics;
-mod parity;
 mod pools_file;
 mod service_manager;
 mod takeover;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::draft::{Draft, Files, Said, Section};
+use crate::compat::Parity;
 use crate::finding::{Finding, Severity};
-use crate::parity::Parity;
+use crate::raw_config::{Draft, Files, Said, Section};
 use crate::table::About;
 use crate::{Config, connstr, database, global, user};
 
@@ -89,7 +89,7 @@ fn difference(said: &Said, about: &About) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::memory::Memory;
+    use crate::raw_config::memory::Memory;
 
     fn told(text: &str) -> (Vec<String>, Vec<String>, usize) {
         let checked = check(&Memory(&[("w.ini", text)]), "w.ini");

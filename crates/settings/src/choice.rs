@@ -45,7 +45,7 @@ macro_rules! choices {
 
             /// The word of a file and of the console.
             pub const fn word(self) -> &'static str {
-                match self { $($name::$variant => $word,)* }
+                match self { $($identifier::$variant => $word,)* }
             }
         }
 
@@ -61,7 +61,7 @@ macro_rules! choices {
             fn read(text: &str) -> Result<Self, BadValue> {
                 let word = text.to_ascii_lowercase();
                 match word.as_str() {
-                    $($word => Ok($name::$variant),)*
+                    $($word => Ok($identifier::$variant),)*
                     _ => Err(BadValue::NotAChoice(Self::WORDS)),
                 }
             }

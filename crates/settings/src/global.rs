@@ -7,8 +7,8 @@ use crate::codec::{
     AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, Number, PeerId, Percent,
     Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds, Word,
 };
-use crate::collector::{Endpoint, Headers};
 use crate::ldap::Rule;
+use crate::otlp::{Endpoint, Headers};
 use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! The file `auth_ident_file`: which system user (or certificate's name) may be which user, in named maps.
 //! Owns its lines, `map system-name user`. Never knows who asks; regular expressions are plain names, as in PgBouncer.
 
-use crate::draft::{Files, reason};
 use crate::finding::{Finding, Origin};
 use crate::hba::token::Tokens;
+use crate::raw_config::{Files, reason};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 //! Owns what there is to say. Never sees a user or a user's password, and never talks to a directory.
 
 mod fault;
-mod said;
+mod option_set;
+mod pairs;
 mod url;
-mod words;
 
 use crate::value::{BadValue, Codec, Kind};
 pub use fault::Fault;
-use said::Said;
+use option_set::Said;
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Rule {
     /// anywhere.
     pub(crate) fn without_password(text: &str, hidden: &str) -> String {
         let has_meaning = Options::parse(text).is_ok();
-        let Some(pairs) = words::pairs(text).ok().filter(|_| has_meaning) else { return hidden.to_owned() };
+        let Some(pairs) = pairs::pairs(text).ok().filter(|_| has_meaning) else { return hidden.to_owned() };
         if !text.contains(PASSWORD) {
             return text.to_owned();
         }
@@ -200,7 +200,7 @@ impl Options {
     /// The first thing that is wrong.
     pub fn parse(text: &str) -> Result<Options, Fault> {
         let mut said = Said::default();
-        for (name, value) in words::pairs(text)? {
+        for (name, value) in pairs::pairs(text)? {
             said.assign(&name, value)?;
         }
         said.options()

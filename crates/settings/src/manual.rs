@@ -88,7 +88,7 @@ fn is_live(about: &About) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::draft::memory::Memory;
+    use crate::raw_config::memory::Memory;
     use crate::{Config, changes, load};
 
     fn config(text: &str) -> Config {

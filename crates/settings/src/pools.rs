@@ -1,10 +1,10 @@
 //! The file of pools (`pools_file`): entries of `[databases]` that Weir writes itself, read as if included last.
 //! Owns what may stand in it and that no name is in two files. Never writes it: `pools_text.rs` makes its text.
 
-use crate::draft::{Files, Said, Section, reason};
 use crate::finding::{Finding, Origin};
 use crate::ini::{Statement, statements};
-use crate::meaning::Meaning;
+use crate::raw_config::{Files, Said, Section, reason};
+use crate::resolver::Meaning;
 use crate::{Config, Database};
 use std::io;
 use std::sync::Arc;
@@ -136,8 +136,8 @@ pub fn read_pools(files: &dyn Files, config: &Config) -> Result<Config, Vec<Find
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::draft::memory::Memory;
     use crate::load;
+    use crate::raw_config::memory::Memory;
 
     const MAIN: &str = "[databases]\napp = host=h\n[pgbouncer]\npools_file = p.ini";
 

@@ -1,12 +1,12 @@
 //! What must hold for any bytes at all: what the fuzz targets and a test over mutations run.
 //! Panics where it does not; that is its purpose, and nothing else calls it.
 
-use crate::draft::Files;
 use crate::finding::Severity;
 use crate::hba::Hba;
 use crate::ident::{self, IdentMaps};
 use crate::ldap::{Options, Way};
-use crate::meaning::load;
+use crate::raw_config::Files;
+use crate::resolver::load;
 use crate::userlist::Userlist;
 use crate::{PoolsText, changes, show};
 use std::io;

@@ -2,7 +2,7 @@
 //! Owns which setting may change while the process runs. Never knows the console's grammar.
 
 use crate::ldap::Rule;
-use crate::meaning::lacks_for_certificates;
+use crate::resolver::lacks_for_certificates;
 use crate::table::When;
 use crate::value::{BadValue, Kind};
 use crate::{Config, global};

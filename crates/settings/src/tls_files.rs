@@ -3,7 +3,7 @@
 //! Owns when they are read: with every file and every SET, so that what changed under an old name counts too. A file that
 //! cannot be read is no fault here: whether it is needed, `tls` knows.
 
-use crate::draft::{Files, reason};
+use crate::raw_config::{Files, reason};
 use crate::{Global, SslMode};
 use std::fmt;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl fmt::Debug for PemFiles {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::draft::memory::Memory;
+    use crate::raw_config::memory::Memory;
     use crate::{load, reload};
 
     #[test]

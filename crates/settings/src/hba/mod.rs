@@ -9,10 +9,10 @@ pub(crate) mod token;
 pub use address::{Addresses, Network};
 pub use names::Names;
 
-use crate::draft::{Files, reason};
 use crate::finding::{Finding, Origin};
 use crate::ident::{IdentMap, IdentMaps};
 use crate::ldap;
+use crate::raw_config::{Files, reason};
 use names::{Column, Reader};
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The database and user columns of an HBA rule: keywords, lists, `@file`.
 //! Owns which words are special and the bounds of files of names. Never decides whether a login matches.
 
-use crate::draft::{Files, reason};
 use crate::hba::Broken;
 use crate::hba::token::{Token, Tokens};
+use crate::raw_config::{Files, reason};
 use std::collections::BTreeSet;
 
 /// How deep files of names may name files, as PostgreSQL has it.
@@ -130,7 +130,7 @@ fn beside(parent: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::memory::Memory;
+    use crate::raw_config::memory::Memory;
 
     fn column(line: &str, column: Column, files: &[(&str, &str)]) -> Result<Names, Broken> {
         Reader::new(&Memory(files), true).column(&mut Tokens::new(line), column, "dir/hba")

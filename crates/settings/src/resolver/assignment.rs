@@ -4,9 +4,9 @@
 use super::Meaning;
 use crate::codec::{CONSOLE, PEER_ID_MAX};
 use crate::connstr;
-use crate::draft::{Said, Section};
 use crate::finding::{Finding, Origin};
-use crate::name::{NAME_BYTES, cut_name};
+use crate::identifier::{NAME_BYTES, cut_name};
+use crate::raw_config::{Said, Section};
 use crate::table::Row;
 use crate::userlist::USER_BYTES;
 use crate::value::{BadValue, Kind};
@@ -141,9 +141,9 @@ fn unrecognized<'a>(what: &str, key: &str, before: impl Iterator<Item = &'a str>
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::draft::memory::Memory;
-    use crate::meaning::load;
-    use crate::meaning::tests::{config, errors};
+    use crate::raw_config::memory::Memory;
+    use crate::resolver::load;
+    use crate::resolver::tests::{config, errors};
     use crate::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
     use std::time::Duration;
 

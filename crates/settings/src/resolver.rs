@@ -3,9 +3,9 @@
 
 mod assignment;
 
-use crate::draft::{Draft, Files, Said};
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
+use crate::raw_config::{Draft, Files, Said};
 use crate::table::When;
 use crate::userlist::Userlist;
 use crate::{AuthType, Config, Global, SslMode, TlsFiles, global, ident};
@@ -210,7 +210,7 @@ fn place(said: &[Said], key: &str, file: &Arc<str>) -> Origin {
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::draft::memory::Memory;
+    use crate::raw_config::memory::Memory;
 
     /// What a file of this text means.
     pub(crate) fn config(text: &str) -> Config {
