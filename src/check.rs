@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use driver::process;
-use settings::{Checked, Finding, Severity};
+use settings::{CheckReport, Finding, Severity};
 
 use crate::files::Disk;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(file: &str) -> ExitCode {
     if checked.errors() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn report(file: &str, checked: &Checked) -> String {
+fn report(file: &str, checked: &CheckReport) -> String {
     let mut text = String::new();
     for finding in &checked.findings {
         say(&mut text, finding, if finding.severity == Severity::Error { "error" } else { "warning" });

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use control::{COMMANDS, VIEWS};
-use settings::{Parity, Scope};
+use settings::{Compat, Scope};
 
 use crate::cli::Options;
 
@@ -88,20 +88,20 @@ pub(crate) fn rows() -> String {
 }
 
 fn settings(text: &mut String) {
-    for about in settings::manual_rows() {
-        let group = match about.scope {
+    for info in settings::manual_rows() {
+        let group = match info.scope {
             Scope::Global => "[pgbouncer]",
             Scope::Database => "[databases]",
             Scope::User => "[users]",
             Scope::Peer => "[peers]",
         };
-        let (verdict, note) = match about.parity() {
-            Parity::Same => ("same", ""),
-            Parity::Better(how) => ("better", how),
-            Parity::Different(why) => ("different", why),
-            Parity::Own => ("own", about.doc),
+        let (verdict, note) = match info.compat() {
+            Compat::Same => ("same", ""),
+            Compat::Better(how) => ("better", how),
+            Compat::Different(why) => ("different", why),
+            Compat::Own => ("own", info.doc),
         };
-        row(text, group, about.name, about.default.unwrap_or_default(), verdict, note);
+        row(text, group, info.name, info.default.unwrap_or_default(), verdict, note);
     }
 }
 

@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use control::{COMMANDS, VIEWS};
-use settings::{About, Scope};
+use settings::{Scope, SettingInfo};
 
 use crate::cli::{Document, Options};
 
@@ -100,12 +100,12 @@ fn console() -> Roff {
 fn section(scope: Scope, heading: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [heading]);
-    let is_shown = |about: &&About| about.scope == scope;
-    for about in settings::manual_rows().into_iter().filter(is_shown) {
+    let is_shown = |info: &&SettingInfo| info.scope == scope;
+    for info in settings::manual_rows().into_iter().filter(is_shown) {
         roff.control("TP", []);
-        let default = about.default.filter(|text| !text.is_empty()).map(|text| format!(", default {text}"));
-        roff.text([bold(about.name), roman(format!(" ({}{})", about.kind, default.unwrap_or_default()))]);
-        roff.text([roman(about.doc)]);
+        let default = info.default.filter(|text| !text.is_empty()).map(|text| format!(", default {text}"));
+        roff.text([bold(info.name), roman(format!(" ({}{})", info.kind, default.unwrap_or_default()))]);
+        roff.text([roman(info.doc)]);
     }
     roff
 }

@@ -56,7 +56,7 @@ BROKEN = {
     "[databases]\napp = SERVER\n": 'pools.ini:2: database "app" is defined in .*weir.ini:2 too',
     "[databases]\na = SERVER\n\na = SERVER\n": 'pools.ini:4: database "a" is defined in .*pools.ini:2 too',
     "[pgbouncer]\nlisten_port = 1\n": r"pools.ini:1: section \[pgbouncer\] in pools_file, where only \[databases\] may be",
-    "a = SERVER\n": 'pools.ini:1: "a" stands before the first section',
+    "a = SERVER\n": 'pools.ini:1: "a" is before the first section',
     "[databases]\n%include /etc/passwd\n": "pools.ini:2: %include in pools_file",
     "[databases]\na = pool_size=many\n": 'pools.ini:2: database a: pool_size: "many" is not a whole number',
     "[databases]\nhalf a li": 'pools.ini:2: syntax error: expected "=" after the name',

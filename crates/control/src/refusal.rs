@@ -43,7 +43,7 @@ pub enum Refusal {
         /// The setting, as it was written.
         key: String,
         /// What is wrong.
-        fault: Fault,
+        fault: SetError,
     },
     /// Another console client's: it resumed what this one was waiting for.
     Interrupted,
@@ -61,9 +61,9 @@ impl Refusal {
             Refusal::InvalidCommand(_) => "42601",
             Refusal::AdminNeeded => "42501",
             Refusal::ReloadFailed => "F0000",
-            Refusal::Setting { fault: Fault::Unknown, .. } => "42704",
-            Refusal::Setting { fault: Fault::Fixed, .. } => "55P02",
-            Refusal::Setting { fault: Fault::Bad(_) | Fault::Whole(_), .. } => "22023",
+            Refusal::Setting { fault: SetError::Unknown, .. } => "42704",
+            Refusal::Setting { fault: SetError::Fixed, .. } => "55P02",
+            Refusal::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. } => "22023",
             Refusal::Interrupted | Refusal::Cancelled => "57014",
             Refusal::TimedOut => "58000",
             _ => "08P01",

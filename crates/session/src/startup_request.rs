@@ -3,7 +3,7 @@
 //! Owns which parameters are known, tracked, ignored or refused, and the negotiation of newer protocols. Never looks up
 //! a user or a database.
 
-use settings::cut_name;
+use settings::truncate_identifier;
 use wire::startup::{Startup, Version};
 
 use crate::encodings::reported_name;

@@ -1,29 +1,29 @@
-//! `weir check`: everything that can be said of a file without running it: what is wrong, what was said twice, and what
-//! means something else than in PgBouncer.
+//! `weir check`: everything that can be checked without running: errors, duplicate assignments, and settings that
+//! behave differently from PgBouncer.
 //!
-//! Reads the same draft that starting reads, so it cannot judge otherwise. Never changes anything.
+//! Reads the same [`RawConfig`] as startup, so both always agree. Never changes anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compat::Parity;
+use crate::compat::Compat;
 use crate::finding::{Finding, Severity};
-use crate::raw_config::{Draft, Files, Said, Section};
-use crate::table::About;
+use crate::raw_config::{Assignment, Files, RawConfig, Section};
+use crate::table::SettingInfo;
 use crate::{Config, connstr, database, global, user};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckReport {
     /// The configuration, if the process would start with it.
     pub config: Option<Arc<Config>>,
-    /// What is wrong and what is odd, in the order of the files.
+    /// Errors and warnings, in file order.
     pub findings: Vec<Finding>,
-    /// What means something else than in PgBouncer, each where it was said.
+    /// Assignments that behave differently from PgBouncer, each with its location.
     pub differences: Vec<Finding>,
 }
 
-impl Checked {
+impl CheckReport {
     /// How many findings would keep the process from starting.
     #[must_use]
     pub fn errors(&self) -> usize {
@@ -32,12 +32,12 @@ impl Checked {
 }
 
 /// Checks a file with its includes.
-pub fn check(files: &dyn Files, path: &str) -> Checked {
-    let draft = Draft::read(files, path);
-    let pools = draft.pools.iter().flat_map(|pools| &pools.said);
-    let differences = draft.said.iter().chain(pools).flat_map(differences).collect();
-    let repeated = repeated(&draft.said);
-    let (config, mut findings) = match draft.config(files, &[], None) {
+pub fn check(files: &dyn Files, path: &str) -> CheckReport {
+    let raw = RawConfig::read(files, path);
+    let pools = raw.pools.iter().flat_map(|pools| &pools.assignments);
+    let differences = raw.assignments.iter().chain(pools).flat_map(differences).collect();
+    let repeated = repeated(&raw.assignments);
+    let (config, mut findings) = match raw.config(files, &[], None) {
         Ok(config) => {
             let warnings = config.warnings.clone();
             (Some(Arc::new(config)), warnings)
@@ -45,44 +45,50 @@ pub fn check(files: &dyn Files, path: &str) -> Checked {
         Err(findings) => (None, findings),
     };
     findings.extend(repeated);
-    Checked { config, findings, differences }
+    CheckReport { config, findings, differences }
 }
 
-/// Assignments that a later one of the same name overrules, as in PgBouncer.
-fn repeated(said: &[Said]) -> Vec<Finding> {
-    let mut last: BTreeMap<(u8, &str), &Said> = BTreeMap::new();
+/// Assignments overridden by a later one with the same key, as in PgBouncer.
+fn repeated(assignments: &[Assignment]) -> Vec<Finding> {
+    let mut last: BTreeMap<(u8, &str), &Assignment> = BTreeMap::new();
     let mut found = Vec::new();
-    for now in said {
+    for now in assignments {
         let section = now.section as u8;
         if let Some(before) = last.insert((section, &now.key), now) {
-            let message =
-                format!("\"{}\" is said again in {}:{}, which counts", now.key, now.at.file, now.at.line);
+            let message = format!("\"{}\" is overridden in {}:{}", now.key, now.at.file, now.at.line);
             found.push(Finding::warning(&before.at, message));
         }
     }
     found
 }
 
-/// What an assignment says otherwise than it would to PgBouncer.
-fn differences(said: &Said) -> Vec<Finding> {
-    let abouts: Vec<&About> = match said.section {
-        Section::Pgbouncer => global::row(&said.key).map(|row| &row.about).into_iter().collect(),
-        Section::Databases => keys(said, |key| database::row(key).map(|row| &row.about)),
-        Section::Users => keys(said, |key| user::row(key).map(|row| &row.about)),
+/// How an assignment behaves differently from PgBouncer.
+fn differences(assignment: &Assignment) -> Vec<Finding> {
+    let infos: Vec<&SettingInfo> = match assignment.section {
+        Section::Pgbouncer => global::row(&assignment.key).map(|row| &row.info).into_iter().collect(),
+        Section::Databases => keys(assignment, |key| database::row(key).map(|row| &row.info)),
+        Section::Users => keys(assignment, |key| user::row(key).map(|row| &row.info)),
         Section::Peers => Vec::new(),
     };
-    abouts.into_iter().filter_map(|about| difference(said, about)).collect()
+    infos.into_iter().filter_map(|info| difference(assignment, info)).collect()
 }
 
-fn keys(said: &Said, about: impl Fn(&str) -> Option<&'static About>) -> Vec<&'static About> {
-    connstr::pairs(&said.value).unwrap_or_default().into_iter().filter_map(|(key, _)| about(key)).collect()
+fn keys(
+    assignment: &Assignment,
+    info: impl Fn(&str) -> Option<&'static SettingInfo>,
+) -> Vec<&'static SettingInfo> {
+    connstr::pairs(&assignment.value)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(key, _)| info(key))
+        .collect()
 }
 
-fn difference(said: &Said, about: &About) -> Option<Finding> {
-    match about.parity() {
-        Parity::Different(why) => Some(Finding::warning(&said.at, format!("{}: {why}", about.name))),
-        // Weir's own settings are no differences: who writes them means Weir.
-        Parity::Same | Parity::Better(_) | Parity::Own => None,
+fn difference(assignment: &Assignment, info: &SettingInfo) -> Option<Finding> {
+    match info.compat() {
+        Compat::Different(why) => Some(Finding::warning(&assignment.at, format!("{}: {why}", info.name))),
+        // Weir's own settings are not differences: a file that has them is written for Weir.
+        Compat::Same | Compat::Better(_) | Compat::Own => None,
     }
 }
 
@@ -91,7 +97,7 @@ mod tests {
     use super::*;
     use crate::raw_config::memory::Memory;
 
-    fn told(text: &str) -> (Vec<String>, Vec<String>, usize) {
+    fn reported(text: &str) -> (Vec<String>, Vec<String>, usize) {
         let checked = check(&Memory(&[("w.ini", text)]), "w.ini");
         let lines = |findings: &[Finding]| findings.iter().map(ToString::to_string).collect();
         (lines(&checked.findings), lines(&checked.differences), checked.errors())
@@ -99,20 +105,20 @@ mod tests {
 
     #[test]
     fn a_file_that_means_the_same_is_passed_in_silence() {
-        assert_eq!(told("[pgbouncer]\npool_mode = session\n[databases]\na = host=h"), (vec![], vec![], 0));
+        assert_eq!(
+            reported("[pgbouncer]\npool_mode = session\n[databases]\na = host=h"),
+            (vec![], vec![], 0)
+        );
     }
 
     #[test]
-    fn what_is_wrong_twice_or_different_is_told_with_its_line() {
-        let (findings, differences, errors) = told(
+    fn what_is_wrong_twice_or_different_is_reported_with_its_line() {
+        let (findings, differences, errors) = reported(
             "[pgbouncer]\npool_mode = session\npkt_buf = 4096\nthreads = 2\npool_mode = transaction\nfrob = 1",
         );
         assert_eq!(
             findings,
-            [
-                "w.ini:6: unknown parameter: pgbouncer/frob",
-                "w.ini:2: \"pool_mode\" is said again in w.ini:5, which counts",
-            ]
+            ["w.ini:6: unknown parameter: pgbouncer/frob", "w.ini:2: \"pool_mode\" is overridden in w.ini:5",]
         );
         assert_eq!(errors, 1);
         assert!(differences[0].starts_with("w.ini:3: pkt_buf: "), "{differences:?}");

@@ -1,8 +1,8 @@
-//! Values that are words: the enums of the settings, with the words of PgBouncer's files.
+//! Enum-valued settings, with PgBouncer's spelling of each value.
 //! Never decides what a mode or a type does.
 
 use crate::codec::bounded;
-use crate::value::{BadValue, Codec, Kind};
+use crate::value::{BadValue, Codec, ValueKind};
 use std::fmt;
 
 /// How many shard threads run.
@@ -17,7 +17,7 @@ pub enum Threads {
 
 impl Codec for Threads {
     type Value = Self;
-    const KIND: Kind = Kind::Threads;
+    const KIND: ValueKind = ValueKind::Threads;
     fn read(text: &str) -> Result<Self, BadValue> {
         if text.eq_ignore_ascii_case("auto") {
             return Ok(Threads::Auto);
@@ -32,7 +32,6 @@ impl Codec for Threads {
     }
 }
 
-/// An enum whose values are words.
 macro_rules! choices {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* };)*) => {$(
         $(#[$doc])*
@@ -40,12 +39,12 @@ macro_rules! choices {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// The words of a file, in the order of the values.
+            /// The spelling of each value, in declaration order.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
-            /// The word of a file and of the console.
+            /// The spelling in files and in the console.
             pub const fn word(self) -> &'static str {
-                match self { $($identifier::$variant => $word,)* }
+                match self { $($name::$variant => $word,)* }
             }
         }
 
@@ -57,11 +56,11 @@ macro_rules! choices {
 
         impl Codec for $name {
             type Value = Self;
-            const KIND: Kind = Kind::Choice(Self::WORDS);
+            const KIND: ValueKind = ValueKind::Choice(Self::WORDS);
             fn read(text: &str) -> Result<Self, BadValue> {
                 let word = text.to_ascii_lowercase();
                 match word.as_str() {
-                    $($word => Ok($identifier::$variant),)*
+                    $($word => Ok($name::$variant),)*
                     _ => Err(BadValue::NotAChoice(Self::WORDS)),
                 }
             }
@@ -73,9 +72,9 @@ macro_rules! choices {
 }
 
 choices! {
-    /// When a server connection goes back to its pool.
+    /// When a server connection is returned to its pool.
     PoolMode {
-        /// When the client leaves.
+        /// When the client disconnects.
         #[default]
         Session = "session",
         /// When the transaction ends.
@@ -84,39 +83,39 @@ choices! {
         Statement = "statement",
     };
 
-    /// How clients prove who they are.
+    /// How clients authenticate.
     AuthType {
-        /// Not at all, and the name is ignored too: every database must force a user.
+        /// No authentication, and the user name is ignored: every database must force a user.
         Any = "any",
-        /// Not at all, but the name must be known.
+        /// No authentication, but the user must be known.
         Trust = "trust",
-        /// By the password in clear.
+        /// Cleartext password.
         Plain = "plain",
-        /// By MD5, or by SCRAM where the stored secret is a SCRAM one.
+        /// MD5, or SCRAM where the stored secret is a SCRAM verifier.
         #[default]
         Md5 = "md5",
-        /// By SCRAM-SHA-256 (RFC 7677).
+        /// SCRAM-SHA-256 (RFC 7677).
         ScramSha256 = "scram-sha-256",
-        /// By a client certificate whose common name is the user's.
+        /// Client certificate whose common name is the user name.
         Cert = "cert",
-        /// As the first matching line of `auth_hba_file` says.
+        /// By the first matching line of `auth_hba_file`.
         Hba = "hba",
-        /// Weir's own: by the system user at the other end of the unix socket.
+        /// Weir's own: the operating system user of the peer on a unix socket.
         Peer = "peer",
-        /// By a directory, which is given the password in clear (`auth_ldap_options`).
+        /// LDAP, with the cleartext password (`auth_ldap_options`).
         Ldap = "ldap",
-        /// By PAM, service `pgbouncer`, which is given the password in clear.
+        /// PAM, service `pgbouncer`, with the cleartext password.
         Pam = "pam",
     };
 
-    /// What asks the kernel for bytes.
+    /// The kernel interface used for I/O.
     IoDriver {
         /// io_uring where it works, else epoll.
         #[default]
         Auto = "auto",
-        /// Readiness.
+        /// epoll (readiness).
         Epoll = "epoll",
-        /// Completion.
+        /// io_uring (completion).
         IoUring = "io_uring",
     };
 
@@ -137,32 +136,32 @@ choices! {
         VerifyFull = "verify-full",
     };
 
-    /// What part of the system lines sent to syslog are from.
+    /// The syslog facility.
     SyslogFacility {
-        /// A daemon.
+        /// System daemons.
         #[default]
         Daemon = "daemon",
-        /// Security.
+        /// Authentication messages.
         Auth = "auth",
-        /// Security, not for everybody's eyes.
+        /// Private authentication messages.
         Authpriv = "authpriv",
-        /// A user's program.
+        /// User-level messages.
         User = "user",
-        /// As the site decides.
+        /// Local use.
         Local0 = "local0",
-        /// As the site decides.
+        /// Local use.
         Local1 = "local1",
-        /// As the site decides.
+        /// Local use.
         Local2 = "local2",
-        /// As the site decides.
+        /// Local use.
         Local3 = "local3",
-        /// As the site decides.
+        /// Local use.
         Local4 = "local4",
-        /// As the site decides.
+        /// Local use.
         Local5 = "local5",
-        /// As the site decides.
+        /// Local use.
         Local6 = "local6",
-        /// As the site decides.
+        /// Local use.
         Local7 = "local7",
     };
 

@@ -1,7 +1,7 @@
-//! Reading and showing numbers, times and texts, one codec per shape, as PgBouncer reads them.
-//! Owns bounds and units. Never knows a setting: the tables name the codec that theirs has.
+//! Parses and formats numbers, durations and texts as PgBouncer does, one codec per shape.
+//! Owns bounds and units. Knows no setting: each table row names its codec.
 
-use crate::value::{BadValue, Codec, Kind};
+use crate::value::{BadValue, Codec, ValueKind};
 use std::time::Duration;
 
 /// A whole number as C's `strtol` with base 0 reads it: `0x` is hexadecimal, a leading `0` octal.
@@ -30,7 +30,7 @@ pub(crate) fn bounded(text: &str, least: u32, most: u32) -> Result<u32, BadValue
     if number < least || number > most { Err(out_of_range) } else { Ok(number) }
 }
 
-/// PgBouncer keeps these in a C `int`; a larger number would not have meant anything there.
+/// PgBouncer keeps these in a C `int`.
 const INT_MAX: u32 = i32::MAX as u32;
 
 /// The console's database.
@@ -39,11 +39,10 @@ pub(crate) const CONSOLE: &str = "pgbouncer";
 /// The largest `peer_id`, as in PgBouncer.
 pub(crate) const PEER_ID_MAX: u32 = 16_383;
 
-/// Yes or no.
 pub(crate) struct Boolean;
 impl Codec for Boolean {
     type Value = bool;
-    const KIND: Kind = Kind::Boolean;
+    const KIND: ValueKind = ValueKind::Boolean;
     fn read(text: &str) -> Result<bool, BadValue> {
         match text.to_ascii_lowercase().as_str() {
             "on" | "yes" | "true" => Ok(true),
@@ -63,7 +62,7 @@ macro_rules! numbers {
         pub(crate) struct $name;
         impl Codec for $name {
             type Value = u32;
-            const KIND: Kind = Kind::$kind;
+            const KIND: ValueKind = ValueKind::$kind;
             fn read(text: &str) -> Result<u32, BadValue> {
                 bounded(text, $least, $most)
             }
@@ -89,11 +88,11 @@ numbers! {
     FileMode, FileMode, 0, 0o7777;
 }
 
-/// A limit where 0 is none, and so is less than that: PgBouncer's files may say -1.
+/// A limit where 0 and below mean unlimited: PgBouncer's files may have -1.
 pub(crate) struct Limit;
 impl Codec for Limit {
     type Value = u32;
-    const KIND: Kind = Kind::Number;
+    const KIND: ValueKind = ValueKind::Number;
     fn read(text: &str) -> Result<u32, BadValue> {
         if is_negative(text) { Ok(0) } else { Number::read(text) }
     }
@@ -102,11 +101,11 @@ impl Codec for Limit {
     }
 }
 
-/// A limit of one database or user: whatever is not above 0 follows the global one, as in PgBouncer.
-pub(crate) struct OwnLimit;
-impl Codec for OwnLimit {
+/// A limit of one database or user: 0 and below inherit the global one, as in PgBouncer.
+pub(crate) struct InheritedLimit;
+impl Codec for InheritedLimit {
     type Value = Option<u32>;
-    const KIND: Kind = Kind::Number;
+    const KIND: ValueKind = ValueKind::Number;
     fn read(text: &str) -> Result<Option<u32>, BadValue> {
         Limit::read(text).map(|limit| Some(limit).filter(|limit| *limit > 0))
     }
@@ -125,7 +124,7 @@ fn is_negative(text: &str) -> bool {
 pub(crate) struct Port;
 impl Codec for Port {
     type Value = u16;
-    const KIND: Kind = Kind::Port;
+    const KIND: ValueKind = ValueKind::Port;
     fn read(text: &str) -> Result<u16, BadValue> {
         let number = bounded(text, 1, u16::MAX.into())?;
         u16::try_from(number).map_err(|_| BadValue::NotANumber)
@@ -139,7 +138,7 @@ impl Codec for Port {
 pub(crate) struct PortOrOff;
 impl Codec for PortOrOff {
     type Value = u16;
-    const KIND: Kind = Kind::Port;
+    const KIND: ValueKind = ValueKind::Port;
     fn read(text: &str) -> Result<u16, BadValue> {
         let number = bounded(text, 0, u16::MAX.into())?;
         u16::try_from(number).map_err(|_| BadValue::NotANumber)
@@ -149,11 +148,11 @@ impl Codec for PortOrOff {
     }
 }
 
-/// A time in seconds that may have decimals. One of more than a century is one of a century and some.
+/// A duration in seconds that may have decimals, capped at a little over a century.
 pub(crate) struct Seconds;
 impl Codec for Seconds {
     type Value = Duration;
-    const KIND: Kind = Kind::Seconds;
+    const KIND: ValueKind = ValueKind::Seconds;
     fn read(text: &str) -> Result<Duration, BadValue> {
         // Rust reads "inf" and "nan" as numbers; a time is made of digits.
         if !text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '.' | '+' | '-')) {
@@ -174,7 +173,7 @@ macro_rules! times {
         pub(crate) struct $name;
         impl Codec for $name {
             type Value = Duration;
-            const KIND: Kind = Kind::$kind;
+            const KIND: ValueKind = ValueKind::$kind;
             fn read(text: &str) -> Result<Duration, BadValue> {
                 bounded(text, $least, INT_MAX).map(|number| Duration::$from(number.into()))
             }
@@ -198,7 +197,7 @@ times! {
 pub(crate) struct Text;
 impl Codec for Text {
     type Value = Option<String>;
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
     fn read(text: &str) -> Result<Option<String>, BadValue> {
         Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
     }
@@ -207,11 +206,11 @@ impl Codec for Text {
     }
 }
 
-/// `auth_dbname`: a database by its name, which the console has no servers for.
+/// `auth_dbname`: a database name other than the console's, which has no servers.
 pub(crate) struct AuthDatabase;
 impl Codec for AuthDatabase {
     type Value = Option<String>;
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
     fn read(text: &str) -> Result<Option<String>, BadValue> {
         if text == CONSOLE { Err(BadValue::Console) } else { Text::read(text) }
     }
@@ -221,10 +220,10 @@ impl Codec for AuthDatabase {
 }
 
 /// A text that is never empty.
-pub(crate) struct Word;
-impl Codec for Word {
+pub(crate) struct NonEmptyText;
+impl Codec for NonEmptyText {
     type Value = String;
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
     fn read(text: &str) -> Result<String, BadValue> {
         if text.is_empty() { Err(BadValue::Empty) } else { Ok(text.to_owned()) }
     }
@@ -237,7 +236,7 @@ impl Codec for Word {
 pub(crate) struct List;
 impl Codec for List {
     type Value = Vec<String>;
-    const KIND: Kind = Kind::List;
+    const KIND: ValueKind = ValueKind::List;
     fn read(text: &str) -> Result<Vec<String>, BadValue> {
         Ok(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
@@ -250,7 +249,7 @@ impl Codec for List {
 pub(crate) struct CheckQuery;
 impl Codec for CheckQuery {
     type Value = Option<String>;
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
     fn read(text: &str) -> Result<Option<String>, BadValue> {
         Ok(match text {
             "" => None,
@@ -267,11 +266,11 @@ impl Codec for CheckQuery {
     }
 }
 
-/// A value of `[databases]` or `[users]` that, unless given, follows a wider setting. So does PgBouncer's `-1`, or less.
+/// A value of `[databases]` or `[users]` that inherits a wider setting when unset, or when it is PgBouncer's `-1` or less.
 pub(crate) struct Inherited<C>(std::marker::PhantomData<C>);
 impl<C: Codec> Codec for Inherited<C> {
     type Value = Option<C::Value>;
-    const KIND: Kind = C::KIND;
+    const KIND: ValueKind = C::KIND;
     fn read(text: &str) -> Result<Self::Value, BadValue> {
         if is_negative(text) { Ok(None) } else { C::read(text).map(Some) }
     }
@@ -386,8 +385,8 @@ mod tests {
     #[test]
     fn a_limit_of_nothing_is_none_or_the_wider_one() {
         assert_eq!((Limit::read("-1"), Limit::read("0"), Limit::read("7")), (Ok(0), Ok(0), Ok(7)));
-        assert_eq!((OwnLimit::read("-1"), OwnLimit::read("0")), (Ok(None), Ok(None)));
-        assert_eq!(OwnLimit::read("7"), Ok(Some(7)));
+        assert_eq!((InheritedLimit::read("-1"), InheritedLimit::read("0")), (Ok(None), Ok(None)));
+        assert_eq!(InheritedLimit::read("7"), Ok(Some(7)));
         refuses::<Limit>(&["", "-", "many"]);
     }
 }

@@ -1,28 +1,27 @@
 //! How each setting compares with PgBouncer 1.25.2's of the same name: the same, better, or different, and why.
 //!
-//! Owns the sentences; `weir check` says them of a file's lines, and the page on PgBouncer of the whole table. Never
-//! changes what a setting does.
+//! Owns the texts that `weir check` and docs/pgbouncer.md use.
 
-use crate::table::{About, Effect, Scope};
+use crate::table::{Effect, Scope, SettingInfo};
 
-/// How something compares with PgBouncer's.
+/// How a setting, view or option compares with PgBouncer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parity {
-    /// It means the same.
+pub enum Compat {
+    /// The same behaviour.
     Same,
-    /// It means the same and more: how.
+    /// Compatible, with an improvement.
     Better(&'static str),
-    /// A file may mean something else than before: what, and why.
+    /// Behaves differently: how, and why.
     Different(&'static str),
     /// PgBouncer does not have it.
     Own,
 }
 
-use Parity::{Better, Different, Own};
+use Compat::{Better, Different, Own};
 use Scope::{Database, Global};
 
-/// All that is not the same.
-const ROWS: &[(Scope, &str, Parity)] = &[
+/// Every setting that is not [`Compat::Same`].
+const ROWS: &[(Scope, &str, Compat)] = &[
     (Global, "auth_failure_delay", Own),
     (
         Global,
@@ -130,15 +129,15 @@ const ROWS: &[(Scope, &str, Parity)] = &[
     (Database, "max_db_connections", Better("exact over all threads, as PostgreSQL counts them")),
 ];
 
-impl About {
+impl SettingInfo {
     /// How this setting compares with PgBouncer's.
     #[must_use]
-    pub fn parity(&self) -> Parity {
+    pub fn compat(&self) -> Compat {
         if let Effect::Inert(why) = self.effect {
             return Different(why);
         }
         let row = ROWS.iter().find(|(scope, name, _)| (*scope, *name) == (self.scope, self.name));
-        row.map_or(Parity::Same, |(_, _, parity)| *parity)
+        row.map_or(Compat::Same, |(_, _, compat)| *compat)
     }
 }
 
@@ -150,7 +149,7 @@ mod tests {
     #[test]
     fn every_comparison_is_of_a_setting_that_exists() {
         for (scope, name, _) in ROWS {
-            assert!(manual_rows().iter().any(|about| (about.scope, about.name) == (*scope, *name)), "{name}");
+            assert!(manual_rows().iter().any(|info| (info.scope, info.name) == (*scope, *name)), "{name}");
         }
     }
 }

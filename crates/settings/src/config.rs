@@ -1,5 +1,5 @@
-//! What a file means: validated settings, cheap to read, with PgBouncer's rules of which value wins.
-//! Never holds texts still to be understood (those are in `draft.rs`) and never changes once made.
+//! Validated settings, with PgBouncer's rules of precedence.
+//! Immutable; unparsed text is in `raw_config.rs`.
 
 use crate::hba::Hba;
 use crate::{Database, Finding, Global, Peer, PoolMode, TlsFiles, User};
@@ -17,7 +17,7 @@ pub struct Config {
     pub databases: BTreeMap<String, Arc<Database>>,
     /// The entry `*`, for names that have no entry.
     pub fallback: Option<Arc<Database>>,
-    /// The file that pools are made in, as far as entries of `databases` are from there: their `at` names it.
+    /// The `pools_file` that entries of `databases` were read from; their `at` names it.
     pub pools_from: Option<Arc<str>>,
     /// Section `[users]` by name.
     pub users: BTreeMap<String, Arc<User>>,
@@ -29,7 +29,7 @@ pub struct Config {
     pub hba: Arc<Hba>,
     /// What the settings of TLS name.
     pub tls_files: TlsFiles,
-    /// What did not stop loading but should be logged.
+    /// Warnings to log.
     pub warnings: Vec<Finding>,
 }
 
@@ -53,14 +53,14 @@ impl Config {
         self.users.get(name)
     }
 
-    /// The user that `auth_query` runs as; `None` is that nobody is asked. The console has no entry.
+    /// The user that `auth_query` runs as; without one it is not used. The console has no entry.
     pub fn auth_user<'a>(&'a self, database: Option<&'a Database>) -> Option<&'a str> {
         let of_database = database.and_then(|database| database.auth_user.as_deref());
         of_database.or(self.global.auth_user.as_deref())
     }
 
-    /// Some database has a user that questions about other users can be asked by.
-    pub fn asks_servers(&self) -> bool {
+    /// Some database has an `auth_user`, so that servers can be queried for roles and secrets.
+    pub fn has_auth_user(&self) -> bool {
         let mut databases = self.databases.values().chain(&self.fallback);
         self.auth_user(None).is_some() || databases.any(|database| self.auth_user(Some(database)).is_some())
     }
@@ -71,7 +71,7 @@ impl Config {
         of_database.or(self.global.auth_query.as_deref()).unwrap_or_default()
     }
 
-    /// The database that `auth_query` runs in; `None` is the one that the client asked for.
+    /// The database that `auth_query` runs in; `None` is the one that the client requested.
     pub fn auth_dbname<'a>(&'a self, database: Option<&'a Database>) -> Option<&'a str> {
         let of_database = database.and_then(|database| database.auth_dbname.as_deref());
         of_database.or(self.global.auth_dbname.as_deref())

@@ -3,22 +3,22 @@
 
 use crate::quote::unquote;
 
-/// Why a text is no list of pairs, and where. What is said of it never repeats a value, nor what may be a part of one: a password
-/// with a blank and without quotes goes on as if it were the next key.
+/// A syntax error in a list of pairs. Its message never repeats a value or anything that may be part of one: an unquoted
+/// password with a blank continues as if it were the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
-    why: Why,
-    /// What stands where a key should.
+pub(crate) struct PairError {
+    why: PairErrorKind,
+    /// The text found where a key was expected.
     key: String,
     /// The keys before it.
     before: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum PairErrorKind {
     /// Something that should be a key is not followed by `=`.
     NoEquals,
-    /// Nothing stands before `=`.
+    /// No key before `=`.
     NoKey,
     /// A key has no value, or the empty one, which PgBouncer does not allow here.
     NoValue,
@@ -28,8 +28,8 @@ pub(crate) enum Why {
     AfterQuote,
 }
 
-impl Broken {
-    /// For people. `is_known` says which keys exist.
+impl PairError {
+    /// The message. `is_known` tells which keys exist.
     pub(crate) fn text(&self, is_known: impl Fn(&str) -> bool) -> String {
         let is_key = is_known(&self.key);
         let key = if is_key || may_be_repeated(&self.key, self.before.iter().map(String::as_str)) {
@@ -38,16 +38,18 @@ impl Broken {
             "an unknown parameter"
         };
         match self.why {
-            Why::NoEquals if is_key => format!("syntax error: expected \"=\" after \"{key}\""),
-            Why::NoEquals => {
+            PairErrorKind::NoEquals if is_key => format!("syntax error: expected \"=\" after \"{key}\""),
+            PairErrorKind::NoEquals => {
                 let last = self.before.last().filter(|last| is_known(last));
                 let place = last.map(|last| format!(" after the value of {last}")).unwrap_or_default();
                 format!("syntax error: expected NAME=VALUE{place} (a value with blanks needs quotes)")
             }
-            Why::NoKey => "syntax error: expected a name before \"=\"".to_owned(),
-            Why::NoValue => format!("syntax error: {key} has no value"),
-            Why::NoQuote => format!("syntax error: the quoted value of {key} does not end"),
-            Why::AfterQuote => format!("syntax error: expected a blank after the quoted value of {key}"),
+            PairErrorKind::NoKey => "syntax error: expected a name before \"=\"".to_owned(),
+            PairErrorKind::NoValue => format!("syntax error: {key} has no value"),
+            PairErrorKind::NoQuote => format!("syntax error: the quoted value of {key} does not end"),
+            PairErrorKind::AfterQuote => {
+                format!("syntax error: expected a blank after the quoted value of {key}")
+            }
         }
     }
 }
@@ -65,7 +67,7 @@ pub(crate) const PASSWORD: &str = "password";
 const BLANK: [char; 2] = [' ', '\t'];
 
 /// The pairs of a text in their order, values without their quotes.
-pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, String)>, Broken> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, String)>, PairError> {
     let mut found: Vec<(&str, String)> = Vec::new();
     let mut rest = text.trim_start_matches(BLANK);
     while !rest.is_empty() {
@@ -78,7 +80,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, String)>, Broken> {
             }
             Err(why) => {
                 let before = found.iter().map(|(key, _)| (*key).to_owned()).collect();
-                return Err(Broken { why, key: key.to_owned(), before });
+                return Err(PairError { why, key: key.to_owned(), before });
             }
         }
     }
@@ -86,17 +88,17 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, String)>, Broken> {
 }
 
 /// The value of a key, of which this follows, and what follows the value.
-fn pair<'a>(key: &str, after_key: &'a str) -> Result<(String, &'a str), Why> {
+fn pair<'a>(key: &str, after_key: &'a str) -> Result<(String, &'a str), PairErrorKind> {
     if key.is_empty() {
-        return Err(Why::NoKey);
+        return Err(PairErrorKind::NoKey);
     }
-    let value = after_key.trim_start_matches(BLANK).strip_prefix('=').ok_or(Why::NoEquals)?;
+    let value = after_key.trim_start_matches(BLANK).strip_prefix('=').ok_or(PairErrorKind::NoEquals)?;
     let text = value.trim_start_matches(BLANK);
     let (value, rest) = match text.strip_prefix('\'') {
         Some(quoted) => {
-            let (value, rest) = unquote(quoted, '\'').ok_or(Why::NoQuote)?;
+            let (value, rest) = unquote(quoted, '\'').ok_or(PairErrorKind::NoQuote)?;
             if !rest.is_empty() && !rest.starts_with(BLANK) {
-                return Err(Why::AfterQuote);
+                return Err(PairErrorKind::AfterQuote);
             }
             (value, rest)
         }
@@ -105,7 +107,7 @@ fn pair<'a>(key: &str, after_key: &'a str) -> Result<(String, &'a str), Why> {
             (value.to_owned(), rest)
         }
     };
-    if value.is_empty() { Err(Why::NoValue) } else { Ok((value, rest)) }
+    if value.is_empty() { Err(PairErrorKind::NoValue) } else { Ok((value, rest)) }
 }
 
 #[cfg(test)]
@@ -144,13 +146,13 @@ mod tests {
     #[test]
     fn every_fault_names_its_key() {
         let broken = |text: &str| pairs(text).map_err(|broken| (broken.why, broken.key)).unwrap_err();
-        assert_eq!(broken("host"), (Why::NoEquals, "host".to_owned()));
-        assert_eq!(broken("a=b host x=y"), (Why::NoEquals, "host".to_owned()));
-        assert_eq!(broken("=b"), (Why::NoKey, String::new()));
-        assert_eq!(broken("a="), (Why::NoValue, "a".to_owned()));
-        assert_eq!(broken("a=''"), (Why::NoValue, "a".to_owned()));
-        assert_eq!(broken("a='b"), (Why::NoQuote, "a".to_owned()));
-        assert_eq!(broken("a='b'c=d"), (Why::AfterQuote, "a".to_owned()));
+        assert_eq!(broken("host"), (PairErrorKind::NoEquals, "host".to_owned()));
+        assert_eq!(broken("a=b host x=y"), (PairErrorKind::NoEquals, "host".to_owned()));
+        assert_eq!(broken("=b"), (PairErrorKind::NoKey, String::new()));
+        assert_eq!(broken("a="), (PairErrorKind::NoValue, "a".to_owned()));
+        assert_eq!(broken("a=''"), (PairErrorKind::NoValue, "a".to_owned()));
+        assert_eq!(broken("a='b"), (PairErrorKind::NoQuote, "a".to_owned()));
+        assert_eq!(broken("a='b'c=d"), (PairErrorKind::AfterQuote, "a".to_owned()));
         assert_eq!(text("host"), "syntax error: expected \"=\" after \"host\"");
         assert_eq!(text("prot="), "syntax error: prot has no value");
         assert_eq!(text("password='x"), "syntax error: the quoted value of password does not end");

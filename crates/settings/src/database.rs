@@ -1,26 +1,28 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
-//! Never says which value wins over a wider setting: that is `config.rs`.
+//! Precedence over wider settings is in `config.rs`.
 
 use crate::choice::{LoadBalance, PoolMode};
-use crate::codec::{AuthDatabase, Inherited, List, Number, OwnLimit, Port, Seconds, Text, Word};
+use crate::codec::{
+    AuthDatabase, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
+};
 use crate::finding::Origin;
 use crate::table::{Row, live_row};
 use std::fmt;
 use std::time::Duration;
 
-/// An entry of `[databases]`: what a name that clients ask for stands for.
+/// An entry of `[databases]`.
 #[derive(Clone, PartialEq)]
 pub struct Database {
     /// The name that clients ask for; `*` in [`crate::Config::fallback`].
     pub name: String,
-    /// The name that the server is asked for; the same as `name` unless the entry says otherwise.
+    /// The database name on the server; the same as `name` unless the entry sets another.
     pub dbname: String,
     /// Hosts, of which each connection takes one: names, addresses, or directories of unix sockets (`/...`, `@...`).
     /// None is the unix socket in the default directory.
     pub host: Vec<String>,
     /// TCP port, or the number in the name of the unix socket.
     pub port: u16,
-    /// The user that every server connection logs in as, whoever the client is.
+    /// The user of every server connection, regardless of the client's.
     pub user: Option<String>,
     /// The secret of `user`, in clear.
     pub password: Option<String>,
@@ -38,7 +40,7 @@ pub struct Database {
     pub server_lifetime: Option<Duration>,
     /// Longest wait for a server connection; `None` follows the global setting.
     pub query_wait_timeout: Option<Duration>,
-    /// When server connections go back; `None` follows the global setting.
+    /// When server connections are returned; `None` follows the global setting.
     pub pool_mode: Option<PoolMode>,
     /// How one of several hosts is chosen.
     pub load_balance_hosts: LoadBalance,
@@ -60,12 +62,12 @@ pub struct Database {
     pub auth_query: Option<String>,
     /// The database that `auth_query` runs in; `None` follows the global setting.
     pub auth_dbname: Option<String>,
-    /// Where the entry stands.
+    /// The location of the entry.
     pub at: Origin,
 }
 
 impl Database {
-    /// An entry that says nothing, under this name.
+    /// An entry with defaults only.
     pub fn new(name: &str, at: Origin) -> Self {
         Self {
             name: name.to_owned(),
@@ -96,21 +98,21 @@ impl Database {
         }
     }
 
-    /// The fallback under the name that a client asked for: `dbname` follows it unless the entry fixed one.
+    /// The fallback for the requested name: `dbname` is that name unless the entry sets one.
     pub(crate) fn under(&self, name: &str) -> Self {
         let dbname = if self.dbname == self.name { name.to_owned() } else { self.dbname.clone() };
         Self { name: name.to_owned(), dbname, auto: true, ..self.clone() }
     }
 }
 
-/// Shows what was given, but never a password: this ends up in logs and in failing tests.
+/// Shows what is set, but never a password: this is printed in logs and failing tests.
 impl fmt::Debug for Database {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = out.debug_struct("Database");
         shown.field("name", &self.name).field("auto", &self.auto);
-        for row in DATABASE.iter().filter(|row| row.about.name != "password") {
+        for row in DATABASE.iter().filter(|row| row.info.name != "password") {
             if let Some(value) = (row.show)(self) {
-                shown.field(row.about.name, &value);
+                shown.field(row.info.name, &value);
             }
         }
         shown.finish_non_exhaustive()
@@ -128,19 +130,19 @@ macro_rules! rows {
 }
 
 rows! {
-    dbname: Word, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
-    host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; none is the unix socket in the default directory.";
+    dbname: NonEmptyText, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
+    host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; empty uses the unix socket in the default directory.";
     port: Port, "5432", Reconnect, "Port of the server.";
-    user: Text, unset, Reconnect, "Logs in to the server as this user, whoever the client is.";
+    user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
     min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
     reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
-    max_db_connections: OwnLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
-    max_db_client_connections: OwnLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
+    max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
+    max_db_client_connections: InheritedLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
-    pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections go back; unless given, the global pool_mode.";
+    pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
     client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";
@@ -155,7 +157,7 @@ rows! {
 /// The row of a key of `[databases]`, by its name or by an old one.
 pub(crate) fn row(name: &str) -> Option<&'static Row<Database>> {
     let name = if name == "reserve_pool" { "reserve_pool_size" } else { name };
-    DATABASE.iter().find(|row| row.about.name == name)
+    DATABASE.iter().find(|row| row.info.name == name)
 }
 
 #[cfg(test)]
@@ -173,13 +175,13 @@ mod tests {
             let mut database = entry();
             let changed =
                 ["7", "statement", "disable"].iter().any(|word| (row.assign)(&mut database, word).is_ok());
-            assert!(changed, "{} takes no value", row.about.name);
+            assert!(changed, "{} takes no value", row.info.name);
             let differing: Vec<&str> = DATABASE
                 .iter()
                 .filter(|other| !other.same(&database, &entry()))
-                .map(|row| row.about.name)
+                .map(|row| row.info.name)
                 .collect();
-            assert_eq!(differing, [row.about.name]);
+            assert_eq!(differing, [row.info.name]);
         }
     }
 

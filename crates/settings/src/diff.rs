@@ -1,18 +1,18 @@
-//! What differs between two configurations, in terms of what has to be done about it.
-//! Never does it: the shards close connections, the control thread logs.
+//! Differences between two configurations, by what has to be done about them.
+//! Does nothing itself: the shards close connections, the control thread logs.
 
-use crate::table::When;
+use crate::table::TakesEffect;
 use crate::{Config, Database, database, global, user};
 use std::collections::BTreeSet;
 
 /// One difference. The database name `*` stands for all that are made from the fallback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A database that clients could not ask for before.
+    /// A new database.
     Added(String),
-    /// A database that clients can no longer ask for: its connections are closed.
+    /// A removed database: its connections are closed.
     Removed(String),
-    /// Server connections of this database lead elsewhere now: those that exist are obsolete.
+    /// The connection parameters of this database changed: existing server connections are obsolete.
     Reconnect(String),
     /// Limits, timeouts or the mode of this database changed: its connections stay.
     Resized(String),
@@ -43,16 +43,16 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let altered = old.secrets.iter().filter(|(name, secret)| new.secrets.get(*name) != Some(secret));
     found.extend(altered.map(|(name, _)| Change::Secret(name.clone())));
     for row in global::GLOBAL.iter().filter(|row| !row.same(&old.global, &new.global)) {
-        found.push(match row.about.when {
-            When::Reload | When::Reconnect => Change::Global(row.about.name),
-            When::Restart => Change::Restart(row.about.name),
+        found.push(match row.info.when {
+            TakesEffect::Reload | TakesEffect::Reconnect => Change::Global(row.info.name),
+            TakesEffect::Restart => Change::Restart(row.info.name),
         });
     }
     found
 }
 
-/// What a database's clients and connections have to notice. A name counts by what it leads to: an entry that
-/// goes while `*` leads to the same place changes nothing.
+/// Compares databases by what a name resolves to: removing an entry while `*` resolves to the same server changes
+/// nothing.
 fn databases(old: &Config, new: &Config, found: &mut Vec<Change>) {
     let names: BTreeSet<&str> =
         old.databases.keys().chain(new.databases.keys()).map(String::as_str).chain(["*"]).collect();
@@ -67,18 +67,18 @@ fn databases(old: &Config, new: &Config, found: &mut Vec<Change>) {
     }
 }
 
-/// What a name leads to; `*` itself is the fallback.
+/// What a name resolves to; `*` itself is the fallback.
 fn entry(config: &Config, name: &str) -> Option<std::sync::Arc<Database>> {
     if name == "*" { config.fallback.clone() } else { config.database(name) }
 }
 
 /// How two entries of one name differ; where they stand in the file does not matter.
 fn altered(old: &Database, new: &Database) -> Option<Change> {
-    let differs = |when| database::DATABASE.iter().any(|row| row.about.when == when && !row.same(old, new));
-    if differs(When::Reconnect) {
+    let differs = |when| database::DATABASE.iter().any(|row| row.info.when == when && !row.same(old, new));
+    if differs(TakesEffect::Reconnect) {
         return Some(Change::Reconnect(new.name.clone()));
     }
-    differs(When::Reload).then(|| Change::Resized(new.name.clone()))
+    differs(TakesEffect::Reload).then(|| Change::Resized(new.name.clone()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a reader of a file found: where, how bad, in which words.
-//! Never decides whether loading goes on: [`crate::load`] does.
+//! Diagnostics of a file: location, severity, message.
+//! [`crate::load`] decides whether loading continues.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ pub struct Origin {
     pub line: u32,
 }
 
-/// Whether a file can be used in spite of a finding.
+/// Whether a file can be used despite a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It can: the reader of the log should know.
+    /// It can; logged.
     Warning,
-    /// It cannot: nothing of it is used.
+    /// It cannot.
     Error,
 }
 
-/// Something to tell whoever wrote a file. Displays as `file:line: message`.
+/// A diagnostic. Displays as `file:line: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file.
@@ -31,7 +31,7 @@ pub struct Finding {
     pub line: u32,
     /// Whether it stops loading.
     pub severity: Severity,
-    /// What is wrong, for people.
+    /// The message.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ impl Finding {
         Self { file: at.file.clone(), line: at.line, severity: Severity::Error, message: message.into() }
     }
 
-    /// A finding that does not.
+    /// A finding that does not stop loading.
     pub fn warning(at: &Origin, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(at, message) }
     }

@@ -4,10 +4,10 @@
 
 use crate::choice::{AuthType, IoDriver, PoolMode, SslMode, SyslogFacility, Threads};
 use crate::codec::{
-    AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, Number, PeerId, Percent,
-    Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds, Word,
+    AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, NonEmptyText, Number,
+    PeerId, Percent, Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds,
 };
-use crate::ldap::Rule;
+use crate::ldap::LdapRule;
 use crate::otlp::{Endpoint, Headers};
 use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
@@ -22,7 +22,7 @@ macro_rules! global {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Global {
             $(#[doc = $doc] pub $name: $type,)*
-            /// What was said about settings that do nothing here, for SHOW CONFIG alone.
+            /// Values of settings without effect, for SHOW CONFIG alone.
             unread: BTreeMap<&'static str, String>,
         }
 
@@ -44,14 +44,14 @@ macro_rules! global {
 macro_rules! inert_row {
     ($name:ident, $codec:ty, $default:tt, $when:ident, $why:literal) => {
         Row::<Global> {
-            about: crate::table::About {
+            info: crate::table::SettingInfo {
                 name: stringify!($name),
                 scope: crate::table::Scope::Global,
                 kind: <$codec as Codec>::KIND,
                 default: default_of!($default),
-                when: crate::table::When::$when,
+                when: crate::table::TakesEffect::$when,
                 effect: crate::table::Effect::Inert($why),
-                doc: concat!("Accepted and without effect: ", $why, "."),
+                doc: concat!("Accepted but has no effect: ", $why, "."),
             },
             assign: |global, text| {
                 <$codec as Codec>::read(text)?;
@@ -68,9 +68,9 @@ live {
     admin_users: Vec<String>, List, "", Reload,
         "Users who may run every command of the console (database `pgbouncer`).";
     application_name_add_host: bool, Boolean, "0", Reload,
-        "Adds the client's address and port to the application_name that the server is told.";
+        "Adds the client's address and port to the application_name sent to the server.";
     auth_dbname: Option<String>, AuthDatabase, unset, Reload,
-        "Database, by its name in [databases], that auth_query runs in; unless given, the one that the client asked for.";
+        "Database, by its name in [databases], that auth_query runs in; unless given, the one that the client requested.";
     auth_file: Option<String>, Text, unset, Reload,
         "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";
     auth_hba_file: Option<String>, Text, "", Reload,
@@ -82,11 +82,11 @@ live {
     auth_ldap_options: Rule, Rule, unset, Reload,
         "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
-        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Asked only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.";
+        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Used only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.";
     auth_type: AuthType, AuthType, "md5", Reload,
-        "How clients prove who they are.";
+        "How clients authenticate.";
     auth_user: Option<String>, Text, unset, Reload,
-        "User that auth_query runs as, with the secret of auth_file; without one nobody is asked.";
+        "User that auth_query runs as, with the secret of auth_file; without one auth_query is not used.";
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
         "Pools made through `*` that were unused for this long are dropped, with their statistics.";
     cancel_wait_timeout: Duration, Seconds, "10", Reload,
@@ -96,31 +96,31 @@ live {
     client_login_timeout: Duration, Seconds, "60", Reload,
         "Closes clients that connected and did not log in within this time. 0 is never.";
     client_tls13_ciphers: Option<String>, Text, unset, Reload,
-        "Cipher suites of TLS 1.3 towards clients, with `:` between them; nothing is all.";
+        "Cipher suites of TLS 1.3 towards clients, separated by `:`; empty allows all.";
     client_tls_ca_file: Option<String>, Text, "", Reload,
-        "Roots that client certificates are checked by, in PEM format.";
+        "CA certificates that client certificates are verified against, in PEM format.";
     client_tls_cert_file: Option<String>, Text, "", Reload,
-        "Certificate shown to clients, with its chain, in PEM format.";
+        "Certificate presented to clients, with its chain, in PEM format.";
     client_tls_ciphers: Option<String>, Text, "default", Reload,
-        "Ciphers of TLS 1.2 towards clients, as OpenSSL writes lists of them; what rustls lacks is left out with a warning.";
+        "Ciphers of TLS 1.2 towards clients, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.";
     client_tls_ecdhcurve: Option<String>, Text, "auto", Reload,
         "Elliptic curve towards clients: auto, X25519, prime256v1 or secp384r1.";
     client_tls_key_file: Option<String>, Text, "", Reload,
         "Private key of client_tls_cert_file, in PEM format and without a passphrase.";
     client_tls_protocols: Option<String>, Text, "secure", Reload,
-        "Versions of TLS towards clients: secure, all, tlsv1.2, tlsv1.3, with commas between them. There is none below 1.2.";
+        "TLS versions towards clients: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.";
     client_tls_sslmode: SslMode, SslMode, "disable", Reload,
-        "Whether clients may (allow, prefer) or must (require) use TLS, and show a certificate that client_tls_ca_file has signed (verify-ca, verify-full).";
+        "Whether clients may (allow, prefer) or must (require) use TLS, and present a certificate signed by client_tls_ca_file (verify-ca, verify-full).";
     conffile: Option<String>, Text, unset, Reload,
-        "The file that is read by the next RELOAD; unless given, the one of the command line.";
+        "The file that the next RELOAD reads; by default the one of the command line.";
     default_pool_size: u32, Number, "20", Reload,
         "Server connections allowed per user and database. 0 is no limit.";
     disable_pqexec: bool, Boolean, "0", Restart,
         "Refuses the simple query protocol, and with it several statements in one message; only clients that use the extended protocol throughout can work.";
     dns_max_ttl: Duration, Seconds, "15", Reload,
-        "How long the addresses of a host name are used at most, however long the name server says.";
+        "Longest time that the addresses of a host name are cached, whatever the TTL.";
     dns_nxdomain_ttl: Duration, Seconds, "15", Reload,
-        "How long it is believed that there is no such host name.";
+        "How long a host name that does not exist (NXDOMAIN) is cached.";
     dns_zone_check_period: Duration, Seconds, "0", Reload,
         "How often the serial numbers of the zones of host names are checked; a new one has all names of its zone looked up again. 0 is never.";
     idle_transaction_timeout: Duration, Seconds, "0", Reload,
@@ -148,7 +148,7 @@ live {
     io_driver: IoDriver, IoDriver, "auto", Restart,
         "Weir's own. I/O driver; auto probes for io_uring and falls back to epoll.";
     listen_addr: Vec<String>, List, "", Restart,
-        "Addresses to listen on for TCP; `*` is all of them, nothing is only the unix socket.";
+        "Addresses to listen on for TCP; `*` is all of them, empty listens on the unix socket only.";
     listen_backlog: u32, Number, "128", Restart,
         "How many connections the kernel may keep that have not been accepted yet.";
     listen_port: u16, Port, "6432", Restart,
@@ -162,11 +162,11 @@ live {
     log_stats: bool, Boolean, "1", Reload,
         "Logs a line of aggregated statistics every stats_period.";
     logfile: Option<String>, Text, "", Reload,
-        "File that log lines are appended to; nothing is standard error.";
+        "File that log lines are appended to; empty logs to standard error.";
     login_notify_message: Option<String>, Text, "", Reload,
-        "Notice that every client gets when it has logged in. Nothing is no notice.";
+        "Notice sent to every client after login. Empty sends none.";
     max_client_conn: u32, Number, "100", Reload,
-        "Client connections that have logged in allowed in all; 0 lets nobody in but the console. Raise the limit of open files with it.";
+        "Client connections that have logged in allowed in all; 0 allows the console only. Raise the limit of open files with it.";
     max_db_client_connections: u32, Limit, "0", Reload,
         "Client connections allowed per database, whatever the user. 0 is no limit.";
     max_db_connections: u32, Limit, "0", Reload,
@@ -200,27 +200,27 @@ live {
     pool_idle_timeout: Duration, Seconds, "0", Reload,
         "Pools that have had no client for this long are dropped, with their idle server connections; not those that min_pool_size keeps. 0 is never.";
     pool_mode: PoolMode, PoolMode, "session", Reload,
-        "When a server connection goes back to its pool.";
+        "When a server connection is returned to its pool.";
     pools_file: Option<String>, Text, "", Reload,
         "Weir's own. File of further entries of [databases], read as if included last; the panel and the API create, change and delete pools in this file only. It need not exist. A name that is also in another file is an error.";
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
-        "Tells a client by a notice that it has been waiting for a server for this long. 0 is never.";
+        "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";
     query_wait_timeout: Duration, Seconds, "120", Reload,
-        "Closes clients that waited longer for a server connection. 0 lets them wait for ever.";
+        "Closes clients that waited longer for a server connection. 0 waits without limit.";
     reserve_pool_size: u32, Limit, "0", Reload,
         "Further server connections that a pool may open when clients wait for longer than reserve_pool_timeout.";
     reserve_pool_timeout: Duration, Seconds, "5", Reload,
         "How long a client waits before the reserve pool is used. 0 never uses it.";
     resolv_conf: Option<String>, Text, "", Restart,
-        "File that names the name servers (resolv.conf(5)); nothing is the system's. With it, only these and /etc/hosts are asked.";
+        "File that names the name servers (resolv.conf(5)); empty uses the system's. With it, only these and /etc/hosts are queried.";
     scram_iterations: u32, Positive, "4096", Reload,
         "Rounds of hashing for SCRAM secrets that are made from plain passwords.";
     server_check_delay: Duration, Seconds, "30", Reload,
-        "An idle server connection is lent without server_check_query for this long after it was last used.";
+        "An idle server connection is used without server_check_query for this long after its last use.";
     server_check_query: Option<String>, CheckQuery, "<empty>", Reload,
-        "Query that shows whether an idle server connection lives; `<empty>` is an empty query, nothing is no check.";
+        "Query that checks whether an idle server connection is alive; `<empty>` is an empty query, no value disables the check.";
     server_connect_timeout: Duration, Seconds, "15", Reload,
         "Gives up connecting and logging in to a server after this long. 0 is never.";
     server_fast_close: bool, Boolean, "0", Reload,
@@ -236,23 +236,23 @@ live {
     server_reset_query_always: bool, Boolean, "0", Reload,
         "Sends server_reset_query in every pool mode.";
     server_round_robin: bool, Boolean, "0", Reload,
-        "Lends the server connection that was idle longest, rather than the one used last.";
+        "Uses the server connection that was idle longest, rather than the one used last.";
     server_tls13_ciphers: Option<String>, Text, unset, Reload,
-        "Cipher suites of TLS 1.3 towards servers, with `:` between them; nothing is all.";
+        "Cipher suites of TLS 1.3 towards servers, separated by `:`; empty allows all.";
     server_socket_dir: Option<String>, Text, "", Reload,
         "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). Weir connects to a server whose host is localhost or a loopback address through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then applies its rules for `local` to the login. Not used while server_tls_sslmode is require or above. Empty disables it.";
     server_tls_ca_file: Option<String>, Text, "", Reload,
-        "Roots that server certificates are checked by, in PEM format.";
+        "CA certificates that server certificates are verified against, in PEM format.";
     server_tls_cert_file: Option<String>, Text, "", Reload,
-        "Certificate shown to servers that ask for one, in PEM format.";
+        "Certificate presented to servers that request one, in PEM format.";
     server_tls_ciphers: Option<String>, Text, "default", Reload,
-        "Ciphers of TLS 1.2 towards servers, as OpenSSL writes lists of them; what rustls lacks is left out with a warning.";
+        "Ciphers of TLS 1.2 towards servers, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.";
     server_tls_key_file: Option<String>, Text, "", Reload,
         "Private key of server_tls_cert_file, in PEM format and without a passphrase.";
     server_tls_protocols: Option<String>, Text, "secure", Reload,
-        "Versions of TLS towards servers: secure, all, tlsv1.2, tlsv1.3, with commas between them. There is none below 1.2.";
+        "TLS versions towards servers: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.";
     server_tls_sslmode: SslMode, SslMode, "prefer", Reload,
-        "Whether servers on TCP are asked for TLS (allow, prefer: they may decline; require: they may not), and have to show a certificate that server_tls_ca_file has signed (verify-ca), for the host's name (verify-full).";
+        "Whether servers on TCP are asked for TLS (allow, prefer: they may decline; require: they may not), and must present a certificate signed by server_tls_ca_file (verify-ca), for the host's name (verify-full).";
     so_reuseport: bool, Boolean, "0", Restart,
         "Lets several processes listen on the same port.";
     spread_busy_percent: u32, Percent, "70", Reload,
@@ -268,9 +268,9 @@ live {
     syslog: bool, Boolean, "0", Reload,
         "Logs to syslog too.";
     syslog_facility: SyslogFacility, SyslogFacility, "daemon", Reload,
-        "Part of the system that lines sent to syslog are from.";
+        "Syslog facility.";
     syslog_ident: Option<String>, Text, "pgbouncer", Reload,
-        "Name on lines sent to syslog.";
+        "Program name in syslog.";
     tcp_defer_accept: bool, Boolean, "1", Reload,
         "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
     tcp_keepalive: bool, Boolean, "1", Reload,
@@ -278,7 +278,7 @@ live {
     tcp_keepcnt: u32, Number, "0", Reload,
         "Unanswered probes before a connection is dead (TCP_KEEPCNT). 0 is the kernel's own.";
     tcp_keepidle: Duration, WholeSeconds, "0", Reload,
-        "Silence before the first probe (TCP_KEEPIDLE). 0 is the kernel's own.";
+        "Idle time before the first probe (TCP_KEEPIDLE). 0 is the kernel's own.";
     tcp_keepintvl: Duration, WholeSeconds, "0", Reload,
         "Time between probes (TCP_KEEPINTVL). 0 is the kernel's own.";
     tcp_socket_buffer: u32, Bytes, "0", Reload,
@@ -294,7 +294,7 @@ live {
     transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose transaction took longer. 0 is never.";
     unix_socket_dir: Option<String>, Text, "/tmp", Restart,
-        "Directory of the unix socket; `@` before it is the abstract namespace, nothing is no unix socket.";
+        "Directory of the unix socket; `@` before it is the abstract namespace, empty disables the unix socket.";
     unix_socket_group: Option<String>, Text, "", Restart,
         "Group that the unix socket is given to.";
     unix_socket_mode: u32, FileMode, "0777", Restart,
@@ -317,22 +317,22 @@ inert {
 }
 
 impl Global {
-    /// Remembers what was said about a setting without a field, so that SHOW CONFIG can repeat it.
+    /// Keeps the value of a setting without a field for SHOW CONFIG.
     fn keep_unread(&mut self, name: &'static str, text: &str) {
         self.unread.insert(name, text.to_owned());
     }
 
-    /// What was said about a setting without a field, else its default; empty where that is NULL is NULL too.
+    /// The value of a setting without a field, else its default; empty is NULL where the default is NULL.
     fn unread(&self, name: &str) -> Option<String> {
-        let default = row(name).and_then(|row| row.about.default);
-        let said = self.unread.get(name).map(String::as_str).or(default);
-        said.filter(|text| !text.is_empty() || default.is_some()).map(str::to_owned)
+        let default = row(name).and_then(|row| row.info.default);
+        let value = self.unread.get(name).map(String::as_str).or(default);
+        value.filter(|text| !text.is_empty() || default.is_some()).map(str::to_owned)
     }
 }
 
 /// The row of a setting of `[pgbouncer]`.
 pub(crate) fn row(name: &str) -> Option<&'static Row<Global>> {
-    GLOBAL.iter().find(|row| row.about.name == name)
+    GLOBAL.iter().find(|row| row.info.name == name)
 }
 
 /// A default as a value; a test holds that every default is one.
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn every_setting_of_pgbouncer_has_a_row_and_nothing_else_but_our_own() {
         let expected: BTreeSet<&str> = PGBOUNCER.split_whitespace().chain(OWN.split_whitespace()).collect();
-        let names: BTreeSet<&str> = GLOBAL.iter().map(|row| row.about.name).collect();
+        let names: BTreeSet<&str> = GLOBAL.iter().map(|row| row.info.name).collect();
         assert_eq!(names, expected);
         assert_eq!(names.len(), GLOBAL.len(), "no name twice");
     }
@@ -382,11 +382,11 @@ mod tests {
         let default = Global::default();
         for row in GLOBAL {
             let mut global = Global::default();
-            let text = row.about.default.unwrap_or_default();
-            if row.about.default.is_some() || !matches!(row.about.kind, crate::Kind::Number) {
+            let text = row.info.default.unwrap_or_default();
+            if row.info.default.is_some() || !matches!(row.info.kind, crate::ValueKind::Number) {
                 (row.assign)(&mut global, text).unwrap();
             }
-            assert!(row.same(&global, &default), "{}", row.about.name);
+            assert!(row.same(&global, &default), "{}", row.info.name);
         }
     }
 
@@ -397,26 +397,26 @@ mod tests {
             let shown = (row.show)(&default).unwrap_or_default();
             let mut global = Global::default();
             (row.assign)(&mut global, &shown).unwrap();
-            assert!(row.same(&global, &default), "{}", row.about.name);
+            assert!(row.same(&global, &default), "{}", row.info.name);
         }
     }
 
     #[test]
     fn a_row_writes_its_own_field_and_no_other() {
-        for row in GLOBAL.iter().filter(|row| row.about.effect == Effect::Live) {
+        for row in GLOBAL.iter().filter(|row| row.info.effect == Effect::Live) {
             let mut global = Global::default();
             let words =
                 ["0", "1", "7", "statement", "trust", "epoll", "require", "local0", "http://h", "a=b"];
             let changed = words.iter().any(|word| {
                 (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
             });
-            assert!(changed, "{} takes no other value", row.about.name);
+            assert!(changed, "{} takes no other value", row.info.name);
             let differing: Vec<&str> = GLOBAL
                 .iter()
                 .filter(|other| !other.same(&global, &Global::default()))
-                .map(|row| row.about.name)
+                .map(|row| row.info.name)
                 .collect();
-            assert_eq!(differing, [row.about.name]);
+            assert_eq!(differing, [row.info.name]);
         }
     }
 

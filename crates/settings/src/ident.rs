@@ -1,5 +1,5 @@
-//! The file `auth_ident_file`: which system user (or certificate's name) may be which user, in named maps.
-//! Owns its lines, `map system-name user`. Never knows who asks; regular expressions are plain names, as in PgBouncer.
+//! The file `auth_ident_file`: named maps from system users (or certificate names) to database users.
+//! Owns its lines, `map system-name user`. Regular expressions are plain names, as in PgBouncer.
 
 use crate::finding::{Finding, Origin};
 use crate::hba::token::Tokens;
@@ -16,22 +16,22 @@ pub struct IdentMap {
     /// Its name.
     pub name: String,
     /// Its lines, in order.
-    pub entries: Vec<Identity>,
+    pub entries: Vec<IdentMapping>,
 }
 
-/// One line: who may be whom.
+/// One line: a system name and the user it may log in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct IdentMapping {
     /// The system's name for the peer, or a name in its certificate.
     pub system_name: String,
-    /// The user that it may be; None is `all`.
+    /// The user it may log in as; None is `all`.
     pub user: Option<String>,
 }
 
 impl IdentMap {
-    /// Whether somebody whom the system knows by a name that `is_name` says yes to may be this user.
-    pub fn admits(&self, user: &str, mut is_name: impl FnMut(&str) -> bool) -> bool {
-        let fits = |entry: &&Identity| entry.user.as_deref().is_none_or(|allowed| allowed == user);
+    /// Whether a peer may log in as this user; `is_name` tells whether a system name is the peer's.
+    pub fn allows(&self, user: &str, mut is_name: impl FnMut(&str) -> bool) -> bool {
+        let fits = |entry: &&IdentMapping| entry.user.as_deref().is_none_or(|allowed| allowed == user);
         self.entries.iter().filter(fits).any(|entry| is_name(&entry.system_name))
     }
 }
@@ -48,7 +48,7 @@ pub fn read(files: &dyn Files, path: &str) -> (IdentMaps, Vec<Finding>) {
     }
 }
 
-/// Reads the bytes of a file; a bad line is told and costs no other.
+/// Parses a file; a bad line is reported and skipped.
 pub fn parse(file: &Arc<str>, bytes: &[u8]) -> (IdentMaps, Vec<Finding>) {
     let mut maps: BTreeMap<String, IdentMap> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -71,7 +71,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> (IdentMaps, Vec<Finding>) {
 }
 
 /// The map's name and the entry of a line; None for a blank one.
-fn entry(line: &[u8]) -> Result<Option<(String, Identity)>, &'static str> {
+fn entry(line: &[u8]) -> Result<Option<(String, IdentMapping)>, &'static str> {
     let text = std::str::from_utf8(line).ok().filter(|text| !text.contains('\0')).ok_or("not UTF-8 text")?;
     let mut tokens = Tokens::new(text);
     if tokens.current().is_none() {
@@ -87,7 +87,7 @@ fn entry(line: &[u8]) -> Result<Option<(String, Identity)>, &'static str> {
     if tokens.current().is_some() {
         return Err("unsupported parameters");
     }
-    Ok(Some((name, Identity { system_name, user })))
+    Ok(Some((name, IdentMapping { system_name, user })))
 }
 
 #[cfg(test)]
@@ -101,29 +101,29 @@ mod tests {
 
     #[test]
     fn lines_of_one_map_go_together() {
-        let (maps, told) = of(
+        let (maps, reported) = of(
             "# comment\nm root alice\n\n  n \"CN with, comma\"\t\"b\"\"ob\"\r\nm root bob # more\nm x all",
         );
-        assert!(told.is_empty());
+        assert!(reported.is_empty());
         let m = &maps["m"];
-        assert!(m.admits("alice", |name| name == "root") && m.admits("bob", |name| name == "root"));
-        assert!(!m.admits("carol", |name| name == "root") && m.admits("carol", |name| name == "x"));
-        assert!(maps["n"].admits("b\"ob", |name| name == "CN with, comma"));
-        assert!(!maps["n"].admits("b\"ob", |_| false));
+        assert!(m.allows("alice", |name| name == "root") && m.allows("bob", |name| name == "root"));
+        assert!(!m.allows("carol", |name| name == "root") && m.allows("carol", |name| name == "x"));
+        assert!(maps["n"].allows("b\"ob", |name| name == "CN with, comma"));
+        assert!(!maps["n"].allows("b\"ob", |_| false));
     }
 
     #[test]
     fn all_in_quotes_is_a_name() {
         let (maps, _) = of("m root \"all\"");
-        assert!(maps["m"].admits("all", |_| true) && !maps["m"].admits("alice", |_| true));
+        assert!(maps["m"].allows("all", |_| true) && !maps["m"].allows("alice", |_| true));
     }
 
     #[test]
-    fn bad_lines_are_told_and_cost_no_other() {
-        let (maps, told) = of("m\nm root\nm root a b\n, a b\nm \"root a\nm root alice");
+    fn bad_lines_are_reported_and_skipped() {
+        let (maps, reported) = of("m\nm root\nm root a b\n, a b\nm \"root a\nm root alice");
         assert_eq!(maps["m"].entries.len(), 1);
-        assert_eq!(told.len(), 5);
+        assert_eq!(reported.len(), 5);
         let expected = "ident:3: ident line 3: unsupported parameters; could not parse ident config line 3";
-        assert_eq!(told[2], expected);
+        assert_eq!(reported[2], expected);
     }
 }

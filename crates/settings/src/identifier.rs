@@ -1,13 +1,12 @@
-//! The length of names: PostgreSQL's, so that one user or database has one name here as there.
+//! Truncation of identifiers as in PostgreSQL, so that a user or database has the same name in both.
 
 /// The longest name of a user or database, in bytes (NAMEDATALEN - 1).
-pub(crate) const NAME_BYTES: usize = 63;
+pub(crate) const MAX_NAME_BYTES: usize = 63;
 
-/// A name as PostgreSQL cuts it before it looks at it: to 63 bytes, and never in the middle of a character
-/// (`pg_mbcliplen`). Whatever is decided by a name is decided by this.
+/// Truncates a name as PostgreSQL does before any lookup: to 63 bytes, never inside a character (`pg_mbcliplen`).
 #[must_use]
-pub fn cut_name(name: &str) -> &str {
-    &name[..name.floor_char_boundary(NAME_BYTES)]
+pub fn truncate_identifier(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
 }
 
 #[cfg(test)]
@@ -16,9 +15,9 @@ mod tests {
 
     #[test]
     fn names_are_cut_between_characters() {
-        assert_eq!(cut_name(&"u".repeat(63)), "u".repeat(63));
-        assert_eq!(cut_name(&"u".repeat(64)), "u".repeat(63));
-        assert_eq!(cut_name(&"ü".repeat(40)), "ü".repeat(31));
-        assert_eq!(cut_name(""), "");
+        assert_eq!(truncate_identifier(&"u".repeat(63)), "u".repeat(63));
+        assert_eq!(truncate_identifier(&"u".repeat(64)), "u".repeat(63));
+        assert_eq!(truncate_identifier(&"ü".repeat(40)), "ü".repeat(31));
+        assert_eq!(truncate_identifier(""), "");
     }
 }

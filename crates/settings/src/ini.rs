@@ -1,5 +1,5 @@
 //! The lines of a file in PgBouncer's ini dialect: sections, assignments, `%include`, comments.
-//! Owns where a statement begins and ends. Never knows which names exist nor what a value means.
+//! Owns where a statement begins and ends. Knows no names and no values.
 //!
 //! A comment is a whole line (`;` or `#` first); after a value it is part of the value, as in PgBouncer.
 
@@ -23,9 +23,9 @@ pub(crate) enum Statement<'a> {
     },
 }
 
-/// Why a line is no statement.
+/// A syntax error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Syntax {
+pub(crate) enum SyntaxError {
     /// Bytes that are not UTF-8, or a zero byte.
     NotText,
     /// `[` without `]`.
@@ -38,22 +38,22 @@ pub(crate) enum Syntax {
     NoEquals,
 }
 
-impl fmt::Display for Syntax {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Syntax::NotText => "syntax error: not UTF-8 text",
-            Syntax::NoBracket => "syntax error: \"[\" without \"]\"",
-            Syntax::NoQuote => "syntax error: name in quotes does not end",
-            Syntax::NoName => "syntax error: expected a section, a name or a comment",
-            Syntax::NoEquals => "syntax error: expected \"=\" after the name",
+            SyntaxError::NotText => "syntax error: not UTF-8 text",
+            SyntaxError::NoBracket => "syntax error: \"[\" without \"]\"",
+            SyntaxError::NoQuote => "syntax error: name in quotes does not end",
+            SyntaxError::NoName => "syntax error: expected a section, a name or a comment",
+            SyntaxError::NoEquals => "syntax error: expected \"=\" after the name",
         })
     }
 }
 
-/// What stands in a line, with its number from 1 on.
-pub(crate) type Line<'a> = (u32, Result<Statement<'a>, Syntax>);
+/// A parsed line with its number, from 1.
+pub(crate) type Line<'a> = (u32, Result<Statement<'a>, SyntaxError>);
 
-/// Every statement of a file, and every line that is none.
+/// Every statement and every syntax error of a file.
 pub(crate) fn statements(bytes: &[u8]) -> Vec<Line<'_>> {
     let mut found = Vec::new();
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -69,15 +69,15 @@ pub(crate) fn statements(bytes: &[u8]) -> Vec<Line<'_>> {
 }
 
 /// The first statement of a line that has one, and what follows it: only a section leaves anything.
-fn statement(line: &[u8]) -> (Result<Statement<'_>, Syntax>, &[u8]) {
+fn statement(line: &[u8]) -> (Result<Statement<'_>, SyntaxError>, &[u8]) {
     let (line, text) = match std::str::from_utf8(line) {
         Ok(text) if !text.contains('\0') => (line, text),
-        _ => return (Err(Syntax::NotText), b""),
+        _ => return (Err(SyntaxError::NotText), b""),
     };
     if let Some(inside) = text.strip_prefix('[') {
         return match inside.find(']') {
             Some(end) => (Ok(Statement::Section(&inside[..end])), &line[end + 2..]),
-            None => (Err(Syntax::NoBracket), b""),
+            None => (Err(SyntaxError::NoBracket), b""),
         };
     }
     if let Some(path) = text.strip_prefix("%include").filter(|path| path.starts_with([' ', '\t'])) {
@@ -86,14 +86,14 @@ fn statement(line: &[u8]) -> (Result<Statement<'_>, Syntax>, &[u8]) {
     (assignment(text), b"")
 }
 
-/// `key = value` or `'quoted key' = value`, or with the key quoted as SQL quotes names (PgBouncer's manual says so of
+/// `key = value` or `'quoted key' = value`, or with the key quoted as SQL quotes names (PgBouncer's manual documents that for
 /// databases; its parser takes single quotes).
-fn assignment(text: &str) -> Result<Statement<'_>, Syntax> {
+fn assignment(text: &str) -> Result<Statement<'_>, SyntaxError> {
     let (key, rest) = if let Some(quoted) = text.strip_prefix('"') {
-        let (key, rest) = unquote(quoted, '"').ok_or(Syntax::NoQuote)?;
+        let (key, rest) = unquote(quoted, '"').ok_or(SyntaxError::NoQuote)?;
         (Cow::Owned(key), rest)
     } else if let Some(quoted) = text.strip_prefix('\'') {
-        let (key, rest) = quoted.split_once('\'').ok_or(Syntax::NoQuote)?;
+        let (key, rest) = quoted.split_once('\'').ok_or(SyntaxError::NoQuote)?;
         (Cow::Borrowed(key), rest)
     } else {
         let end = text.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(text.len());
@@ -101,9 +101,9 @@ fn assignment(text: &str) -> Result<Statement<'_>, Syntax> {
         (Cow::Borrowed(key), rest)
     };
     if key.is_empty() {
-        return Err(Syntax::NoName);
+        return Err(SyntaxError::NoName);
     }
-    let value = rest.trim_start_matches([' ', '\t']).strip_prefix('=').ok_or(Syntax::NoEquals)?;
+    let value = rest.trim_start_matches([' ', '\t']).strip_prefix('=').ok_or(SyntaxError::NoEquals)?;
     Ok(Statement::Assign { key, value: value.trim_start_matches([' ', '\t']) })
 }
 
@@ -116,13 +116,13 @@ fn is_name_byte(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn only(text: &str) -> Result<Statement<'_>, Syntax> {
+    fn only(text: &str) -> Result<Statement<'_>, SyntaxError> {
         let mut found = statements(text.as_bytes());
         assert_eq!(found.len(), 1, "{text:?}");
         found.remove(0).1
     }
 
-    fn assign<'a>(key: &'a str, value: &'a str) -> Result<Statement<'a>, Syntax> {
+    fn assign<'a>(key: &'a str, value: &'a str) -> Result<Statement<'a>, SyntaxError> {
         Ok(Statement::Assign { key: key.into(), value })
     }
 
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(only("* = host=h"), assign("*", "host=h"));
         assert_eq!(only("'name with = sign' = x"), assign("name with = sign", "x"));
         assert_eq!(only(r#""Mixed ""Case"" é" = x"#), assign(r#"Mixed "Case" é"#, "x"));
-        assert_eq!(only(r#""open = x"#), Err(Syntax::NoQuote));
-        assert_eq!(only(r#""" = x"#), Err(Syntax::NoName));
+        assert_eq!(only(r#""open = x"#), Err(SyntaxError::NoQuote));
+        assert_eq!(only(r#""" = x"#), Err(SyntaxError::NoName));
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn include_needs_a_blank_after_it() {
         assert_eq!(only("%include  /etc/a b.ini "), Ok(Statement::Include("/etc/a b.ini")));
-        assert_eq!(only("%includes x"), Err(Syntax::NoName));
+        assert_eq!(only("%includes x"), Err(SyntaxError::NoName));
     }
 
     #[test]
@@ -170,13 +170,13 @@ mod tests {
         let text = b"[a\n'b = c\n= d\ne\n f g = h\n\xff = 1\na = \0\nok = 1";
         let faults: Vec<_> = statements(text).into_iter().map(|(line, found)| (line, found.err())).collect();
         let expected = [
-            (1, Some(Syntax::NoBracket)),
-            (2, Some(Syntax::NoQuote)),
-            (3, Some(Syntax::NoName)),
-            (4, Some(Syntax::NoEquals)),
-            (5, Some(Syntax::NoEquals)),
-            (6, Some(Syntax::NotText)),
-            (7, Some(Syntax::NotText)),
+            (1, Some(SyntaxError::NoBracket)),
+            (2, Some(SyntaxError::NoQuote)),
+            (3, Some(SyntaxError::NoName)),
+            (4, Some(SyntaxError::NoEquals)),
+            (5, Some(SyntaxError::NoEquals)),
+            (6, Some(SyntaxError::NotText)),
+            (7, Some(SyntaxError::NotText)),
             (8, None),
         ];
         assert_eq!(faults, expected);

@@ -1,38 +1,38 @@
-//! What `auth_ldap_options`, and the options of an HBA line with method `ldap`, mean: PostgreSQL's names for them
-//! (chapter 20.10), written as PgBouncer or pg_hba.conf writes them.
-//! Owns what there is to say. Never sees a user or a user's password, and never talks to a directory.
+//! Parses `auth_ldap_options` and the options of an HBA line with method `ldap`: PostgreSQL's option names (chapter
+//! 20.10), in the syntax of PgBouncer or pg_hba.conf.
+//! Never sees a user's password and never connects to a directory.
 
 mod fault;
 mod option_set;
 mod pairs;
 mod url;
 
-use crate::value::{BadValue, Codec, Kind};
-pub use fault::Fault;
-use option_set::Said;
+use crate::value::{BadValue, Codec, ValueKind};
+pub use fault::OptionsError;
+use option_set::OptionSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What was said and what it means. Nonsense is kept with its reason: as in PgBouncer it stops no start, and whoever
-/// has to log in by it is refused.
+/// LDAP options as written, and parsed. Invalid options are kept with their error: as in PgBouncer they do not prevent a
+/// start, and logins that need them are refused.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct LdapRule {
     text: String,
-    meaning: Result<Arc<Options>, Fault>,
+    parsed: Result<Arc<Options>, OptionsError>,
 }
 
-impl Rule {
-    /// Understands a text as far as that is possible.
-    pub fn read(text: &str) -> Rule {
-        Rule { text: text.to_owned(), meaning: Options::parse(text).map(Arc::new) }
+impl LdapRule {
+    /// Parses the options; never fails.
+    pub fn read(text: &str) -> LdapRule {
+        LdapRule { text: text.to_owned(), parsed: Options::parse(text).map(Arc::new) }
     }
 
-    /// What it means.
+    /// The parsed options.
     ///
     /// # Errors
-    /// Why it means nothing.
-    pub fn options(&self) -> Result<&Arc<Options>, &Fault> {
-        self.meaning.as_ref()
+    /// What is wrong with them.
+    pub fn options(&self) -> Result<&Arc<Options>, &OptionsError> {
+        self.parsed.as_ref()
     }
 
     /// As it was written, passwords included.
@@ -40,11 +40,10 @@ impl Rule {
         &self.text
     }
 
-    /// What everybody may see of a text: all of it but the searcher's password. A text without meaning may hold that
-    /// anywhere.
+    /// The text without the bind password. Invalid text is hidden as a whole, as the password may be anywhere in it.
     pub(crate) fn without_password(text: &str, hidden: &str) -> String {
-        let has_meaning = Options::parse(text).is_ok();
-        let Some(pairs) = pairs::pairs(text).ok().filter(|_| has_meaning) else { return hidden.to_owned() };
+        let is_valid = Options::parse(text).is_ok();
+        let Some(pairs) = pairs::pairs(text).ok().filter(|_| is_valid) else { return hidden.to_owned() };
         if !text.contains(PASSWORD) {
             return text.to_owned();
         }
@@ -56,34 +55,34 @@ impl Rule {
     }
 }
 
-impl Default for Rule {
-    fn default() -> Rule {
-        Rule::read("")
+impl Default for LdapRule {
+    fn default() -> LdapRule {
+        LdapRule::read("")
     }
 }
 
-/// Hides what it may hold of `ldapbindpasswd`.
-impl fmt::Debug for Rule {
+/// Hides `ldapbindpasswd`.
+impl fmt::Debug for LdapRule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.meaning.fmt(out)
+        self.parsed.fmt(out)
     }
 }
 
 /// The option whose value is a secret.
 const PASSWORD: &str = "ldapbindpasswd";
 
-impl Codec for Rule {
-    type Value = Rule;
-    const KIND: Kind = Kind::Directory;
-    fn read(text: &str) -> Result<Rule, BadValue> {
-        Ok(Rule::read(text))
+impl Codec for LdapRule {
+    type Value = LdapRule;
+    const KIND: ValueKind = ValueKind::LdapOptions;
+    fn read(text: &str) -> Result<LdapRule, BadValue> {
+        Ok(LdapRule::read(text))
     }
-    fn show(value: &Rule) -> Option<String> {
+    fn show(value: &LdapRule) -> Option<String> {
         Some(value.text.clone()).filter(|text| !text.is_empty())
     }
 }
 
-/// Where a directory is and how it is asked.
+/// How to reach and query an LDAP directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Plain LDAP or LDAP over TLS.
@@ -92,36 +91,36 @@ pub struct Options {
     pub servers: Vec<String>,
     /// The port of hosts without one.
     pub port: u16,
-    /// Turns to TLS inside a plain connection (StartTLS) before anything is said.
+    /// Uses StartTLS before the first request.
     pub start_tls: bool,
     /// How a user is checked.
-    pub way: Way,
+    pub way: BindMethod,
 }
 
-/// The way from a user's name to a verdict.
+/// How a user name is turned into a bind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Bind as the user, under a name made of these.
+pub enum BindMethod {
+    /// Simple bind: bind as prefix, user name and suffix.
     Bind {
         /// Before the user's name.
         prefix: String,
         /// Behind it.
         suffix: String,
     },
-    /// Look for the user's entry, then bind as that.
+    /// Search and bind: search for the user's entry, then bind as that.
     Search(Search),
 }
 
 /// A search for a user's entry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Below which entry.
+    /// The search base.
     pub base: String,
-    /// How deep.
-    pub scope: Scope,
-    /// Who searches; empty is anonymous.
+    /// The search scope.
+    pub scope: SearchScope,
+    /// The bind DN for the search; empty is anonymous.
     pub bind_name: String,
-    /// The searcher's password.
+    /// The bind password for the search.
     pub bind_password: String,
     /// What the entry must match.
     pub filter: Filter,
@@ -158,7 +157,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As it stands before `://`.
+    /// The URL scheme.
     pub fn word(self) -> &'static str {
         match self {
             Scheme::Ldap => "ldap",
@@ -181,7 +180,7 @@ impl Scheme {
 
 /// How deep below the base a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SearchScope {
     /// The base alone.
     Base,
     /// Its direct children.
@@ -198,12 +197,12 @@ impl Options {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(text: &str) -> Result<Options, Fault> {
-        let mut said = Said::default();
+    pub fn parse(text: &str) -> Result<Options, OptionsError> {
+        let mut options = OptionSet::default();
         for (name, value) in pairs::pairs(text)? {
-            said.assign(&name, value)?;
+            options.assign(&name, value)?;
         }
-        said.options()
+        options.options()
     }
 }
 
@@ -214,18 +213,18 @@ mod tests {
 
     fn search(text: &str) -> (Options, Search) {
         let options = Options::parse(text).unwrap();
-        let Way::Search(search) = options.way.clone() else { panic!("{options:?}") };
+        let BindMethod::Search(search) = options.way.clone() else { panic!("{options:?}") };
         (options, search)
     }
 
-    fn told(text: &str) -> String {
+    fn reported(text: &str) -> String {
         Options::parse(text).unwrap_err().to_string()
     }
 
     #[test]
     fn a_plain_bind() {
         let text = r#"ldapserver=ldap.example.net ldapprefix="cn=" ldapsuffix=", dc=example, dc=net""#;
-        let way = Way::Bind { prefix: "cn=".to_owned(), suffix: ", dc=example, dc=net".to_owned() };
+        let way = BindMethod::Bind { prefix: "cn=".to_owned(), suffix: ", dc=example, dc=net".to_owned() };
         let servers = vec!["ldap.example.net".to_owned()];
         let expected = Options { scheme: Scheme::Ldap, servers, port: 389, start_tls: false, way };
         assert_eq!(Options::parse(text), Ok(expected));
@@ -244,7 +243,7 @@ mod tests {
         for style in styles {
             let (options, search) = search(style);
             assert_eq!((options.servers, options.port, options.start_tls), (vec!["h".to_owned()], 7, true));
-            assert_eq!((&*search.base, search.scope), ("dc=a,dc=b", Scope::Subtree), "{style}");
+            assert_eq!((&*search.base, search.scope), ("dc=a,dc=b", SearchScope::Subtree), "{style}");
             assert_eq!(search.filter, Filter::Pattern("(uid=$username)".to_owned()), "{style}");
         }
     }
@@ -272,13 +271,13 @@ mod tests {
     fn a_url_says_several_things() {
         let (options, found) = search(r#"ldapurl="ldap://127.0.0.1:12345/dc=example,dc=net?uid?sub""#);
         assert_eq!((&*options.servers, options.port), (&["127.0.0.1".to_owned()][..], 12345));
-        assert_eq!((&*found.base, found.scope), ("dc=example,dc=net", Scope::Subtree));
+        assert_eq!((&*found.base, found.scope), ("dc=example,dc=net", SearchScope::Subtree));
         assert_eq!(found.filter, Filter::Attribute("uid".to_owned()));
         let (options, found) = search(r#"ldapurl="ldaps://h/dc=a??one?(cn=$username)" ldapport=9"#);
-        assert_eq!((options.scheme, options.port, found.scope), (Scheme::Ldaps, 9, Scope::One));
+        assert_eq!((options.scheme, options.port, found.scope), (Scheme::Ldaps, 9, SearchScope::One));
         assert_eq!(found.filter, Filter::Pattern("(cn=$username)".to_owned()));
         let (options, found) = search("ldapport=9 ldapurl=ldaps://h");
-        assert_eq!((options.port, &*found.base, found.scope), (636, "", Scope::Base));
+        assert_eq!((options.port, &*found.base, found.scope), (636, "", SearchScope::Base));
     }
 
     #[test]
@@ -291,42 +290,42 @@ mod tests {
     fn options_that_do_not_go_together() {
         let mixed = "cannot use ldapbasedn, ldapbinddn, ldapbindpasswd, ldapsearchattribute, ldapsearchfilter, or ldapurl together with ldapprefix";
         for other in ["ldapbasedn=b", "ldapbinddn=b", "ldapsearchattribute=b", "ldapurl=ldap://h/dc=a"] {
-            assert_eq!(told(&format!("ldapserver=h ldapprefix=cn= {other}")), mixed);
-            assert_eq!(told(&format!("ldapserver=h {other} ldapsuffix=x")), mixed);
+            assert_eq!(reported(&format!("ldapserver=h ldapprefix=cn= {other}")), mixed);
+            assert_eq!(reported(&format!("ldapserver=h {other} ldapsuffix=x")), mixed);
         }
         let no_way = "authentication method \"ldap\" requires argument \"ldapbasedn\", \"ldapprefix\", or \"ldapsuffix\" to be set";
         for text in ["", "ldapserver=h", "ldapserver=h ldapbinddn=b ldapbindpasswd=c"] {
-            assert_eq!(told(text), no_way, "{text}");
+            assert_eq!(reported(text), no_way, "{text}");
         }
         let two = "ldapserver=h ldapbasedn=b ldapsearchattribute=cn ldapsearchfilter=(cn=$username)";
-        assert_eq!(told(two), "cannot use ldapsearchattribute together with ldapsearchfilter");
+        assert_eq!(reported(two), "cannot use ldapsearchattribute together with ldapsearchfilter");
         for text in ["ldapprefix=cn=", "ldapbasedn=\"\"", "ldapurl=ldap:///"] {
-            assert_eq!(told(text), "LDAP server not specified, and no ldapbasedn", "{text}");
+            assert_eq!(reported(text), "LDAP server not specified, and no ldapbasedn", "{text}");
         }
     }
 
     #[test]
-    fn nonsense_is_told_and_kept() {
-        assert_eq!(told("ldapserver=h colour=red"), "invalid LDAP key parameter: \"colour\"");
+    fn invalid_options_are_reported_and_kept() {
+        assert_eq!(reported("ldapserver=h colour=red"), "invalid LDAP key parameter: \"colour\"");
         for port in ["0", "x", "65536", "-1", "\"\""] {
             let expected = format!("invalid LDAP port number: \"{}\"", port.trim_matches('"'));
-            assert_eq!(told(&format!("ldapport={port}")), expected);
+            assert_eq!(reported(&format!("ldapport={port}")), expected);
         }
-        assert_eq!(told("ldapscheme=ldapi"), "invalid ldapscheme value: \"ldapi\"");
-        assert_eq!(told("ldapurl=http://h/"), "unsupported LDAP URL scheme: http");
+        assert_eq!(reported("ldapscheme=ldapi"), "invalid ldapscheme value: \"ldapi\"");
+        assert_eq!(reported("ldapurl=http://h/"), "unsupported LDAP URL scheme: http");
         for text in
             ["ldaptls", "ldapport=1 ldaptls", "ldapserver =h", "ldapserver= h", "=h", "\"ldapserver=h"]
         {
-            assert!(told(text).starts_with("expected name=value at byte"), "{text}");
+            assert!(reported(text).starts_with("expected name=value at byte"), "{text}");
         }
-        assert_eq!(told("ldapbindpasswd= secret"), "expected name=value at byte 17 of the LDAP options");
-        let rule = Rule::read("ldaptls");
+        assert_eq!(reported("ldapbindpasswd= secret"), "expected name=value at byte 17 of the LDAP options");
+        let rule = LdapRule::read("ldaptls");
         assert_eq!((rule.text(), rule.options().is_err()), ("ldaptls", true));
     }
 
     #[test]
     fn the_password_of_the_searcher_never_shows() {
-        let rule = Rule::read("ldapserver=h ldapbasedn=b ldapbinddn=x ldapbindpasswd=hidden");
+        let rule = LdapRule::read("ldapserver=h ldapbasedn=b ldapbinddn=x ldapbindpasswd=hidden");
         assert!(!format!("{rule:?}").contains("hidden"));
     }
 }

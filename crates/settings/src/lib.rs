@@ -1,7 +1,6 @@
-//! Settings: ONE table of settings from which the ini parser, SHOW CONFIG, SET, the sample file and the
-//! manual are made. The language is PgBouncer's ini, its names and its defaults, plus a few of Weir's own.
-//! What was said ([`Draft`]) is not what is meant ([`Config`]). Never does I/O (files come through
-//! [`Files`]), never keeps a global configuration, never ignores a word that it read.
+//! Settings: one table of settings that the ini parser, SHOW CONFIG, SET, the sample file and the manual are generated
+//! from. The syntax, names and defaults are PgBouncer's, plus a few settings of Weir's own. [`RawConfig`] is the unparsed
+//! file, [`Config`] the validated settings. Does no I/O (files come through [`Files`]) and keeps no global state.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -35,25 +34,25 @@ mod user;
 mod userlist;
 mod value;
 
-pub use check::{Checked, check};
+pub use check::{CheckReport, check};
 pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, SslMode, SyslogFacility, Threads};
-pub use compat::Parity;
+pub use compat::Compat;
 pub use config::Config;
 pub use database::{DATABASE, Database};
 pub use diff::{Change, changes};
 pub use finding::{Finding, Origin, Severity};
 pub use global::{GLOBAL, Global};
-pub use identifier::cut_name;
+pub use identifier::truncate_identifier;
 pub use manual::{manual_rows, sample_ini};
 pub use otlp::{Endpoint, Headers};
 pub use peer::{PEER, Peer};
 pub use pools::{read_pools, with_pools};
 pub use pools_text::{LineChange, PoolsText};
-pub use raw_config::{Draft, Files};
+pub use raw_config::{Files, RawConfig};
 pub use resolver::{load, read_rules, reload};
-pub use show::{Fault, ShowRow, set, show};
-pub use table::{About, Effect, Row, Scope, When};
+pub use show::{SetError, ShowRow, set, show};
+pub use table::{Effect, Row, Scope, SettingInfo, TakesEffect};
 pub use tls_files::{Pem, PemFiles, TlsFiles};
 pub use user::{USER, User};
 pub use userlist::{USER_BYTES, Userlist};
-pub use value::{BadValue, Kind};
+pub use value::{BadValue, ValueKind};

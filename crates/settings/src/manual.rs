@@ -1,17 +1,16 @@
-//! Documents made from the tables: the annotated sample file, and the rows of the manual.
-//! Never says anything of a setting that its row does not say.
+//! Documents generated from the tables: the annotated sample file, and the rows of the manual.
 
-use crate::table::{About, Effect, When};
+use crate::table::{Effect, SettingInfo, TakesEffect};
 use crate::{DATABASE, GLOBAL, PEER, USER};
 use std::fmt::Write;
 
 /// Every setting there is: `[pgbouncer]`, then the keys of `[databases]`, `[users]` and `[peers]`, each by name.
-pub fn manual_rows() -> Vec<&'static About> {
-    let global = GLOBAL.iter().map(|row| &row.about);
-    let rest = DATABASE.iter().map(|row| &row.about).chain(USER.iter().map(|row| &row.about));
-    let rest = rest.chain(PEER.iter().map(|row| &row.about));
-    let mut rows: Vec<&About> = global.chain(rest).collect();
-    rows.sort_by_key(|about| (about.scope, about.name));
+pub fn manual_rows() -> Vec<&'static SettingInfo> {
+    let global = GLOBAL.iter().map(|row| &row.info);
+    let rest = DATABASE.iter().map(|row| &row.info).chain(USER.iter().map(|row| &row.info));
+    let rest = rest.chain(PEER.iter().map(|row| &row.info));
+    let mut rows: Vec<&SettingInfo> = global.chain(rest).collect();
+    rows.sort_by_key(|info| (info.scope, info.name));
     rows
 }
 
@@ -24,24 +23,25 @@ pub fn sample_ini() -> String {
         "databases",
         ";; NAME = key=value key='other value' ...",
         SAMPLE_DATABASES,
-        DATABASE.iter().map(|row| &row.about),
+        DATABASE.iter().map(|row| &row.info),
     );
-    entries(&mut text, "users", ";; NAME = key=value ...", SAMPLE_USERS, USER.iter().map(|row| &row.about));
-    entries(&mut text, "peers", ";; NUMBER = key=value ...", SAMPLE_PEERS, PEER.iter().map(|row| &row.about));
+    entries(&mut text, "users", ";; NAME = key=value ...", SAMPLE_USERS, USER.iter().map(|row| &row.info));
+    entries(&mut text, "peers", ";; NUMBER = key=value ...", SAMPLE_PEERS, PEER.iter().map(|row| &row.info));
     text.push_str("\n[pgbouncer]\n");
-    let mut rows: Vec<&About> = GLOBAL.iter().map(|row| &row.about).filter(|about| is_live(about)).collect();
-    rows.sort_by_key(|about| about.name);
-    // The file's own name is the one setting that says nothing here.
-    for about in rows.into_iter().filter(|about| about.name != "conffile") {
-        let restart = if about.when == When::Restart { "; needs a restart" } else { "" };
+    let mut rows: Vec<&SettingInfo> =
+        GLOBAL.iter().map(|row| &row.info).filter(|info| is_live(info)).collect();
+    rows.sort_by_key(|info| info.name);
+    // conffile names this file itself.
+    for info in rows.into_iter().filter(|info| info.name != "conffile") {
+        let restart = if info.when == TakesEffect::Restart { "; needs a restart" } else { "" };
         // Writing to a String cannot fail.
         let _ = write!(
             text,
             "\n;; {} ({}{restart})\n;{} = {}\n",
-            about.doc,
-            about.kind,
-            about.name,
-            about.default.unwrap_or_default()
+            info.doc,
+            info.kind,
+            info.name,
+            info.default.unwrap_or_default()
         );
     }
     text
@@ -72,16 +72,16 @@ fn entries(
     section: &str,
     form: &str,
     examples: &str,
-    rows: impl Iterator<Item = &'static About>,
+    rows: impl Iterator<Item = &'static SettingInfo>,
 ) {
     let _ = write!(text, "\n[{section}]\n{form}\n{examples};; Keys:\n");
-    for about in rows.filter(|about| is_live(about)) {
-        let _ = writeln!(text, ";;   {:<27} {} ({})", about.name, about.doc, about.kind);
+    for info in rows.filter(|info| is_live(info)) {
+        let _ = writeln!(text, ";;   {:<27} {} ({})", info.name, info.doc, info.kind);
     }
 }
 
-fn is_live(about: &About) -> bool {
-    about.effect == Effect::Live
+fn is_live(info: &SettingInfo) -> bool {
+    info.effect == Effect::Live
 }
 
 #[cfg(test)]
@@ -122,8 +122,8 @@ mod tests {
     fn every_row_is_in_the_manual_with_a_sentence() {
         let rows = manual_rows();
         assert_eq!(rows.len(), GLOBAL.len() + DATABASE.len() + USER.len() + PEER.len());
-        for about in rows {
-            assert!(about.doc.ends_with('.') && about.doc.len() > 10, "{}", about.name);
+        for info in rows {
+            assert!(info.doc.ends_with('.') && info.doc.len() > 10, "{}", info.name);
         }
     }
 }

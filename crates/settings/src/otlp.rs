@@ -1,17 +1,17 @@
-//! What `otlp_endpoint` and `otlp_headers` mean: written as OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT and
-//! OTEL_EXPORTER_OTLP_HEADERS are (specification, "OpenTelemetry Protocol Exporter").
+//! Parses `otlp_endpoint` and `otlp_headers`, in the syntax of OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT and
+//! OTEL_EXPORTER_OTLP_HEADERS (specification, "OpenTelemetry Protocol Exporter").
 //!
 //! Owns which URLs and headers are taken. Never looks up a name and never sends anything.
 
-use crate::value::{BadValue, Codec, Kind};
+use crate::value::{BadValue, Codec, ValueKind};
 use std::fmt;
 use std::net::Ipv6Addr;
 
 /// What the specification adds to the base URL for metrics.
-const METRICS: &str = "v1/metrics";
+const METRICS_PATH: &str = "v1/metrics";
 
-/// Headers that say how the message itself is made: the exporter's own.
-const OWN: [&str; 8] = [
+/// Headers that the exporter sets itself.
+const RESERVED_HEADERS: [&str; 8] = [
     "connection",
     "content-encoding",
     "content-length",
@@ -22,11 +22,11 @@ const OWN: [&str; 8] = [
     "upgrade",
 ];
 
-/// Where a collector listens: the base URL, taken apart.
+/// A collector's base URL, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     text: String,
-    /// Under TLS.
+    /// Uses TLS.
     pub is_https: bool,
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
@@ -37,7 +37,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// What is wrong with it, as the end of a sentence.
@@ -48,29 +48,29 @@ impl Endpoint {
             return Err("it does not begin with http:// or https://");
         }
         if rest.contains(['?', '#']) {
-            return Err("queries and fragments have no place in it");
+            return Err("queries and fragments are not allowed");
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err("what proves who we are belongs in otlp_headers");
+            return Err("credentials belong in otlp_headers");
         }
         let (host, port) = host_and_port(authority)?;
         // RFC 3986, section 3.3: whatever else there is must be percent-encoded.
         let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&byte);
         if !path.bytes().all(is_of_path) {
-            return Err("its path holds what must be percent-encoded");
+            return Err("its path has characters that must be percent-encoded");
         }
-        let port = port.unwrap_or(own_port(is_https));
-        let path = format!("{}/{METRICS}", path.trim_end_matches('/'));
+        let port = port.unwrap_or(default_port(is_https));
+        let path = format!("{}/{METRICS_PATH}", path.trim_end_matches('/'));
         Ok(Endpoint { text: text.to_owned(), is_https, host: host.to_owned(), port, path })
     }
 
-    /// Host and port as HTTP names them: the scheme's own port goes without saying.
+    /// Host and port for the Host header; the scheme's default port is left out.
     #[must_use]
     pub fn authority(&self) -> String {
         let Endpoint { host, port, .. } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        if *port == own_port(self.is_https) { host } else { format!("{host}:{port}") }
+        if *port == default_port(self.is_https) { host } else { format!("{host}:{port}") }
     }
 
     /// The URL that metrics are sent to.
@@ -81,7 +81,7 @@ impl Endpoint {
     }
 }
 
-fn own_port(is_https: bool) -> u16 {
+fn default_port(is_https: bool) -> u16 {
     if is_https { 443 } else { 80 }
 }
 
@@ -89,7 +89,7 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => {
             let (host, port) = bracketed.split_once(']').ok_or("the address has no closing bracket")?;
-            host.parse::<Ipv6Addr>().map_err(|_| "what stands in brackets is not an IPv6 address")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "the text in brackets is not an IPv6 address")?;
             (host, (!port.is_empty()).then_some(port))
         }
         None => {
@@ -109,7 +109,7 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
 
 impl Codec for Endpoint {
     type Value = Option<Endpoint>;
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
     fn read(text: &str) -> Result<Self::Value, BadValue> {
         if text.is_empty() {
             return Ok(None);
@@ -121,8 +121,7 @@ impl Codec for Endpoint {
     }
 }
 
-/// Headers that go with every request: `NAME=VALUE` with commas between them, values percent-encoded where they hold what
-/// would end them. They are secrets.
+/// Headers sent with every request: comma-separated `NAME=VALUE` with percent-encoded values. They are secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     text: String,
@@ -136,7 +135,7 @@ impl Headers {
     }
 }
 
-/// Says which there are, never what they say.
+/// Shows the names, never the values.
 impl fmt::Debug for Headers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
@@ -145,7 +144,7 @@ impl fmt::Debug for Headers {
 
 impl Codec for Headers {
     type Value = Headers;
-    const KIND: Kind = Kind::Secret;
+    const KIND: ValueKind = ValueKind::Secret;
     fn read(text: &str) -> Result<Headers, BadValue> {
         let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).map(pair);
         let pairs = pairs.collect::<Result<_, _>>().map_err(BadValue::NotHeaders)?;
@@ -161,20 +160,20 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
     let name = name.trim().to_ascii_lowercase();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_letter) {
-        return Err("a name is none that a header can have");
+        return Err("a name is not a valid header name");
     }
-    if OWN.contains(&name.as_str()) {
-        return Err("a header says how the message is made, which is the exporter's own to say");
+    if RESERVED_HEADERS.contains(&name.as_str()) {
+        return Err("a header is set by the exporter itself");
     }
-    let value = decoded(value.trim()).ok_or("a value is not percent-encoded as it should be")?;
+    let value = percent_decode(value.trim()).ok_or("a value is not correctly percent-encoded")?;
     if !value.bytes().all(|byte| byte == b'\t' || matches!(byte, b' '..=b'~')) {
-        return Err("a value holds what no header can hold");
+        return Err("a value has characters that a header cannot have");
     }
     Ok((name, value))
 }
 
 /// Undoes percent-encoding; None where two digits are missing behind a `%`, or it is no text.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {

@@ -1,5 +1,5 @@
-//! Another process of the same group, and the table of the keys of an entry in `[peers]`.
-//! Never knows what is sent there: cancel requests whose key names the peer.
+//! A peer process, and the table of the keys of an entry in `[peers]`. Cancel requests whose key names a peer are forwarded
+//! to it.
 
 use crate::codec::{Inherited, Number, Port, Text};
 use crate::table::{Row, live_row};
@@ -37,7 +37,7 @@ rows! {
 
 /// The row of a key of `[peers]`.
 pub(crate) fn row(name: &str) -> Option<&'static Row<Peer>> {
-    PEER.iter().find(|row| row.about.name == name)
+    PEER.iter().find(|row| row.info.name == name)
 }
 
 #[cfg(test)]
@@ -52,9 +52,9 @@ mod tests {
             let differing: Vec<&str> = PEER
                 .iter()
                 .filter(|other| !other.same(&peer, &Peer::default()))
-                .map(|row| row.about.name)
+                .map(|row| row.info.name)
                 .collect();
-            assert_eq!(differing, [row.about.name]);
+            assert_eq!(differing, [row.info.name]);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! The file of pools (`pools_file`): entries of `[databases]` that Weir writes itself, read as if included last.
-//! Owns what may stand in it and that no name is in two files. Never writes it: `pools_text.rs` makes its text.
+//! The pools file (`pools_file`): entries of `[databases]` that Weir writes itself, read as if included last.
+//! Owns what may be in it and that no name is in two files. `pools_text.rs` edits its text.
 
 use crate::finding::{Finding, Origin};
 use crate::ini::{Statement, statements};
-use crate::raw_config::{Files, Said, Section, reason};
-use crate::resolver::Meaning;
+use crate::raw_config::{Assignment, Files, Section, reason};
+use crate::resolver::Resolver;
 use crate::{Config, Database};
 use std::io;
 use std::sync::Arc;
 
-/// What a file of pools says, and what is wrong with the writing.
+/// A pools file, unparsed, with its syntax errors.
 #[derive(Clone)]
 pub(crate) struct Pools {
     pub(crate) file: Arc<str>,
-    pub(crate) said: Vec<Said>,
+    pub(crate) assignments: Vec<Assignment>,
     pub(crate) findings: Vec<Finding>,
 }
 
 impl Pools {
-    /// Reads the file; one that does not exist has no pools yet.
+    /// Reads the file; a missing one has no pools.
     pub(crate) fn read(files: &dyn Files, path: &str) -> Self {
         let file: Arc<str> = path.into();
         match files.read(path) {
@@ -27,36 +27,36 @@ impl Pools {
             Err(fault) => {
                 let message = format!("could not load file \"{path}\": {}", reason(&fault));
                 let finding = Finding::error(&Origin { file: file.clone(), line: 0 }, message);
-                Self { file, said: Vec::new(), findings: vec![finding] }
+                Self { file, assignments: Vec::new(), findings: vec![finding] }
             }
         }
     }
 
-    /// Takes bytes apart: a section `[databases]` with its entries, and nothing else.
+    /// Parses a section `[databases]` with its entries; anything else is an error.
     pub(crate) fn parse(file: Arc<str>, bytes: &[u8]) -> Self {
-        let mut pools = Self { file: file.clone(), said: Vec::new(), findings: Vec::new() };
-        let mut place = Place::Before;
+        let mut pools = Self { file: file.clone(), assignments: Vec::new(), findings: Vec::new() };
+        let mut position = Position::Before;
         for (line, statement) in statements(bytes) {
             let at = Origin { file: file.clone(), line };
             let wrong = match statement {
                 Ok(Statement::Section("databases")) => {
-                    place = Place::In;
+                    position = Position::In;
                     continue;
                 }
                 Ok(Statement::Section(name)) => {
-                    place = Place::Elsewhere;
+                    position = Position::Elsewhere;
                     format!("section [{name}] in pools_file, where only [databases] may be")
                 }
                 Ok(Statement::Include(_)) => {
                     "%include in pools_file, where only [databases] may be".to_owned()
                 }
-                Ok(Statement::Assign { key, value }) => match place {
-                    Place::Before => format!("\"{key}\" stands before the first section"),
-                    // The section was told.
-                    Place::Elsewhere => continue,
-                    Place::In => {
+                Ok(Statement::Assign { key, value }) => match position {
+                    Position::Before => format!("\"{key}\" is before the first section"),
+                    // The section was reported.
+                    Position::Elsewhere => continue,
+                    Position::In => {
                         let (key, value) = (key.into_owned(), value.to_owned());
-                        pools.said.push(Said { section: Section::Databases, key, value, at });
+                        pools.assignments.push(Assignment { section: Section::Databases, key, value, at });
                         continue;
                     }
                 },
@@ -68,28 +68,28 @@ impl Pools {
     }
 }
 
-/// Where in a file of pools a reader is.
+/// The current section of a pools file.
 #[derive(Clone, Copy)]
-enum Place {
+enum Position {
     Before,
     In,
-    /// In a section that may not be there.
+    /// In a section that is not allowed.
     Elsewhere,
 }
 
-impl Meaning {
-    /// Adds the entries of a file of pools to those of the other files.
-    pub(crate) fn pools(&mut self, pools: Pools) {
+impl Resolver {
+    /// Adds the entries of the pools file.
+    pub(crate) fn add_pools(&mut self, pools: Pools) {
         self.findings.extend(pools.findings);
-        for said in &pools.said {
-            match entry(&self.config, &said.key) {
+        for assignment in &pools.assignments {
+            match entry(&self.config, &assignment.key) {
                 Some(other) => {
-                    let (name, place) = (&said.key, &other.at);
+                    let (name, origin) = (&assignment.key, &other.at);
                     let message =
-                        format!("database \"{name}\" is defined in {}:{} too", place.file, place.line);
-                    self.findings.push(Finding::error(&said.at, message));
+                        format!("database \"{name}\" is defined in {}:{} too", origin.file, origin.line);
+                    self.findings.push(Finding::error(&assignment.at, message));
                 }
-                None => self.assignment(said),
+                None => self.apply(assignment),
             }
         }
         self.config.pools_from = Some(pools.file);
@@ -100,33 +100,32 @@ fn entry<'a>(config: &'a Config, name: &str) -> Option<&'a Arc<Database>> {
     if name == "*" { config.fallback.as_ref() } else { config.databases.get(name) }
 }
 
-/// `config` with the pools of these bytes instead of those that it has; all else stays. Its warnings are those of the
-/// file of pools.
+/// `config` with its pools replaced by those of `bytes`. Its warnings are those of the pools file.
 ///
 /// # Errors
-/// Everything that is wrong with them, with file and line.
+/// Every error, with file and line.
 pub fn with_pools(config: &Config, file: &str, bytes: &[u8]) -> Result<Config, Vec<Finding>> {
-    exchanged(config, Pools::parse(file.into(), bytes))
+    replace_pools(config, Pools::parse(file.into(), bytes))
 }
 
-fn exchanged(config: &Config, pools: Pools) -> Result<Config, Vec<Finding>> {
+fn replace_pools(config: &Config, pools: Pools) -> Result<Config, Vec<Finding>> {
     let mut bare = config.clone();
     bare.databases.retain(|_, database| !config.is_in_pools_file(database));
     bare.fallback = bare.fallback.filter(|database| !config.is_in_pools_file(database));
-    let mut meaning = Meaning { config: bare, findings: Vec::new() };
-    meaning.pools(pools);
-    meaning.finish()
+    let mut resolver = Resolver { config: bare, findings: Vec::new() };
+    resolver.add_pools(pools);
+    resolver.finish()
 }
 
-/// `config` with the pools that the file which it names holds now.
+/// `config` with its pools read again from its `pools_file`.
 ///
 /// # Errors
-/// Everything that is wrong with them, with file and line.
+/// Every error, with file and line.
 pub fn read_pools(files: &dyn Files, config: &Config) -> Result<Config, Vec<Finding>> {
     match config.global.pools_file.as_deref() {
-        Some(path) => exchanged(config, Pools::read(files, path)),
+        Some(path) => replace_pools(config, Pools::read(files, path)),
         None => {
-            let without = exchanged(config, Pools::parse("".into(), b""))?;
+            let without = replace_pools(config, Pools::parse("".into(), b""))?;
             Ok(Config { pools_from: None, ..without })
         }
     }
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_two_places_is_told_with_both() {
+    fn a_name_in_two_places_is_reported_with_both() {
         let expected = [
             "p.ini:2: database \"app\" is defined in w.ini:2 too",
             "p.ini:4: database \"b\" is defined in p.ini:3 too",
@@ -179,29 +178,29 @@ mod tests {
 
     #[test]
     fn nothing_but_databases_may_stand_in_it() {
-        let told =
+        let reported =
             loaded("a = b\n[users]\nu =\n[databases]\n%include x\nc\n= d\np = pool_size=x\n").unwrap_err();
         let expected = [
-            "p.ini:1: \"a\" stands before the first section",
+            "p.ini:1: \"a\" is before the first section",
             "p.ini:2: section [users] in pools_file, where only [databases] may be",
             "p.ini:5: %include in pools_file, where only [databases] may be",
             "p.ini:6: syntax error: expected \"=\" after the name",
             "p.ini:7: syntax error: expected a section, a name or a comment",
             "p.ini:8: database p: pool_size: \"x\" is not a whole number",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
-    fn an_unreadable_file_is_told() {
+    fn an_unreadable_file_is_reported() {
         struct Forbidden;
         impl Files for Forbidden {
             fn read(&self, path: &str) -> io::Result<Vec<u8>> {
                 if path == "w.ini" { Ok(MAIN.into()) } else { Err(io::Error::from_raw_os_error(13)) }
             }
         }
-        let told = load(&Forbidden, "w.ini", &[]).unwrap_err();
-        assert_eq!(told[0].to_string(), "p.ini: could not load file \"p.ini\": Permission denied");
+        let reported = load(&Forbidden, "w.ini", &[]).unwrap_err();
+        assert_eq!(reported[0].to_string(), "p.ini: could not load file \"p.ini\": Permission denied");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The text of a file of pools, changed one entry at a time: every other line stays as somebody wrote it.
-//! Owns how an entry is written. Never decides what should stand in one, and never does I/O.
+//! Edits the text of a pools file one entry at a time and leaves every other line as written.
+//! Owns how an entry is written. Does no I/O.
 
 use crate::connstr::{self, PASSWORD};
 use crate::finding::Finding;
@@ -8,25 +8,25 @@ use crate::pools::Pools;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What a file that Weir makes begins with.
-const HEAD: &str =
+/// The header of a new file.
+const HEADER: &str =
     "; Pools made with Weir's panel or API. Comments and the order of lines are kept.\n[databases]\n";
 
-/// What a value is shown as that nobody should see.
+/// Shown in place of a password.
 const MASK: &str = "***";
 
-/// A line that a change adds, alters or takes away. Passwords are masked.
+/// A line that a change adds, modifies or removes. Passwords are masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineChange {
-    /// From 1 on: where it stands afterwards, or stood before if it goes.
+    /// From 1: its number after the change, or before it if removed.
     pub line: u32,
-    /// What it was; none for a new line.
+    /// Its text before; none for a new line.
     pub before: Option<String>,
-    /// What it becomes; none for one that goes.
+    /// Its text after; none for a removed line.
     pub after: Option<String>,
 }
 
-/// A file of pools whose entries can be changed.
+/// A pools file whose entries can be edited.
 #[derive(Clone, Debug)]
 pub struct PoolsText {
     file: Arc<str>,
@@ -34,8 +34,8 @@ pub struct PoolsText {
     bytes: Vec<u8>,
 }
 
-/// Where an entry stands.
-struct Found {
+/// The position of an entry.
+struct EntryLine {
     /// Its line, from 0 on.
     line: usize,
     /// The section begins on the same line.
@@ -44,10 +44,10 @@ struct Found {
 }
 
 impl PoolsText {
-    /// Takes a file as it is.
+    /// Parses a file.
     ///
     /// # Errors
-    /// Everything in it that may not be there: who broke it by hand mends it by hand.
+    /// Every error in it: a broken file is not edited.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Vec<Finding>> {
         let file: Arc<str> = file.into();
         let pools = Pools::parse(file.clone(), bytes);
@@ -63,13 +63,13 @@ impl PoolsText {
         &self.file
     }
 
-    /// All that is to stand in it.
+    /// The whole text.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The keys and values of an entry in their order, as far as it can be understood.
+    /// The keys and values of an entry in order, if it can be parsed.
     #[must_use]
     pub fn pairs(&self, name: &str) -> Option<Vec<(String, String)>> {
         let found = self.find(name)?;
@@ -99,7 +99,7 @@ impl PoolsText {
         found.is_some()
     }
 
-    /// What is different in `self` from what was `before` it.
+    /// The lines that differ from `before`.
     #[must_use]
     pub fn changes_from(&self, before: &PoolsText) -> Vec<LineChange> {
         let (old, new) = (before.lines(), self.lines());
@@ -122,14 +122,14 @@ impl PoolsText {
             .collect()
     }
 
-    fn find(&self, name: &str) -> Option<Found> {
+    fn find(&self, name: &str) -> Option<EntryLine> {
         let mut section_line = 0;
         for (line, statement) in statements(&self.bytes) {
             match statement {
                 Ok(Statement::Section(_)) => section_line = line,
                 Ok(Statement::Assign { key, value }) if key == name => {
                     let has_section = section_line == line;
-                    return Some(Found { line: line as usize - 1, has_section, value: value.to_owned() });
+                    return Some(EntryLine { line: line as usize - 1, has_section, value: value.to_owned() });
                 }
                 _ => {}
             }
@@ -137,7 +137,7 @@ impl PoolsText {
         None
     }
 
-    fn replace(&mut self, found: &Found, entry: Option<&str>) {
+    fn replace(&mut self, found: &EntryLine, entry: Option<&str>) {
         let mut bytes = Vec::with_capacity(self.bytes.len() + entry.map_or(0, str::len));
         for (index, line) in self.bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             if index != found.line {
@@ -152,7 +152,7 @@ impl PoolsText {
         self.bytes = bytes;
     }
 
-    /// Makes the end of the text a place where an entry may stand.
+    /// Makes sure that an entry can be appended.
     fn begin_section(&mut self) {
         if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
             self.bytes.push(b'\n');
@@ -161,7 +161,7 @@ impl PoolsText {
         if parsed.iter().any(|(_, statement)| matches!(statement, Ok(Statement::Section(_)))) {
             return;
         }
-        let head = if self.bytes.is_empty() { HEAD } else { "[databases]\n" };
+        let head = if self.bytes.is_empty() { HEADER } else { "[databases]\n" };
         self.bytes.extend_from_slice(head.as_bytes());
     }
 }
@@ -188,7 +188,7 @@ fn entry(name: &str, pairs: &[(String, String)]) -> String {
     line
 }
 
-/// A line without the passwords that it holds: a section may stand before the entry.
+/// A line with its passwords masked; a section header may precede the entry.
 fn masked(line: &str) -> String {
     let (mut shown, mut has_secret) = (Vec::new(), false);
     for (_, statement) in statements(line.as_bytes()) {
@@ -204,7 +204,7 @@ fn masked(line: &str) -> String {
     if has_secret { shown.join(" ") } else { line.to_owned() }
 }
 
-/// An entry without its password, and whether it had one. Of what cannot be understood nothing is shown.
+/// An entry with its password masked, and whether it had one. Unparsable values are hidden as a whole.
 fn masked_entry(name: &str, value: &str) -> (String, bool) {
     let Ok(pairs) = connstr::pairs(value) else { return (format!("{name} = {MASK}"), true) };
     let has_secret = pairs.iter().any(|(key, _)| *key == PASSWORD);
@@ -236,7 +236,7 @@ mod tests {
     fn the_first_pool_makes_the_file() {
         let (empty, mut made) = (text(""), text(""));
         made.put("a", &pairs(&[("host", "h"), ("pool_size", "3")]));
-        assert_eq!(shown(&made), format!("{HEAD}a = host=h pool_size=3\n"));
+        assert_eq!(shown(&made), format!("{HEADER}a = host=h pool_size=3\n"));
         let changes = made.changes_from(&empty);
         assert_eq!(changes.len(), 3);
         let last = LineChange { line: 3, before: None, after: Some("a = host=h pool_size=3".to_owned()) };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_by_its_lines_without_passwords() {
+    fn a_change_is_reported_by_its_lines_without_passwords() {
         let before = text("[databases]\na = host=h password=s3cret pool_size=2\nb = host=h\n");
         let mut after = before.clone();
         after.put("a", &pairs(&[("host", "h"), ("password", "s3cret"), ("pool_size", "3")]));

@@ -1,10 +1,9 @@
-//! What must hold for any bytes at all: what the fuzz targets and a test over mutations run.
-//! Panics where it does not; that is its purpose, and nothing else calls it.
+//! Properties that hold for any input, for the fuzz targets and a mutation test. Panics where one does not hold.
 
 use crate::finding::Severity;
 use crate::hba::Hba;
 use crate::ident::{self, IdentMaps};
-use crate::ldap::{Options, Way};
+use crate::ldap::{BindMethod, Options};
 use crate::raw_config::Files;
 use crate::resolver::load;
 use crate::userlist::Userlist;
@@ -12,10 +11,10 @@ use crate::{PoolsText, changes, show};
 use std::io;
 use std::sync::Arc;
 
-/// Every file has these bytes: includes lead back to them.
-struct Everywhere<'a>(&'a [u8]);
+/// Every file has these bytes, includes too.
+struct SameBytes<'a>(&'a [u8]);
 
-impl Files for Everywhere<'_> {
+impl Files for SameBytes<'_> {
     fn read(&self, _path: &str) -> io::Result<Vec<u8>> {
         Ok(self.0.to_vec())
     }
@@ -25,7 +24,7 @@ impl Files for Everywhere<'_> {
 /// in it; what loads can be shown, and does not differ from itself.
 pub fn ini(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
-    match load(&Everywhere(bytes), "any.ini", &[]) {
+    match load(&SameBytes(bytes), "any.ini", &[]) {
         Ok(config) => {
             assert!(config.warnings.iter().all(|finding| finding.severity == Severity::Warning));
             assert!(!config.databases.contains_key("*") && !config.databases.contains_key("pgbouncer"));
@@ -42,7 +41,7 @@ pub fn ini(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a file of pools: they are refused with a place, or kept to the byte while an entry comes and goes.
+/// Any bytes as a pools file: rejected with a location, or unchanged to the byte when an entry is added and removed.
 pub fn pools(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
     let pools = match PoolsText::read("any.ini", bytes) {
@@ -81,7 +80,7 @@ pub fn hba(bytes: &[u8]) {
     let file: Arc<str> = "any/hba".into();
     let lines = bytes.split(|byte| *byte == b'\n').count();
     let maps: IdentMaps = ident::parse(&file, bytes).0;
-    let (hba, findings) = Hba::parse(&Everywhere(bytes), &file, bytes, &maps, true);
+    let (hba, findings) = Hba::parse(&SameBytes(bytes), &file, bytes, &maps, true);
     assert!(hba.rules.windows(2).all(|pair| pair[0].line < pair[1].line));
     assert!(hba.rules.iter().all(|rule| (1..=lines).contains(&(rule.line as usize))));
     for finding in findings {
@@ -100,14 +99,14 @@ pub fn ident(bytes: &[u8]) {
     assert!(entries + findings.len() <= lines);
 }
 
-/// Any bytes as options of a directory: they mean something with somewhere to go, or are refused with a word on why.
+/// Any bytes as LDAP options: valid with a server or domain, or rejected with an error.
 pub fn ldap(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Options::parse(&text) {
         Ok(options) => {
             let search_base = match &options.way {
-                Way::Search(search) => &*search.base,
-                Way::Bind { .. } => "",
+                BindMethod::Search(search) => &*search.base,
+                BindMethod::Bind { .. } => "",
             };
             assert!(!options.servers.is_empty() || !search_base.is_empty());
             assert!(options.servers.iter().all(|server| !server.is_empty() && !server.contains(' ')));
@@ -134,9 +133,9 @@ mod tests {
         "ldapurl=\"ldaps://[::1]:7/dc=a%2cb?uid,cn?sub?(a=b)\" ldapbinddn=x ldapbindpasswd=y";
 
     /// xorshift64*: the same mutations every time.
-    struct Dice(u64);
+    struct Rng(u64);
 
-    impl Dice {
+    impl Rng {
         fn below(&mut self, bound: usize) -> usize {
             self.0 ^= self.0 >> 12;
             self.0 ^= self.0 << 25;
@@ -147,12 +146,12 @@ mod tests {
 
         /// A few bytes changed, inserted, removed, or a piece repeated elsewhere.
         fn mutate(&mut self, bytes: &mut Vec<u8>) {
-            const SPICE: &[u8] = b"[]=';#\"%?/:\0\n\r \t,*-0x\xff\xc3";
+            const INTERESTING: &[u8] = b"[]=';#\"%?/:\0\n\r \t,*-0x\xff\xc3";
             for _ in 0..=self.below(4) {
                 let at = self.below(bytes.len() + 1);
                 match self.below(4) {
-                    0 => bytes.insert(at, SPICE[self.below(SPICE.len())]),
-                    1 if at < bytes.len() => bytes[at] = SPICE[self.below(SPICE.len())],
+                    0 => bytes.insert(at, INTERESTING[self.below(INTERESTING.len())]),
+                    1 if at < bytes.len() => bytes[at] = INTERESTING[self.below(INTERESTING.len())],
                     2 => drop(bytes.drain(at..bytes.len().min(at + 5))),
                     _ => {
                         let from = self.below(bytes.len());
@@ -166,7 +165,7 @@ mod tests {
 
     fn mutations(seed_text: &str, probe: fn(&[u8])) {
         for seed in 1..=3000 {
-            let mut dice = Dice(seed);
+            let mut dice = Rng(seed);
             let mut bytes = seed_text.as_bytes().to_vec();
             dice.mutate(&mut bytes);
             probe(&bytes);
@@ -206,7 +205,7 @@ mod tests {
     #[test]
     fn the_unmutated_ones_are_sound() {
         let without_include = INI.replace("%include x\n", "");
-        let loaded = load(&Everywhere(without_include.as_bytes()), "any.ini", &[]);
+        let loaded = load(&SameBytes(without_include.as_bytes()), "any.ini", &[]);
         assert!(loaded.is_ok(), "{loaded:?}");
         assert!(
             Options::parse(LDAP).is_ok() && Options::parse(LDAP_URL).is_err(),

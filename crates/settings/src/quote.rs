@@ -1,7 +1,7 @@
 //! Quoted texts in which a doubled quote is one: in connection strings, in names and in the file of secrets.
 //! Never decides what may stand before or after them.
 
-/// What stands up to the closing quote, and what follows it; `None` without a closing quote.
+/// The text up to the closing quote, and what follows it; `None` without a closing quote.
 /// `text` begins behind the opening quote.
 pub(crate) fn unquote(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();

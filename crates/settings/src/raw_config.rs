@@ -1,5 +1,5 @@
-//! What files say: every assignment with the place where it stands, includes followed, nothing understood yet.
-//! Owns which sections exist and the bounds of `%include`. Never knows a setting's name or value.
+//! The unparsed configuration: every assignment with its location, includes resolved.
+//! Owns which sections exist and the limits of `%include`. Knows no setting's name or value.
 
 use crate::finding::{Finding, Origin};
 use crate::hba::Network;
@@ -9,20 +9,20 @@ use std::io;
 use std::sync::Arc;
 
 /// How deep files may include files, as in PgBouncer.
-const INCLUDE_DEPTH: usize = 10;
-/// How many files may be included in all: a few that include each other twice would else never end.
-const INCLUDE_COUNT: usize = 1000;
+const MAX_INCLUDE_DEPTH: usize = 10;
+/// How many files may be included in all: a few that include each other twice would otherwise not end.
+const MAX_INCLUDES: usize = 1000;
 
 /// Where files come from; the caller does the I/O, tests pass a map.
 pub trait Files {
-    /// The whole file at `path`, which is as written: relative to wherever the process runs.
+    /// The whole file at `path`, as written: relative to the working directory.
     ///
     /// # Errors
-    /// Whatever the system said.
+    /// The system's error.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
 
-    /// The networks that this machine has an address in, for `samehost` and `samenet` of HBA files: its own address
-    /// and the mask of each. None where the caller has no machine.
+    /// The addresses and masks of this machine's interfaces, for `samehost` and `samenet` in HBA files. Empty where the
+    /// caller has none.
     fn networks(&self) -> Vec<Network> {
         Vec::new()
     }
@@ -37,74 +37,81 @@ pub(crate) enum Section {
     Peers,
 }
 
-/// An assignment as it was written.
+/// An unparsed assignment.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Assignment {
     pub(crate) section: Section,
     pub(crate) key: String,
     pub(crate) value: String,
     pub(crate) at: Origin,
 }
 
-/// What a file and all that it includes say, in that order.
+/// A file and its includes, unparsed, in file order.
 #[derive(Clone)]
-pub struct Draft {
-    /// The file that was asked for.
+pub struct RawConfig {
+    /// The main file.
     pub(crate) file: Arc<str>,
-    pub(crate) said: Vec<Said>,
+    pub(crate) assignments: Vec<Assignment>,
     /// Whether there was a section `[pgbouncer]`.
     pub(crate) has_main: bool,
-    /// What `pools_file` says, if one was named.
+    /// The content of `pools_file`, if one is set.
     pub(crate) pools: Option<Pools>,
-    /// What is wrong with the writing itself.
+    /// Syntax errors.
     pub(crate) findings: Vec<Finding>,
 }
 
-impl Draft {
-    /// Reads a file with its includes. What is wrong comes out of [`Draft::config`], with all else that is.
+impl RawConfig {
+    /// Reads a file with its includes. Syntax errors are reported by [`RawConfig::config`] with all others.
     pub fn read(files: &dyn Files, path: &str) -> Self {
         let file: Arc<str> = path.into();
-        let said = Vec::new();
-        let draft = Self { file: file.clone(), said, has_main: false, pools: None, findings: Vec::new() };
-        let mut reading = Reading { files, draft, place: Place::Before, open: Vec::new(), included: 0 };
-        if let Err(message) = reading.file(&file) {
-            reading.draft.findings.push(Finding::error(&Origin { file, line: 0 }, message));
+        let assignments = Vec::new();
+        let raw =
+            Self { file: file.clone(), assignments, has_main: false, pools: None, findings: Vec::new() };
+        let mut reader = Reader { files, raw, position: Position::Before, open: Vec::new(), included: 0 };
+        if let Err(message) = reader.file(&file) {
+            reader.raw.findings.push(Finding::error(&Origin { file, line: 0 }, message));
         }
-        let mut draft = reading.draft;
-        draft.pools = draft.pools_file().map(|path| Pools::read(files, path));
-        draft
+        let mut raw = reader.raw;
+        raw.pools = raw.pools_file().map(|path| Pools::read(files, path));
+        raw
     }
 
-    /// The file of pools, if one is named; the last that is said counts.
+    /// The path of `pools_file`; the last assignment wins.
     fn pools_file(&self) -> Option<&str> {
-        let is_path = |said: &&Said| said.section == Section::Pgbouncer && said.key == "pools_file";
-        self.said.iter().rfind(is_path).map(|said| said.value.as_str()).filter(|path| !path.is_empty())
+        let is_path = |assignment: &&Assignment| {
+            assignment.section == Section::Pgbouncer && assignment.key == "pools_file"
+        };
+        self.assignments
+            .iter()
+            .rfind(is_path)
+            .map(|assignment| assignment.value.as_str())
+            .filter(|path| !path.is_empty())
     }
 }
 
-/// Where in the sections a reader is.
+/// The current section.
 #[derive(Clone, Copy)]
-enum Place {
+enum Position {
     /// Before the first section.
     Before,
     In(Section),
-    /// In a section that does not exist; that was told, so its lines are not.
+    /// In an unknown section; that was reported, so its lines are skipped.
     Unknown,
 }
 
-/// A draft in the making.
-struct Reading<'a> {
+/// Builds a [`RawConfig`].
+struct Reader<'a> {
     files: &'a dyn Files,
-    draft: Draft,
-    /// Goes from file to file: an include may begin a section that its includer continues, as in PgBouncer.
-    place: Place,
+    raw: RawConfig,
+    /// Carried over between files: an include may begin a section that its includer continues, as in PgBouncer.
+    position: Position,
     /// The files being read, outermost first.
     open: Vec<Arc<str>>,
     included: usize,
 }
 
-impl Reading<'_> {
-    /// Takes in a file, or says why it cannot be read.
+impl Reader<'_> {
+    /// Reads a file.
     fn file(&mut self, file: &Arc<str>) -> Result<(), String> {
         let bytes = self
             .files
@@ -125,16 +132,16 @@ impl Reading<'_> {
     }
 
     fn section(&mut self, name: &str, at: &Origin) {
-        self.place = match name {
-            "pgbouncer" => Place::In(Section::Pgbouncer),
-            "databases" => Place::In(Section::Databases),
-            "users" => Place::In(Section::Users),
-            "peers" => Place::In(Section::Peers),
-            _ => Place::Unknown,
+        self.position = match name {
+            "pgbouncer" => Position::In(Section::Pgbouncer),
+            "databases" => Position::In(Section::Databases),
+            "users" => Position::In(Section::Users),
+            "peers" => Position::In(Section::Peers),
+            _ => Position::Unknown,
         };
-        match self.place {
-            Place::In(Section::Pgbouncer) => self.draft.has_main = true,
-            Place::Unknown => self.error(at, format!("invalid section \"{name}\"")),
+        match self.position {
+            Position::In(Section::Pgbouncer) => self.raw.has_main = true,
+            Position::Unknown => self.error(at, format!("invalid section \"{name}\"")),
             _ => {}
         }
     }
@@ -144,14 +151,14 @@ impl Reading<'_> {
         if self.open.contains(&file) {
             return self.error(at, format!("\"{path}\" includes itself"));
         }
-        if self.open.len() > INCLUDE_DEPTH {
-            return self.error(at, format!("include nesting level too deep (over {INCLUDE_DEPTH})"));
+        if self.open.len() > MAX_INCLUDE_DEPTH {
+            return self.error(at, format!("include nesting level too deep (over {MAX_INCLUDE_DEPTH})"));
         }
         self.included += 1;
-        if self.included > INCLUDE_COUNT {
-            // Told once: the rest of such a tree would only repeat it.
-            if self.included == INCLUDE_COUNT + 1 {
-                self.error(at, format!("too many includes (over {INCLUDE_COUNT})"));
+        if self.included > MAX_INCLUDES {
+            // Reported once: the rest of such a tree would only repeat it.
+            if self.included == MAX_INCLUDES + 1 {
+                self.error(at, format!("too many includes (over {MAX_INCLUDES})"));
             }
             return;
         }
@@ -161,21 +168,26 @@ impl Reading<'_> {
     }
 
     fn assign(&mut self, key: &str, value: &str, at: Origin) {
-        match self.place {
-            Place::Before => self.error(&at, format!("\"{key}\" stands before the first section")),
-            Place::Unknown => {}
-            Place::In(section) => {
-                self.draft.said.push(Said { section, key: key.to_owned(), value: value.to_owned(), at });
+        match self.position {
+            Position::Before => self.error(&at, format!("\"{key}\" is before the first section")),
+            Position::Unknown => {}
+            Position::In(section) => {
+                self.raw.assignments.push(Assignment {
+                    section,
+                    key: key.to_owned(),
+                    value: value.to_owned(),
+                    at,
+                });
             }
         }
     }
 
     fn error(&mut self, at: &Origin, message: String) {
-        self.draft.findings.push(Finding::error(at, message));
+        self.raw.findings.push(Finding::error(at, message));
     }
 }
 
-/// What the system said, without Rust's "(os error 2)".
+/// The system's error text, without Rust's "(os error 2)".
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -203,23 +215,26 @@ mod tests {
     use super::*;
 
     fn findings(files: &[(&str, &str)]) -> Vec<String> {
-        Draft::read(&Memory(files), "w.ini").findings.iter().map(ToString::to_string).collect()
+        RawConfig::read(&Memory(files), "w.ini").findings.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn an_include_stands_for_its_lines() {
+    fn an_include_is_read_in_place() {
         let files = [("w.ini", "[pgbouncer]\na = 1\n%include d.ini\nc = 3"), ("d.ini", "b = 2\n[users]")];
-        let draft = Draft::read(&Memory(&files), "w.ini");
-        let said: Vec<_> =
-            draft.said.iter().map(|said| (said.section, said.key.as_str(), said.at.line)).collect();
+        let raw = RawConfig::read(&Memory(&files), "w.ini");
+        let assignments: Vec<_> = raw
+            .assignments
+            .iter()
+            .map(|assignment| (assignment.section, assignment.key.as_str(), assignment.at.line))
+            .collect();
         let expected = [(Section::Pgbouncer, "a", 2), (Section::Pgbouncer, "b", 1), (Section::Users, "c", 4)];
-        assert_eq!(said, expected);
-        assert_eq!(&*draft.said[1].at.file, "d.ini");
-        assert!(draft.has_main && draft.findings.is_empty());
+        assert_eq!(assignments, expected);
+        assert_eq!(&*raw.assignments[1].at.file, "d.ini");
+        assert!(raw.has_main && raw.findings.is_empty());
     }
 
     #[test]
-    fn files_that_cannot_be_read_are_told_where_they_are_named() {
+    fn files_that_cannot_be_read_are_reported_where_they_are_named() {
         assert_eq!(findings(&[]), ["w.ini: could not load file \"w.ini\": No such file or directory"]);
         let named = findings(&[("w.ini", "\n%include gone.ini")]);
         assert_eq!(named, ["w.ini:2: could not load file \"gone.ini\": No such file or directory"]);
@@ -234,15 +249,15 @@ mod tests {
             deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         files.push(("w.ini", "%include 0"));
         assert_eq!(findings(&files), ["9:1: include nesting level too deep (over 10)"]);
-        let wide = "%include 1\n".repeat(INCLUDE_COUNT + 5);
+        let wide = "%include 1\n".repeat(MAX_INCLUDES + 5);
         assert_eq!(findings(&[("w.ini", &wide), ("1", "")]), ["w.ini:1001: too many includes (over 1000)"]);
     }
 
     #[test]
-    fn lines_outside_of_known_sections_are_told() {
+    fn lines_outside_of_known_sections_are_reported() {
         let text = "a = 1\n[pgbounce]\nb = 2\n[users]\nc =\nd";
         let expected = [
-            "w.ini:1: \"a\" stands before the first section",
+            "w.ini:1: \"a\" is before the first section",
             "w.ini:2: invalid section \"pgbounce\"",
             "w.ini:6: syntax error: expected \"=\" after the name",
         ];

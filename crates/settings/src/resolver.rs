@@ -1,80 +1,80 @@
-//! From what was said to what it means: each text through its row, then what only the whole can show.
-//! Owns loading and RELOAD. Reports every error of a file, not the first; never returns half a configuration.
+//! Resolves a [`RawConfig`] into a [`Config`]: each assignment through its row, then checks across settings.
+//! Owns loading and RELOAD. Reports every error of a file, not just the first.
 
 mod assignment;
 
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
-use crate::raw_config::{Draft, Files, Said};
-use crate::table::When;
+use crate::raw_config::{Assignment, Files, RawConfig};
+use crate::table::TakesEffect;
 use crate::userlist::Userlist;
 use crate::{AuthType, Config, Global, SslMode, TlsFiles, global, ident};
 use std::sync::Arc;
 
-/// Reads a file with its includes and its `auth_file`. `flags` are settings that the command line gave; they win.
+/// Reads a file with its includes and its `auth_file`. `flags` are settings from the command line and take precedence.
 ///
 /// # Errors
-/// Everything that is wrong, warnings included, in the order of the files.
+/// Every error and warning, in file order.
 pub fn load(files: &dyn Files, path: &str, flags: &[(&str, &str)]) -> Result<Config, Vec<Finding>> {
-    Draft::read(files, path).config(files, flags, None)
+    RawConfig::read(files, path).config(files, flags, None)
 }
 
-/// [`load`] for a process that runs with `old`: what needs a restart keeps its value, with a warning, and an
-/// `auth_file` that cannot be read keeps the secrets, as in PgBouncer.
+/// [`load`] for a process running with `old`: settings that need a restart keep their value, with a warning, and an
+/// unreadable `auth_file` keeps the secrets, as in PgBouncer.
 ///
 /// # Errors
-/// As [`load`]; `old` goes on being used then.
+/// As [`load`]; `old` stays in force.
 pub fn reload(
     files: &dyn Files,
     path: &str,
     flags: &[(&str, &str)],
     old: &Config,
 ) -> Result<Config, Vec<Finding>> {
-    Draft::read(files, path).config(files, flags, Some(old))
+    RawConfig::read(files, path).config(files, flags, Some(old))
 }
 
-impl Draft {
-    /// What the draft means: [`load`], or [`reload`] where there is an `old`.
+impl RawConfig {
+    /// Resolves the settings: [`load`], or [`reload`] if there is an `old`.
     ///
     /// # Errors
-    /// Everything that is wrong, warnings included, in the order of the files.
+    /// Every error and warning, in file order.
     pub fn config(
         self,
         files: &dyn Files,
         flags: &[(&str, &str)],
         old: Option<&Config>,
     ) -> Result<Config, Vec<Finding>> {
-        let mut meaning = Meaning { config: Config::default(), findings: self.findings };
-        meaning.config.global.conffile = Some(self.file.to_string());
-        for said in &self.said {
-            meaning.assignment(said);
+        let mut resolver = Resolver { config: Config::default(), findings: self.findings };
+        resolver.config.global.conffile = Some(self.file.to_string());
+        for assignment in &self.assignments {
+            resolver.apply(assignment);
         }
-        meaning.flags(flags);
+        resolver.flags(flags);
         if let Some(pools) = self.pools {
-            meaning.pools(pools);
+            resolver.add_pools(pools);
         }
-        if !self.has_main && meaning.findings.is_empty() {
-            meaning.whole(&self.file, "main section [pgbouncer] missing from config file");
+        if !self.has_main && resolver.findings.is_empty() {
+            resolver.file_error(&self.file, "main section [pgbouncer] missing from config file");
         }
         match old {
-            // Of a file that is not taken, what would change is nobody's business.
-            Some(_) if meaning.has_errors() => {}
-            Some(old) => meaning.keep_running(old, &self.file),
-            None => meaning.places(&self.file),
+            // A file that is rejected changes nothing, so there is nothing to warn of.
+            Some(_) if resolver.has_errors() => {}
+            Some(old) => resolver.keep_running(old, &self.file),
+            None => resolver.check_listeners(&self.file),
         }
-        meaning.secrets(files);
-        let findings = read_rules(files, &mut meaning.config);
-        meaning.findings.extend(findings);
-        meaning.directory(&self.said, &self.file);
-        meaning.certificates(&self.file);
-        meaning.config.tls_files = TlsFiles::read(files, &meaning.config.global);
-        meaning.collector(&self.said, &self.file);
-        meaning.finish()
+        resolver.read_secrets(files);
+        let findings = read_rules(files, &mut resolver.config);
+        resolver.findings.extend(findings);
+        resolver.check_ldap_options(&self.assignments, &self.file);
+        resolver.check_certificate_auth(&self.file);
+        resolver.config.tls_files = TlsFiles::read(files, &resolver.config.global);
+        resolver.check_collector(&self.assignments, &self.file);
+        resolver.finish()
     }
 }
 
-/// Reads the HBA and ident files that a configuration names, if its `auth_type` wants them. What is wrong with them
-/// never stops loading, as in PgBouncer: bad lines are left out.
+/// Reads the HBA and ident files if `auth_type` needs them. Errors in them do not stop loading, as in PgBouncer: bad lines
+/// are skipped.
 pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
     if config.global.auth_type != AuthType::Hba {
         config.hba = Arc::default();
@@ -85,38 +85,38 @@ pub fn read_rules(files: &dyn Files, config: &mut Config) -> Vec<Finding> {
         _ => Default::default(),
     };
     let path = config.global.auth_hba_file.as_deref().unwrap_or_default();
-    let (hba, told) = Hba::read(files, path, &maps, config.asks_servers());
+    let (hba, reported) = Hba::read(files, path, &maps, config.has_auth_user());
     config.hba = Arc::new(hba);
-    findings.extend(told);
+    findings.extend(reported);
     findings
 }
 
-/// A configuration in the making.
-pub(crate) struct Meaning {
+/// Builds a [`Config`].
+pub(crate) struct Resolver {
     pub(crate) config: Config,
     pub(crate) findings: Vec<Finding>,
 }
 
-impl Meaning {
-    /// Keeps what only a restart changes; the secrets too, until their file is read.
+impl Resolver {
+    /// Keeps the values that only a restart changes, and the secrets until their file is read.
     fn keep_running(&mut self, old: &Config, file: &Arc<str>) {
         let at = Origin { file: file.clone(), line: 0 };
         self.config.secrets = old.secrets.clone();
-        for row in global::GLOBAL.iter().filter(|row| row.about.when == When::Restart) {
+        for row in global::GLOBAL.iter().filter(|row| row.info.when == TakesEffect::Restart) {
             if row.same(&self.config.global, &old.global) {
                 continue;
             }
             let running = (row.show)(&old.global).unwrap_or_default();
             let message = match (row.assign)(&mut self.config.global, &running) {
-                Ok(()) => format!("{}: a changed value takes effect at the next start", row.about.name),
-                Err(bad) => format!("{}: \"{running}\" {bad}", row.about.name),
+                Ok(()) => format!("{}: a changed value takes effect at the next start", row.info.name),
+                Err(bad) => format!("{}: \"{running}\" {bad}", row.info.name),
             };
             self.findings.push(Finding::warning(&at, message));
         }
     }
 
-    /// PgBouncer starts without its `auth_file` too: it says so and nobody in it can log in.
-    fn secrets(&mut self, files: &dyn Files) {
+    /// A missing `auth_file` is a warning, as in PgBouncer: its users cannot log in.
+    fn read_secrets(&mut self, files: &dyn Files) {
         let Some(path) = self.config.global.auth_file.as_deref() else {
             self.config.secrets = Arc::default();
             return;
@@ -130,38 +130,38 @@ impl Meaning {
         }
     }
 
-    /// PgBouncer starts with options of no meaning too, and refuses whoever has to log in by them.
-    fn directory(&mut self, said: &[Said], file: &Arc<str>) {
+    /// Invalid LDAP options are a warning, as in PgBouncer: LDAP logins are refused.
+    fn check_ldap_options(&mut self, assignments: &[Assignment], file: &Arc<str>) {
         let global = &self.config.global;
         let Err(fault) = global.auth_ldap_options.options() else { return };
         if global.auth_type == AuthType::Ldap {
-            let at = place(said, "auth_ldap_options", file);
+            let at = origin_of(assignments, "auth_ldap_options", file);
             self.findings.push(Finding::warning(&at, format!("auth_ldap_options: {fault}")));
         }
     }
 
-    /// Nobody could prove anything by a certificate that nobody asks for.
-    fn certificates(&mut self, file: &Arc<str>) {
-        if let Some(lack) = lacks_for_certificates(&self.config.global) {
-            self.whole(file, lack);
+    /// auth_type=cert needs client certificates to be requested and verified.
+    fn check_certificate_auth(&mut self, file: &Arc<str>) {
+        if let Some(missing) = missing_for_cert_auth(&self.config.global) {
+            self.file_error(file, missing);
         }
     }
 
-    /// Nothing would be sent to a collector whose certificate nobody can check; clients have nothing to do with that.
-    fn collector(&mut self, said: &[Said], file: &Arc<str>) {
+    /// A collector whose certificate cannot be verified is a warning: no metrics are sent, clients are not affected.
+    fn check_collector(&mut self, assignments: &[Assignment], file: &Arc<str>) {
         let (name, why) = match (&self.config.global.otlp_endpoint, &self.config.tls_files.collector.ca) {
             (Some(endpoint), None) if endpoint.is_https => (
                 "otlp_endpoint",
-                "its certificate cannot be checked: the system has no roots, and otlp_ca_file names none",
+                "its certificate cannot be verified: no system CA bundle was found, and otlp_ca_file is not set",
             ),
             (_, Some(Err(reason))) => ("otlp_ca_file", reason.as_str()),
             _ => return,
         };
-        self.findings.push(Finding::warning(&place(said, name, file), format!("{name}: {why}")));
+        self.findings.push(Finding::warning(&origin_of(assignments, name, file), format!("{name}: {why}")));
     }
 
-    /// A service manager may have bound something; else the start ends here.
-    fn places(&mut self, file: &Arc<str>) {
+    /// Only a warning: the service manager may have passed sockets.
+    fn check_listeners(&mut self, file: &Arc<str>) {
         let global = &self.config.global;
         if global.listen_addr.is_empty() && global.unix_socket_dir.is_none() {
             let at = Origin { file: file.clone(), line: 0 };
@@ -170,7 +170,7 @@ impl Meaning {
         }
     }
 
-    fn whole(&mut self, file: &Arc<str>, message: &str) {
+    fn file_error(&mut self, file: &Arc<str>, message: &str) {
         self.findings.push(Finding::error(&Origin { file: file.clone(), line: 0 }, message));
     }
 
@@ -187,8 +187,8 @@ impl Meaning {
     }
 }
 
-/// What `auth_type=cert` needs and does not have.
-pub(crate) fn lacks_for_certificates(global: &Global) -> Option<&'static str> {
+/// What `auth_type=cert` lacks.
+pub(crate) fn missing_for_cert_auth(global: &Global) -> Option<&'static str> {
     if global.auth_type != AuthType::Cert {
         None
     } else if global.client_tls_sslmode != SslMode::VerifyFull {
@@ -200,10 +200,10 @@ pub(crate) fn lacks_for_certificates(global: &Global) -> Option<&'static str> {
     }
 }
 
-/// Where a setting was said last; the whole file where it was not.
-fn place(said: &[Said], key: &str, file: &Arc<str>) -> Origin {
-    let written = said.iter().rfind(|said| said.key == key);
-    written.map_or(Origin { file: file.clone(), line: 0 }, |said| said.at.clone())
+/// The location of the last assignment of a setting, else the whole file.
+fn origin_of(assignments: &[Assignment], key: &str, file: &Arc<str>) -> Origin {
+    let written = assignments.iter().rfind(|assignment| assignment.key == key);
+    written.map_or(Origin { file: file.clone(), line: 0 }, |assignment| assignment.at.clone())
 }
 
 #[cfg(test)]
@@ -225,10 +225,10 @@ pub(crate) mod tests {
 
     #[test]
     fn certificates_prove_something_only_where_they_are_asked_for() {
-        let told = |more: &str| errors(&format!("[pgbouncer]\nauth_type = cert\n{more}"));
-        assert_eq!(told("")[0], "w.ini: auth_type=cert requires client_tls_sslmode=verify-full");
+        let reported = |more: &str| errors(&format!("[pgbouncer]\nauth_type = cert\n{more}"));
+        assert_eq!(reported("")[0], "w.ini: auth_type=cert requires client_tls_sslmode=verify-full");
         assert_eq!(
-            told("client_tls_sslmode = verify-full")[0],
+            reported("client_tls_sslmode = verify-full")[0],
             "w.ini: auth_type=cert requires client_tls_ca_file"
         );
         config("[pgbouncer]\nauth_type = cert\nclient_tls_sslmode = verify-full\nclient_tls_ca_file = ca");
@@ -239,8 +239,8 @@ pub(crate) mod tests {
         assert_eq!(errors("[databases]"), ["w.ini: main section [pgbouncer] missing from config file"]);
         let nowhere = config("[pgbouncer]\nunix_socket_dir =").warnings;
         assert_eq!(nowhere.len(), 1);
-        let told = "w.ini: nowhere to listen on: listen_addr and unix_socket_dir are both empty";
-        assert_eq!(nowhere[0].to_string(), told);
+        let reported = "w.ini: nowhere to listen on: listen_addr and unix_socket_dir are both empty";
+        assert_eq!(nowhere[0].to_string(), reported);
     }
 
     #[test]
@@ -251,8 +251,8 @@ pub(crate) mod tests {
         assert_eq!(config.warnings[0].to_string(), "u.txt:2: broken auth file: expected \"user\" \"secret\"");
         let without = load(&Memory(&[main]), "w.ini", &[]).unwrap();
         assert!(without.secrets.is_empty());
-        let told = without.warnings[0].to_string();
-        assert_eq!(told, "u.txt: could not open auth_file u.txt: No such file or directory");
+        let reported = without.warnings[0].to_string();
+        assert_eq!(reported, "u.txt: could not open auth_file u.txt: No such file or directory");
         let kept = reload(&Memory(&[main]), "w.ini", &[], &config).unwrap();
         assert_eq!(kept.secrets, config.secrets);
         let none = reload(&Memory(&[("w.ini", "[pgbouncer]")]), "w.ini", &[], &config).unwrap();
@@ -276,28 +276,28 @@ pub(crate) mod tests {
         assert!(of("trust").hba.rules.is_empty() && of("trust").warnings.is_empty());
         let config = of("hba");
         assert_eq!(config.hba.rules.len(), 1);
-        let told: Vec<u32> = config.warnings.iter().map(|finding| finding.line).collect();
-        assert_eq!(told, [2, 2]);
+        let reported: Vec<u32> = config.warnings.iter().map(|finding| finding.line).collect();
+        assert_eq!(reported, [2, 2]);
     }
 
     #[test]
-    fn options_of_a_directory_are_told_where_they_count() {
-        let told = |auth_type: &str, options: &str| {
+    fn options_of_a_directory_are_reported_where_they_count() {
+        let reported = |auth_type: &str, options: &str| {
             let text = format!("[pgbouncer]\nauth_type = {auth_type}\nauth_ldap_options = {options}");
             config(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let sound = r#"ldapurl="ldap://127.0.0.1:12345/dc=example,dc=net?uid?sub""#;
-        assert_eq!(told("ldap", sound), Vec::<String>::new());
-        assert_eq!(told("plain", "ldapport=x"), Vec::<String>::new());
+        assert_eq!(reported("ldap", sound), Vec::<String>::new());
+        assert_eq!(reported("plain", "ldapport=x"), Vec::<String>::new());
         let bad = "w.ini:3: auth_ldap_options: invalid LDAP port number: \"x\"";
-        assert_eq!(told("ldap", "ldapport=x"), [bad]);
+        assert_eq!(reported("ldap", "ldapport=x"), [bad]);
         assert_eq!(config("[pgbouncer]\nauth_type = ldap").warnings.len(), 1);
         assert_eq!(config("[pgbouncer]\nauth_type = pam").warnings.len(), 0);
     }
 
     #[test]
     fn a_collector_is_checked_by_roots() {
-        let told = |text: &str, files: &[(&str, &str)]| {
+        let reported = |text: &str, files: &[(&str, &str)]| {
             let text = format!("[pgbouncer]\n{text}");
             let files: Vec<_> = files.iter().copied().chain([("w.ini", &*text)]).collect();
             let config = load(&Memory(&files), "w.ini", &[]).unwrap();
@@ -305,13 +305,13 @@ pub(crate) mod tests {
             (warnings, config.tls_files.collector.ca.is_some())
         };
         let system = [("/etc/ssl/cert.pem", "roots")];
-        assert_eq!(told("otlp_endpoint = https://h", &system), (vec![], true));
-        assert_eq!(told("otlp_endpoint = http://h\notlp_ca_file = gone", &[]), (vec![], false));
-        let none = "w.ini:2: otlp_endpoint: its certificate cannot be checked: the system has no roots, and otlp_ca_file names none";
-        assert_eq!(told("otlp_endpoint = https://h", &[]), (vec![none.to_owned()], false));
+        assert_eq!(reported("otlp_endpoint = https://h", &system), (vec![], true));
+        assert_eq!(reported("otlp_endpoint = http://h\notlp_ca_file = gone", &[]), (vec![], false));
+        let none = "w.ini:2: otlp_endpoint: its certificate cannot be verified: no system CA bundle was found, and otlp_ca_file is not set";
+        assert_eq!(reported("otlp_endpoint = https://h", &[]), (vec![none.to_owned()], false));
         let gone = "w.ini:3: otlp_ca_file: failed to open gone: No such file or directory";
         assert_eq!(
-            told("otlp_endpoint = https://h\notlp_ca_file = gone", &system),
+            reported("otlp_endpoint = https://h\notlp_ca_file = gone", &system),
             (vec![gone.to_owned()], true)
         );
         let bad = errors("[pgbouncer]\notlp_headers = secret\notlp_endpoint = h:4318");
@@ -334,10 +334,11 @@ pub(crate) mod tests {
         assert_eq!((new.global.listen_port, new.global.verbose), (7000, 2));
         assert_eq!((&new.global.listen_addr, &new.global.user), (&old.global.listen_addr, &old.global.user));
         assert_eq!(new.global.unix_socket_mode, 0o777);
-        let told: Vec<String> = new.warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), 5);
+        let reported: Vec<String> = new.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(reported.len(), 5);
         assert!(
-            told.contains(&"w.ini: listen_port: a changed value takes effect at the next start".to_owned())
+            reported
+                .contains(&"w.ini: listen_port: a changed value takes effect at the next start".to_owned())
         );
     }
 }

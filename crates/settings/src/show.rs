@@ -1,14 +1,14 @@
-//! Settings towards the console: the rows of SHOW CONFIG, and SET.
-//! Owns which setting may change while the process runs. Never knows the console's grammar.
+//! SHOW CONFIG and SET.
+//! Owns which settings may change while the process runs.
 
-use crate::ldap::Rule;
-use crate::resolver::lacks_for_certificates;
-use crate::table::When;
-use crate::value::{BadValue, Kind};
+use crate::ldap::LdapRule;
+use crate::resolver::missing_for_cert_auth;
+use crate::table::TakesEffect;
+use crate::value::{BadValue, ValueKind};
 use crate::{Config, global};
 use std::fmt;
 
-/// What stands for a secret.
+/// Shown in place of a secret.
 const HIDDEN: &str = "(hidden)";
 
 /// A row of SHOW CONFIG.
@@ -18,58 +18,58 @@ pub struct ShowRow {
     pub key: &'static str,
     /// Its value; `None` is NULL.
     pub value: Option<String>,
-    /// The value that it has unless given; `None` is NULL.
+    /// Its default; `None` is NULL.
     pub default: Option<&'static str>,
     /// Whether SET and RELOAD change it.
     pub changeable: bool,
 }
 
-/// Why SET did nothing. Displays as the end of a sentence that begins with the setting's name.
+/// PairErrorKind SET did nothing. Displays as the end of a sentence that begins with the setting's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum SetError {
     /// There is no such setting.
     Unknown,
     /// It cannot change while the process runs.
     Fixed,
-    /// The value is none of this setting.
+    /// The value is not valid for this setting.
     Bad(BadValue),
-    /// A start with it would be refused, beside what else is set.
+    /// The configuration as a whole would be rejected.
     Whole(&'static str),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SetError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Unknown => out.write_str("is not a setting"),
-            Fault::Fixed => out.write_str("cannot be changed without a restart"),
-            Fault::Bad(bad) => bad.fmt(out),
-            Fault::Whole(why) => write!(out, "is refused: {why}"),
+            SetError::Unknown => out.write_str("is not a setting"),
+            SetError::Fixed => out.write_str("cannot be changed without a restart"),
+            SetError::Bad(bad) => bad.fmt(out),
+            SetError::Whole(why) => write!(out, "is refused: {why}"),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for SetError {}
 
 /// Every setting of `[pgbouncer]` in the order of its name, as SHOW CONFIG lists them.
 pub fn show(config: &Config) -> Vec<ShowRow> {
     let row = |row: &'static crate::Row<crate::Global>| ShowRow {
-        key: row.about.name,
+        key: row.info.name,
         // PgBouncer has NULL only where there is no default either.
-        value: shown(row, config).or_else(|| row.about.default.map(|_| String::new())),
-        default: row.about.default,
-        changeable: row.about.when == When::Reload,
+        value: shown(row, config).or_else(|| row.info.default.map(|_| String::new())),
+        default: row.info.default,
+        changeable: row.info.when == TakesEffect::Reload,
     };
     let mut rows: Vec<ShowRow> = global::GLOBAL.iter().map(row).collect();
     rows.sort_by_key(|row| row.key);
     rows
 }
 
-/// What is set; of a secret, only that it is. Nobody needs it from here, and users who may only look must not have it.
+/// The value; of a secret only that it is set, as read-only users must not see it.
 fn shown(row: &crate::Row<crate::Global>, config: &Config) -> Option<String> {
     let value = (row.show)(&config.global);
-    match row.about.kind {
-        Kind::Secret => value.map(|_| HIDDEN.to_owned()),
-        Kind::Directory => value.map(|text| Rule::without_password(&text, HIDDEN)),
+    match row.info.kind {
+        ValueKind::Secret => value.map(|_| HIDDEN.to_owned()),
+        ValueKind::LdapOptions => value.map(|text| LdapRule::without_password(&text, HIDDEN)),
         _ => value,
     }
 }
@@ -78,16 +78,16 @@ fn shown(row: &crate::Row<crate::Global>, config: &Config) -> Option<String> {
 /// `auth_file` the caller reads the secrets ([`crate::Userlist::read`]): this does no I/O.
 ///
 /// # Errors
-/// [`Fault`], and the configuration stays.
-pub fn set(config: &Config, name: &str, value: &str) -> Result<Config, Fault> {
-    let row = global::row(&name.to_ascii_lowercase()).ok_or(Fault::Unknown)?;
-    if row.about.when != When::Reload {
-        return Err(Fault::Fixed);
+/// [`SetError`], and the configuration stays.
+pub fn set(config: &Config, name: &str, value: &str) -> Result<Config, SetError> {
+    let row = global::row(&name.to_ascii_lowercase()).ok_or(SetError::Unknown)?;
+    if row.info.when != TakesEffect::Reload {
+        return Err(SetError::Fixed);
     }
     let mut changed = config.clone();
-    (row.assign)(&mut changed.global, value.trim()).map_err(Fault::Bad)?;
-    match lacks_for_certificates(&changed.global) {
-        Some(lack) => Err(Fault::Whole(lack)),
+    (row.assign)(&mut changed.global, value.trim()).map_err(SetError::Bad)?;
+    match missing_for_cert_auth(&changed.global) {
+        Some(lack) => Err(SetError::Whole(lack)),
         None => Ok(changed),
     }
 }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn what_no_start_would_take_is_no_set_either() {
-        let told = |key, value| set(&Config::default(), key, value).unwrap_err().to_string();
-        assert!(told("auth_dbname", "pgbouncer").contains("reserved"));
-        assert!(told("auth_type", "cert").ends_with("requires client_tls_sslmode=verify-full"));
+        let reported = |key, value| set(&Config::default(), key, value).unwrap_err().to_string();
+        assert!(reported("auth_dbname", "pgbouncer").contains("reserved"));
+        assert!(reported("auth_type", "cert").ends_with("requires client_tls_sslmode=verify-full"));
         let mut proven = set(&Config::default(), "client_tls_sslmode", "verify-full").unwrap();
         for (key, value) in
             [("client_tls_ca_file", "ca"), ("auth_type", "cert"), ("client_tls_ca_file", "other")]
@@ -183,9 +183,9 @@ mod tests {
     fn set_says_why_it_did_nothing() {
         let config = Config::default();
         let fault = |name, value| set(&config, name, value).unwrap_err();
-        assert_eq!(fault("colour", "red"), Fault::Unknown);
-        assert_eq!(fault("listen_port", "1"), Fault::Fixed);
-        assert_eq!(fault("verbose", "x"), Fault::Bad(BadValue::NotANumber));
-        assert!(matches!(fault("syslog_facility", "x"), Fault::Bad(BadValue::NotAChoice(_))));
+        assert_eq!(fault("colour", "red"), SetError::Unknown);
+        assert_eq!(fault("listen_port", "1"), SetError::Fixed);
+        assert_eq!(fault("verbose", "x"), SetError::Bad(BadValue::NotANumber));
+        assert!(matches!(fault("syslog_facility", "x"), SetError::Bad(BadValue::NotAChoice(_))));
     }
 }

@@ -1,8 +1,7 @@
-//! The shape of a row of settings, and the macro that makes rows: name, kind, default, effect, doc.
-//! Owns what is true of every table; the rows stand in `global.rs`, `database.rs` and `user.rs`.
-//! Never reads a file: readers of rows (ini, SHOW CONFIG, SET, sample, manual) stand beside it.
+//! The type of a row of settings, and the macro that makes rows: name, kind, default, effect, doc.
+//! The rows are in `global.rs`, `database.rs`, `user.rs` and `peer.rs`.
 
-use crate::value::{BadValue, Kind};
+use crate::value::{BadValue, ValueKind};
 
 /// Where a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +18,7 @@ pub enum Scope {
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum TakesEffect {
     /// On RELOAD, and on SET for a global one.
     Reload,
     /// On RELOAD, for server connections made after it: the present ones are obsolete.
@@ -31,35 +30,35 @@ pub enum When {
 /// What a setting does in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What its doc says.
+    /// As documented.
     Live,
-    /// Nothing, and why: it tunes something of PgBouncer's innards that Weir does not have.
+    /// None, and why: it tunes an internal of PgBouncer that Weir does not have.
     Inert(&'static str),
 }
 
-/// Everything about a setting but its value.
+/// The description of a setting.
 #[derive(Clone, Copy, Debug)]
-pub struct About {
+pub struct SettingInfo {
     /// PgBouncer's name, or Weir's own.
     pub name: &'static str,
     /// Where it is written.
     pub scope: Scope,
     /// The shape and unit of its values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// As SHOW CONFIG writes it; `None` where PgBouncer has no default (NULL).
     pub default: Option<&'static str>,
     /// When a changed value takes effect.
-    pub when: When,
-    /// Whether it does something.
+    pub when: TakesEffect,
+    /// Whether it has an effect.
     pub effect: Effect,
     /// What it does, in a sentence or two.
     pub doc: &'static str,
 }
 
-/// A row of a table: a setting of `T` with the means to write and to read it there.
+/// A row of a table: a setting of `T` with its accessors.
 pub struct Row<T: 'static> {
-    /// What it is.
-    pub about: About,
+    /// Its description.
+    pub info: SettingInfo,
     /// Writes a value into `T`. Reads what `show` writes back to the same value; NULL is the empty text.
     pub assign: fn(&mut T, &str) -> Result<(), BadValue>,
     /// Shows the value that `T` has; `None` is NULL.
@@ -87,12 +86,12 @@ macro_rules! default_of {
 macro_rules! live_row {
     ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $when:ident, $doc:literal) => {
         $crate::table::Row::<$target> {
-            about: $crate::table::About {
+            info: $crate::table::SettingInfo {
                 name: stringify!($name),
                 scope: $crate::table::Scope::$scope,
                 kind: <$codec as $crate::value::Codec>::KIND,
                 default: $crate::table::default_of!($default),
-                when: $crate::table::When::$when,
+                when: $crate::table::TakesEffect::$when,
                 effect: $crate::table::Effect::Live,
                 doc: $doc,
             },

@@ -1,7 +1,7 @@
-//! The files of keys and certificates that the settings of TLS name: their bytes, not understood yet.
+//! The key and certificate files of the TLS settings, unparsed.
 //!
-//! Owns when they are read: with every file and every SET, so that what changed under an old name counts too. A file that
-//! cannot be read is no fault here: whether it is needed, `tls` knows.
+//! They are read with every load and every SET, so that a file replaced under the same name takes effect. An unreadable
+//! file is no error here: crate `tls` knows whether it is needed.
 
 use crate::raw_config::{Files, reason};
 use crate::{Global, SslMode};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A file's bytes, or path and reason why there are none; None where no file is named.
 pub type Pem = Option<Result<Arc<[u8]>, String>>;
 
-/// Where systems keep the roots that they trust: Debian, Red Hat, SUSE, Alpine. The first that can be read counts.
+/// The system's CA bundle on Debian, Red Hat, SUSE, Alpine. The first readable one is used.
 const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -83,7 +83,7 @@ fn system_roots(files: &dyn Files) -> Pem {
     SYSTEM_ROOTS.iter().find_map(|path| files.read(path).ok()).map(|bytes| Ok(Arc::from(bytes)))
 }
 
-/// Says which files there are, never what is in them.
+/// Shows which files are set, never their content.
 impl fmt::Debug for PemFiles {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |pem: &Pem| match pem {
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn servers_are_checked_by_the_systems_roots_where_none_are_named() {
         let system = (SYSTEM_ROOTS[1], "system's");
-        for (said, expected) in [
+        for (value, expected) in [
             ("server_tls_sslmode = verify-full", Some("system's")),
             ("server_tls_sslmode = verify-ca\nserver_tls_ca_file = mine", Some("mine")),
             ("server_tls_sslmode = require", None),
         ] {
-            let text = format!("[pgbouncer]\n{said}");
+            let text = format!("[pgbouncer]\n{value}");
             let files = [("w.ini", &*text), system, ("mine", "mine")];
             let config = load(&Memory(&files), "w.ini", &[]).unwrap();
             let found = config.tls_files.server.ca.map(|bytes| bytes.unwrap().to_vec());
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{said}");
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{value}");
             assert_eq!(config.tls_files.server.ca_is_systems, expected == Some("system's"));
             assert_eq!(config.tls_files.client.ca, None);
         }

@@ -2,7 +2,7 @@
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
 use crate::choice::PoolMode;
-use crate::codec::{Inherited, Number, OwnLimit, Seconds};
+use crate::codec::{Inherited, InheritedLimit, Number, Seconds};
 use crate::table::{Row, live_row};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct User {
     pub pool_size: Option<u32>,
     /// Further connections of each pool for long waits.
     pub reserve_pool_size: Option<u32>,
-    /// When server connections go back.
+    /// When server connections are returned.
     pub pool_mode: Option<PoolMode>,
     /// Server connections over all databases.
     pub max_user_connections: Option<u32>,
@@ -44,9 +44,9 @@ macro_rules! rows {
 rows! {
     pool_size: Inherited<Number>, "Server connections of each of the user's pools; wins over the database's.";
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
-    pool_mode: Inherited<PoolMode>, "When server connections go back; wins over the database's.";
-    max_user_connections: OwnLimit, "Server connections over all databases.";
-    max_user_client_connections: OwnLimit, "Client connections over all databases.";
+    pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
+    max_user_connections: InheritedLimit, "Server connections over all databases.";
+    max_user_client_connections: InheritedLimit, "Client connections over all databases.";
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";
     query_wait_timeout: Inherited<Seconds>, "Longest wait for a server connection; wins over the database's.";
     idle_transaction_timeout: Inherited<Seconds>, "Closes clients that were idle inside a transaction for longer.";
@@ -56,7 +56,7 @@ rows! {
 
 /// The row of a key of `[users]`.
 pub(crate) fn row(name: &str) -> Option<&'static Row<User>> {
-    USER.iter().find(|row| row.about.name == name)
+    USER.iter().find(|row| row.info.name == name)
 }
 
 #[cfg(test)]
@@ -68,13 +68,13 @@ mod tests {
         for row in USER {
             let mut user = User::default();
             let changed = ["7", "statement"].iter().any(|word| (row.assign)(&mut user, word).is_ok());
-            assert!(changed, "{} takes no value", row.about.name);
+            assert!(changed, "{} takes no value", row.info.name);
             let differing: Vec<&str> = USER
                 .iter()
                 .filter(|other| !other.same(&user, &User::default()))
-                .map(|row| row.about.name)
+                .map(|row| row.info.name)
                 .collect();
-            assert_eq!(differing, [row.about.name]);
+            assert_eq!(differing, [row.info.name]);
         }
     }
 }

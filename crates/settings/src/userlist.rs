@@ -2,25 +2,25 @@
 //! Owns quoting and which line counts. Never looks into a secret and never puts one into a message.
 
 use crate::finding::{Finding, Origin};
-use crate::identifier::cut_name;
+use crate::identifier::truncate_identifier;
 use crate::quote::unquote;
 use crate::raw_config::{Files, reason};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest user name that is read, in bytes, as in PgBouncer; it is cut to what PostgreSQL knows.
+/// The longest user name that is read, in bytes, as in PgBouncer; it is truncated as in PostgreSQL.
 pub const USER_BYTES: usize = 127;
 /// The longest secret, in bytes.
 const SECRET_BYTES: usize = 65_535;
 
-/// What a file of secrets holds.
+/// The content of an `auth_file`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Userlist {
-    /// User, cut as PostgreSQL cuts names, to secret (plain, `md5...` or `SCRAM-SHA-256$...`); of two lines for one user
+    /// User, truncated as in PostgreSQL, to secret (plain, `md5...` or `SCRAM-SHA-256$...`); of two lines for one user
     /// the later counts.
     pub secrets: BTreeMap<String, String>,
-    /// Lines that were skipped, and why; a bad line never costs the others.
+    /// Lines that were skipped, and why.
     pub warnings: Vec<Finding>,
 }
 
@@ -38,7 +38,7 @@ impl Userlist {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// A warning when it cannot be read: PgBouncer logs that and goes on with the secrets that it has.
+    /// A warning if it cannot be read: PgBouncer logs that and keeps the secrets it has.
     pub fn read(files: &dyn Files, path: &str) -> Result<Self, Finding> {
         let file: Arc<str> = path.into();
         match files.read(path) {
@@ -60,7 +60,7 @@ impl Userlist {
             }
             match entry(line) {
                 Ok((user, secret)) => {
-                    list.secrets.insert(cut_name(&user).to_owned(), secret);
+                    list.secrets.insert(truncate_identifier(&user).to_owned(), secret);
                 }
                 Err(broken) => {
                     let at =
@@ -73,38 +73,41 @@ impl Userlist {
     }
 }
 
-/// Why a line holds no user.
+/// An error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Broken {
+enum LineError {
     NotText,
     Quotes,
     LongName,
     LongSecret,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for LineError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::NotText => out.write_str("broken auth file: not UTF-8 text"),
-            Broken::Quotes => out.write_str("broken auth file: expected \"user\" \"secret\""),
-            Broken::LongName => write!(out, "username too long in auth file (over {USER_BYTES} bytes)"),
-            Broken::LongSecret => write!(out, "password too long in auth file (over {SECRET_BYTES} bytes)"),
+            LineError::NotText => out.write_str("broken auth file: not UTF-8 text"),
+            LineError::Quotes => out.write_str("broken auth file: expected \"user\" \"secret\""),
+            LineError::LongName => write!(out, "username too long in auth file (over {USER_BYTES} bytes)"),
+            LineError::LongSecret => {
+                write!(out, "password too long in auth file (over {SECRET_BYTES} bytes)")
+            }
         }
     }
 }
 
 /// The user and the secret of a line; what follows them is ignored, as PgBouncer does.
-fn entry(line: &[u8]) -> Result<(String, String), Broken> {
-    let text = std::str::from_utf8(line).ok().filter(|text| !text.contains('\0')).ok_or(Broken::NotText)?;
-    let after_quote = text.strip_prefix('"').ok_or(Broken::Quotes)?;
-    let (user, rest) = unquote(after_quote, '"').ok_or(Broken::Quotes)?;
-    let (_, after_quote) = rest.split_once('"').ok_or(Broken::Quotes)?;
-    let (secret, _) = unquote(after_quote, '"').ok_or(Broken::Quotes)?;
+fn entry(line: &[u8]) -> Result<(String, String), LineError> {
+    let text =
+        std::str::from_utf8(line).ok().filter(|text| !text.contains('\0')).ok_or(LineError::NotText)?;
+    let after_quote = text.strip_prefix('"').ok_or(LineError::Quotes)?;
+    let (user, rest) = unquote(after_quote, '"').ok_or(LineError::Quotes)?;
+    let (_, after_quote) = rest.split_once('"').ok_or(LineError::Quotes)?;
+    let (secret, _) = unquote(after_quote, '"').ok_or(LineError::Quotes)?;
     if user.len() > USER_BYTES {
-        return Err(Broken::LongName);
+        return Err(LineError::LongName);
     }
     if secret.len() > SECRET_BYTES {
-        return Err(Broken::LongSecret);
+        return Err(LineError::LongSecret);
     }
     Ok((user, secret))
 }
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_and_costs_no_other() {
+    fn a_bad_line_is_reported_and_skipped() {
         let text = "\"a\" \"1\"\nb \"2\"\n\"c\" 3\n\"d\" \"4\n\"e\" \"5\"";
         assert_eq!(parse(text).secrets.keys().collect::<Vec<_>>(), ["a", "e"]);
         let expected =

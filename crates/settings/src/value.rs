@@ -1,6 +1,6 @@
-//! What a value is in general: the codec that reads and shows it, its shape, and why a text is none.
+//! Values in general: the codec that parses and formats them, their kind, and errors.
 //! The codecs themselves are in `codec.rs` (numbers, times, texts) and `choice.rs` (words).
-//! Never knows which setting it reads: names, defaults and scopes stand in the tables.
+//! Names, defaults and scopes are in the tables.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ pub(crate) trait Codec {
     /// What the program works with.
     type Value: Default;
     /// The shape, for documents, samples and forms.
-    const KIND: Kind;
+    const KIND: ValueKind;
     /// From the text of a file or of `SET`; blanks at both ends are already gone.
     fn read(text: &str) -> Result<Self::Value, BadValue>;
     /// As `SHOW CONFIG` writes it; `None` is SQL's NULL.
     fn show(value: &Self::Value) -> Option<String>;
 }
 
-/// The shape of a value, for whoever describes a setting to people.
+/// The kind of a value, for documents and forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `0` or `1` (also on/off, yes/no, true/false).
     Boolean,
     /// A whole number from 0 on.
@@ -42,7 +42,7 @@ pub enum Kind {
     /// A text that is never shown.
     Secret,
     /// Options of a directory: a text of which the password is never shown.
-    Directory,
+    LdapOptions,
     /// Texts with commas between them.
     List,
     /// `auto` or a number from 1 on.
@@ -51,29 +51,29 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Kind::Boolean => "0 or 1",
-            Kind::Number => "number",
-            Kind::Port => "port",
-            Kind::Percent => "percent",
-            Kind::Bytes => "bytes",
-            Kind::Seconds => "seconds, decimals allowed",
-            Kind::WholeSeconds => "whole seconds",
-            Kind::Milliseconds => "milliseconds",
-            Kind::FileMode => "file mode",
-            Kind::Text => "text",
-            Kind::Directory => "text",
-            Kind::Secret => "text, never shown",
-            Kind::List => "comma-separated list",
-            Kind::Threads => "auto or number",
-            Kind::Choice(words) => return out.write_str(&words.join(" | ")),
+            ValueKind::Boolean => "0 or 1",
+            ValueKind::Number => "number",
+            ValueKind::Port => "port",
+            ValueKind::Percent => "percent",
+            ValueKind::Bytes => "bytes",
+            ValueKind::Seconds => "seconds, decimals allowed",
+            ValueKind::WholeSeconds => "whole seconds",
+            ValueKind::Milliseconds => "milliseconds",
+            ValueKind::FileMode => "file mode",
+            ValueKind::Text => "text",
+            ValueKind::LdapOptions => "text",
+            ValueKind::Secret => "text, never shown",
+            ValueKind::List => "comma-separated list",
+            ValueKind::Threads => "auto or number",
+            ValueKind::Choice(words) => return out.write_str(&words.join(" | ")),
         })
     }
 }
 
-/// Why a text is not a value of its setting; always the fault of whoever wrote it.
+/// Why a text is not a valid value of its setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadValue {
     /// Not a whole number.
@@ -91,7 +91,7 @@ pub enum BadValue {
     NotADuration,
     /// None of these words.
     NotAChoice(&'static [&'static str]),
-    /// The one place where an empty text means nothing.
+    /// Empty where a value is required.
     Empty,
     /// The console's database, where one with servers is meant.
     Console,

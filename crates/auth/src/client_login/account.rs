@@ -30,7 +30,7 @@ impl ExpectAccount {
     pub(super) fn answer(self, account: Option<&str>) -> (State, Step) {
         let is_name = |name: &str| Some(name) == account;
         let (fits, fault) = match &self.map {
-            Some(map) => (map.admits(&self.user, is_name), ClientFault::PeerMap),
+            Some(map) => (map.allows(&self.user, is_name), ClientFault::PeerMap),
             None => (is_name(&self.user), ClientFault::Peer),
         };
         match (self.known, fits) {

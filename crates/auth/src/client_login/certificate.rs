@@ -25,7 +25,7 @@ pub(super) fn judge(user: &str, known: bool, shown: Shown<'_>, map: Option<&Iden
         _ if !known => CertificateFault::UnknownUser,
         (Shown::Names(names), None) if names.contains(&user) => return pass(),
         (Shown::Names(_), None) => CertificateFault::Name,
-        (Shown::Names(names), Some(map)) if map.admits(user, |name| names.contains(&name)) => return pass(),
+        (Shown::Names(names), Some(map)) if map.allows(user, |name| names.contains(&name)) => return pass(),
         (Shown::Names(_), Some(_)) => CertificateFault::Map,
     };
     reject(ClientFault::Certificate(fault))

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use auth::directory;
-use settings::ldap::{Options, Scheme, Way};
+use settings::ldap::{BindMethod, Options, Scheme};
 
 use crate::fuse::Fuses;
 use crate::library::functions;
@@ -112,8 +112,8 @@ impl Ldap {
         let line = Line::new(api, &self.fuses, options.scheme == Scheme::Ldaps || options.start_tls);
         let session = Session::open(api, options, &line, server, deadline)?;
         let name = match &options.way {
-            Way::Bind { prefix, suffix } => directory::bind_name(prefix, user, suffix),
-            Way::Search(search) => session.find(search, user)?,
+            BindMethod::Bind { prefix, suffix } => directory::bind_name(prefix, user, suffix),
+            BindMethod::Search(search) => session.find(search, user)?,
         };
         if name.is_empty() {
             return Err("a bind without a name proves nothing".to_owned().into());
@@ -150,8 +150,8 @@ impl Api {
     /// DNS names the servers of a domain (SRV records), and the base names the domain.
     fn servers_of_domain(&self, options: &Options) -> Result<String, String> {
         let base = match &options.way {
-            Way::Search(search) => text(&search.base)?,
-            Way::Bind { .. } => CString::default(),
+            BindMethod::Search(search) => text(&search.base)?,
+            BindMethod::Bind { .. } => CString::default(),
         };
         let mut domain = ptr::null_mut();
         // SAFETY: a C string, and a place for one that is to be freed.

@@ -8,7 +8,7 @@ use std::ptr;
 use std::time::Instant;
 
 use auth::directory;
-use settings::ldap::{Options, Scope, Search};
+use settings::ldap::{Options, Search, SearchScope};
 
 use super::line::Line;
 use super::{Api, Fault, Handle, OPTION_NETWORK_TIMEOUT, OPTION_VERSION, Reply, SUCCESS, Value, text};
@@ -96,10 +96,10 @@ impl<'a> Session<'a> {
         self.hurry()?;
         let (base, filter) = (text(&search.base)?, text(filter)?);
         let scope = match search.scope {
-            Scope::Base => 0,
-            Scope::One => 1,
-            Scope::Subtree => 2,
-            Scope::Children => 3,
+            SearchScope::Base => 0,
+            SearchScope::One => 1,
+            SearchScope::Subtree => 2,
+            SearchScope::Children => 3,
         };
         let attributes = [NO_ATTRIBUTES.as_ptr(), ptr::null()];
         let (limit, mut reply) = (self.left()?, ptr::null_mut());

@@ -3,7 +3,7 @@
 
 use axum::{Json, extract};
 use serde::Serialize;
-use settings::{Effect, GLOBAL, Kind, When};
+use settings::{Effect, GLOBAL, ValueKind, TakesEffect};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -58,41 +58,41 @@ async fn settings(
 ) -> Result<Json<Settings>, Failure> {
     let table = shared.bridge.show("CONFIG").await?;
     let row = |name: &str, value: Option<&str>| {
-        let row = GLOBAL.iter().find(|row| row.about.name == name)?;
-        let about = &row.about;
+        let row = GLOBAL.iter().find(|row| row.info.name == name)?;
+        let info = &row.info;
         let value = value.map(str::to_owned);
         Some(Setting {
-            name: about.name,
+            name: info.name,
             section: "global",
-            changed: value.as_deref().unwrap_or_default() != about.default.unwrap_or_default(),
+            changed: value.as_deref().unwrap_or_default() != info.default.unwrap_or_default(),
             value,
-            default: about.default,
-            unit: unit(about.kind),
-            kind: about.kind.to_string(),
-            doc: about.doc,
-            reloadable: about.when != When::Restart,
-            effect: effect(about.when, about.effect),
+            default: info.default,
+            unit: unit(info.kind),
+            kind: info.kind.to_string(),
+            doc: info.doc,
+            reloadable: info.when != TakesEffect::Restart,
+            effect: effect(info.when, info.effect),
         })
     };
     let settings = table.iter().filter_map(|shown| row(shown.text("key")?, shown.text("value"))).collect();
     Ok(Json(Settings { settings }))
 }
 
-fn unit(kind: Kind) -> Option<&'static str> {
+fn unit(kind: ValueKind) -> Option<&'static str> {
     match kind {
-        Kind::Seconds | Kind::WholeSeconds => Some("s"),
-        Kind::Milliseconds => Some("ms"),
-        Kind::Bytes => Some("bytes"),
-        Kind::Percent => Some("%"),
+        ValueKind::Seconds | ValueKind::WholeSeconds => Some("s"),
+        ValueKind::Milliseconds => Some("ms"),
+        ValueKind::Bytes => Some("bytes"),
+        ValueKind::Percent => Some("%"),
         _ => None,
     }
 }
 
-fn effect(when: When, effect: Effect) -> &'static str {
+fn effect(when: TakesEffect, effect: Effect) -> &'static str {
     match (effect, when) {
         (Effect::Inert(_), _) => "none",
-        (Effect::Live, When::Reload) => "reload",
-        (Effect::Live, When::Reconnect) => "reconnect",
-        (Effect::Live, When::Restart) => "restart",
+        (Effect::Live, TakesEffect::Reload) => "reload",
+        (Effect::Live, TakesEffect::Reconnect) => "reconnect",
+        (Effect::Live, TakesEffect::Restart) => "restart",
     }
 }

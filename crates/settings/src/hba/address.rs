@@ -1,7 +1,7 @@
 //! Addresses of HBA rules: networks by prefix length or mask, and the machine's own (`samehost`, `samenet`).
-//! Owns how they are written and what they contain. Never asks the system which networks there are.
+//! Owns how they are written and what they contain. Never can_query_roles the system which networks there are.
 
-use crate::hba::Broken;
+use crate::hba::RuleError;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub struct Network {
     pub mask: IpAddr,
 }
 
-/// From which addresses a rule lets connections come.
+/// The addresses that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
     /// Any.
@@ -42,23 +42,23 @@ impl Network {
     }
 
     /// The address has no bits where the mask has none.
-    pub(crate) fn is_clean(&self) -> bool {
+    pub(crate) fn is_canonical(&self) -> bool {
         bits(self.address) & !bits(self.mask) == 0
     }
 
     /// `address/bits`, or an address that `next` gives the mask for.
-    pub(crate) fn parse<'a>(text: &str, next: impl FnOnce() -> Option<&'a str>) -> Result<Self, Broken> {
+    pub(crate) fn parse<'a>(text: &str, next: impl FnOnce() -> Option<&'a str>) -> Result<Self, RuleError> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| Broken::Address(address.to_owned()))?;
+        let address: IpAddr = address.parse().map_err(|_| RuleError::Address(address.to_owned()))?;
         let mask = match prefix {
-            Some(prefix) => mask_of(address, prefix).ok_or(Broken::Prefix)?,
+            Some(prefix) => mask_of(address, prefix).ok_or(RuleError::Prefix)?,
             None => {
-                let mask = next().ok_or(Broken::NoMask)?;
+                let mask = next().ok_or(RuleError::NoMask)?;
                 let read = mask.parse().ok().filter(|mask: &IpAddr| mask.is_ipv4() == address.is_ipv4());
-                read.ok_or_else(|| Broken::Mask(mask.to_owned()))?
+                read.ok_or_else(|| RuleError::Mask(mask.to_owned()))?
             }
         };
         Ok(Self { address, mask })
@@ -72,7 +72,7 @@ impl fmt::Display for Network {
 }
 
 impl Addresses {
-    /// Whether a connection may come from there.
+    /// Whether an address matches.
     #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         match self {
@@ -110,7 +110,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn network(text: &str) -> Result<Network, Broken> {
+    fn network(text: &str) -> Result<Network, RuleError> {
         let (address, mask) =
             text.split_once(' ').map_or((text, None), |(address, mask)| (address, Some(mask)));
         Network::parse(address, || mask)
@@ -140,13 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
-        assert_eq!(network("10.0.0.1"), Err(Broken::NoMask));
-        assert_eq!(network("example.org"), Err(Broken::Address("example.org".to_owned())));
-        assert_eq!(network("10.0.0.0 ::"), Err(Broken::Mask("::".to_owned())));
+    fn what_is_no_network_is_reported() {
+        assert_eq!(network("10.0.0.1"), Err(RuleError::NoMask));
+        assert_eq!(network("example.org"), Err(RuleError::Address("example.org".to_owned())));
+        assert_eq!(network("10.0.0.0 ::"), Err(RuleError::Mask("::".to_owned())));
         for text in ["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+1", "::/129", "::/99999999999"] {
-            assert_eq!(network(text), Err(Broken::Prefix), "{text}");
+            assert_eq!(network(text), Err(RuleError::Prefix), "{text}");
         }
-        assert!(!network("10.0.0.1/8").unwrap().is_clean() && network("10.0.0.0/8").unwrap().is_clean());
+        assert!(
+            !network("10.0.0.1/8").unwrap().is_canonical() && network("10.0.0.0/8").unwrap().is_canonical()
+        );
     }
 }

@@ -1,6 +1,5 @@
 //! The file `auth_hba_file`: PostgreSQL's `pg_hba.conf` as PgBouncer reads it, with `samehost` and `samenet` besides.
-//! Owns the lines and which of them count: a bad one is told and skipped, as PgBouncer does.
-//! Never decides about a login: `auth` matches.
+//! Owns the lines and which are valid: a bad one is reported and skipped, as in PgBouncer. `auth` matches logins.
 
 mod address;
 mod names;
@@ -13,7 +12,7 @@ use crate::finding::{Finding, Origin};
 use crate::ident::{IdentMap, IdentMaps};
 use crate::ldap;
 use crate::raw_config::{Files, reason};
-use names::{Column, Reader};
+use names::{Column, NamesReader};
 use std::fmt;
 use std::sync::Arc;
 use token::{Token, Tokens};
@@ -30,15 +29,15 @@ pub struct Hba {
 pub struct Rule {
     /// Its line in the file, from 1 on.
     pub line: u32,
-    /// Over what the connection comes.
+    /// The transport.
     pub transport: Transport,
-    /// Where it comes from; no matter for unix sockets.
+    /// The client's address; not used for unix sockets.
     pub addresses: Addresses,
     /// Which databases.
     pub databases: Names,
     /// Which users.
     pub users: Names,
-    /// How the client proves itself.
+    /// How the client authenticates.
     pub method: RuleMethod,
     /// The map from system names to users (`map=`), for peer and cert.
     pub map: Option<Arc<IdentMap>>,
@@ -62,7 +61,7 @@ pub enum Transport {
 pub enum RuleMethod {
     /// Known users pass.
     Trust,
-    /// Nobody passes.
+    /// Every login is rejected.
     Reject,
     /// `password`: the password in clear.
     Plain,
@@ -75,12 +74,12 @@ pub enum RuleMethod {
     /// The system user at the other end of the unix socket.
     Peer,
     /// An LDAP server decides.
-    Ldap(ldap::Rule),
+    Ldap(ldap::LdapRule),
 }
 
-/// Why a line holds no rule.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum RuleError {
     NotText,
     Type,
     NoName,
@@ -97,37 +96,42 @@ pub(crate) enum Broken {
     Parameters,
 }
 
-/// PgBouncer's words where it has some.
-impl fmt::Display for Broken {
+/// PgBouncer's texts where it has one.
+impl fmt::Display for RuleError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::NotText => out.write_str("not UTF-8 text"),
-            Broken::Type => out.write_str("unknown type"),
-            Broken::NoName => out.write_str("expected a name"),
-            Broken::Unsupported(word) => write!(out, "{word} is not supported without auth_user"),
-            Broken::NamesFile(path, why) => write!(out, "could not read names from \"{path}\": {why}"),
-            Broken::NoAddress => out.write_str("did not find address"),
-            Broken::Address(text) => write!(out, "failed to parse address - {text}"),
-            Broken::Prefix => out.write_str("invalid mask"),
-            Broken::NoMask => out.write_str("did not find mask"),
-            Broken::Mask(text) => write!(out, "failed to parse mask: {text}"),
-            Broken::Method(text) => write!(out, "unsupported method: buf={text}"),
-            Broken::NoMap(name) => write!(out, "Ident map {name} is not found in ident config file"),
-            Broken::MapFormat(text) => {
+            RuleError::NotText => out.write_str("not UTF-8 text"),
+            RuleError::Type => out.write_str("unknown type"),
+            RuleError::NoName => out.write_str("expected a name"),
+            RuleError::Unsupported(word) => write!(out, "{word} is not supported without auth_user"),
+            RuleError::NamesFile(path, why) => write!(out, "could not read names from \"{path}\": {why}"),
+            RuleError::NoAddress => out.write_str("did not find address"),
+            RuleError::Address(text) => write!(out, "failed to parse address - {text}"),
+            RuleError::Prefix => out.write_str("invalid mask"),
+            RuleError::NoMask => out.write_str("did not find mask"),
+            RuleError::Mask(text) => write!(out, "failed to parse mask: {text}"),
+            RuleError::Method(text) => write!(out, "unsupported method: buf={text}"),
+            RuleError::NoMap(name) => write!(out, "Ident map {name} is not found in ident config file"),
+            RuleError::MapFormat(text) => {
                 write!(out, "Ident map {text} is malformed. It is not in map=value format.")
             }
-            Broken::Parameters => out.write_str("unsupported parameters"),
+            RuleError::Parameters => out.write_str("unsupported parameters"),
         }
     }
 }
 
 impl Hba {
-    /// Reads the file at `path`. One that cannot be read has no rules, so that nobody is let in by rules that are
-    /// not there any more. `asks`: a server can be asked whose member a user is.
-    pub fn read(files: &dyn Files, path: &str, maps: &IdentMaps, asks: bool) -> (Self, Vec<Finding>) {
+    /// Reads the file at `path`. An unreadable file has no rules, so every login is rejected. `can_query_roles`: servers
+    /// can be queried for role membership.
+    pub fn read(
+        files: &dyn Files,
+        path: &str,
+        maps: &IdentMaps,
+        can_query_roles: bool,
+    ) -> (Self, Vec<Finding>) {
         let file: Arc<str> = path.into();
         match files.read(path) {
-            Ok(bytes) => Self::parse(files, &file, &bytes, maps, asks),
+            Ok(bytes) => Self::parse(files, &file, &bytes, maps, can_query_roles),
             Err(error) => {
                 let message = format!("could not open hba config file {path}: {}", reason(&error));
                 (Self::default(), vec![Finding::warning(&Origin { file, line: 0 }, message)])
@@ -141,48 +145,49 @@ impl Hba {
         file: &Arc<str>,
         bytes: &[u8],
         maps: &IdentMaps,
-        asks: bool,
+        can_query_roles: bool,
     ) -> (Self, Vec<Finding>) {
-        let mut reading = Reading { names: Reader::new(files, asks), file, maps, findings: Vec::new() };
+        let mut parser =
+            Parser { names: NamesReader::new(files, can_query_roles), file, maps, findings: Vec::new() };
         let mut rules = Vec::new();
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
-            match reading.line(number, line) {
+            match parser.line(number, line) {
                 Ok(rule) => rules.extend(rule),
-                Err(broken) => reading.tell(
+                Err(broken) => parser.warn(
                     number,
                     format!("hba line {number}: {broken}; could not parse hba config line {number}"),
                 ),
             }
         }
-        (Self { rules }, reading.findings)
+        (Self { rules }, parser.findings)
     }
 }
 
 /// A file being read.
-struct Reading<'a> {
-    names: Reader<'a>,
+struct Parser<'a> {
+    names: NamesReader<'a>,
     file: &'a Arc<str>,
     maps: &'a IdentMaps,
     findings: Vec<Finding>,
 }
 
-impl Reading<'_> {
-    fn tell(&mut self, line: u32, message: String) {
+impl Parser<'_> {
+    fn warn(&mut self, line: u32, message: String) {
         self.findings.push(Finding::warning(&Origin { file: self.file.clone(), line }, message));
     }
 
     /// The rule of a line; None for a blank one.
-    fn line(&mut self, number: u32, line: &[u8]) -> Result<Option<Rule>, Broken> {
+    fn line(&mut self, number: u32, line: &[u8]) -> Result<Option<Rule>, RuleError> {
         let text = std::str::from_utf8(line).ok().filter(|text| !text.contains('\0'));
-        let mut tokens = Tokens::new(text.ok_or(Broken::NotText)?);
+        let mut tokens = Tokens::new(text.ok_or(RuleError::NotText)?);
         let transport = match tokens.take() {
             None => return Ok(None),
             Some(Token::Word("local")) => Transport::Local,
             Some(Token::Word("host")) => Transport::Host,
             Some(Token::Word("hostssl")) => Transport::HostSsl,
             Some(Token::Word("hostnossl")) => Transport::HostNoSsl,
-            Some(_) => return Err(Broken::Type),
+            Some(_) => return Err(RuleError::Type),
         };
         let databases = self.names.column(&mut tokens, Column::Database, self.file)?;
         let users = self.names.column(&mut tokens, Column::User, self.file)?;
@@ -193,22 +198,22 @@ impl Reading<'_> {
         let method = method(&mut tokens)?;
         let map = match &method {
             RuleMethod::Ldap(rule) => {
-                // As in PgBouncer the rule stands, and lets nobody in.
+                // As in PgBouncer the rule is kept, and rejects every login it matches.
                 if let Err(fault) = rule.options() {
-                    self.tell(number, format!("hba line {number}: {fault}"));
+                    self.warn(number, format!("hba line {number}: {fault}"));
                 }
                 None
             }
             _ => self.map(&mut tokens)?,
         };
         if tokens.current().is_some() {
-            return Err(Broken::Parameters);
+            return Err(RuleError::Parameters);
         }
         Ok(Some(Rule { line: number, transport, addresses, databases, users, method, map }))
     }
 
-    fn addresses(&mut self, number: u32, tokens: &mut Tokens<'_>) -> Result<Addresses, Broken> {
-        let Some(Token::Word(text)) = tokens.take() else { return Err(Broken::NoAddress) };
+    fn addresses(&mut self, number: u32, tokens: &mut Tokens<'_>) -> Result<Addresses, RuleError> {
+        let Some(Token::Word(text)) = tokens.take() else { return Err(RuleError::NoAddress) };
         match text {
             "all" => return Ok(Addresses::All),
             "samehost" => {
@@ -222,33 +227,33 @@ impl Reading<'_> {
             Some(Token::Word(mask)) => Some(mask),
             _ => None,
         })?;
-        if !network.is_clean() {
+        if !network.is_canonical() {
             let file = self.file;
-            self.tell(number, format!("address does not match mask in {file} line #{number}: {network}"));
-            // PgBouncer's rule matches nobody then.
+            self.warn(number, format!("address does not match mask in {file} line #{number}: {network}"));
+            // As in PgBouncer the rule then matches no client.
             return Ok(Addresses::Networks(Vec::new()));
         }
         Ok(Addresses::Networks(vec![network]))
     }
 
     /// `map=name`, where the name may be quoted.
-    fn map(&self, tokens: &mut Tokens<'_>) -> Result<Option<Arc<IdentMap>>, Broken> {
+    fn map(&self, tokens: &mut Tokens<'_>) -> Result<Option<Arc<IdentMap>>, RuleError> {
         let written = match tokens.take() {
             None => return Ok(None),
             Some(Token::Word(word)) => word.to_owned(),
             Some(Token::Quoted(text)) => text,
-            Some(Token::Comma | Token::Broken) => return Err(Broken::Parameters),
+            Some(Token::Comma | Token::Unterminated) => return Err(RuleError::Parameters),
         };
         let name = match written.strip_prefix("map=") {
-            None => return Err(Broken::MapFormat(written)),
+            None => return Err(RuleError::MapFormat(written)),
             Some("") => tokens.take_name().unwrap_or_default(),
             Some(name) => name.to_owned(),
         };
-        self.maps.get(&name).cloned().map(Some).ok_or(Broken::NoMap(name))
+        self.maps.get(&name).cloned().map(Some).ok_or(RuleError::NoMap(name))
     }
 }
 
-fn method(tokens: &mut Tokens<'_>) -> Result<RuleMethod, Broken> {
+fn method(tokens: &mut Tokens<'_>) -> Result<RuleMethod, RuleError> {
     let method = match tokens.current() {
         Some(Token::Word("trust")) => RuleMethod::Trust,
         Some(Token::Word("reject")) => RuleMethod::Reject,
@@ -260,11 +265,11 @@ fn method(tokens: &mut Tokens<'_>) -> Result<RuleMethod, Broken> {
         Some(Token::Word("ldap")) => {
             let options = tokens.rest().trim().to_owned();
             while tokens.take().is_some() {}
-            return Ok(RuleMethod::Ldap(ldap::Rule::read(&options)));
+            return Ok(RuleMethod::Ldap(ldap::LdapRule::read(&options)));
         }
-        Some(Token::Word(word)) => return Err(Broken::Method((*word).to_owned())),
-        Some(Token::Quoted(text)) => return Err(Broken::Method(text.clone())),
-        Some(Token::Comma | Token::Broken) | None => return Err(Broken::Method(String::new())),
+        Some(Token::Word(word)) => return Err(RuleError::Method((*word).to_owned())),
+        Some(Token::Quoted(text)) => return Err(RuleError::Method(text.clone())),
+        Some(Token::Comma | Token::Unterminated) | None => return Err(RuleError::Method(String::new())),
     };
     tokens.take();
     Ok(method)

@@ -1,14 +1,14 @@
 //! The database and user columns of an HBA rule: keywords, lists, `@file`.
 //! Owns which words are special and the bounds of files of names. Never decides whether a login matches.
 
-use crate::hba::Broken;
+use crate::hba::RuleError;
 use crate::hba::token::{Token, Tokens};
 use crate::raw_config::{Files, reason};
 use std::collections::BTreeSet;
 
 /// How deep files of names may name files, as PostgreSQL has it.
 const DEPTH: usize = 10;
-/// How many files of names may be read for one HBA file: a few that name each other would else never end.
+/// How many files of names may be read for one HBA file: a few that name each other would otherwise not end.
 const COUNT: usize = 1000;
 
 /// What one column lists.
@@ -36,21 +36,21 @@ pub(crate) enum Column {
 }
 
 /// Reads columns; files of names come from `files`.
-pub(crate) struct Reader<'a> {
+pub(crate) struct NamesReader<'a> {
     pub(crate) files: &'a dyn Files,
-    /// Somebody can ask a server whose member a user is.
-    asks: bool,
+    /// Servers can be queried for role membership.
+    can_query_roles: bool,
     read: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(files: &'a dyn Files, asks: bool) -> Self {
-        Self { files, asks, read: 0 }
+impl<'a> NamesReader<'a> {
+    pub(crate) fn new(files: &'a dyn Files, can_query_roles: bool) -> Self {
+        Self { files, can_query_roles, read: 0 }
     }
 
-    /// A word that means members of a role is of use only where a server can be asked.
-    fn ask_for(&self, word: &str) -> Result<(), Broken> {
-        if self.asks { Ok(()) } else { Err(Broken::Unsupported(word.to_owned())) }
+    /// Role keywords need a server that can be queried.
+    fn require_role_query(&self, word: &str) -> Result<(), RuleError> {
+        if self.can_query_roles { Ok(()) } else { Err(RuleError::Unsupported(word.to_owned())) }
     }
 
     /// One column of a line of the file at `path`.
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         tokens: &mut Tokens<'_>,
         column: Column,
         path: &str,
-    ) -> Result<Names, Broken> {
+    ) -> Result<Names, RuleError> {
         let mut names = Names::default();
         loop {
             self.name(&mut names, tokens, column, path, 0)?;
@@ -76,17 +76,17 @@ impl<'a> Reader<'a> {
         column: Column,
         path: &str,
         depth: usize,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RuleError> {
         match (tokens.take(), column) {
             (Some(Token::Word("all")), _) => names.all = true,
             (Some(Token::Word("sameuser")), Column::Database) => names.same_user = true,
             (Some(Token::Word("replication")), Column::Database) => names.replication = true,
             (Some(Token::Word(word @ ("samerole" | "samegroup"))), Column::Database) => {
-                self.ask_for(word)?;
+                self.require_role_query(word)?;
                 names.same_role = true;
             }
             (Some(Token::Word(word)), Column::User) if word.starts_with('+') => {
-                self.ask_for(word)?;
+                self.require_role_query(word)?;
                 names.groups.insert(word[1..].to_owned());
             }
             (Some(Token::Word(word)), _) if word.starts_with('@') => {
@@ -94,14 +94,14 @@ impl<'a> Reader<'a> {
             }
             (Some(Token::Word(word)), _) => drop(names.listed.insert(word.to_owned())),
             (Some(Token::Quoted(name)), _) => drop(names.listed.insert(name)),
-            (Some(Token::Comma | Token::Broken) | None, _) => return Err(Broken::NoName),
+            (Some(Token::Comma | Token::Unterminated) | None, _) => return Err(RuleError::NoName),
         }
         Ok(())
     }
 
     /// A file of names, with blanks, commas or line ends between them.
-    fn file(&mut self, names: &mut Names, column: Column, path: &str, depth: usize) -> Result<(), Broken> {
-        let broken = |why: String| Broken::NamesFile(path.to_owned(), why);
+    fn file(&mut self, names: &mut Names, column: Column, path: &str, depth: usize) -> Result<(), RuleError> {
+        let broken = |why: String| RuleError::NamesFile(path.to_owned(), why);
         self.read += 1;
         if depth >= DEPTH || self.read > COUNT {
             return Err(broken("too many files name each other".to_owned()));
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::raw_config::memory::Memory;
 
-    fn column(line: &str, column: Column, files: &[(&str, &str)]) -> Result<Names, Broken> {
-        Reader::new(&Memory(files), true).column(&mut Tokens::new(line), column, "dir/hba")
+    fn column(line: &str, column: Column, files: &[(&str, &str)]) -> Result<Names, RuleError> {
+        NamesReader::new(&Memory(files), true).column(&mut Tokens::new(line), column, "dir/hba")
     }
 
     fn listed(names: &Names) -> Vec<&str> {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_differ_by_column_and_quotes_take_them_away() -> Result<(), Broken> {
+    fn keywords_differ_by_column_and_quotes_take_them_away() -> Result<(), RuleError> {
         let names = column("sameuser,replication , b,\"all\" rest", Column::Database, &[])?;
         assert!(names.same_user && names.replication && !names.all);
         assert_eq!(listed(&names), ["all", "b"]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_names_are_beside_the_file_that_names_them() -> Result<(), Broken> {
+    fn files_of_names_are_beside_the_file_that_names_them() -> Result<(), RuleError> {
         let files = [
             ("dir/names", "a b, c # d\n\n\"e f\",\n@sub/more\n"),
             ("dir/sub/more", "all\n@less"),
@@ -170,28 +170,29 @@ mod tests {
     #[test]
     fn files_of_names_have_an_end() {
         let broken = column("@self", Column::User, &[("dir/self", "@self,@self")]);
-        assert!(matches!(broken, Err(Broken::NamesFile(..))), "{broken:?}");
+        assert!(matches!(broken, Err(RuleError::NamesFile(..))), "{broken:?}");
         let gone = column("@gone", Column::User, &[]);
         let why = "No such file or directory".to_owned();
-        assert_eq!(gone, Err(Broken::NamesFile("dir/gone".to_owned(), why)));
+        assert_eq!(gone, Err(RuleError::NamesFile("dir/gone".to_owned(), why)));
     }
 
     #[test]
     fn a_comma_wants_a_name() {
         for line in ["", "a,", ",a", "a,,b", "\"a"] {
-            assert_eq!(column(line, Column::User, &[]), Err(Broken::NoName), "{line}");
+            assert_eq!(column(line, Column::User, &[]), Err(RuleError::NoName), "{line}");
         }
     }
 
     #[test]
-    fn members_of_roles_are_for_servers_that_can_be_asked() -> Result<(), Broken> {
+    fn members_of_roles_are_for_servers_that_can_be_asked() -> Result<(), RuleError> {
         let names = column("a,+staff,\"+b\"", Column::User, &[])?;
         assert_eq!(names.groups.iter().collect::<Vec<_>>(), ["staff"]);
         assert_eq!(listed(&names), ["+b", "a"]);
-        let mute =
-            |line, column| Reader::new(&Memory(&[]), false).column(&mut Tokens::new(line), column, "hba");
+        let mute = |line, column| {
+            NamesReader::new(&Memory(&[]), false).column(&mut Tokens::new(line), column, "hba")
+        };
         for (word, column) in [("+staff", Column::User), ("samegroup", Column::Database)] {
-            assert_eq!(mute(word, column), Err(Broken::Unsupported(word.to_owned())));
+            assert_eq!(mute(word, column), Err(RuleError::Unsupported(word.to_owned())));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Files as people write them, and lines that hold no rule.
+//! Typical HBA files, and invalid lines.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::ldap::Rule as Directory;
+use crate::ldap::LdapRule as Directory;
 use crate::raw_config::memory::Memory;
 use std::io;
 
@@ -15,17 +15,17 @@ fn parse(text: &str) -> (Hba, Vec<String>) {
 }
 
 fn one(line: &str) -> Rule {
-    let (mut hba, told) = parse(line);
-    assert!(told.is_empty(), "{told:?}");
+    let (mut hba, reported) = parse(line);
+    assert!(reported.is_empty(), "{reported:?}");
     assert_eq!(hba.rules.len(), 1);
     hba.rules.remove(0)
 }
 
 fn why(line: &str) -> String {
-    let (hba, told) = parse(line);
+    let (hba, reported) = parse(line);
     assert!(hba.rules.is_empty(), "{line}");
-    let told = told.concat();
-    let inner = told.strip_prefix("hba:1: hba line 1: ").unwrap();
+    let reported = reported.concat();
+    let inner = reported.strip_prefix("hba:1: hba line 1: ").unwrap();
     inner.strip_suffix("; could not parse hba config line 1").unwrap().to_owned()
 }
 
@@ -38,8 +38,8 @@ fn rules_keep_the_order_and_lines_of_the_file() {
         hostssl sameuser,\"a b\" bob , \"c\"\"d\" ::1/128 scram-sha-256
         hostnossl replication all 10.0.0.0 255.0.0.0 reject
         host all all all md5";
-    let (hba, told) = parse(text);
-    assert!(told.is_empty(), "{told:?}");
+    let (hba, reported) = parse(text);
+    assert!(reported.is_empty(), "{reported:?}");
     let lines: Vec<_> =
         hba.rules.iter().map(|rule| (rule.line, rule.transport, rule.method.clone())).collect();
     let expected = [
@@ -84,14 +84,17 @@ fn options_of_ldap_are_kept_as_they_were_written() {
 }
 
 #[test]
-fn options_of_ldap_without_meaning_leave_a_rule_that_lets_nobody_in() {
-    let (hba, told) = parse("host all all all ldap ldapserver=h");
+fn invalid_ldap_options_leave_a_rule_that_rejects_all_logins() {
+    let (hba, reported) = parse("host all all all ldap ldapserver=h");
     assert!(matches!(&hba.rules[0].method, RuleMethod::Ldap(rule) if rule.options().is_err()));
-    assert!(told[0].starts_with("hba:1: hba line 1: authentication method \"ldap\" requires"), "{told:?}");
+    assert!(
+        reported[0].starts_with("hba:1: hba line 1: authentication method \"ldap\" requires"),
+        "{reported:?}"
+    );
 }
 
 #[test]
-fn a_bad_line_is_told_in_pgbouncers_words() {
+fn a_bad_line_is_reported_in_pgbouncers_words() {
     for (line, expected) in [
         ("hostgssenc all all all trust", "unknown type"),
         ("\"local\" all all trust", "unknown type"),
@@ -117,14 +120,14 @@ fn a_bad_line_is_told_in_pgbouncers_words() {
 
 #[test]
 fn a_bad_line_costs_no_other() {
-    let (hba, told) = parse("host all all all nonsense\nhost all all all trust\n\0\nlocal all all trust");
-    assert_eq!((hba.rules.len(), told.len()), (2, 2));
+    let (hba, reported) = parse("host all all all nonsense\nhost all all all trust\n\0\nlocal all all trust");
+    assert_eq!((hba.rules.len(), reported.len()), (2, 2));
 }
 
 #[test]
-fn an_address_outside_its_mask_matches_nobody_and_is_told() {
-    let (hba, told) = parse("host all all 10.1.2.3/8 trust");
-    assert_eq!(told, ["hba:1: address does not match mask in hba line #1: 10.1.2.3 / 255.0.0.0"]);
+fn an_address_outside_its_mask_matches_nobody_and_is_reported() {
+    let (hba, reported) = parse("host all all 10.1.2.3/8 trust");
+    assert_eq!(reported, ["hba:1: address does not match mask in hba line #1: 10.1.2.3 / 255.0.0.0"]);
     assert!(!hba.rules[0].addresses.contain("10.1.2.3".parse().unwrap()));
 }
 
@@ -144,15 +147,15 @@ fn the_machines_own_addresses_are_asked_for() {
         }
     }
     let text = "host all all samehost trust\nhost all all samenet md5";
-    let (hba, told) = Hba::parse(&Machine, &"hba".into(), text.as_bytes(), &IdentMaps::new(), false);
-    assert!(told.is_empty());
+    let (hba, reported) = Hba::parse(&Machine, &"hba".into(), text.as_bytes(), &IdentMaps::new(), false);
+    assert!(reported.is_empty());
     let let_in = |rule: usize, address: &str| hba.rules[rule].addresses.contain(address.parse().unwrap());
     assert!(let_in(0, "10.1.2.3") && let_in(0, "fe80::5") && !let_in(0, "10.1.2.4"));
     assert!(let_in(1, "10.1.2.4") && let_in(1, "fe80::6") && !let_in(1, "10.1.3.4"));
 }
 
 #[test]
-fn a_file_that_cannot_be_read_lets_nobody_in() {
+fn an_unreadable_file_rejects_all_logins() {
     let (hba, findings) = Hba::read(&Memory(&[]), "gone", &IdentMaps::new(), false);
     assert!(hba.rules.is_empty());
     let expected = "gone: could not open hba config file gone: No such file or directory";

@@ -13,7 +13,7 @@ pub(crate) enum Token<'a> {
     /// `,`
     Comma,
     /// A quote that does not end: the line is of no use.
-    Broken,
+    Unterminated,
 }
 
 /// The pieces of one line, one after the other.
@@ -30,7 +30,7 @@ impl<'a> Tokens<'a> {
         tokens
     }
 
-    /// The piece that it stands before; None at the end of the line.
+    /// The current token; None at the end of the line.
     pub(crate) fn current(&self) -> Option<&Token<'a>> {
         self.current.as_ref()
     }
@@ -40,7 +40,7 @@ impl<'a> Tokens<'a> {
         self.rest
     }
 
-    /// Goes to the next piece and returns the one before.
+    /// Advances and returns the previous token.
     pub(crate) fn take(&mut self) -> Option<Token<'a>> {
         let taken = self.current.take();
         if taken.is_some() {
@@ -90,7 +90,7 @@ impl<'a> Tokens<'a> {
             Some(',') => (Some(Token::Comma), &text[1..]),
             Some('"') => match unquote(&text[1..], '"') {
                 Some((name, rest)) => (Some(Token::Quoted(name)), rest),
-                None => (Some(Token::Broken), ""),
+                None => (Some(Token::Unterminated), ""),
             },
             Some(_) => {
                 let end = text.find(|letter| is_blank(letter) || ",#\"".contains(letter));
@@ -101,7 +101,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// What C calls space.
+/// C's isspace.
 fn is_blank(letter: char) -> bool {
     letter.is_ascii_whitespace() || letter == '\x0b'
 }
@@ -131,7 +131,7 @@ mod tests {
             [quoted("a b, #c"), Token::Word("d"), quoted("e\"f"), Token::Word("g")]
         );
         assert_eq!(all(r#""""#), [quoted("")]);
-        assert_eq!(all(r#"a "b"#), [Token::Word("a"), Token::Broken]);
+        assert_eq!(all(r#"a "b"#), [Token::Word("a"), Token::Unterminated]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Options of a directory as they are said one by one, and which of them go together.
-//! Owns that question alone. Never cuts a text into options: that is `words`, and `url` for what says several at once.
+//! LDAP options as assigned one by one, and which of them may be combined.
+//! `pairs` splits the text into options, `url` parses the one that sets several at once.
 
 use super::url::Url;
-use super::{Fault, Filter, Options, Scheme, Scope, Search, Way};
+use super::{BindMethod, Filter, Options, OptionsError, Scheme, Search, SearchScope};
 
-/// Options as they were said, before it is asked whether they go together.
+/// Options as assigned, before their combination is checked.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct OptionSet {
     scheme: Option<Scheme>,
     servers: Vec<String>,
     port: Option<u16>,
@@ -14,37 +14,37 @@ pub(super) struct Said {
     prefix: Option<String>,
     suffix: Option<String>,
     base: Option<String>,
-    scope: Option<Scope>,
+    scope: Option<SearchScope>,
     bind_name: Option<String>,
     bind_password: Option<String>,
     attribute: Option<String>,
     pattern: Option<String>,
 }
 
-impl Said {
-    pub(super) fn assign(&mut self, name: &str, value: String) -> Result<(), Fault> {
+impl OptionSet {
+    pub(super) fn assign(&mut self, name: &str, value: String) -> Result<(), OptionsError> {
         match name {
-            "ldapscheme" => self.scheme = Some(Scheme::read(&value).ok_or(Fault::Scheme(value))?),
+            "ldapscheme" => self.scheme = Some(Scheme::read(&value).ok_or(OptionsError::Scheme(value))?),
             "ldapserver" => self.servers = value.split_ascii_whitespace().map(str::to_owned).collect(),
             "ldapport" => {
                 let port = value.parse().ok().filter(|port| *port != 0);
-                self.port = Some(port.ok_or(Fault::Port(value))?);
+                self.port = Some(port.ok_or(OptionsError::Port(value))?);
             }
             "ldaptls" => self.start_tls = value == "1",
             "ldapprefix" => self.prefix = Some(value),
             "ldapsuffix" => self.suffix = Some(value),
             "ldapbasedn" => self.base = Some(value),
-            "ldapbinddn" => self.bind_name = filled(value),
-            super::PASSWORD => self.bind_password = filled(value),
-            "ldapsearchattribute" => self.attribute = filled(value),
-            "ldapsearchfilter" => self.pattern = filled(value),
+            "ldapbinddn" => self.bind_name = non_empty(value),
+            super::PASSWORD => self.bind_password = non_empty(value),
+            "ldapsearchattribute" => self.attribute = non_empty(value),
+            "ldapsearchfilter" => self.pattern = non_empty(value),
             "ldapurl" => self.url(Url::parse(&value)?),
-            _ => return Err(Fault::Unknown(name.to_owned())),
+            _ => return Err(OptionsError::Unknown(name.to_owned())),
         }
         Ok(())
     }
 
-    /// A URL says several things at once. Its scope is said even where it is not written: RFC 4516 means the base alone.
+    /// A URL sets several options at once. Its scope is set even where it is not written: RFC 4516 defaults to base.
     fn url(&mut self, url: Url) {
         self.scheme = Some(url.scheme);
         self.port = Some(url.port.unwrap_or(url.scheme.port()));
@@ -57,19 +57,19 @@ impl Said {
         self.pattern = url.filter.or(self.pattern.take());
     }
 
-    pub(super) fn options(self) -> Result<Options, Fault> {
+    pub(super) fn options(self) -> Result<Options, OptionsError> {
         let scheme = self.scheme.unwrap_or(Scheme::Ldap);
         let (servers, start_tls) = (self.servers.clone(), self.start_tls);
         let port = self.port.unwrap_or(scheme.port());
         let way = self.way()?;
-        let has_domain = matches!(&way, Way::Search(search) if !search.base.is_empty());
+        let has_domain = matches!(&way, BindMethod::Search(search) if !search.base.is_empty());
         if servers.is_empty() && !has_domain {
-            return Err(Fault::NoServer);
+            return Err(OptionsError::NoServer);
         }
         Ok(Options { scheme, servers, port, start_tls, way })
     }
 
-    fn way(self) -> Result<Way, Fault> {
+    fn way(self) -> Result<BindMethod, OptionsError> {
         let binds = self.prefix.is_some() || self.suffix.is_some();
         let searches = self.base.is_some()
             || self.bind_name.is_some()
@@ -77,19 +77,19 @@ impl Said {
             || self.attribute.is_some()
             || self.pattern.is_some();
         match (binds, self.base) {
-            (true, _) if searches => Err(Fault::Mixed),
-            (true, _) => Ok(Way::Bind {
+            (true, _) if searches => Err(OptionsError::Mixed),
+            (true, _) => Ok(BindMethod::Bind {
                 prefix: self.prefix.unwrap_or_default(),
                 suffix: self.suffix.unwrap_or_default(),
             }),
-            (false, None) => Err(Fault::NoWay),
-            (false, Some(base)) => Ok(Way::Search(Search {
+            (false, None) => Err(OptionsError::NoBindMethod),
+            (false, Some(base)) => Ok(BindMethod::Search(Search {
                 base,
-                scope: self.scope.unwrap_or(Scope::Subtree),
+                scope: self.scope.unwrap_or(SearchScope::Subtree),
                 bind_name: self.bind_name.unwrap_or_default(),
                 bind_password: self.bind_password.unwrap_or_default(),
                 filter: match (self.attribute, self.pattern) {
-                    (Some(_), Some(_)) => return Err(Fault::TwoFilters),
+                    (Some(_), Some(_)) => return Err(OptionsError::TwoFilters),
                     (None, Some(pattern)) => Filter::Pattern(pattern),
                     (attribute, None) => Filter::Attribute(attribute.unwrap_or_else(|| "uid".to_owned())),
                 },
@@ -98,6 +98,6 @@ impl Said {
     }
 }
 
-fn filled(value: String) -> Option<String> {
+fn non_empty(value: String) -> Option<String> {
     Some(value).filter(|value| !value.is_empty())
 }

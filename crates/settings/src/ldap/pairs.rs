@@ -1,18 +1,18 @@
 //! `name=value` pairs as pg_hba.conf and `auth_ldap_options` write them.
 //! Owns quotes, blanks and commas. Never knows an option's name.
 
-use super::Fault;
+use super::OptionsError;
 
 /// The pairs of a text, in order. Blanks and commas outside quotes end a pair; quotes go, and of two inside quotes one
 /// stays. A word that begins with `#` begins a comment.
 ///
 /// # Errors
-/// [`Fault::Syntax`] for a piece without a name or without `=`, and for a quote that is never closed.
-pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, Fault> {
+/// [`OptionsError::Syntax`] for a piece without a name or without `=`, and for a quote that is never closed.
+pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, OptionsError> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start_matches(is_between);
     while !rest.is_empty() && !rest.starts_with('#') {
-        let wrong = Fault::Syntax(text.len() - rest.len() + 1);
+        let wrong = OptionsError::Syntax(text.len() - rest.len() + 1);
         let Some((word, behind)) = word(rest) else { return Err(wrong) };
         match word.split_once('=') {
             Some((name, value)) if !name.is_empty() => pairs.push((name.to_owned(), value.to_owned())),

@@ -1,7 +1,7 @@
 //! LDAP URLs: `ldap://host:port/base?attribute?scope?filter` (RFC 4516).
-//! Owns percent signs and which parts may be missing. Never decides what they are used for.
+//! Owns percent-decoding and which parts may be missing.
 
-use super::{Fault, Scheme, Scope};
+use super::{OptionsError, Scheme, SearchScope};
 
 /// The parts of a URL that matter to a login.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Url {
     pub(super) base: String,
     /// The first of its attributes.
     pub(super) attribute: Option<String>,
-    pub(super) scope: Scope,
+    pub(super) scope: SearchScope,
     pub(super) filter: Option<String>,
 }
 
@@ -20,15 +20,17 @@ impl Url {
     /// Reads a URL; extensions behind the filter are ignored.
     ///
     /// # Errors
-    /// [`Fault::Url`] and [`Fault::UrlScheme`].
-    pub(super) fn parse(text: &str) -> Result<Url, Fault> {
-        let bad = |why| Fault::Url(text.to_owned(), why);
+    /// [`OptionsError::Url`] and [`OptionsError::UrlScheme`].
+    pub(super) fn parse(text: &str) -> Result<Url, OptionsError> {
+        let bad = |why| OptionsError::Url(text.to_owned(), why);
         let (scheme, rest) = text.split_once("://").ok_or(bad("it does not begin with ldap://"))?;
-        let scheme = Scheme::read(&scheme.to_ascii_lowercase()).ok_or(Fault::UrlScheme(scheme.to_owned()))?;
+        let scheme =
+            Scheme::read(&scheme.to_ascii_lowercase()).ok_or(OptionsError::UrlScheme(scheme.to_owned()))?;
         let (place, what) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = host_and_port(place).ok_or(bad("its host or port is none"))?;
-        let mut parts =
-            what.split('?').map(|part| decode(part).ok_or(bad("a percent sign stands before no byte")));
+        let mut parts = what
+            .split('?')
+            .map(|part| decode(part).ok_or(bad("a percent sign is not followed by two hexadecimal digits")));
         let mut next = || parts.next().unwrap_or(Ok(String::new()));
         let (base, attributes, scope, filter) = (next()?, next()?, next()?, next()?);
         let attribute = attributes.split(',').next().unwrap_or_default().trim();
@@ -62,12 +64,12 @@ fn host_and_port(place: &str) -> Option<(Option<String>, Option<u16>)> {
     Some((Some(host).filter(|host| !host.is_empty()), port))
 }
 
-fn scope_of(word: &str) -> Option<Scope> {
+fn scope_of(word: &str) -> Option<SearchScope> {
     Some(match word.to_ascii_lowercase().as_str() {
-        "" | "base" => Scope::Base,
-        "one" | "onelevel" => Scope::One,
-        "sub" | "subtree" => Scope::Subtree,
-        "children" | "subordinate" => Scope::Children,
+        "" | "base" => SearchScope::Base,
+        "one" | "onelevel" => SearchScope::One,
+        "sub" | "subtree" => SearchScope::Subtree,
+        "children" | "subordinate" => SearchScope::Children,
         _ => return None,
     })
 }
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn every_part_may_be_missing() {
         let url = Url::parse("ldap://").unwrap();
-        assert_eq!((url.host, url.port, &*url.base, url.scope), (None, None, "", Scope::Base));
+        assert_eq!((url.host, url.port, &*url.base, url.scope), (None, None, "", SearchScope::Base));
         let url = Url::parse("LDAPS://h:7/dc=a%2Cdc=%c3%bc?cn,uid?SUB?(x=y)?!e=1").unwrap();
         let expected = Url {
             scheme: Scheme::Ldaps,
@@ -103,7 +105,7 @@ mod tests {
             port: Some(7),
             base: "dc=a,dc=ü".to_owned(),
             attribute: Some("cn".to_owned()),
-            scope: Scope::Subtree,
+            scope: SearchScope::Subtree,
             filter: Some("(x=y)".to_owned()),
         };
         assert_eq!(url, expected);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_told() {
+    fn what_is_no_url_is_reported() {
         for text in [
             "h",
             "ldap:/h",
@@ -133,8 +135,8 @@ mod tests {
             "ldap://h/b??deep",
             "ldap://h/b%+1",
         ] {
-            assert!(matches!(Url::parse(text), Err(Fault::Url(..))), "{text}");
+            assert!(matches!(Url::parse(text), Err(OptionsError::Url(..))), "{text}");
         }
-        assert_eq!(Url::parse("ldapi://%2frun"), Err(Fault::UrlScheme("ldapi".to_owned())));
+        assert_eq!(Url::parse("ldapi://%2frun"), Err(OptionsError::UrlScheme("ldapi".to_owned())));
     }
 }

@@ -1,71 +1,73 @@
-//! One assignment of a file or of the command line, through its row, to its place in a configuration.
-//! Owns which sections have which rows, and the names of entries. Never looks at two assignments together.
+//! Applies one assignment of a file or of the command line to a configuration, through its row.
+//! Owns which sections have which rows, and the names of entries.
 
-use super::Meaning;
+use super::Resolver;
 use crate::codec::{CONSOLE, PEER_ID_MAX};
 use crate::connstr;
 use crate::finding::{Finding, Origin};
-use crate::identifier::{NAME_BYTES, cut_name};
-use crate::raw_config::{Said, Section};
+use crate::identifier::{MAX_NAME_BYTES, truncate_identifier};
+use crate::raw_config::{Assignment, Section};
 use crate::table::Row;
 use crate::userlist::USER_BYTES;
-use crate::value::{BadValue, Kind};
+use crate::value::{BadValue, ValueKind};
 use crate::{Database, Peer, User, database, global, peer, user};
 use std::sync::Arc;
 
-impl Meaning {
-    pub(crate) fn assignment(&mut self, said: &Said) {
-        let outcome = match said.section {
-            Section::Pgbouncer => return self.global(said),
-            Section::Databases => self.database(said),
-            Section::Users => self.user(said),
-            Section::Peers => self.peer(said),
+impl Resolver {
+    pub(crate) fn apply(&mut self, assignment: &Assignment) {
+        let outcome = match assignment.section {
+            Section::Pgbouncer => return self.global(assignment),
+            Section::Databases => self.database(assignment),
+            Section::Users => self.user(assignment),
+            Section::Peers => self.peer(assignment),
         };
         self.findings.extend(outcome.err().unwrap_or_default());
     }
 
-    fn global(&mut self, said: &Said) {
-        let Some(row) = global::row(&said.key) else {
-            let message = format!("unknown parameter: pgbouncer/{}", said.key);
-            return self.findings.push(Finding::error(&said.at, message));
+    fn global(&mut self, assignment: &Assignment) {
+        let Some(row) = global::row(&assignment.key) else {
+            let message = format!("unknown parameter: pgbouncer/{}", assignment.key);
+            return self.findings.push(Finding::error(&assignment.at, message));
         };
-        if let Err(bad) = (row.assign)(&mut self.config.global, &said.value) {
-            let value = shown(row.about.kind, &said.value, &bad);
-            let message = format!("invalid value \"{value}\" for parameter {}: {bad}", said.key);
-            self.findings.push(Finding::error(&said.at, message));
+        if let Err(bad) = (row.assign)(&mut self.config.global, &assignment.value) {
+            let value = shown(row.info.kind, &assignment.value, &bad);
+            let message = format!("invalid value \"{value}\" for parameter {}: {bad}", assignment.key);
+            self.findings.push(Finding::error(&assignment.at, message));
         }
     }
 
-    fn database(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        named(said, "database", NAME_BYTES)?;
-        if said.key == CONSOLE {
-            return Err(vec![Finding::error(&said.at, "database name \"pgbouncer\" is reserved")]);
+    fn database(&mut self, assignment: &Assignment) -> Result<(), Vec<Finding>> {
+        check_name_length(assignment, "database", MAX_NAME_BYTES)?;
+        if assignment.key == CONSOLE {
+            return Err(vec![Finding::error(&assignment.at, "database name \"pgbouncer\" is reserved")]);
         }
-        let mut entry = Database::new(&said.key, said.at.clone());
-        keys(said, "database", &mut entry, database::row)?;
-        if said.key == "*" {
+        let mut entry = Database::new(&assignment.key, assignment.at.clone());
+        keys(assignment, "database", &mut entry, database::row)?;
+        if assignment.key == "*" {
             self.config.fallback = Some(Arc::new(entry));
         } else {
-            self.config.databases.insert(said.key.clone(), Arc::new(entry));
+            self.config.databases.insert(assignment.key.clone(), Arc::new(entry));
         }
         Ok(())
     }
 
-    fn user(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        named(said, "user", USER_BYTES)?;
-        let name = cut_name(&said.key).to_owned();
+    fn user(&mut self, assignment: &Assignment) -> Result<(), Vec<Finding>> {
+        check_name_length(assignment, "user", USER_BYTES)?;
+        let name = truncate_identifier(&assignment.key).to_owned();
         let mut entry = User { name: name.clone(), ..User::default() };
-        keys(said, "user", &mut entry, user::row)?;
+        keys(assignment, "user", &mut entry, user::row)?;
         self.config.users.insert(name, Arc::new(entry));
         Ok(())
     }
 
-    fn peer(&mut self, said: &Said) -> Result<(), Vec<Finding>> {
-        let wrong = |message: &str| vec![Finding::error(&said.at, format!("peer {}: {message}", said.key))];
-        let id = said.key.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
+    fn peer(&mut self, assignment: &Assignment) -> Result<(), Vec<Finding>> {
+        let wrong = |message: &str| {
+            vec![Finding::error(&assignment.at, format!("peer {}: {message}", assignment.key))]
+        };
+        let id = assignment.key.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
         let id = id.ok_or_else(|| wrong(&format!("its name is not a number from 1 to {PEER_ID_MAX}")))?;
         let mut entry = Peer::default();
-        keys(said, "peer", &mut entry, peer::row)?;
+        keys(assignment, "peer", &mut entry, peer::row)?;
         if entry.host.is_none() {
             return Err(wrong("host is missing"));
         }
@@ -78,7 +80,7 @@ impl Meaning {
         for (name, value) in flags {
             let outcome = match global::row(name) {
                 Some(row) => (row.assign)(&mut self.config.global, value)
-                    .map_err(|bad| format!("\"{}\" {bad}", shown(row.about.kind, value, &bad))),
+                    .map_err(|bad| format!("\"{}\" {bad}", shown(row.info.kind, value, &bad))),
                 None => Err("unknown setting".to_owned()),
             };
             if let Err(message) = outcome {
@@ -88,32 +90,35 @@ impl Meaning {
     }
 }
 
-/// A value that is no good, as it may be repeated: it may be a secret all the same, or a URL with one in it.
-fn shown<'a>(kind: Kind, value: &'a str, bad: &BadValue) -> &'a str {
+/// An invalid value as it may be shown: it may be a secret, or a URL with one in it.
+fn shown<'a>(kind: ValueKind, value: &'a str, bad: &BadValue) -> &'a str {
     let is_secret =
-        kind == Kind::Secret || matches!(bad, BadValue::NotAUrl(_)) && value.contains(['@', '?', '#']);
+        kind == ValueKind::Secret || matches!(bad, BadValue::NotAUrl(_)) && value.contains(['@', '?', '#']);
     if is_secret { "..." } else { value }
 }
 
-/// Whether the name of an entry has a length that the protocol's users can have.
-fn named(said: &Said, what: &str, most: usize) -> Result<(), Vec<Finding>> {
-    if said.key.len() <= most {
+/// Checks the length of an entry's name.
+fn check_name_length(assignment: &Assignment, what: &str, most: usize) -> Result<(), Vec<Finding>> {
+    if assignment.key.len() <= most {
         return Ok(());
     }
-    Err(vec![Finding::error(&said.at, format!("{what} name \"{}\" is longer than {most} bytes", said.key))])
+    Err(vec![Finding::error(
+        &assignment.at,
+        format!("{what} name \"{}\" is longer than {most} bytes", assignment.key),
+    )])
 }
 
-/// Assigns every `key=value` of an entry; all that are wrong are told.
+/// Assigns every `key=value` of an entry and reports every error.
 fn keys<T>(
-    said: &Said,
+    assignment: &Assignment,
     what: &str,
     entry: &mut T,
     row: fn(&str) -> Option<&'static Row<T>>,
 ) -> Result<(), Vec<Finding>> {
-    let name = &said.key;
-    let pairs = connstr::pairs(&said.value)
+    let name = &assignment.key;
+    let pairs = connstr::pairs(&assignment.value)
         .map_err(|broken| broken.text(|key| row(key).is_some()))
-        .map_err(|broken| vec![Finding::error(&said.at, format!("{what} {name}: {broken}"))])?;
+        .map_err(|broken| vec![Finding::error(&assignment.at, format!("{what} {name}: {broken}"))])?;
     let mut wrong = Vec::new();
     for (place, (key, value)) in pairs.iter().enumerate() {
         let outcome = match row(key) {
@@ -121,21 +126,19 @@ fn keys<T>(
             None => Err(unrecognized(what, key, pairs[..place].iter().map(|(key, _)| *key))),
         };
         if let Err(message) = outcome {
-            wrong.push(Finding::error(&said.at, format!("{what} {name}: {message}")));
+            wrong.push(Finding::error(&assignment.at, format!("{what} {name}: {message}")));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// In PgBouncer's words.
+/// PgBouncer's text.
 fn unrecognized<'a>(what: &str, key: &str, before: impl Iterator<Item = &'a str>) -> String {
     let what = if what == "database" { "connection" } else { what };
     if connstr::may_be_repeated(key, before) {
         return format!("unrecognized {what} parameter: {key}");
     }
-    format!(
-        "unrecognized {what} parameter (not repeated here, it may be a part of a value that lacks quotes)"
-    )
+    format!("unrecognized {what} parameter (not shown, it may be part of an unquoted value)")
 }
 
 #[cfg(test)]
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_is_told_with_its_place() {
+    fn every_error_is_reported_with_its_place() {
         let text = "[pgbouncer]
             listen_port = sixty
             auth_type = sometimes
@@ -276,9 +279,9 @@ mod tests {
         let config = load(&Memory(&files), "w.ini", &[("user", "b"), ("verbose", "2")]).unwrap();
         assert_eq!((config.global.user.as_deref(), config.global.verbose), (Some("b"), 2));
         let findings = load(&Memory(&files), "w.ini", &[("verbose", "x"), ("odd", "")]).unwrap_err();
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let reported: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             ["command line: verbose: \"x\" is not a whole number", "command line: odd: unknown setting"]
         );
     }

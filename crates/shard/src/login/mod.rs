@@ -39,7 +39,7 @@ const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
 
 /// A list of the settings names this user.
 fn lists(names: &[String], user: &str) -> bool {
-    names.iter().any(|name| settings::cut_name(name) == user)
+    names.iter().any(|name| settings::truncate_identifier(name) == user)
 }
 
 impl ShardState {
