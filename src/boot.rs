@@ -1,5 +1,5 @@
-//! From the command line to a running process, in PgBouncer's order: file, user, sockets, background, threads.
-//! Owns what stops a start and in which words. Never runs anything itself once the threads are there.
+//! Startup, in PgBouncer's order: file, user, sockets, background, threads.
+//! Owns the errors that prevent a start.
 
 use std::fmt;
 use std::io;
@@ -21,26 +21,26 @@ use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
 use crate::cli::Options;
+use crate::control_loop::ControlLoop;
 use crate::files::Source;
-use crate::life::Life;
 use crate::logging::Logger;
 use crate::panel;
 use crate::panics;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
-use crate::tls::TlsNews;
-use crate::workers::{Workers, dismiss};
+use crate::tls::TlsConfigLog;
+use crate::workers::{Workers, stop};
 
 /// Why the process does not start.
 #[derive(Debug)]
-pub(crate) enum NoBoot {
-    /// The file of this name is wrong; each finding has its line.
+pub(crate) enum BootError {
+    /// The configuration file has errors; each finding has its line.
     File(String, Vec<Finding>),
-    /// The old process is there and does not hand over.
+    /// The running process refused the takeover.
     Takeover(TakeoverFault),
-    /// Nobody should pool as root, and no other user was named.
+    /// Started as root without a user to switch to.
     Root,
-    /// The user to become cannot be become.
+    /// Switching to the user failed.
     User(String, io::Error),
     /// The log file cannot be opened.
     Log(String, io::Error),
@@ -48,38 +48,38 @@ pub(crate) enum NoBoot {
     NoPidFile,
     /// The pidfile names a living process, or cannot be used.
     Pid(PidFault),
-    /// A socket cannot be listened on.
+    /// Listening on a socket failed.
     Listen(ListenFault),
-    /// The panel cannot be listened for.
+    /// Listening for the panel failed.
     Panel(NoDoorway),
     /// The threads cannot be started.
     Start(StartFault),
-    /// The settings of TLS make no terms; the log has it.
+    /// The TLS settings are invalid; logged already.
     Tls(SetupFault),
-    /// The system refused something that it should not.
+    /// A system call failed.
     System(&'static str, io::Error),
 }
 
-impl fmt::Display for NoBoot {
+impl fmt::Display for BootError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoBoot::File(file, _) => write!(out, "cannot load config file \"{file}\""),
-            NoBoot::Takeover(fault) => write!(out, "takeover failed: {fault}"),
-            NoBoot::Root => out.write_str(
+            BootError::File(file, _) => write!(out, "cannot load config file \"{file}\""),
+            BootError::Takeover(fault) => write!(out, "takeover failed: {fault}"),
+            BootError::Root => out.write_str(
                 "PgBouncer should not run as root: name an unprivileged user, by `user =` in the file or by -u",
             ),
-            NoBoot::User(name, why) if why.kind() == io::ErrorKind::NotFound => {
+            BootError::User(name, why) if why.kind() == io::ErrorKind::NotFound => {
                 write!(out, "could not find user '{name}' to switch to")
             }
-            NoBoot::User(name, why) => write!(out, "cannot become user \"{name}\": {why}"),
-            NoBoot::Log(name, why) => write!(out, "cannot open logfile \"{name}\": {why}"),
-            NoBoot::NoPidFile => out.write_str("daemon needs pidfile configured"),
-            NoBoot::Pid(fault) => fault.fmt(out),
-            NoBoot::Listen(fault) => fault.fmt(out),
-            NoBoot::Panel(fault) => fault.fmt(out),
-            NoBoot::Start(fault) => fault.fmt(out),
-            NoBoot::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
-            NoBoot::System(what, why) => write!(out, "{what}: {why}"),
+            BootError::User(name, why) => write!(out, "cannot become user \"{name}\": {why}"),
+            BootError::Log(name, why) => write!(out, "cannot open logfile \"{name}\": {why}"),
+            BootError::NoPidFile => out.write_str("daemon needs pidfile configured"),
+            BootError::Pid(fault) => fault.fmt(out),
+            BootError::Listen(fault) => fault.fmt(out),
+            BootError::Panel(fault) => fault.fmt(out),
+            BootError::Start(fault) => fault.fmt(out),
+            BootError::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
+            BootError::System(what, why) => write!(out, "{what}: {why}"),
         }
     }
 }
@@ -87,16 +87,16 @@ impl fmt::Display for NoBoot {
 /// Starts the process and runs it to its end.
 ///
 /// # Errors
-/// [`NoBoot`], before any client was let in.
-pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot> {
+/// [`BootError`], before any client is accepted.
+pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootError> {
     let passed = service_manager::passed_sockets();
     let source = Source { file: options.file.clone().unwrap_or_default(), flags: options.flags() };
-    let config = Arc::new(source.load().map_err(|findings| NoBoot::File(source.file.clone(), findings))?);
+    let config = Arc::new(source.load().map_err(|findings| BootError::File(source.file.clone(), findings))?);
     let file_limit = process::raise_file_limit();
     drop_privileges(&config)?;
     open_log(&config, logger)?;
-    let tls = TlsNews::begin(&config, logger).map_err(NoBoot::Tls)?;
-    tell_of_limits(&config, file_limit, logger);
+    let tls = TlsConfigLog::begin(&config, logger).map_err(BootError::Tls)?;
+    log_file_limits(&config, file_limit, logger);
     let pidfile = config.global.pidfile.as_deref().filter(|path| !path.is_empty());
     let mut predecessor = if options.reboot { takeover::predecessor(&config, logger)? } else { None };
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
@@ -105,57 +105,57 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), NoBoot>
     let doorway = panel::doorway(&config, predecessor.as_mut())?;
     if options.daemon {
         logger.leave_stderr();
-        process::daemonize().map_err(|why| NoBoot::System("cannot go into the background", why))?;
+        process::daemonize().map_err(|why| BootError::System("cannot daemonize", why))?;
         logger.is_in_background();
     }
     let write = if predecessor.is_some() { PidFile::take_over } else { PidFile::create };
-    let pidfile = pidfile.map(write).transpose().map_err(NoBoot::Pid)?;
-    let life = start(config, source, tls, listeners, doorway, predecessor, logger)?;
+    let pidfile = pidfile.map(write).transpose().map_err(BootError::Pid)?;
+    let control_loop = start(config, source, tls, listeners, doorway, predecessor, logger)?;
     if options.daemon {
-        process::leave_terminal().map_err(|why| NoBoot::System("cannot leave the terminal", why))?;
+        process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
-    dismiss(life.run().engine);
+    stop(control_loop.run().engine);
     drop(pidfile);
     Ok(())
 }
 
-/// Listens where the service manager has bound something, else where the settings say.
+/// Listens on the sockets of the service manager, else on those of the settings.
 fn listen(
     config: &Config,
     inherited: Vec<Inherited>,
     passed: Vec<Inherited>,
     logger: &Logger,
-) -> Result<Listeners, NoBoot> {
+) -> Result<Listeners, BootError> {
     if passed.is_empty() {
-        return Listeners::open(&config.global, inherited).map_err(NoBoot::Listen);
+        return Listeners::open(&config.global, inherited).map_err(BootError::Listen);
     }
     let text = "sockets passed by the service manager: listen_addr and unix_socket_dir are not listened on";
     logger.write(&Record::new(Level::Log, text));
-    Listeners::passed(&config.global, passed).map_err(NoBoot::Listen)
+    Listeners::passed(&config.global, passed).map_err(BootError::Listen)
 }
 
-/// From here on the process is whom it was told to be. Files and sockets are made later, so that they are that user's.
-fn drop_privileges(config: &Config) -> Result<(), NoBoot> {
+/// Switches to the configured user. Files and sockets are created later, so that they belong to that user.
+fn drop_privileges(config: &Config) -> Result<(), BootError> {
     if let Some(user) = config.global.user.as_deref().filter(|user| !user.is_empty()) {
-        process::become_user(user).map_err(|why| NoBoot::User(user.to_owned(), why))?;
+        process::become_user(user).map_err(|why| BootError::User(user.to_owned(), why))?;
     }
-    if process::is_root() { Err(NoBoot::Root) } else { Ok(()) }
+    if process::is_root() { Err(BootError::Root) } else { Ok(()) }
 }
 
-fn open_log(config: &Config, logger: &Logger) -> Result<(), NoBoot> {
+fn open_log(config: &Config, logger: &Logger) -> Result<(), BootError> {
     let name = || config.global.logfile.clone().unwrap_or_default();
-    logger.configure(&config.global).map_err(|why| NoBoot::Log(name(), why))?;
+    logger.configure(&config.global).map_err(|why| BootError::Log(name(), why))?;
     for finding in &config.warnings {
         logger.write(&Record::new(Level::Warning, finding.to_string()));
     }
     Ok(())
 }
 
-/// Says what the limit of descriptors is, in PgBouncer's words, and warns where clients could find none left. The limit
+/// Logs the limit of descriptors with PgBouncer's text, and warns if it is too low for the limits of connections. The limit
 /// was raised as far as it goes, so that both of the system's are the same.
-fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
+fn log_file_limits(config: &Config, file_limit: u64, logger: &Logger) {
     let clients = config.global.max_client_conn;
-    let needed = process::files_needed(clients.into(), servers_at_most(config));
+    let needed = process::files_needed(clients.into(), max_servers(config));
     let text = format!(
         "kernel file descriptor limit: {file_limit} (hard: {file_limit}); max_client_conn: {clients}, max expected fd use: {needed}"
     );
@@ -165,14 +165,14 @@ fn tell_of_limits(config: &Config, file_limit: u64, logger: &Logger) {
     }
 }
 
-/// What to say if `file_limit` descriptors cannot be enough.
+/// The warning if `file_limit` descriptors cannot be enough.
 pub(crate) fn file_limit_warning(config: &Config, file_limit: u64) -> Option<String> {
     let clients = config.global.max_client_conn.into();
-    process::file_limit_warning(file_limit, clients, servers_at_most(config))
+    process::file_limit_warning(file_limit, clients, max_servers(config))
 }
 
 /// Servers of one user in every database.
-fn servers_at_most(config: &Config) -> u64 {
+fn max_servers(config: &Config) -> u64 {
     let databases = config.databases.values().chain(&config.fallback);
     let servers = databases.map(|database| match config.max_db_connections(database) {
         0 => {
@@ -184,13 +184,13 @@ fn servers_at_most(config: &Config) -> u64 {
 }
 
 /// Before anything is bound: a second process must not get far enough to disturb the first.
-fn check_pidfile(path: Option<&str>, is_daemon: bool, takes_over: bool) -> Result<(), NoBoot> {
+fn check_pidfile(path: Option<&str>, is_daemon: bool, takes_over: bool) -> Result<(), BootError> {
     let Some(path) = path else {
-        return if is_daemon { Err(NoBoot::NoPidFile) } else { Ok(()) };
+        return if is_daemon { Err(BootError::NoPidFile) } else { Ok(()) };
     };
-    match PidFile::living(Path::new(path)).map_err(NoBoot::Pid)? {
+    match PidFile::living(Path::new(path)).map_err(BootError::Pid)? {
         Some(_) if takes_over => Ok(()),
-        Some(process_id) => Err(NoBoot::Pid(PidFault::Alive { path: path.into(), process_id })),
+        Some(process_id) => Err(BootError::Pid(PidFault::Alive { path: path.into(), process_id })),
         None => Ok(()),
     }
 }
@@ -199,13 +199,13 @@ fn check_pidfile(path: Option<&str>, is_daemon: bool, takes_over: bool) -> Resul
 fn start(
     config: Arc<Config>,
     source: Source,
-    tls: TlsNews,
+    tls: TlsConfigLog,
     listeners: Listeners,
     doorway: Option<Doorway>,
     predecessor: Option<Predecessor>,
     logger: &Arc<Logger>,
-) -> Result<Life<Workers>, NoBoot> {
-    let signals = Signals::block().map_err(|why| NoBoot::System("cannot block signals", why))?;
+) -> Result<ControlLoop<Workers>, BootError> {
+    let signals = Signals::block().map_err(|why| BootError::System("cannot block signals", why))?;
     let (sender, inputs) = channel();
     let shards = match config.global.threads {
         Threads::Auto => process::processors(),
@@ -229,30 +229,30 @@ fn start(
         reports: reporter(sender.clone()),
     };
     if let Some(predecessor) = &predecessor {
-        predecessor.rest_gates().map_err(NoBoot::Takeover)?;
+        predecessor.rest_gates().map_err(BootError::Takeover)?;
     }
     let born = SystemTime::now();
-    panics::end_the_process(logger);
-    let engine = Engine::start(plan).map_err(NoBoot::Start)?;
+    panics::abort_on_panic(logger);
+    let engine = Engine::start(plan).map_err(BootError::Start)?;
     let (io_driver, _) = engine.io_driver_in_use();
     let signalled = sender.clone();
-    let tell = move |signal| drop(signalled.send(Input::Signal(signal)));
-    signals.deliver(tell).map_err(|why| NoBoot::System("cannot wait for signals", why))?;
+    let send = move |signal| drop(signalled.send(Input::Signal(signal)));
+    signals.deliver(send).map_err(|why| BootError::System("cannot wait for signals", why))?;
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = Facts { shards, io_driver };
     let panel = panel::start(&config, born, doorway, sender.clone(), logger);
     let threads = Workers { engine, inputs: sender };
-    let mut life = Life::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
+    let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
     if let Some(predecessor) = predecessor {
-        let threads = life.inherit(&predecessor.note);
+        let threads = control_loop.inherit(&predecessor.note);
         let took = threads.engine.take_over(predecessor);
-        took.map_err(|why| NoBoot::Takeover(TakeoverFault::Broken(why)))?;
+        took.map_err(|why| BootError::Takeover(TakeoverFault::Broken(why)))?;
     }
-    life.serve_panel(panel);
-    life.report_to(ServiceManager::found(), takes_over);
-    Ok(life)
+    control_loop.serve_panel(panel);
+    control_loop.report_to(ServiceManager::found(), takes_over);
+    Ok(control_loop)
 }
 
 pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_background_needs_a_pidfile() {
-        assert!(matches!(check_pidfile(None, true, false), Err(NoBoot::NoPidFile)));
+        assert!(matches!(check_pidfile(None, true, false), Err(BootError::NoPidFile)));
         assert!(check_pidfile(None, false, false).is_ok());
     }
 
@@ -293,7 +293,7 @@ mod tests {
         let options = Options::read(words).unwrap();
         let fault = run(&options, &Arc::new(Logger::new(false))).unwrap_err();
         std::fs::remove_file(&path).unwrap();
-        let NoBoot::File(_, findings) = fault else { panic!("{fault:?}") };
+        let BootError::File(_, findings) = fault else { panic!("{fault:?}") };
         assert_eq!(findings[0].line, 2);
     }
 }

@@ -1,5 +1,5 @@
 //! The command line, as PgBouncer's: what scripts and service files say today goes on being understood.
-//! Never acts on an option; `boot.rs` and `generate.rs` do.
+//! `boot.rs` and `generate.rs` act on the options.
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -61,7 +61,7 @@ pub(crate) enum Task {
     },
     /// Make a line of http_auth_file: who may use the control panel.
     #[command(subcommand)]
-    Panel(KeyTask),
+    Panel(CredentialTask),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
     #[command(subcommand, after_help = lab::command::STATUSES)]
     Bench(Box<lab::command::Task>),
@@ -69,7 +69,7 @@ pub(crate) enum Task {
 
 /// For whom a line of `http_auth_file` is made. The line goes to standard output, all else to standard error.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
-pub(crate) enum KeyTask {
+pub(crate) enum CredentialTask {
     /// A user with a password, which is asked for (or read from standard input if that is no terminal).
     Password {
         /// The user's name.
@@ -101,7 +101,7 @@ pub(crate) enum Document {
 
 /// Why nothing is started: the text, and whether somebody only asked for help.
 #[derive(Debug)]
-pub(crate) struct NoStart {
+pub(crate) struct CliExit {
     pub(crate) text: String,
     pub(crate) is_help: bool,
 }
@@ -113,8 +113,8 @@ impl Options {
     }
 
     /// Reads the command line; the first word is the program's own name.
-    pub(crate) fn read(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, NoStart> {
-        Options::try_parse_from(words).map_err(|fault| NoStart {
+    pub(crate) fn read(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, CliExit> {
+        Options::try_parse_from(words).map_err(|fault| CliExit {
             text: fault.to_string(),
             is_help: fault.kind() == ErrorKind::DisplayHelp,
         })
@@ -132,7 +132,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Options, NoStart> {
+    fn read(line: &str) -> Result<Options, CliExit> {
         Options::read(std::iter::once("weir").chain(line.split(' ')).map(Into::into))
     }
 

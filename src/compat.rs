@@ -1,4 +1,4 @@
-//! Everything that PgBouncer's users know, as lines of `group TAB name TAB default TAB verdict TAB note`, read from the
+//! Everything comparable with PgBouncer, as lines of `group TAB name TAB default TAB verdict TAB note`, read from the
 //! tables that the pooler itself works by. `scripts/parity` makes the page on PgBouncer of it, with the tests that
 //! prove each line. Owns the sentences about what is in no table: signals and options.
 

@@ -1,5 +1,5 @@
-//! Where log lines go: standard error, the log file and syslog, each line by one write, nothing held back.
-//! Owns the file and how much is said. Never decides what is said, and never stops the process over a full disk.
+//! The log: standard error, the log file and syslog, one unbuffered write per line.
+//! Owns the file and the verbosity. A full disk does not stop the process.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
@@ -10,10 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use driver::syslog::Syslog;
 use settings::{Global, SyslogFacility};
-use telemetry::{Level, Lines, Record};
+use telemetry::{Level, LineFormatter, Record};
 
-/// Of a log file that is not there yet: names of users and clients stand in it.
-const MODE: u32 = 0o640;
+/// Mode of a new log file: it contains names of users and clients.
+const FILE_MODE: u32 = 0o640;
 
 /// The log of the process; all threads write to it.
 pub(crate) struct Logger {
@@ -23,8 +23,8 @@ pub(crate) struct Logger {
 }
 
 struct Sinks {
-    lines: Lines,
-    /// Asked for once: it changes when the process goes into the background, and then never.
+    lines: LineFormatter,
+    /// Cached: it changes only when the process daemonizes.
     process_id: u32,
     to_stderr: bool,
     /// The file and the name it was opened by.
@@ -42,7 +42,7 @@ impl Logger {
         Logger {
             verbose: AtomicU32::new(0),
             sinks: Mutex::new(Sinks {
-                lines: Lines::default(),
+                lines: LineFormatter::default(),
                 process_id: process::id(),
                 to_stderr,
                 file: None,
@@ -56,7 +56,7 @@ impl Logger {
     /// Takes the file and the verbosity from the settings.
     ///
     /// # Errors
-    /// The file cannot be opened; the one before goes on being used.
+    /// The file cannot be opened; the previous one stays in use.
     pub(crate) fn configure(&self, global: &Global) -> io::Result<()> {
         self.verbose.store(global.verbose, Ordering::Relaxed);
         let mut sinks = self.sinks();
@@ -67,7 +67,7 @@ impl Logger {
             return Ok(());
         }
         sinks.file = wanted
-            .map(|name| securefs::append(name, MODE).map(|file| (name.to_owned(), file)))
+            .map(|name| securefs::append(name, FILE_MODE).map(|file| (name.to_owned(), file)))
             .transpose()?;
         Ok(())
     }
@@ -75,18 +75,18 @@ impl Logger {
     /// Opens the file again, for it may have been moved away.
     ///
     /// # Errors
-    /// The file cannot be opened; the one that is open goes on being used.
+    /// The file cannot be opened; the open one stays in use.
     pub(crate) fn reopen(&self) -> io::Result<()> {
         let mut sinks = self.sinks();
         if let Some((name, file)) = &mut sinks.file {
-            *file = securefs::append(name.as_str(), MODE)?;
+            *file = securefs::append(name.as_str(), FILE_MODE)?;
         }
         Ok(())
     }
 
-    /// Writes one line, if as much is to be said.
+    /// Writes one line, if its level is enabled.
     pub(crate) fn write(&self, record: &Record) {
-        if !is_said(record.level, self.verbose.load(Ordering::Relaxed)) {
+        if !is_enabled(record.level, self.verbose.load(Ordering::Relaxed)) {
             return;
         }
         let mut sinks = self.sinks();
@@ -94,8 +94,8 @@ impl Logger {
         sinks.write(record, to_stderr);
     }
 
-    /// Writes one line to standard error too, whatever was said about that.
-    pub(crate) fn insist(&self, record: &Record) {
+    /// Writes one line to standard error too, even with --quiet.
+    pub(crate) fn write_to_stderr_too(&self, record: &Record) {
         self.sinks().write(record, true);
     }
 
@@ -104,17 +104,17 @@ impl Logger {
         Arc::clone(&self.sinks().journal)
     }
 
-    /// An operator sees what is written to standard error.
+    /// Standard error is a terminal.
     pub(crate) fn is_on_terminal(&self) -> bool {
         self.sinks().to_stderr && io::stderr().is_terminal()
     }
 
-    /// Standard error is somebody else's from now on.
+    /// Stops writing to standard error.
     pub(crate) fn leave_stderr(&self) {
         self.sinks().to_stderr = false;
     }
 
-    /// The process has become another one: it is in the background now.
+    /// The process has daemonized and has a new process id.
     pub(crate) fn is_in_background(&self) {
         self.sinks().process_id = process::id();
     }
@@ -167,7 +167,7 @@ fn wall_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn is_said(level: Level, verbose: u32) -> bool {
+fn is_enabled(level: Level, verbose: u32) -> bool {
     match level {
         Level::Noise => verbose >= 2,
         Level::Debug => verbose >= 1,
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn debug_and_noise_are_said_when_asked_for() {
-        assert!(is_said(Level::Log, 0) && !is_said(Level::Debug, 0));
-        assert!(is_said(Level::Debug, 1) && !is_said(Level::Noise, 1));
-        assert!(is_said(Level::Noise, 2));
+        assert!(is_enabled(Level::Log, 0) && !is_enabled(Level::Debug, 0));
+        assert!(is_enabled(Level::Debug, 1) && !is_enabled(Level::Noise, 1));
+        assert!(is_enabled(Level::Noise, 2));
     }
 
     #[test]

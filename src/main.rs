@@ -5,10 +5,10 @@ mod boot;
 mod check;
 mod cli;
 mod compat;
+mod control_loop;
+mod credentials;
 mod files;
 mod generate;
-mod keys;
-mod life;
 mod logging;
 mod panel;
 mod panics;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use telemetry::{Level, Record};
 
-use boot::NoBoot;
+use boot::BootError;
 use cli::{Options, Task};
 use logging::Logger;
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
         }
         Ok(Options { task: Some(Task::Check { file }), .. }) => check::run(&file),
-        Ok(Options { task: Some(Task::Panel(task)), .. }) => keys::run(&task),
+        Ok(Options { task: Some(Task::Panel(task)), .. }) => credentials::run(&task),
         Ok(Options { task: Some(Task::Bench(task)), .. }) => {
             driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.
             let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -53,22 +53,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the pooler; what stops it is told on standard error, however quiet it should be.
+/// Runs the pooler; errors go to standard error even with --quiet.
 fn serve(options: &Options) -> ExitCode {
     let logger = Arc::new(Logger::new(!options.quiet));
     match boot::run(options, &logger) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            if let NoBoot::File(_, findings) = &fault {
+            if let BootError::File(_, findings) = &fault {
                 findings.iter().for_each(|finding| drop(writeln!(std::io::stderr(), "{finding}")));
             }
-            logger.insist(&Record::new(Level::Fatal, fault.to_string()));
+            logger.write_to_stderr_too(&Record::new(Level::Fatal, fault.to_string()));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Prints; a reader that has gone away is no failure.
+/// Prints; a closed pipe is no failure.
 fn print(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS

@@ -11,23 +11,23 @@ use driver::Predecessor;
 use http::{Doorway, NoDoorway, Panel, Plan, TokenPlace};
 use settings::Config;
 
-use crate::boot::NoBoot;
+use crate::boot::BootError;
 use crate::logging::Logger;
 
 /// The panel's socket: the predecessor's, if that has it where the settings want it. Else a process that takes over gets the port
 /// later, when the one before has left it.
 ///
 /// # Errors
-/// [`NoBoot::Panel`]: the settings ask for what cannot be, or somebody else has the port.
+/// [`BootError::Panel`]: the settings ask for what cannot be, or somebody else has the port.
 pub(crate) fn doorway(
     config: &Config,
     predecessor: Option<&mut Predecessor>,
-) -> Result<Option<Doorway>, NoBoot> {
+) -> Result<Option<Doorway>, BootError> {
     let takes_over = predecessor.is_some();
     let inherited = predecessor.and_then(|old| old.panel.take());
     match Doorway::open(&config.global, inherited) {
         Err(NoDoorway::Socket(..)) if takes_over => Ok(None),
-        other => other.map_err(NoBoot::Panel),
+        other => other.map_err(BootError::Panel),
     }
 }
 
@@ -41,15 +41,15 @@ pub(crate) fn start(
 ) -> Panel {
     let ways = inputs.clone();
     let ask = Arc::new(move |question| drop(ways.send(Input::Ask(question))));
-    let tell = Arc::new(move |input| drop(inputs.send(input)));
+    let send = Arc::new(move |input| drop(inputs.send(input)));
     Panel::start(Plan {
         config: Arc::clone(config),
         born,
         doorway,
         ask,
-        tell,
+        tell: send,
         log: crate::boot::writer(logger),
-        token_place: token_place(logger),
+        token_place: token_target(logger),
         journal: logger.journal(),
         version: control::VERSION,
         workloads: lab::workload::NAMES,
@@ -58,7 +58,7 @@ pub(crate) fn start(
 
 /// The start token is shown to who started the process at a terminal. Else it goes where systemd, or a login session, keeps what
 /// lives as long as the process.
-fn token_place(logger: &Logger) -> TokenPlace {
+fn token_target(logger: &Logger) -> TokenPlace {
     if logger.is_on_terminal() {
         return TokenPlace::Terminal;
     }

@@ -1,5 +1,5 @@
-//! The file of pools on the disk: read, judged as a start would judge it, and exchanged for a new one in one step.
-//! Owns that what could not be loaded is not written. Never decides what stands in it.
+//! The pools file on disk: read, validated as at a start, and replaced atomically.
+//! A file that could not be loaded is not written.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use settings::{Config, Files};
 use crate::files::{Disk, Source};
 
 /// Passwords of forced users may stand in it.
-const MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 
 /// The file's bytes; none if there is no such file.
 ///
 /// # Errors
-/// What the system said, for people.
+/// The system's error.
 pub(crate) fn read(path: &str) -> Result<Vec<u8>, String> {
     match fs::read(path) {
         Ok(bytes) => Ok(bytes),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(fault) => Err(plain(&fault)),
+        Err(fault) => Err(error_text(&fault)),
     }
 }
 
@@ -30,18 +30,18 @@ pub(crate) fn read(path: &str) -> Result<Vec<u8>, String> {
 /// # Errors
 /// [`WriteFault`]; the file is as it was.
 pub(crate) fn write(path: &str, bytes: &[u8], source: &Source, config: &Config) -> Result<(), WriteFault> {
-    let files = With { path, bytes };
+    let files = Overlay { path, bytes };
     source.reload_with(&files, config).map_err(WriteFault::Config)?;
-    securefs::replace(path, bytes, MODE).map_err(|fault| WriteFault::Io(plain(&fault)))
+    securefs::replace(path, bytes, FILE_MODE).map_err(|fault| WriteFault::Io(error_text(&fault)))
 }
 
 /// The disk, but for one file.
-struct With<'a> {
+struct Overlay<'a> {
     path: &'a str,
     bytes: &'a [u8],
 }
 
-impl Files for With<'_> {
+impl Files for Overlay<'_> {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         if path == self.path { Ok(self.bytes.to_vec()) } else { Disk.read(path) }
     }
@@ -52,7 +52,7 @@ impl Files for With<'_> {
 }
 
 /// Without Rust's "(os error 2)".
-fn plain(fault: &io::Error) -> String {
+fn error_text(fault: &io::Error) -> String {
     let text = fault.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -1,5 +1,5 @@
-//! systemd, or whoever speaks like it: sd_notify(3) and socket activation (sd_listen_fds(3)).
-//! Owns what is said when. Never fails the process: a manager that does not listen is none.
+//! systemd or a compatible service manager: sd_notify(3) and socket activation (sd_listen_fds(3)).
+//! Errors are ignored.
 
 use std::env;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ impl ServiceManager {
         ServiceManager { address, is_quiet: false }
     }
 
-    /// Clients can come. After a takeover this process is the service's main one.
+    /// READY=1. After a takeover this process is the service's main one.
     pub(crate) fn ready(&self, took_over: bool) {
         let main = if took_over { format!("MAINPID={}\n", std::process::id()) } else { String::new() };
         self.say(&format!("{main}READY=1\n"));
@@ -39,8 +39,8 @@ impl ServiceManager {
         self.say("STOPPING=1\n");
     }
 
-    /// Another process speaks for the service from now on (or not).
-    pub(crate) fn leave_it(&mut self, is_left: bool) {
+    /// Whether another process notifies for the service from now on.
+    pub(crate) fn set_handed_over(&mut self, is_left: bool) {
         self.is_quiet = is_left;
     }
 
@@ -95,9 +95,9 @@ mod tests {
         let text = hear(&socket);
         let time = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
         assert!(time.trim().parse::<u64>().unwrap() > 0);
-        manager.leave_it(true);
+        manager.set_handed_over(true);
         manager.stopping();
-        manager.leave_it(false);
+        manager.set_handed_over(false);
         manager.stopping();
         assert_eq!(hear(&socket), "STOPPING=1\n");
         socket.set_nonblocking(true).unwrap();

@@ -1,5 +1,4 @@
-//! The shards' threads as the control thread's loop has them: what it wants done is told to the engine.
-//! Never decides anything.
+//! The shards' threads as the control loop sees them: passes its outputs to the engine.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,10 +10,10 @@ use control::{Input, Succession};
 use driver::{Engine, News};
 use messages::{Command, Listing, ShardId, Subject};
 
-use crate::life::Crew;
+use crate::control_loop::Shards;
 
 /// How long threads may take to end before the process ends without them.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The shards' threads, and the way in which others tell the control thread.
 pub(crate) struct Workers {
@@ -22,8 +21,8 @@ pub(crate) struct Workers {
     pub(crate) inputs: Sender<Input>,
 }
 
-impl Crew for Workers {
-    fn tell(&self, shard: ShardId, command: Command) {
+impl Shards for Workers {
+    fn send(&self, shard: ShardId, command: Command) {
         self.engine.command(shard, command);
     }
 
@@ -40,11 +39,11 @@ impl Crew for Workers {
         line: &str,
         note: String,
         panel: Option<OwnedFd>,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<()> {
         let inputs = self.inputs.clone();
         let news = move |news| drop(inputs.send(Input::Succession(outcome(news))));
-        self.engine.hand_over(line, note, panel, patience, news)
+        self.engine.hand_over(line, note, panel, timeout, news)
     }
 
     fn cancel_at_predecessor(&self, key: &[u8]) {
@@ -66,13 +65,13 @@ fn outcome(news: News) -> Succession {
     }
 }
 
-/// Lets the threads send what they were told last and end; a thread that hangs does not keep the process.
-pub(crate) fn dismiss(engine: Engine) {
+/// Stops the threads after they have sent their pending output; a thread that hangs does not delay the exit.
+pub(crate) fn stop(engine: Engine) {
     let (done, is_done) = channel();
-    let farewell = thread::spawn(move || {
+    let flush_metrics = thread::spawn(move || {
         engine.join();
         let _ = done.send(());
     });
-    let _ = is_done.recv_timeout(FAREWELL);
-    drop(farewell);
+    let _ = is_done.recv_timeout(SHUTDOWN_TIMEOUT);
+    drop(flush_metrics);
 }

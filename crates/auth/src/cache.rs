@@ -21,11 +21,11 @@ impl DerivedCache {
         Self(Cache::new(bound))
     }
 
-    pub(crate) fn find(&self, index: &Index) -> Option<Keys> {
+    pub(crate) fn find(&self, index: &CacheKey) -> Option<Keys> {
         self.0.find(index)
     }
 
-    pub(crate) fn keep(&mut self, index: Index, keys: Keys) {
+    pub(crate) fn keep(&mut self, index: CacheKey, keys: Keys) {
         self.0.keep(index, keys);
     }
 }
@@ -37,11 +37,11 @@ impl ServerKeyCache {
         Self(Cache::new(bound))
     }
 
-    pub(crate) fn find(&self, index: &Index) -> Option<Keys> {
+    pub(crate) fn find(&self, index: &CacheKey) -> Option<Keys> {
         self.0.find(index)
     }
 
-    pub(crate) fn keep(&mut self, index: Index, keys: Keys) {
+    pub(crate) fn keep(&mut self, index: CacheKey, keys: Keys) {
         self.0.keep(index, keys);
     }
 }
@@ -71,10 +71,10 @@ impl fmt::Debug for ServerKeyCache {
 }
 
 /// Where an entry stands: a hash over user, password, salt and rounds.
-pub(crate) type Index = Zeroizing<[u8; 32]>;
+pub(crate) type CacheKey = Zeroizing<[u8; 32]>;
 
 /// The index of these; lengths are hashed along, so that no two sets share one.
-pub(crate) fn index(user: &str, password: &[u8], salt: &[u8], iterations: u32) -> Index {
+pub(crate) fn index(user: &str, password: &[u8], salt: &[u8], iterations: u32) -> CacheKey {
     let lengths = [user.len(), password.len(), salt.len()].map(usize::to_be_bytes);
     let rounds = iterations.to_be_bytes();
     Zeroizing::new(scram::hash(&[lengths.as_flattened(), &rounds, user.as_bytes(), password, salt]))
@@ -92,11 +92,11 @@ impl Cache {
         Self { bound, entries: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    fn find(&self, index: &Index) -> Option<Keys> {
+    fn find(&self, index: &CacheKey) -> Option<Keys> {
         self.entries.get(&**index).cloned()
     }
 
-    fn keep(&mut self, index: Index, keys: Keys) {
+    fn keep(&mut self, index: CacheKey, keys: Keys) {
         if self.bound == 0 || self.entries.contains_key(&*index) {
             return;
         }

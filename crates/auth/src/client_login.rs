@@ -1,10 +1,10 @@
-//! The exchange towards our clients, where we are the server: PgBouncer's rules of which `auth_type` meets which
-//! stored secret. It owns the order of the messages and the verdict.
-//! It never tells a client whether the user exists: unknown users go through the same exchange with a mock.
+//! The exchange with clients, where we are the server: PgBouncer's rules for each `auth_type` and kind of stored secret.
+//! Owns the order of the messages and the result.
+//! Does not reveal whether a user exists: unknown users go through the same exchange with a mock.
 
 mod account;
 mod certificate;
-mod elsewhere;
+mod external;
 mod password;
 mod scram;
 
@@ -12,27 +12,27 @@ use crate::cache::DerivedCache;
 use crate::fault::{ClientFault, Fault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret};
-use crate::{Accepted, Answer, Authority, Entropy, MAX_BODY, Method, Step};
+use crate::{Accepted, AuthBackend, Entropy, MAX_BODY, Method, Step, TaskResult};
 use account::ExpectAccount;
-pub use certificate::Shown;
-use elsewhere::{ExpectSecret, ExpectVerdict};
+pub use certificate::PresentedCertificate;
+use external::{ExpectSecret, ExpectVerdict};
 use password::{ExpectDerivedPassword, ExpectMd5, ExpectPassword};
 use scram::{ExpectDerivedKeys, ExpectFinal, ExpectFirst};
 use settings::ident::IdentMap;
 use std::sync::Arc;
 
-/// One client's login, from the accepted startup packet to the verdict.
+/// One client's login, from the startup packet to the result.
 pub struct ClientLogin {
     state: State,
 }
 
-/// What it waits for; each state is a type of its own that knows the next.
+/// The awaited message; each state is a type that knows the next.
 enum State {
     Password(ExpectPassword),
     DerivedPassword(ExpectDerivedPassword),
     Md5(ExpectMd5),
     Secret(ExpectSecret),
-    Verdict(ExpectVerdict),
+    CheckResult(ExpectVerdict),
     First(ExpectFirst),
     Final(ExpectFinal),
     DerivedKeys(ExpectDerivedKeys),
@@ -82,21 +82,26 @@ impl ClientLogin {
     }
 
     /// Begins a login by the system user at the other end of a unix socket (None: it came over TCP). `known` says
-    /// whether there is such a user at all; a `map` says who may be whom.
+    /// whether there is such a user at all; a `map` maps system users to database users.
     pub fn peer(user: &str, known: bool, user_id: Option<u32>, map: Option<Arc<IdentMap>>) -> (Self, Step) {
         let (state, step) = ExpectAccount::begin(user, known, user_id, map);
         (Self { state }, step)
     }
 
-    /// A login by the names in a client's certificate; the step is the verdict. `known` and `map` are as for
+    /// A login by the names in a client's certificate; the step is the result. `known` and `map` are as for
     /// [`ClientLogin::peer`].
-    pub fn certificate(user: &str, known: bool, shown: Shown<'_>, map: Option<&IdentMap>) -> (Self, Step) {
+    pub fn certificate(
+        user: &str,
+        known: bool,
+        shown: PresentedCertificate<'_>,
+        map: Option<&IdentMap>,
+    ) -> (Self, Step) {
         let (state, step) = certificate::judge(user, known, shown, map);
         (Self { state }, step)
     }
 
-    /// Begins an exchange whose verdict is somebody else's; `remote` is the client's address for their records.
-    pub fn begin_elsewhere(authority: Authority, user: &str, remote: &str) -> (Self, Step) {
+    /// Begins an exchange that an external backend decides; `remote` is the client's address for its records.
+    pub fn begin_external(authority: AuthBackend, user: &str, remote: &str) -> (Self, Step) {
         let (state, step) = ExpectSecret::begin(authority, user, remote);
         (Self { state }, step)
     }
@@ -116,7 +121,7 @@ impl ClientLogin {
             State::DerivedPassword(_)
             | State::DerivedKeys(_)
             | State::Account(_)
-            | State::Verdict(_)
+            | State::CheckResult(_)
             | State::Finished => reject(Fault::Bug),
         };
         self.state = state;
@@ -124,12 +129,12 @@ impl ClientLogin {
     }
 
     /// Takes the answer to the last [`Step::Ask`], and keeps what it cost in the cache.
-    pub fn answer(&mut self, answer: Answer, cache: &mut DerivedCache) -> Step {
+    pub fn answer(&mut self, answer: TaskResult, cache: &mut DerivedCache) -> Step {
         let (state, step) = match (std::mem::replace(&mut self.state, State::Finished), answer) {
-            (State::DerivedPassword(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted),
-            (State::DerivedKeys(expect), Answer::SaltedPassword(salted)) => expect.answer(&salted, cache),
-            (State::Account(expect), Answer::Account(name)) => expect.answer(name.as_deref()),
-            (State::Verdict(expect), Answer::Verdict(verdict)) => expect.answer(&verdict),
+            (State::DerivedPassword(expect), TaskResult::SaltedPassword(salted)) => expect.answer(&salted),
+            (State::DerivedKeys(expect), TaskResult::SaltedPassword(salted)) => expect.answer(&salted, cache),
+            (State::Account(expect), TaskResult::Account(name)) => expect.answer(name.as_deref()),
+            (State::CheckResult(expect), TaskResult::Checked(verdict)) => expect.answer(&verdict),
             _ => reject(Fault::Bug),
         };
         self.state = state;
@@ -137,8 +142,8 @@ impl ClientLogin {
     }
 }
 
-/// `md5` means SCRAM for whoever has a SCRAM verifier (PgBouncer does the same), and for unknown users where most
-/// known ones have one.
+/// `md5` means SCRAM for users with a SCRAM verifier, as in PgBouncer, and for unknown users where most known ones have
+/// one.
 fn effective_method(method: Method, secret: Option<&Secret>, mock: &MockKey) -> Method {
     let kind = secret.map_or(mock.kind(), Secret::kind);
     if method == Method::Md5 && kind == Kind::Scram { Method::Scram } else { method }

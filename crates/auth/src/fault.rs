@@ -1,5 +1,5 @@
-//! Why an exchange failed, and whose fault that is; from it come the SQLSTATE and the text for the peer.
-//! What is only for the log stands in `detail`; no fault ever carries a secret or tells whether a user exists.
+//! Why an exchange failed, and on which side; determines the SQLSTATE and the text for the peer.
+//! Details for the log only are in `detail`; no fault contains a secret or reveals whether a user exists.
 
 use std::fmt;
 use wire::sqlstate::{INTERNAL_ERROR, INVALID_AUTHORIZATION, INVALID_PASSWORD, PROTOCOL_VIOLATION};
@@ -7,15 +7,15 @@ use wire::sqlstate::{INTERNAL_ERROR, INVALID_AUTHORIZATION, INVALID_PASSWORD, PR
 /// A failed exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The client did not prove itself, or broke the protocol.
+    /// The client failed to authenticate, or violated the protocol.
     Client(ClientFault),
-    /// The server refused us, broke the protocol, or did not prove itself.
+    /// The server rejected us, violated the protocol, or failed to authenticate.
     Server(ServerFault),
-    /// The owner used the machine out of turn: an answer nobody asked for, a message while a question is open.
+    /// The owner called the state machine out of order: a result without a task, a message while a task is pending.
     Bug,
 }
 
-/// What a client did wrong.
+/// Faults of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFault {
     /// Unknown user where only known ones pass.
@@ -32,9 +32,9 @@ pub enum ClientFault {
     PeerMap,
     /// The client's certificate does not say that it is this user.
     Certificate(CertificateFault),
-    /// The directory does not know the user by this password, or could not be asked.
-    Directory,
-    /// PAM does not know the user by this password, or could not be asked.
+    /// LDAP rejected the password, or was unavailable.
+    Ldap,
+    /// PAM rejected the password, or was unavailable.
     Pam,
     /// The client chose a SASL mechanism that was not offered.
     Mechanism,
@@ -42,7 +42,7 @@ pub enum ClientFault {
     Malformed(Malformed),
 }
 
-/// What is wrong with a client's certificate. From outside they all look alike.
+/// Faults of a client's certificate. The client gets the same error for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
     /// The connection does not use TLS.
@@ -68,7 +68,7 @@ pub enum Malformed {
     Text,
     /// An attribute is missing, out of order or empty.
     Attribute,
-    /// A mandatory extension (`m=`), which nobody may ignore.
+    /// A mandatory extension (`m=`), which must not be ignored.
     Extension,
     /// Not base64, or of the wrong size.
     Base64,
@@ -82,7 +82,7 @@ pub enum Malformed {
     AuthorizationIdentity,
 }
 
-/// What a server did wrong, or what we lack for it.
+/// Faults of a server, or missing credentials for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFault {
     /// It wants a method that the kind of secret we hold cannot answer.
@@ -116,8 +116,8 @@ impl Fault {
             Self::Client(ClientFault::Peer | ClientFault::PeerMap | ClientFault::Certificate(_)) => {
                 INVALID_AUTHORIZATION
             }
-            // As PostgreSQL: nobody says that the password was what was wrong.
-            Self::Client(ClientFault::Directory | ClientFault::Pam) => INVALID_AUTHORIZATION,
+            // As in PostgreSQL, the error does not reveal that the password was wrong.
+            Self::Client(ClientFault::Ldap | ClientFault::Pam) => INVALID_AUTHORIZATION,
             Self::Client(_) => INVALID_PASSWORD,
             Self::Server(ServerFault::WrongPasswordType | ServerFault::KeysDoNotFit) => INVALID_PASSWORD,
             Self::Server(_) => PROTOCOL_VIOLATION,
@@ -136,7 +136,7 @@ impl Fault {
         }
     }
 
-    /// What only the log may say, where it says more than [`Fault::message`].
+    /// Details for the log only, beyond [`Fault::message`].
     #[must_use]
     pub fn detail(self) -> Option<&'static str> {
         match self {
@@ -191,7 +191,7 @@ fn client_message(fault: ClientFault) -> &'static str {
         ClientFault::Proof | ClientFault::WrongPasswordType => "SASL authentication failed",
         ClientFault::Peer | ClientFault::PeerMap => "unix socket login rejected",
         ClientFault::Certificate(_) => "certificate authentication failed",
-        ClientFault::Directory => "LDAP authentication failed",
+        ClientFault::Ldap => "LDAP authentication failed",
         ClientFault::Pam => "PAM authentication failed",
         ClientFault::Mechanism => "client selected an invalid SASL authentication mechanism",
         ClientFault::Malformed(Malformed::TooLong) => "authentication message too long",

@@ -1,18 +1,18 @@
-//! Authentication exchanges as state machines, both ways: towards our clients ([`ClientLogin`]) and towards
-//! PostgreSQL ([`ServerLogin`]). A machine is handed message bodies and answers with a [`Step`].
+//! Authentication exchanges as state machines, towards clients ([`ClientLogin`]) and towards PostgreSQL
+//! ([`ServerLogin`]). Input is message bodies, output a [`Step`].
 //!
 //! It never does I/O, never reads a clock and keeps no entropy of its own; the one slow computation (PBKDF2) is
-//! handed out as a [`Question`], so that no event loop ever waits for it.
+//! returned as an [`OffloadedTask`], so that the event loop does not block.
 #![forbid(unsafe_code)]
 
 mod cache;
-mod check;
 mod client_login;
-pub mod directory;
 mod fault;
 pub mod hba;
+pub mod ldap;
 mod md5;
 mod mock;
+mod password_check;
 mod permutation;
 pub mod probe;
 pub mod scram;
@@ -20,10 +20,10 @@ mod secret;
 mod server_login;
 
 pub use cache::{DerivedCache, ServerKeyCache};
-pub use check::{Authority, Check, Verdict};
-pub use client_login::{ClientLogin, Shown};
+pub use client_login::{ClientLogin, PresentedCertificate};
 pub use fault::{CertificateFault, ClientFault, Fault, Malformed, ServerFault};
 pub use mock::MockKey;
+pub use password_check::{AuthBackend, CheckResult, PasswordCheck};
 pub use permutation::KeyedPermutation;
 pub use secret::{Credentials, Kind, ScramKeys, Secret, Verifier};
 pub use server_login::ServerLogin;
@@ -38,12 +38,12 @@ pub const MAX_BODY: usize = 64 * 1024 + 256;
 /// Most PBKDF2 rounds a server may demand of us. More would let a hostile server keep a helper thread busy.
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 
-/// How a client has to prove itself: PgBouncer's `auth_type` without those that need more than a message.
+/// How a client authenticates: the values of PgBouncer's `auth_type` that need only messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Any known user passes.
     Trust,
-    /// Anybody passes, known or not.
+    /// Any user passes, known or not.
     Any,
     /// The password in clear text.
     Plain,
@@ -58,16 +58,16 @@ pub enum Method {
 pub enum Step {
     /// Send these bytes (whole protocol messages, possibly none) and wait for the peer's next message.
     Send(Vec<u8>),
-    /// Have this computed elsewhere and bring the result to `answer`; the peer's messages wait until then.
-    Ask(Question),
+    /// Run this task off the event loop and pass the result to `answer`; the peer's messages wait until then.
+    Ask(OffloadedTask),
     /// The exchange succeeded.
     Accept(Accepted),
-    /// The exchange failed; nothing more can come of it.
+    /// The exchange failed.
     Reject(Fault),
 }
 
-/// What is too slow for an event loop.
-pub enum Question {
+/// A task too slow for the event loop.
+pub enum OffloadedTask {
     /// `Hi(password, salt, iterations)` of RFC 5802 section 2.2, which is PBKDF2-HMAC-SHA-256 with 32 bytes.
     Pbkdf2 {
         /// The password after SASLprep.
@@ -77,31 +77,33 @@ pub enum Question {
         /// Rounds, at least 1.
         iterations: u32,
     },
-    /// What the system calls a user, by its number.
+    /// The system user name for a user id.
     Account {
         /// The number.
         user_id: u32,
     },
-    /// Whether a directory or PAM knows this user by this password.
-    Check(Box<Check>),
+    /// A password check by LDAP or PAM.
+    Check(Box<PasswordCheck>),
 }
 
-impl Question {
-    /// Computes the answer; takes milliseconds, so it is called on a helper thread. What cannot be computed is answered
-    /// as on a machine that knows nobody: whoever has a machine asks it instead.
+impl OffloadedTask {
+    /// Runs the task; takes milliseconds, so it is called on a helper thread. Tasks that need the system fail here: the caller
+    /// that has one runs them itself.
     #[must_use]
-    pub fn solve(&self) -> Answer {
+    pub fn solve(&self) -> TaskResult {
         match self {
             Self::Pbkdf2 { password, salt, iterations } => {
-                Answer::SaltedPassword(scram::salted_password(password, salt, *iterations))
+                TaskResult::SaltedPassword(scram::salted_password(password, salt, *iterations))
             }
-            Self::Account { .. } => Answer::Account(None),
-            Self::Check(_) => Answer::Verdict(Verdict::Refused("nobody here can tell".to_owned())),
+            Self::Account { .. } => TaskResult::Account(None),
+            Self::Check(_) => {
+                TaskResult::Checked(CheckResult::Refused("no authentication backend".to_owned()))
+            }
         }
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for OffloadedTask {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pbkdf2 { iterations, .. } => {
@@ -113,27 +115,27 @@ impl fmt::Debug for Question {
     }
 }
 
-/// The answer to a [`Question`] of the same kind.
-pub enum Answer {
-    /// To [`Question::Pbkdf2`]: SaltedPassword of RFC 5802 section 3.
+/// The result of an [`OffloadedTask`] of the same kind.
+pub enum TaskResult {
+    /// To [`OffloadedTask::Pbkdf2`]: SaltedPassword of RFC 5802 section 3.
     SaltedPassword([u8; 32]),
-    /// To [`Question::Account`]: the name, if there is one.
+    /// To [`OffloadedTask::Account`]: the name, if there is one.
     Account(Option<String>),
-    /// To [`Question::Check`].
-    Verdict(Verdict),
+    /// To [`OffloadedTask::Check`].
+    Checked(CheckResult),
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for TaskResult {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SaltedPassword(_) => formatter.write_str("SaltedPassword(***)"),
             Self::Account(name) => write!(formatter, "Account({name:?})"),
-            Self::Verdict(verdict) => verdict.fmt(formatter),
+            Self::Checked(verdict) => verdict.fmt(formatter),
         }
     }
 }
 
-/// What a successful exchange leaves behind.
+/// The outcome of a successful exchange.
 #[derive(Default)]
 pub struct Accepted {
     /// Last bytes for the peer (AuthenticationSASLFinal), possibly none; never AuthenticationOk.
@@ -141,7 +143,7 @@ pub struct Accepted {
     /// Keys recovered from a SCRAM login against a stored verifier: they can log in to a server with the same
     /// salt and iterations.
     pub keys: Option<ScramKeys>,
-    /// The password a client sent in clear text and that somebody else than a stored secret confirmed, if it is UTF-8.
+    /// The cleartext password of a client, if an external backend confirmed it and it is UTF-8.
     pub password: Option<Zeroizing<String>>,
 }
 

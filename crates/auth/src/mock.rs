@@ -1,14 +1,13 @@
-//! What unknown users are shown, so that nobody learns by asking which users exist: a salt that stays the same for
-//! the same name, and stored values that nothing fits.
-//! It never decides that a login fails; the exchange that uses a mock does.
+//! Mock secrets for unknown users, so that logins do not reveal which users exist: a stable salt per name, and stored
+//! values that nothing matches. The exchange that uses a mock makes the login fail.
 
 use crate::scram;
 use crate::secret::Kind;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// A key known to nobody outside, from which mock secrets are made. All shards share one; kept over a restart, it
-/// keeps the salts of unknown users, too.
+/// The secret key that mock secrets are derived from. All shards share one; if kept over a restart, the salts of unknown
+/// users stay the same.
 #[derive(Clone)]
 pub struct MockKey {
     key: Zeroizing<[u8; 32]>,
@@ -77,7 +76,7 @@ impl fmt::Debug for MockKey {
 
 /// How a stored verifier begins; whether all of it is well-formed does not matter to a majority.
 const SCRAM: &str = "SCRAM-SHA-256$";
-/// PostgreSQL's own salt length (`scram-common.h`, `SCRAM_DEFAULT_SALT_LEN`), so that mocks do not stand out.
+/// PostgreSQL's own salt length (`scram-common.h`, `SCRAM_DEFAULT_SALT_LEN`), so that mocks are indistinguishable.
 const SALT_LENGTH: usize = 16;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Entry points for fuzzers and mutation tests: each hands arbitrary bytes to everything that parses a peer's words.
-//! They have no verdict of their own; reaching the end without a panic is the whole test.
+//! Entry points for fuzzers and mutation tests: each passes arbitrary bytes to the parsers of peer messages.
+//! The test passes if nothing panics.
 
 use crate::cache::{DerivedCache, ServerKeyCache};
 use crate::scram::message::{Binding, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
 use crate::{
-    Answer, Authority, ClientLogin, Credentials, Entropy, Method, MockKey, Secret, ServerLogin, Step,
-    Verdict, scram,
+    AuthBackend, CheckResult, ClientLogin, Credentials, Entropy, Method, MockKey, Secret, ServerLogin, Step,
+    TaskResult, scram,
 };
 
 /// Bodies of `p` messages, divided by the byte 0xFE, against every method and kind of secret.
@@ -17,11 +17,11 @@ pub fn client_messages(bytes: &[u8]) {
         }
     }
     let (mut login, mut cache) =
-        (ClientLogin::begin_elsewhere(Authority::Pam, "user", "unix").0, DerivedCache::default());
+        (ClientLogin::begin_external(AuthBackend::Pam, "user", "unix").0, DerivedCache::default());
     for body in bytes.split(|&byte| byte == DIVIDER) {
         if let Step::Ask(_) = login.message(body) {
             assert!(!body.starts_with(b"\0"), "an empty password");
-            login.answer(Answer::Verdict(Verdict::Passed), &mut cache);
+            login.answer(TaskResult::Checked(CheckResult::Passed), &mut cache);
         }
     }
 }
@@ -35,7 +35,7 @@ pub fn server_messages(bytes: &[u8]) {
         for body in bytes.split(|&byte| byte == DIVIDER) {
             if let Step::Ask(_) = login.message(body, &mut Counting(0), &cache) {
                 // Rounds come from the bytes, so the real computation would only make the fuzzer slow.
-                login.answer(Answer::SaltedPassword([1; 32]), &mut cache);
+                login.answer(TaskResult::SaltedPassword([1; 32]), &mut cache);
             }
         }
     }
@@ -58,12 +58,12 @@ fn converse_as_server(method: Method, secret: Option<&Secret>, bytes: &[u8]) {
     let (mut login, _) = ClientLogin::begin(method, "user", secret, &mock, &cache, &mut Counting(0), 1);
     for body in bytes.split(|&byte| byte == DIVIDER) {
         if let Step::Ask(_) = login.message(body) {
-            login.answer(Answer::SaltedPassword([1; 32]), &mut cache);
+            login.answer(TaskResult::SaltedPassword([1; 32]), &mut cache);
         }
     }
 }
 
-/// Foreseeable "entropy", so that a found input fails again.
+/// Deterministic "entropy", so that failures are reproducible.
 struct Counting(u8);
 
 impl Entropy for Counting {

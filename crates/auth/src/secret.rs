@@ -1,5 +1,4 @@
-//! What is known about a user: the stored secret a client is checked against, and the credentials a server can be
-//! convinced with. It never shows any of it: every `Debug` prints `***`.
+//! The stored secret that clients are checked against, and the credentials for servers. Every `Debug` prints `***`.
 
 use crate::scram;
 use base64::Engine;
@@ -55,7 +54,7 @@ impl Secret {
         }
     }
 
-    /// An empty password lets nobody in, as in PgBouncer and PostgreSQL.
+    /// An empty password is always rejected, as in PgBouncer and PostgreSQL.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Plain(password) if password.is_empty())
     }
@@ -111,10 +110,10 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// What we can prove ourselves with towards a server.
+/// Our credentials towards a server.
 #[derive(Clone, Default)]
 pub enum Credentials {
-    /// Nothing: only servers that ask for nothing let us in.
+    /// None: only servers with `trust` accept the login.
     #[default]
     None,
     /// A password: answers every method.

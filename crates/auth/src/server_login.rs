@@ -2,12 +2,12 @@
 //! the credentials at hand. It owns the order of the messages and the check of the server's own proof.
 //! It never accepts a server that began SCRAM and did not finish it.
 
-use crate::cache::{self, Index, ServerKeyCache};
+use crate::cache::{self, CacheKey, ServerKeyCache};
 use crate::fault::{Fault, Malformed, ServerFault};
 use crate::scram::message::{self, Binding, ClientFinal, ServerFinal, ServerFirst};
 use crate::scram::{self, Keys, MECHANISM, MECHANISM_PLUS, NONCE_LENGTH};
 use crate::secret::Credentials;
-use crate::{Accepted, Answer, Entropy, MAX_BODY, MAX_ITERATIONS, Question, Step, bytes, md5};
+use crate::{Accepted, Entropy, MAX_BODY, MAX_ITERATIONS, OffloadedTask, Step, TaskResult, bytes, md5};
 use subtle::ConstantTimeEq;
 use wire::backend::{self, Authentication, Mechanisms};
 use wire::encode;
@@ -27,7 +27,7 @@ enum State {
     /// Any request, or AuthenticationOk of a server that asks for nothing.
     Request,
     /// AuthenticationOk, after a password went out or the server proved itself.
-    Verdict,
+    CheckResult,
     /// server-first-message.
     ServerFirst {
         client_nonce: String,
@@ -35,7 +35,7 @@ enum State {
     },
     /// SaltedPassword.
     Derived {
-        index: Index,
+        index: CacheKey,
         exchange: Exchange,
     },
     /// server-final-message.
@@ -45,7 +45,7 @@ enum State {
     Finished,
 }
 
-/// What was said so far in SCRAM.
+/// The SCRAM exchange so far.
 struct Exchange {
     client_nonce: String,
     server_first: String,
@@ -58,7 +58,7 @@ type Next = Result<(State, Step), ServerFault>;
 
 impl ServerLogin {
     /// A login of this user with these credentials. Without any, a server that asks gets the empty password, as from
-    /// PgBouncer: nobody has that one, so the server refuses in words that clients know.
+    /// PgBouncer: the server rejects it with an error that clients know.
     #[must_use]
     pub fn new(user: &str, credentials: &Credentials) -> Self {
         let credentials = match credentials {
@@ -86,9 +86,10 @@ impl ServerLogin {
     }
 
     /// Takes the answer to the last [`Step::Ask`], and keeps what it cost in the cache.
-    pub fn answer(&mut self, answer: Answer, cache: &mut ServerKeyCache) -> Step {
+    pub fn answer(&mut self, answer: TaskResult, cache: &mut ServerKeyCache) -> Step {
         let state = std::mem::replace(&mut self.state, State::Finished);
-        let (State::Derived { index, exchange }, Answer::SaltedPassword(salted_password)) = (state, answer)
+        let (State::Derived { index, exchange }, TaskResult::SaltedPassword(salted_password)) =
+            (state, answer)
         else {
             return Step::Reject(Fault::Bug);
         };
@@ -114,7 +115,7 @@ impl ServerLogin {
         }
         let request = backend::authentication(body).ok_or(Malformed::Layout)?;
         match (request, state) {
-            (Authentication::Ok, State::Request | State::Verdict) => {
+            (Authentication::Ok, State::Request | State::CheckResult) => {
                 Ok((State::Finished, Step::Accept(Accepted::default())))
             }
             (Authentication::Ok, _) => Err(ServerFault::SkippedProof),
@@ -194,7 +195,8 @@ impl ServerLogin {
                 if let Some(keys) = cache.find(&index) {
                     return Ok(exchange.prove(&keys.client_key, &keys.server_key));
                 }
-                let question = Question::Pbkdf2 { password, salt: first.salt, iterations: first.iterations };
+                let question =
+                    OffloadedTask::Pbkdf2 { password, salt: first.salt, iterations: first.iterations };
                 Ok((State::Derived { index, exchange }, Step::Ask(question)))
             }
             _ => Err(ServerFault::WrongPasswordType),
@@ -219,14 +221,14 @@ impl Exchange {
 }
 
 fn send_password(text: &[u8]) -> (State, Step) {
-    (State::Verdict, Step::Send(bytes(|out| encode::password(out, text))))
+    (State::CheckResult, Step::Send(bytes(|out| encode::password(out, text))))
 }
 
 /// The server's half of the proof: without the right signature it does not know the secret.
 fn check_server(payload: &[u8], expected: &[u8; 32]) -> Next {
     match ServerFinal::parse(payload)? {
         ServerFinal::Signature(signature) if bool::from(signature.ct_eq(expected)) => {
-            Ok((State::Verdict, Step::Send(Vec::new())))
+            Ok((State::CheckResult, Step::Send(Vec::new())))
         }
         ServerFinal::Signature(_) => Err(ServerFault::Signature),
         ServerFinal::Refusal => Err(ServerFault::Refused),

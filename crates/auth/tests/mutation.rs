@@ -1,4 +1,4 @@
-//! Recorded logins with one message changed at random: nothing panics, and nobody gets in by a changed proof.
+//! Recorded logins with one message changed at random: nothing panics, and no changed proof passes.
 //! Seeds are fixed, so a failure happens again.
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ fn changed_client_messages_never_pass() {
             let at = random.below(recorded.replies.len());
             let mut replies = recorded.replies.clone();
             mutate(&mut replies[at], &mut random);
-            // The name in client-first is nobody's business, but both sides sign it.
+            // The name in client-first is ignored, but both sides sign it.
             if replies[at] != recorded.replies[at] {
                 let passed = replay_client(method, &secret, &replies);
                 assert!(!passed, "{method:?}: {}", String::from_utf8_lossy(&replies[at]));
@@ -107,7 +107,7 @@ fn replay_server(credentials: &Credentials, requests: &[Vec<u8>]) -> bool {
     let mut login = ServerLogin::new("alice", credentials);
     for request in requests {
         let mut step = login.message(request, &mut world.entropy, &world.server_keys);
-        if let Step::Ask(weir_auth::Question::Pbkdf2 { iterations: 10.., .. }) = step {
+        if let Step::Ask(weir_auth::OffloadedTask::Pbkdf2 { iterations: 10.., .. }) = step {
             return false; // A changed count of rounds: it cannot fit, and deriving would only take time.
         }
         if let Step::Ask(question) = step {

@@ -1,4 +1,4 @@
-//! Everything a peer can do wrong at the level of whole messages, and what each costs it. Attributes inside SCRAM
+//! Invalid messages of a peer, and the error for each. Attributes inside SCRAM
 //! messages have their cases beside the parser.
 #![allow(clippy::unwrap_used)]
 
@@ -6,8 +6,8 @@ mod support;
 
 use support::{PASSWORD, World, bodies, credentials, plain, verifier};
 use weir_auth::{
-    Answer, ClientFault, ClientLogin, Credentials, Fault, MAX_BODY, Malformed, Method, Secret, ServerFault,
-    ServerLogin, Step,
+    ClientFault, ClientLogin, Credentials, Fault, MAX_BODY, Malformed, Method, Secret, ServerFault,
+    ServerLogin, Step, TaskResult,
 };
 
 /// An empty password of "alice", by md5sum.
@@ -103,7 +103,7 @@ fn a_final_message_without_nonce_or_proof_is_refused() {
 fn messages_and_answers_out_of_turn_are_the_owners_fault() {
     let mut world = World::default();
     let mut login = client(&mut world, Method::Plain, &verifier(PASSWORD, b"salt", 2));
-    assert_eq!(fault(login.answer(Answer::SaltedPassword([0; 32]), &mut world.derived)), Fault::Bug);
+    assert_eq!(fault(login.answer(TaskResult::SaltedPassword([0; 32]), &mut world.derived)), Fault::Bug);
     assert_eq!(fault(login.message(b"secret\0")), Fault::Bug, "nothing follows a verdict");
 
     let mut login = client(&mut world, Method::Plain, &verifier(PASSWORD, b"salt", 2));
@@ -111,13 +111,13 @@ fn messages_and_answers_out_of_turn_are_the_owners_fault() {
     assert_eq!(fault(login.message(b"secret\0")), Fault::Bug);
 
     let mut login = ServerLogin::new("alice", &Credentials::None);
-    assert_eq!(fault(login.answer(Answer::SaltedPassword([0; 32]), &mut world.server_keys)), Fault::Bug);
+    assert_eq!(fault(login.answer(TaskResult::SaltedPassword([0; 32]), &mut world.server_keys)), Fault::Bug);
 }
 
 /// A server's next body, given the nonce we sent.
 type Says<'a> = &'a dyn Fn(&str) -> Vec<u8>;
 
-/// Our login against a server that says these bodies, each built from the nonce we sent.
+/// Our login against a server that sends these bodies, each built from the nonce we sent.
 fn server_fault(credentials: &Credentials, script: &[Says<'_>]) -> Fault {
     let mut world = World::default();
     let mut login = ServerLogin::new("alice", credentials);

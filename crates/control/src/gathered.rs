@@ -10,8 +10,8 @@ use messages::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
     PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
-use telemetry::queries::{QueryFigures, Shape};
-use telemetry::{Counters, Errors, Histograms};
+use telemetry::queries::{QueryFingerprint, QueryStats};
+use telemetry::{Counters, ErrorCounts, Histograms};
 
 /// What a listing has brought so far, in the order in which views show it.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub(crate) struct Gathered {
     /// By database and user.
     pub(crate) histograms: BTreeMap<(String, String), Histograms>,
     /// By database.
-    pub(crate) errors: BTreeMap<String, Errors>,
+    pub(crate) errors: BTreeMap<String, ErrorCounts>,
     /// By database and number of the kind.
-    pub(crate) queries: BTreeMap<(String, u64), (Arc<Shape>, QueryFigures)>,
+    pub(crate) queries: BTreeMap<(String, u64), (Arc<QueryFingerprint>, QueryStats)>,
     /// As they came.
     pub(crate) listeners: Vec<ListenerRow>,
     /// In the order of their names.
@@ -136,7 +136,7 @@ impl Gathered {
 
     fn add_query(&mut self, row: QueryRow) {
         let key = (row.database, row.shape.number);
-        let (_, sum) = self.queries.entry(key).or_insert_with(|| (row.shape, QueryFigures::default()));
+        let (_, sum) = self.queries.entry(key).or_insert_with(|| (row.shape, QueryStats::default()));
         sum.merge(&row.figures);
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{Answer, Authority, Check, Verdict};
+use auth::{AuthBackend, CheckResult, PasswordCheck, TaskResult};
 use settings::hba::RuleMethod;
 use settings::{AuthType, Config};
 
@@ -59,10 +59,10 @@ impl Authorities {
 
     /// Asks; [`Letter::Answered`] follows. After `patience` (0 is never over) the client is gone, and a question that has
     /// not been asked by then is dropped.
-    pub(crate) fn ask(&self, asker: Asker, check: Check, patience: Duration) {
+    pub(crate) fn ask(&self, asker: Asker, check: PasswordCheck, patience: Duration) {
         let crew = match check.authority {
-            Authority::Directory(_) => &self.directories,
-            Authority::Pam => &self.pam,
+            AuthBackend::Ldap(_) => &self.directories,
+            AuthBackend::Pam => &self.pam,
         };
         let (libraries, mailboxes) = (Arc::clone(&self.libraries), Arc::clone(&self.mailboxes));
         let asked_us = monotonic_us();
@@ -79,21 +79,21 @@ impl Authorities {
 }
 
 impl Libraries {
-    fn check(&self, check: &Check) -> Result<(), String> {
+    fn check(&self, check: &PasswordCheck) -> Result<(), String> {
         match &check.authority {
-            Authority::Directory(options) => self.ldap.check(options, &check.user, &check.password),
-            Authority::Pam => self.pam.check(&check.user, &check.remote, &check.password),
+            AuthBackend::Ldap(options) => self.ldap.check(options, &check.user, &check.password),
+            AuthBackend::Pam => self.pam.check(&check.user, &check.remote, &check.password),
         }
     }
 }
 
 fn answer(mailboxes: &[Mailbox], asker: Asker, outcome: Result<(), String>) {
     let verdict = match outcome {
-        Ok(()) => Verdict::Passed,
-        Err(reason) => Verdict::Refused(reason),
+        Ok(()) => CheckResult::Passed,
+        Err(reason) => CheckResult::Refused(reason),
     };
     if let Some(mailbox) = mailboxes.get(usize::from(asker.shard.0)) {
         let Asker { conn, ticket, .. } = asker;
-        mailbox.post(Letter::Answered { conn, ticket, answer: Answer::Verdict(verdict) });
+        mailbox.post(Letter::Answered { conn, ticket, answer: TaskResult::Checked(verdict) });
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Asker {
 /// The way to the helper threads; they end when it is dropped.
 pub(crate) struct Helpers {
     names: Sender<(Asker, String)>,
-    sums: Sender<(Asker, Question)>,
+    sums: Sender<(Asker, OffloadedTask)>,
     authorities: Authorities,
     known: Arc<Names>,
 }
@@ -49,7 +49,7 @@ impl Helpers {
         };
         let known = Arc::new(Names::new(global, Box::new(tell)));
         let (names, names_asked) = channel::<(Asker, String)>();
-        let (sums, sums_asked) = channel::<(Asker, Question)>();
+        let (sums, sums_asked) = channel::<(Asker, OffloadedTask)>();
         let (looks_up, watches) = (Arc::clone(&known), Arc::clone(&known));
         spawn("weir-names", names_asked, mailboxes, move |asker, host| Letter::Resolved {
             conn: asker.conn,
@@ -87,9 +87,9 @@ impl Helpers {
     }
 
     /// Finds out; [`Letter::Answered`] follows. `patience` is how long the client is waited for (0 is for ever).
-    pub(crate) fn ask(&self, asker: Asker, question: Question, patience: Duration) {
+    pub(crate) fn ask(&self, asker: Asker, question: OffloadedTask, patience: Duration) {
         match question {
-            Question::Check(check) => self.authorities.ask(asker, *check, patience),
+            OffloadedTask::Check(check) => self.authorities.ask(asker, *check, patience),
             quick => drop(self.sums.send((asker, quick))),
         }
     }
@@ -102,10 +102,10 @@ impl Drop for Helpers {
 }
 
 /// What only the system knows is asked here, the rest is computed.
-fn answer(question: &Question) -> Answer {
+fn answer(question: &OffloadedTask) -> TaskResult {
     match question {
-        Question::Account { user_id } => Answer::Account(sys::account_name(*user_id)),
-        Question::Pbkdf2 { .. } | Question::Check(_) => question.solve(),
+        OffloadedTask::Account { user_id } => TaskResult::Account(sys::account_name(*user_id)),
+        OffloadedTask::Pbkdf2 { .. } | OffloadedTask::Check(_) => question.solve(),
     }
 }
 

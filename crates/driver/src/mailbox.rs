@@ -27,7 +27,7 @@ pub(crate) enum Letter {
     /// A client that moves here.
     Adopt(Mover),
     /// A helper has answered a login's question.
-    Answered { conn: ConnId, ticket: Ticket, answer: Answer },
+    Answered { conn: ConnId, ticket: Ticket, answer: TaskResult },
     /// A helper has looked up.
     Resolved { conn: ConnId, ticket: Ticket, addresses: Result<Addresses, String> },
     /// Stop accepting; `all` means the unix socket too.

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 /// # Errors
 /// Which file, and what is wrong with it.
 pub(crate) fn of(global: &Global) -> Result<Option<TlsAcceptor>, String> {
-    let terms = tls::web_terms(pem(&global.http_tls_cert_file), pem(&global.http_tls_key_file));
+    let terms = tls::panel_tls_config(pem(&global.http_tls_cert_file), pem(&global.http_tls_key_file));
     Ok(terms.map_err(|fault| fault.to_string())?.map(TlsAcceptor::from))
 }
 

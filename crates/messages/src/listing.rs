@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use settings::PoolMode;
-use telemetry::queries::{QueryFigures, Shape};
-use telemetry::{Counters, Errors, Histograms};
+use telemetry::queries::{QueryFingerprint, QueryStats};
+use telemetry::{Counters, ErrorCounts, Histograms};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
 pub const SLICE_ROWS: usize = 500;
@@ -283,7 +283,7 @@ pub struct ErrorRow {
     /// As clients name it; empty for clients of no configured one.
     pub database: String,
     /// By code.
-    pub errors: Errors,
+    pub errors: ErrorCounts,
 }
 
 /// The statistics of one kind of query on one shard.
@@ -292,9 +292,9 @@ pub struct QueryRow {
     /// As clients name it.
     pub database: String,
     /// The kind.
-    pub shape: Arc<Shape>,
+    pub shape: Arc<QueryFingerprint>,
     /// What was counted.
-    pub figures: QueryFigures,
+    pub figures: QueryStats,
 }
 
 /// A listening socket.

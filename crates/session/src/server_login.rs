@@ -3,7 +3,7 @@
 //! Owns the startup packet, the authentication exchange, the parameters and key that the server reports, `connect_query`,
 //! and how much a server may send for all of it. Never connects and never decides whether a login is retried.
 
-use auth::{Answer, Credentials, Entropy, ServerKeyCache, Step};
+use auth::{Credentials, Entropy, ServerKeyCache, Step, TaskResult};
 use wire::frame::Frames;
 use wire::startup::Version;
 use wire::tag::backend as tag;

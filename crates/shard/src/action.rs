@@ -111,7 +111,7 @@ pub enum Action {
         /// For whom.
         conn: ConnId,
         /// What to find out.
-        question: Box<Question>,
+        question: Box<OffloadedTask>,
     },
     /// Write to another shard.
     SendToShard {

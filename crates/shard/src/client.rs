@@ -10,7 +10,7 @@ use pool::{CancelKeyPrefix, QueuePosition};
 use session::{ClientStream, Parameters, StartupRequest, Tracked};
 use settings::ident::IdentMap;
 use settings::{Config, PoolMode};
-use tls::Agreed;
+use tls::NegotiatedTls;
 
 use crate::auth_query::internal_client::PendingAuthQuery;
 use crate::auth_query::lookup::QueriedSecret;
@@ -129,7 +129,7 @@ pub(crate) struct Client {
     pub(crate) peer: Peer,
     pub(crate) login_user: Arc<str>,
     /// What was agreed on, where it uses TLS.
-    pub(crate) tls: Option<Box<Agreed>>,
+    pub(crate) tls: Option<Box<NegotiatedTls>>,
     /// What it asks, while queries are tracked.
     pub(crate) query_tracker: Option<Box<QueryTracker>>,
 }

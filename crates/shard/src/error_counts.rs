@@ -38,7 +38,7 @@ impl ErrorCounts {
     }
 
     pub(crate) fn rows(&self) -> Vec<ErrorRow> {
-        let row = |(database, errors): (&Arc<str>, &Errors)| ErrorRow {
+        let row = |(database, errors): (&Arc<str>, &ErrorCounts)| ErrorRow {
             database: database.to_string(),
             errors: errors.clone(),
         };

@@ -132,7 +132,7 @@ pub enum Event<'a> {
         /// For whom it was asked.
         conn: ConnId,
         /// What was found out.
-        answer: Answer,
+        answer: TaskResult,
     },
     /// The process has no file descriptor left to accept a client.
     FilesRanOut,

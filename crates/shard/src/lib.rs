@@ -260,7 +260,7 @@ impl ShardState {
         }
     }
 
-    fn answered(&mut self, conn: ConnId, answer: auth::Answer) {
+    fn answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
         match self.conns.get(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_login_answered(conn, answer),
             Some(Conn::Server(_)) => self.server_login_answered(conn, answer),

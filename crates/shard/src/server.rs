@@ -10,7 +10,7 @@ use session::replication::Kind;
 use session::{ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use slab::Slab;
-use tls::Agreed;
+use tls::NegotiatedTls;
 
 use crate::servers::dedicated::Dedicated;
 use crate::state::LocalPool;
@@ -111,7 +111,7 @@ pub(crate) struct Server {
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
     /// What was agreed on, where it uses TLS.
-    pub(crate) tls: Option<Box<Agreed>>,
+    pub(crate) tls: Option<Box<NegotiatedTls>>,
 }
 
 impl Server {

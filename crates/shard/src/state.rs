@@ -12,7 +12,7 @@ use session::{Catalog, ErrorSeen, StatementRegistry, Tracked};
 use settings::{Config, Database};
 use slab::Slab;
 use telemetry::{Counters, Histograms, Level, Record};
-use tls::Terms;
+use tls::TlsConfig;
 
 use crate::auth_query::internal_client::InternalClient;
 use crate::auth_query::lookup::AuthQueryCache;
@@ -144,7 +144,7 @@ pub(crate) struct ShardState {
     pub(crate) server_keys: ServerKeyCache,
     pub(crate) outbox: Outbox,
     /// What TLS is like, on both sides.
-    pub(crate) tls: Terms,
+    pub(crate) tls: TlsConfig,
     /// Requests to the TLS layer, handled before the event ends.
     pub(crate) tls_requests: Vec<TlsRequest>,
     pub(crate) now: Now,

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use tls::{HandshakeFault, Session};
+use tls::{HandshakeFault, TlsConnection};
 
 use crate::outbox::{Outbox, empty};
 use crate::state::ShardState;
@@ -20,7 +20,7 @@ pub(crate) enum TlsRequest {
     /// A server agreed to TLS; its name or address as configured.
     Connect { conn: ConnId, host: String },
     /// A client comes from another shard with its session.
-    Adopt { conn: ConnId, session: Box<Session> },
+    Adopt { conn: ConnId, session: Box<TlsConnection> },
 }
 
 /// All sessions of a shard.
@@ -44,7 +44,7 @@ pub(crate) struct TlsLayer {
 
 /// A connection's session.
 struct Link {
-    session: Box<Session>,
+    session: Box<TlsConnection>,
     /// It failed: nothing is sent any more, least of all in clear.
     is_broken: bool,
 }
@@ -64,7 +64,7 @@ impl TlsLayer {
         matches!(self.links.get(conn.0 as usize), Some(Some(_)))
     }
 
-    fn insert(&mut self, conn: ConnId, session: Box<Session>) {
+    fn insert(&mut self, conn: ConnId, session: Box<TlsConnection>) {
         let index = conn.0 as usize;
         if index >= self.links.len() {
             self.links.resize_with(index + 1, || None);
@@ -76,7 +76,7 @@ impl TlsLayer {
         }
     }
 
-    fn take(&mut self, conn: ConnId) -> Option<Box<Session>> {
+    fn take(&mut self, conn: ConnId) -> Option<Box<TlsConnection>> {
         let link = self.links.get_mut(conn.0 as usize)?.take()?;
         self.count -= 1;
         Some(link.session)
@@ -105,14 +105,14 @@ impl TlsLayer {
         opened.clear();
         self.is_opened = true;
         let session = &mut link.session;
-        let was_secured = session.is_secured();
+        let was_secured = session.is_handshake_complete();
         let (range, outcome) = state.outbox.append(|out| session.receive(bytes, scratch, opened, out));
         self.first.push((conn, range.start, range.end));
         match outcome {
             Ok(progress) => {
-                let ends = progress.ended && session.is_of_client();
+                let ends = progress.ended && session.is_server_side();
                 if progress.secured {
-                    let agreed = session.agreed();
+                    let agreed = session.negotiated();
                     state.secured(conn, agreed);
                 }
                 if !self.opened.is_empty() {
@@ -152,7 +152,7 @@ impl TlsLayer {
         &mut self,
         state: &mut ShardState,
         conn: ConnId,
-        session: Result<Session, HandshakeFault>,
+        session: Result<TlsConnection, HandshakeFault>,
         answer: &[u8],
         received: &[u8],
     ) {
@@ -183,7 +183,7 @@ impl TlsLayer {
                 break;
             }
             for conn in std::mem::take(&mut self.broken) {
-                state.unsecured(conn, &HandshakeFault::NoTerms, true);
+                state.unsecured(conn, &HandshakeFault::NotConfigured, true);
             }
             state.process_released();
         }
@@ -239,10 +239,10 @@ impl TlsLayer {
             next = if follows { queue.pop_front() } else { None };
         }
         let Some(Some(link)) = links.get_mut(to.0 as usize) else { return };
-        if link.is_broken || !link.session.is_secured() {
+        if link.is_broken || !link.session.is_handshake_complete() {
             return;
         }
-        let (range, outcome) = outbox.append(|out| link.session.seal(gathered, out));
+        let (range, outcome) = outbox.append(|out| link.session.encrypt(gathered, out));
         empty(gathered);
         outbox.send(to, Source::Written, range.start, range.end);
         if outcome.is_err() {

@@ -4,7 +4,7 @@
 
 use crate::client::message::Message;
 use crate::client::shadow::Shadow;
-use crate::client::wild::{Habit, Item, Script, Terms};
+use crate::client::wild::{Habit, Item, Script, TlsConfig};
 use crate::corpus;
 use crate::model::parameters::Parameters;
 use crate::prng::{Prng, mix};
@@ -15,7 +15,7 @@ const ITEMS: u64 = 40;
 /// The script of this number, up to the message that PostgreSQL ends the session for.
 pub(crate) fn script(number: u64, modern: bool) -> Vec<Message> {
     let mut prng = Prng::new(number).split(77);
-    let terms = Terms {
+    let terms = TlsConfig {
         named: true,
         by_sql: true,
         fail_per_million: prng.pick(&[0, 50_000, 200_000]),

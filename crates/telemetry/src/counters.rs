@@ -1,4 +1,4 @@
-//! The ONE table of counters: field, unit, column names, metric, help.
+//! The table of counters: field, unit, column names, metric, help.
 //!
 //! SHOW STATS, STATS_TOTALS, STATS_AVERAGES, TOTALS, the periodic log line and the metrics read this table; the
 //! hot path only adds to the fields. Counters never go down and are never shared between threads: each shard has its

@@ -1,32 +1,32 @@
-//! How often clients were told of an error, by its SQLSTATE.
+//! Errors sent to clients, by SQLSTATE.
 //!
-//! Bounded: whoever makes up codes of their own (`RAISE … USING ERRCODE`) fills [`CODES`] places and no more.
+//! Bounded by [`MAX_CODES`]: user-defined codes (`RAISE … USING ERRCODE`) cannot exhaust memory.
 
 use std::collections::BTreeMap;
 
 /// Five characters (PostgreSQL documentation, appendix "PostgreSQL Error Codes").
 pub type Sqlstate = [u8; 5];
 
-/// So many different codes are counted by themselves; the others together, as [`OTHER`].
-pub const CODES: usize = 64;
+/// Number of codes counted individually; the others are counted together as [`OTHER`].
+pub const MAX_CODES: usize = 64;
 
-/// What stands for every code that has no place of its own, and for what is no code.
+/// Counts all further codes, and invalid ones.
 pub const OTHER: Sqlstate = *b"other";
 
 /// Errors of one database, by code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Errors {
+pub struct ErrorCounts {
     counts: BTreeMap<Sqlstate, u64>,
 }
 
-impl Errors {
-    /// One more of this code.
+impl ErrorCounts {
+    /// Counts an error.
     pub fn count(&mut self, code: &[u8]) {
         self.add(&sqlstate(code), 1);
     }
 
     /// Adds another shard's.
-    pub fn merge(&mut self, other: &Errors) {
+    pub fn merge(&mut self, other: &ErrorCounts) {
         other.counts.iter().for_each(|(code, count)| self.add(code, *count));
     }
 
@@ -42,7 +42,7 @@ impl Errors {
     }
 
     fn add(&mut self, code: &Sqlstate, count: u64) {
-        let has_place = self.counts.contains_key(code) || self.own_codes() < CODES;
+        let has_place = self.counts.contains_key(code) || self.own_codes() < MAX_CODES;
         *self.counts.entry(if has_place { *code } else { OTHER }).or_default() += count;
     }
 
@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn made_up_codes_fill_no_memory() {
-        let mut errors = Errors::default();
+        let mut errors = ErrorCounts::default();
         for number in 0..1_000 {
             errors.count(format!("U{number:04}").as_bytes());
         }
-        assert_eq!((errors.iter().count(), errors.total()), (CODES + 1, 1_000));
+        assert_eq!((errors.iter().count(), errors.total()), (MAX_CODES + 1, 1_000));
         errors.count(b"U0001");
         let counts: BTreeMap<_, _> = errors.iter().collect();
-        assert_eq!((counts["U0001"], counts["other"]), (2, 1_000 - CODES as u64));
+        assert_eq!((counts["U0001"], counts["other"]), (2, 1_000 - MAX_CODES as u64));
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn shards_are_added_up() {
-        let mut one = Errors::default();
+        let mut one = ErrorCounts::default();
         one.count(b"23505");
         let mut sum = one.clone();
         sum.merge(&one);

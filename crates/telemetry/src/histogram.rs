@@ -8,12 +8,12 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Buckets of an octave, as a power of two.
-const FINENESS: u32 = 2;
+const SUB_BUCKET_BITS: u32 = 2;
 
 /// How many buckets there are: 1 KiB of them.
 pub const BUCKETS: usize = 128;
 
-/// What the last bucket begins with, in microseconds: two hours.
+/// The lower bound of the last bucket, in microseconds: two hours.
 pub const LONGEST_US: u64 = lower_us(BUCKETS - 1);
 
 /// A distribution of durations in whole microseconds (what is beyond the last whole one is cut off).
@@ -31,31 +31,31 @@ impl Default for Histogram {
 /// The bucket of a duration.
 #[inline]
 fn bucket(us: u64) -> usize {
-    let fine = us | (1 << FINENESS); // Below one octave of buckets each microsecond has its own.
-    let octave = 63 - fine.leading_zeros() - FINENESS;
-    let index = (octave << FINENESS) as usize + usize::try_from(us >> octave).unwrap_or(BUCKETS);
+    let fine = us | (1 << SUB_BUCKET_BITS); // Below one octave of buckets each microsecond has its own.
+    let octave = 63 - fine.leading_zeros() - SUB_BUCKET_BITS;
+    let index = (octave << SUB_BUCKET_BITS) as usize + usize::try_from(us >> octave).unwrap_or(BUCKETS);
     index.min(BUCKETS - 1)
 }
 
 /// The least duration that is counted in a bucket.
 #[must_use]
 pub const fn lower_us(bucket: usize) -> u64 {
-    let linear = 1 << FINENESS;
+    let linear = 1 << SUB_BUCKET_BITS;
     if bucket < 2 * linear {
         return bucket as u64;
     }
-    let octave = (bucket >> FINENESS) - 1;
+    let octave = (bucket >> SUB_BUCKET_BITS) - 1;
     ((linear + bucket % linear) as u64) << octave
 }
 
 impl Histogram {
-    /// One more took this long.
+    /// Adds a duration.
     #[inline]
     pub fn add(&mut self, us: u64) {
         self.counts[bucket(us)] += 1;
     }
 
-    /// So many took this long together: each is counted with its even share.
+    /// Adds `count` durations with a total of `us`, each with an even share.
     #[inline]
     pub fn add_shares(&mut self, us: u64, count: u32) {
         if count == 1 {
@@ -83,7 +83,7 @@ impl Histogram {
         grown
     }
 
-    /// How many there are.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -95,8 +95,7 @@ impl Histogram {
         self.counts[..bucket(us)].iter().sum()
     }
 
-    /// The duration that so many of a thousand stayed below, in microseconds, by its place in its bucket; `None` where
-    /// nothing is counted.
+    /// The quantile in per mille, in microseconds, interpolated within its bucket; `None` if empty.
     #[must_use]
     pub fn quantile_us(&self, per_mille: u64) -> Option<u64> {
         let count = self.count();
@@ -134,31 +133,31 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// Some text is no histogram of this scale.
+/// A text is not a histogram of this scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHistogram;
+pub struct ParseHistogramError;
 
 /// Reads what Display writes.
 impl FromStr for Histogram {
-    type Err = NoHistogram;
+    type Err = ParseHistogramError;
 
-    fn from_str(text: &str) -> Result<Histogram, NoHistogram> {
+    fn from_str(text: &str) -> Result<Histogram, ParseHistogramError> {
         let mut histogram = Histogram::default();
         for word in text.split_ascii_whitespace() {
-            let (from, count) = word.split_once(':').ok_or(NoHistogram)?;
-            let from: u64 = from.parse().map_err(|_| NoHistogram)?;
+            let (from, count) = word.split_once(':').ok_or(ParseHistogramError)?;
+            let from: u64 = from.parse().map_err(|_| ParseHistogramError)?;
             let index = bucket(from);
             if lower_us(index) != from {
-                return Err(NoHistogram);
+                return Err(ParseHistogramError);
             }
-            let sum = histogram.counts[index].checked_add(count.parse().map_err(|_| NoHistogram)?);
-            histogram.counts[index] = sum.ok_or(NoHistogram)?;
+            let sum = histogram.counts[index].checked_add(count.parse().map_err(|_| ParseHistogramError)?);
+            histogram.counts[index] = sum.ok_or(ParseHistogramError)?;
         }
         Ok(histogram)
     }
 }
 
-/// The three that a pool has.
+/// The histograms of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
     /// How long clients waited for a server, also those that had not to; as often as `server_assignment_count` says.
@@ -190,7 +189,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of what was counted between two looks at the same histogram; of all of it, if `earlier` is `None`.
+    /// Percentiles of the interval since `earlier`; of the whole histogram if that is `None`.
     #[must_use]
     pub fn between(earlier: Option<&Histogram>, now: &Histogram) -> Percentiles {
         let grown = earlier.map_or_else(|| now.clone(), |earlier| now.since(earlier));
@@ -278,7 +277,7 @@ mod tests {
         told.merge(&histogram);
         assert_eq!(told.count(), 10);
         for text in ["5", "5:", ":5", "9:1", "5:-1", "5:1,6:1", "5:18446744073709551615 5:1"] {
-            assert_eq!(text.parse::<Histogram>(), Err(NoHistogram), "{text}");
+            assert_eq!(text.parse::<Histogram>(), Err(ParseHistogramError), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What Weir counts and what it says.
+//! Counters, histograms and log records.
 //!
-//! Owns the ONE table of counters ([`counters`]), durations in buckets ([`histogram`]), errors by code ([`errors`]), kinds of queries ([`queries`]), the log
-//! record with its levels ([`record`]) and the shape of PgBouncer's log line. Never writes anything anywhere: who holds a file or a socket does that.
+//! Owns the table of counters ([`counters`]), durations in buckets ([`histogram`]), errors by code ([`errors`]), kinds of queries ([`queries`]), the log
+//! record with its levels ([`record`]) and the shape of PgBouncer's log line. Does no I/O.
 #![forbid(unsafe_code)]
 
 pub mod counters;
@@ -11,6 +11,6 @@ pub mod queries;
 pub mod record;
 
 pub use counters::{COUNTERS, Counter, Counters};
-pub use errors::Errors;
+pub use errors::ErrorCounts;
 pub use histogram::{Histogram, Histograms, Percentiles};
-pub use record::{Level, Lines, Record, printable};
+pub use record::{Level, LineFormatter, Record, printable};

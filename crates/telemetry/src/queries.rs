@@ -1,4 +1,4 @@
-//! What kinds of queries took, by fingerprint: the ones that were used last, and no more than [`KINDS`].
+//! Statistics per query fingerprint: the most recently used, at most [`MAX_QUERIES`].
 //!
 //! Bounded memory (some 3 KiB each at most). Never makes a fingerprint itself and never sees a value.
 
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::Histogram;
 
-/// So many kinds of queries are kept; a further one takes the place of the one that was not used for longest.
-pub const KINDS: usize = 1_000;
+/// Number of query fingerprints kept; a further one evicts the least recently used.
+pub const MAX_QUERIES: usize = 1_000;
 
-/// A kind of query: its number, and its text without values.
+/// A query fingerprint: its number, and its text without values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct QueryFingerprint {
     /// Equal for equal texts.
     pub number: u64,
     /// At most 2 KiB.
@@ -21,7 +21,7 @@ pub struct Shape {
 
 /// What was counted of one kind in one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueryFigures {
+pub struct QueryStats {
     /// How often it was run.
     pub calls: u64,
     /// How often it ended in an error.
@@ -32,7 +32,7 @@ pub struct QueryFigures {
     pub times: Histogram,
 }
 
-impl QueryFigures {
+impl QueryStats {
     /// One more run.
     pub fn count(&mut self, took_us: u64, failed: bool) {
         self.calls += 1;
@@ -42,7 +42,7 @@ impl QueryFigures {
     }
 
     /// Adds another shard's.
-    pub fn merge(&mut self, other: &QueryFigures) {
+    pub fn merge(&mut self, other: &QueryStats) {
         self.calls += other.calls;
         self.errors += other.errors;
         self.total_us += other.total_us;
@@ -53,30 +53,30 @@ impl QueryFigures {
 /// All kinds that are kept, of all databases.
 #[derive(Debug, Default)]
 pub struct Queries {
-    kinds: BTreeMap<(Arc<str>, u64), Kind>,
+    kinds: BTreeMap<(Arc<str>, u64), Entry>,
     /// By when they were used last: a number that only grows.
     by_use: BTreeMap<u64, (Arc<str>, u64)>,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Kind {
-    shape: Arc<Shape>,
-    figures: QueryFigures,
+struct Entry {
+    shape: Arc<QueryFingerprint>,
+    figures: QueryStats,
     used: u64,
 }
 
 impl Queries {
     /// A query of this kind has been run.
-    pub fn count(&mut self, database: &Arc<str>, shape: &Arc<Shape>, took_us: u64, failed: bool) {
+    pub fn count(&mut self, database: &Arc<str>, shape: &Arc<QueryFingerprint>, took_us: u64, failed: bool) {
         self.uses += 1;
         let key = (Arc::clone(database), shape.number);
-        if !self.kinds.contains_key(&key) && self.kinds.len() >= KINDS {
-            self.forget_oldest();
+        if !self.kinds.contains_key(&key) && self.kinds.len() >= MAX_QUERIES {
+            self.evict_oldest();
         }
-        let kind = self.kinds.entry(key.clone()).or_insert_with(|| Kind {
+        let kind = self.kinds.entry(key.clone()).or_insert_with(|| Entry {
             shape: Arc::clone(shape),
-            figures: QueryFigures::default(),
+            figures: QueryStats::default(),
             used: self.uses,
         });
         kind.figures.count(took_us, failed);
@@ -86,11 +86,11 @@ impl Queries {
     }
 
     /// Each kind with its database and what was counted.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Shape>, &QueryFigures)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<QueryFingerprint>, &QueryStats)> {
         self.kinds.iter().map(|((database, _), kind)| (database, &kind.shape, &kind.figures))
     }
 
-    fn forget_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         if let Some((_, oldest)) = self.by_use.pop_first() {
             self.kinds.remove(&oldest);
         }
@@ -101,23 +101,25 @@ impl Queries {
 mod tests {
     use super::*;
 
-    fn shape(number: u64) -> Arc<Shape> {
-        Arc::new(Shape { number, text: format!("select {number}") })
+    fn shape(number: u64) -> Arc<QueryFingerprint> {
+        Arc::new(QueryFingerprint { number, text: format!("select {number}") })
     }
 
     #[test]
     fn the_ones_used_last_are_kept() {
         let (mut queries, database) = (Queries::default(), Arc::from("d"));
-        for number in 0..3 * KINDS as u64 {
+        for number in 0..3 * MAX_QUERIES as u64 {
             queries.count(&database, &shape(number), 10, false);
             queries.count(&database, &shape(7), 20, number % 2 == 0);
         }
-        assert_eq!((queries.kinds.len(), queries.by_use.len()), (KINDS, KINDS));
+        assert_eq!((queries.kinds.len(), queries.by_use.len()), (MAX_QUERIES, MAX_QUERIES));
         let (_, found, figures) =
             queries.iter().find(|(_, shape, _)| shape.number == 7).expect("the used one");
         assert_eq!(found.text, "select 7");
-        assert_eq!((figures.calls, figures.errors), (3 * KINDS as u64 + 1, 3 * KINDS as u64 / 2));
-        assert!(queries.iter().all(|(_, shape, _)| shape.number == 7 || shape.number > 2 * KINDS as u64));
+        assert_eq!((figures.calls, figures.errors), (3 * MAX_QUERIES as u64 + 1, 3 * MAX_QUERIES as u64 / 2));
+        assert!(
+            queries.iter().all(|(_, shape, _)| shape.number == 7 || shape.number > 2 * MAX_QUERIES as u64)
+        );
     }
 
     #[test]
@@ -129,7 +131,7 @@ mod tests {
         let calls: Vec<_> =
             queries.iter().map(|(database, _, figures)| (&**database, figures.calls)).collect();
         assert_eq!(calls, [("a", 1), ("b", 2)]);
-        let mut sum = QueryFigures::default();
+        let mut sum = QueryStats::default();
         queries.iter().for_each(|(_, _, figures)| sum.merge(figures));
         assert_eq!((sum.calls, sum.total_us, sum.times.count()), (3, 300, 3));
     }

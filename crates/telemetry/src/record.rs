@@ -4,16 +4,16 @@
 
 use std::fmt::Write as _;
 
-/// How bad it is; the words and their order are PgBouncer's.
+/// The severity; names and order are PgBouncer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The process cannot go on.
+    /// The process exits.
     Fatal,
-    /// Something failed.
+    /// An error.
     Error,
-    /// Something is odd.
+    /// A warning.
     Warning,
-    /// What an operator wants to know.
+    /// Normal operation.
     Log,
     /// `verbose` 1 and above.
     Debug,
@@ -36,10 +36,10 @@ impl Level {
     }
 }
 
-/// One thing to be said, not yet written anywhere.
+/// A log record, not yet written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
     /// The text after the level; may begin with `C-…:` or `S-…:`.
     pub text: String,
@@ -53,16 +53,16 @@ impl Record {
     }
 }
 
-/// Makes lines one after the other. Most are of the same second as the one before, and all use the same memory.
+/// Formats lines. The date is cached per second, and the buffer is reused.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineFormatter {
     second: u64,
     /// That second as [`date_time`] has it; empty before the first line.
     date_time: String,
     line: String,
 }
 
-impl Lines {
+impl LineFormatter {
     /// The whole line, with a newline; `wall_us` is microseconds since 1970 (UTC).
     ///
     /// The text is escaped as by [`printable`], so that nothing a peer sent can forge a line.
@@ -99,14 +99,14 @@ fn push_printable(line: &mut String, text: &str) {
         match character {
             '\\' => line.push_str("\\\\"),
             _ if character.is_control() => _ = write!(line, "\\x{code:02x}"),
-            _ if is_invisible(character) => _ = write!(line, "\\u{{{code:x}}}"),
+            _ if is_unprintable(character) => _ = write!(line, "\\u{{{code:x}}}"),
             _ => line.push(character),
         }
     }
 }
 
-/// Separators of lines and paragraphs, and what formats others (Unicode's Zl, Zp and Cf): a viewer could take them at their word.
-fn is_invisible(character: char) -> bool {
+/// Separators of lines and paragraphs, and what formats others (Unicode's Zl, Zp and Cf): a viewer could interpret them.
+fn is_unprintable(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn lines_have_pgbouncers_shape() {
         let record = Record::new(Level::Log, "C-0x1: db/user@127.0.0.1:1 login");
-        let mut lines = Lines::default();
+        let mut lines = LineFormatter::default();
         let line = lines.line(&record, 1_795_000_000_123_456, 42);
         assert_eq!(line, "2026-11-18 11:06:40.123 UTC [42] LOG C-0x1: db/user@127.0.0.1:1 login\n");
         let next = lines.line(&Record::new(Level::Fatal, "x"), 1_795_000_001_000_000, 42);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn nothing_a_peer_sends_forges_a_line() {
         let record = Record::new(Level::Warning, "user \"a\nFATAL x\"");
-        assert_eq!(Lines::default().line(&record, 0, 1).matches('\n').count(), 1);
+        assert_eq!(LineFormatter::default().line(&record, 0, 1).matches('\n').count(), 1);
         for (sent, shown) in [
             ("a\nb\u{85}\u{1b}[1m", r"a\x0ab\x85\x1b[1m"),
             ("a\u{2028}b\u{202e}c\u{feff}", r"a\u{2028}b\u{202e}c\u{feff}"),
@@ -172,7 +172,9 @@ mod tests {
         ] {
             assert_eq!(printable(sent), shown);
             assert!(
-                Lines::default().line(&Record::new(Level::Log, sent), 0, 1).ends_with(&format!(" {shown}\n"))
+                LineFormatter::default()
+                    .line(&Record::new(Level::Log, sent), 0, 1)
+                    .ends_with(&format!(" {shown}\n"))
             );
         }
     }

@@ -1,6 +1,6 @@
-//! One certificate as far as anybody here needs it: who, signed how, valid when, allowed what.
+//! A decoded certificate: subject, signature, validity, purposes.
 //!
-//! Owns decoding (by `x509-cert`, any version from 1 on). Never judges: that is `chain` and `hostname`.
+//! Owns decoding (by `x509-cert`, any version from 1). Validation is in `chain` and `hostname`.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, KeyUsage, Subject
 use x509_cert::spki::AlgorithmIdentifierOwned;
 use x509_cert::{TbsCertificate, Version};
 
-/// Extensions that `chain` judges, and those that change nothing for it: others that are critical are refused.
+/// Extensions that `chain` evaluates or may ignore: other critical extensions are rejected.
 const UNDERSTOOD: [&str; 5] = [
     "2.5.29.15", // keyUsage
     "2.5.29.17", // subjectAltName
@@ -25,7 +25,7 @@ const UNDERSTOOD: [&str; 5] = [
 /// A decoded certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// What was signed.
+    /// The signed part (tbsCertificate).
     pub(crate) signed: Vec<u8>,
     /// AlgorithmIdentifier of the signature, without its outer header.
     pub(crate) signature_algorithm: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Certificate {
     pub(crate) unknown_critical: bool,
 }
 
-/// What subjectAltName says.
+/// The content of subjectAltName.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AlternativeNames {
     pub(crate) dns: Vec<String>,
@@ -63,15 +63,15 @@ pub(crate) struct AlternativeNames {
 /// Whether a certificate may sign others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authority {
-    /// It says so; with at most so many further authorities below it.
+    /// A CA, with its path length constraint.
     Yes { path_length: Option<u8> },
-    /// Version 1 cannot say: as OpenSSL has it, only as a root.
+    /// Version 1 has no basicConstraints: accepted only as a root, as in OpenSSL.
     RootOnly,
-    /// It says no, or nothing.
+    /// Not a CA.
     No,
 }
 
-/// What the rest of the process is told of a peer's certificate.
+/// The parts of a peer's certificate that other crates use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// CN of the subject.
@@ -86,7 +86,7 @@ impl Certificate {
     /// Decodes.
     ///
     /// # Errors
-    /// What the decoder says.
+    /// The decoder's error.
     pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, der::Error> {
         let (signed, algorithm, signature) = parts(der)?;
         let tbs = TbsCertificate::from_der(&signed)?;
@@ -117,7 +117,7 @@ impl Certificate {
         })
     }
 
-    /// What may be told of it.
+    /// The parts that other crates use.
     #[must_use]
     pub fn peer(&self) -> PeerCertificate {
         let dns = self.names.dns.iter().cloned();
@@ -128,7 +128,7 @@ impl Certificate {
         }
     }
 
-    /// It signed itself, or says so.
+    /// Subject and issuer are equal.
     pub(crate) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
@@ -175,7 +175,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
 }
 
-/// The three parts of a certificate; the first as the very bytes that were signed.
+/// The three parts of a certificate; the first as the exact bytes that were signed.
 fn parts(der: &[u8]) -> Result<(Vec<u8>, AlgorithmIdentifierOwned, Vec<u8>), der::Error> {
     let mut reader = SliceReader::new(der)?;
     let parts = reader.sequence(|inner| {

@@ -1,4 +1,4 @@
-//! Whether a certificate leads to one of the configured roots: OpenSSL's rules.
+//! Path validation up to one of the configured roots, by OpenSSL's rules.
 //!
 //! Owns the search for a path (bounded), dates, authority, purposes. Never looks at names of hosts.
 
@@ -10,9 +10,9 @@ use crate::Certificate;
 use crate::signature::is_signed_by;
 
 /// Certificates above the peer's own, at most.
-const DEPTH: usize = 10;
-/// Signatures that one handshake may make us check.
-const SIGNATURES: usize = 100;
+const MAX_DEPTH: usize = 10;
+/// Signatures verified per handshake, at most.
+const MAX_SIGNATURES: usize = 100;
 
 /// extKeyUsage: TLS server.
 pub(crate) const SERVER: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
@@ -20,24 +20,24 @@ pub(crate) const SERVER: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.
 pub(crate) const CLIENT: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
 const ANY: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37.0");
 
-/// What a peer is judged by.
-pub(crate) struct Judge<'a> {
+/// Verifies a peer's certificate path.
+pub(crate) struct ChainVerifier<'a> {
     pub(crate) algorithms: &'a WebPkiSupportedAlgorithms,
-    /// The file of roots; what in it is no root may still help to reach one.
+    /// The CA file; certificates in it that are not roots may be intermediates.
     pub(crate) roots: &'a [Certificate],
-    /// What the peer sent beside its own.
+    /// The intermediates that the peer sent.
     pub(crate) sent: &'a [Certificate],
     pub(crate) purpose: ObjectIdentifier,
     pub(crate) now_s: u64,
 }
 
-impl Judge<'_> {
-    /// The verdict on the peer's own certificate.
+impl ChainVerifier<'_> {
+    /// Verifies the peer's own certificate.
     ///
     /// # Errors
-    /// The first thing that is wrong, as OpenSSL would name it.
+    /// The first error, as OpenSSL names it.
     pub(crate) fn verify(&self, leaf: &Certificate) -> Result<(), CertificateError> {
-        let mut path = Path { certificates: vec![leaf], checks_left: SIGNATURES };
+        let mut path = Path { certificates: vec![leaf], checks_left: MAX_SIGNATURES };
         let purposes = leaf.purposes.as_deref();
         if purposes.is_some_and(|all| !all.contains(&self.purpose) && !all.contains(&ANY))
             || !leaf.may_handshake
@@ -48,7 +48,7 @@ impl Judge<'_> {
         path.certificates.iter().try_for_each(|certificate| self.is_in_time(certificate))
     }
 
-    /// Goes on from the path's last certificate until a root is reached.
+    /// Extends the path from its last certificate until a root is reached.
     fn extend<'p>(&'p self, path: &mut Path<'p>) -> Result<(), CertificateError> {
         let Some(&last) = path.certificates.last() else { return Err(CertificateError::BadEncoding) };
         if last.unknown_critical {
@@ -60,7 +60,7 @@ impl Judge<'_> {
         let mut verdict = CertificateError::UnknownIssuer;
         let known = self.roots.iter().chain(self.sent);
         for issuer in known.filter(|issuer| issuer.subject == last.issuer) {
-            if path.certificates.len() > DEPTH || path.certificates.contains(&issuer) {
+            if path.certificates.len() > MAX_DEPTH || path.certificates.contains(&issuer) {
                 continue;
             }
             if path.checks_left == 0 {
@@ -71,8 +71,8 @@ impl Judge<'_> {
                 verdict = CertificateError::BadSignature;
                 continue;
             }
-            if !path.may_be_under(issuer) {
-                // rustls has no word for "invalid CA certificate"; `fault` knows what is meant.
+            if !path.allows_issuer(issuer) {
+                // rustls has no error for "invalid CA certificate"; `fault` maps this one to OpenSSL's text.
                 verdict = CertificateError::ApplicationVerificationFailure;
                 continue;
             }
@@ -104,8 +104,8 @@ struct Path<'a> {
 }
 
 impl Path<'_> {
-    /// `issuer` may stand above all that is in the path.
-    fn may_be_under(&self, issuer: &Certificate) -> bool {
+    /// `issuer` may issue the certificates in the path.
+    fn allows_issuer(&self, issuer: &Certificate) -> bool {
         use crate::certificate::Authority;
         let between = self.certificates.iter().skip(1).filter(|one| !one.is_self_issued()).count();
         match issuer.authority {

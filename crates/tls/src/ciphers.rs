@@ -1,7 +1,7 @@
 //! OpenSSL's cipher lists, as far as rustls has such ciphers.
 //!
-//! Owns OpenSSL's names and keywords. What a list names and rustls lacks is told, never silently dropped; a list that
-//! leaves nothing is a fault.
+//! Owns OpenSSL's names and keywords. Ciphers that rustls lacks are reported, never silently dropped; an empty result is
+//! an error.
 
 use rustls::crypto::ring::cipher_suite as has;
 use rustls::{CipherSuite, SupportedCipherSuite};
@@ -62,10 +62,10 @@ const TLS13: &[(SupportedCipherSuite, &str)] = &[
 ];
 
 /// TLS 1.3 suites that OpenSSL has and rustls has not.
-const TLS13_LACKING: &[&str] = &["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"];
+const TLS13_UNSUPPORTED: &[&str] = &["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"];
 
-/// Keywords of OpenSSL that mean only what rustls has not.
-const LACKING: &[&str] = &[
+/// Keywords of OpenSSL that match only ciphers rustls lacks.
+const UNSUPPORTED: &[&str] = &[
     "ADH",
     "ADSS",
     "AECDH",
@@ -120,8 +120,8 @@ const LACKING: &[&str] = &[
     "TLSV1.0",
 ];
 
-/// Pieces that names of OpenSSL's ciphers are made of: such a name is lacking here, any other is no name.
-const PIECES: &[&str] = &[
+/// Parts of OpenSSL's cipher names: a name made of them is an unsupported cipher, any other is invalid.
+const NAME_PARTS: &[&str] = &[
     "ECDHE",
     "ECDSA",
     "DHE",
@@ -162,13 +162,13 @@ const PIECES: &[&str] = &[
     "EDH",
 ];
 
-/// What a list comes to.
+/// A parsed cipher list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Chosen {
+pub(crate) struct CipherList {
     /// In the order of preference.
     pub(crate) suites: Vec<SupportedCipherSuite>,
-    /// Words that mean nothing here.
-    pub(crate) lacking: Vec<String>,
+    /// Entries that rustls does not support.
+    pub(crate) unsupported: Vec<String>,
 }
 
 /// Reads `client_tls_ciphers` or `server_tls_ciphers`, which is about TLS 1.2. May leave no suite at all, where the list
@@ -176,8 +176,8 @@ pub(crate) struct Chosen {
 ///
 /// # Errors
 /// [`SetupFault::Ciphers`] if no word of it is known to OpenSSL either.
-pub(crate) fn tls12(list: &str) -> Result<Chosen, SetupFault> {
-    let mut chosen = Chosen::default();
+pub(crate) fn tls12(list: &str) -> Result<CipherList, SetupFault> {
+    let mut chosen = CipherList::default();
     let (mut picked, mut banned): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut known = list.trim().is_empty();
     let list = if known { "default" } else { list };
@@ -187,8 +187,8 @@ pub(crate) fn tls12(list: &str) -> Result<Chosen, SetupFault> {
         }
         let sign = word.chars().next().filter(|first| "!-+".contains(*first));
         let bare = word.trim_start_matches(['!', '-', '+']);
-        let meant = meaning(bare);
-        let is_lacking = meant.is_empty() && is_openssls(bare);
+        let meant = expand(bare);
+        let is_lacking = meant.is_empty() && is_openssl_name(bare);
         known |= !meant.is_empty() || is_lacking;
         match sign {
             Some('!') => {
@@ -201,7 +201,7 @@ pub(crate) fn tls12(list: &str) -> Result<Chosen, SetupFault> {
                     picked.iter().partition(|index| meant.contains(index));
                 picked = [first, last].concat();
             }
-            _ if meant.is_empty() => chosen.lacking.push(bare.to_owned()),
+            _ if meant.is_empty() => chosen.unsupported.push(bare.to_owned()),
             _ => {
                 let new = meant.iter().filter(|index| !banned.contains(index) && !picked.contains(index));
                 let new: Vec<usize> = new.copied().collect();
@@ -223,16 +223,19 @@ pub(crate) fn tls12(list: &str) -> Result<Chosen, SetupFault> {
 ///
 /// # Errors
 /// [`SetupFault::Ciphers13`] for a word that is no suite, or if nothing is left.
-pub(crate) fn tls13(list: Option<&str>) -> Result<Chosen, SetupFault> {
+pub(crate) fn tls13(list: Option<&str>) -> Result<CipherList, SetupFault> {
     let list = list.map(str::trim).filter(|list| !list.is_empty());
     let Some(list) = list else {
-        return Ok(Chosen { suites: TLS13.iter().map(|(suite, _)| *suite).collect(), lacking: Vec::new() });
+        return Ok(CipherList {
+            suites: TLS13.iter().map(|(suite, _)| *suite).collect(),
+            unsupported: Vec::new(),
+        });
     };
-    let mut chosen = Chosen::default();
+    let mut chosen = CipherList::default();
     for word in list.split([':', ',', ' ']).map(str::trim).filter(|word| !word.is_empty()) {
         match TLS13.iter().find(|(_, name)| *name == word) {
             Some((suite, _)) => chosen.suites.push(*suite),
-            None if TLS13_LACKING.contains(&word) => chosen.lacking.push(word.to_owned()),
+            None if TLS13_UNSUPPORTED.contains(&word) => chosen.unsupported.push(word.to_owned()),
             None => return Err(SetupFault::Ciphers13(word.to_owned())),
         }
     }
@@ -247,7 +250,7 @@ pub(crate) fn name(suite: CipherSuite) -> &'static str {
 }
 
 /// The suites that a word means: a name, a keyword, or keywords with `+` between them.
-fn meaning(word: &str) -> Vec<usize> {
+fn expand(word: &str) -> Vec<usize> {
     let word = word.to_ascii_uppercase();
     let is_meant = |suite: &Suite| {
         suite.name == word
@@ -257,17 +260,17 @@ fn meaning(word: &str) -> Vec<usize> {
 }
 
 /// OpenSSL knows this word, though nothing here is meant by it.
-fn is_openssls(word: &str) -> bool {
+fn is_openssl_name(word: &str) -> bool {
     let word = word.to_ascii_uppercase();
     let is_keyword = |keyword: &str| {
         ALL.contains(&keyword)
-            || LACKING.contains(&keyword)
+            || UNSUPPORTED.contains(&keyword)
             || TLS12.iter().any(|suite| suite.keywords.contains(&keyword))
     };
-    let is_tls13 = TLS13.iter().any(|(_, name)| *name == word) || TLS13_LACKING.contains(&&*word);
+    let is_tls13 = TLS13.iter().any(|(_, name)| *name == word) || TLS13_UNSUPPORTED.contains(&&*word);
     is_tls13
         || word.split('+').all(is_keyword)
-        || word.contains('-') && word.split('-').all(|piece| PIECES.contains(&piece))
+        || word.contains('-') && word.split('-').all(|piece| NAME_PARTS.contains(&piece))
 }
 
 #[cfg(test)]
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn what_rustls_lacks_is_told() {
         let chosen = tls12("AES128-SHA:ECDHE-RSA-AES256-GCM-SHA384:DHE+AES").unwrap();
-        assert_eq!(chosen.lacking, ["AES128-SHA", "DHE+AES"]);
+        assert_eq!(chosen.unsupported, ["AES128-SHA", "DHE+AES"]);
         assert_eq!(chosen.suites.len(), 1);
         assert!(tls12("AES256-SHA").unwrap().suites.is_empty());
         assert_eq!(tls12("nonsense").unwrap_err(), SetupFault::Ciphers("nonsense".to_owned()));
@@ -309,7 +312,7 @@ mod tests {
         assert_eq!(tls13(None).unwrap().suites.len(), 3);
         let chosen = tls13(Some("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256")).unwrap();
         assert_eq!(name(chosen.suites[0].suite()), "TLS_CHACHA20_POLY1305_SHA256");
-        assert_eq!(chosen.lacking, ["TLS_AES_128_CCM_SHA256"]);
+        assert_eq!(chosen.unsupported, ["TLS_AES_128_CCM_SHA256"]);
         for bad in ["HIGH", "TLS_AES_128_CCM_SHA256", "TLS_AES_256_GCM_SHA384:x"] {
             let fault = tls13(Some(bad)).unwrap_err().to_string();
             assert!(fault.starts_with("failed to set the TLSv1.3 cipher suites"), "{fault}");

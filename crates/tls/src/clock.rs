@@ -1,6 +1,4 @@
-//! The time of handshakes: told by the owner before each, read by rustls when it judges a certificate.
-//!
-//! Never reads a clock.
+//! The time of handshakes: set by the owner before each, read by rustls to verify certificates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// Seconds since 1970 as last told.
+/// Seconds since 1970, as last set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(Arc<AtomicU64>);
 
 impl Clock {
-    /// It is now this late.
+    /// Sets the current time.
     pub(crate) fn set(&self, unix_s: u64) {
         self.0.store(unix_s, Ordering::Relaxed);
     }

@@ -1,5 +1,4 @@
-//! The terms of TLS towards a collector of metrics: its certificate is checked as a server's is in mode verify-full.
-//! Never has anything to do with the terms towards clients and servers.
+//! TLS towards the metrics collector: its certificate is verified like a server's in mode verify-full.
 
 use std::sync::Arc;
 
@@ -8,27 +7,27 @@ use rustls::crypto::ring;
 use settings::PemFiles;
 
 use crate::SetupFault;
-use crate::keys::{self, Names};
-use crate::verifier::OfServers;
+use crate::keys::{self, SettingNames};
+use crate::verifier::ServerVerifier;
 
 /// `otlp_*`.
-const COLLECTOR: Names =
-    Names { side: "otlp", ca: "otlp_ca_file", cert: "otlp_cert_file", key: "otlp_key_file" };
+const COLLECTOR: SettingNames =
+    SettingNames { side: "otlp", ca: "otlp_ca_file", cert: "otlp_cert_file", key: "otlp_key_file" };
 
 /// TLS 1.2 and 1.3 for HTTP/1.1, with these roots.
 ///
 /// # Errors
 /// [`SetupFault`]: the roots cannot be read, or there are none.
-pub fn collector_terms(files: &PemFiles) -> Result<Arc<ClientConfig>, SetupFault> {
+pub fn collector_tls_config(files: &PemFiles) -> Result<Arc<ClientConfig>, SetupFault> {
     let provider = ring::default_provider();
     let roots = keys::roots(files, COLLECTOR)?;
-    let none = || "the system has no roots where they usually are, and none are named".to_owned();
+    let none = || "no system CA bundle was found, and otlp_ca_file is not set".to_owned();
     let roots = roots.ok_or_else(|| SetupFault::Content { setting: COLLECTOR.ca, reason: none() })?;
     let algorithms = provider.signature_verification_algorithms;
-    let verifier = OfServers { algorithms, roots: Some(roots), checks_name: true };
+    let verifier = ServerVerifier { algorithms, roots: Some(roots), checks_name: true };
     let builder =
         ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
-    let builder = builder.map_err(crate::terms::refused)?;
+    let builder = builder.map_err(crate::config::refused)?;
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)); // rustls' word
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -43,9 +42,9 @@ mod tests {
     fn without_roots_there_are_no_terms() {
         let told = |ca| {
             let files = PemFiles { ca, ..PemFiles::default() };
-            collector_terms(&files).map(drop).expect_err("no roots").to_string()
+            collector_tls_config(&files).map(drop).expect_err("no roots").to_string()
         };
-        assert!(told(None).starts_with("otlp_ca_file: the system has no roots"));
+        assert!(told(None).starts_with("otlp_ca_file: no system CA bundle"));
         assert_eq!(told(Some(Err("gone".to_owned()))), "otlp_ca_file: gone");
         assert!(told(Some(Ok(b"nothing".as_slice().into()))).contains("no certificate"));
     }

@@ -1,12 +1,12 @@
-//! What can go wrong: with the configuration ([`SetupFault`]) and with a peer ([`HandshakeFault`]).
+//! Errors of the configuration ([`SetupFault`]) and of a peer ([`HandshakeFault`]).
 //!
-//! Owns the words of both, which are OpenSSL's where it has some: people search their logs for those.
+//! The texts are OpenSSL's where it has one: operators search their logs for those.
 
 use std::fmt;
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
-/// Why the settings make no terms. Displays as the end of "TLS setup failed: ".
+/// Why the TLS settings are invalid. Displays as the end of "TLS setup failed: ".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetupFault {
     /// A file cannot be read; the system's words.
@@ -16,7 +16,7 @@ pub enum SetupFault {
         /// Path and reason.
         reason: String,
     },
-    /// A file holds nothing of the kind that is wanted, or something broken.
+    /// A file has no usable key or certificate.
     Content {
         /// The setting that names it.
         setting: &'static str,
@@ -33,11 +33,11 @@ pub enum SetupFault {
     Mismatch(&'static str),
     /// The list of versions is not one.
     Protocols(String),
-    /// No suite of a list of ciphers can be had.
+    /// No cipher of a list is supported.
     Ciphers(String),
-    /// A name in a list of TLS 1.3 suites is none.
+    /// An invalid name in a list of TLS 1.3 suites.
     Ciphers13(String),
-    /// The name of a curve is not known.
+    /// Unknown curve.
     Curve(String),
     /// rustls refuses the combination.
     Refused(String),
@@ -74,14 +74,14 @@ impl std::error::Error for SetupFault {}
 /// "TLS handshake error: handshake failed: ".
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandshakeFault {
-    /// rustls says so.
+    /// An error of rustls.
     Protocol(Error),
     /// More bytes came than any handshake has.
     TooLong,
-    /// The host's name is none that a certificate could have.
+    /// The host name is not valid in a certificate.
     HostName(String),
-    /// These terms have no TLS: a bug of the caller.
-    NoTerms,
+    /// TLS is disabled: a bug of the caller.
+    NotConfigured,
 }
 
 impl From<Error> for HandshakeFault {
@@ -96,7 +96,7 @@ impl fmt::Display for HandshakeFault {
             HandshakeFault::Protocol(error) => protocol(error, out),
             HandshakeFault::TooLong => out.write_str("excessive message size"),
             HandshakeFault::HostName(name) => write!(out, "invalid host name \"{name}\""),
-            HandshakeFault::NoTerms => out.write_str("TLS is not configured"),
+            HandshakeFault::NotConfigured => out.write_str("TLS is not configured"),
         }
     }
 }
@@ -125,7 +125,7 @@ fn protocol(error: &Error, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// OpenSSL's words for a verdict of `chain`.
+/// OpenSSL's text for an error of `chain`.
 fn certificate(error: &CertificateError) -> &'static str {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate has expired",
@@ -147,7 +147,7 @@ fn certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// An alert in OpenSSL's words, which are the standard's with spaces.
+/// An alert in OpenSSL's spelling: the standard's with spaces.
 fn alert_words(alert: AlertDescription) -> String {
     let name = format!("{alert:?}");
     let mut words = String::new();
@@ -166,16 +166,16 @@ mod tests {
 
     #[test]
     fn verdicts_have_openssls_words() {
-        let said = |error: Error| HandshakeFault::from(error).to_string();
+        let sources = |error: Error| HandshakeFault::from(error).to_string();
         assert_eq!(
-            said(CertificateError::UnknownIssuer.into()),
+            sources(CertificateError::UnknownIssuer.into()),
             "certificate verify failed: unable to get local issuer certificate"
         );
-        assert_eq!(said(Error::AlertReceived(AlertDescription::UnknownCA)), "tlsv1 alert unknown ca");
+        assert_eq!(sources(Error::AlertReceived(AlertDescription::UnknownCA)), "tlsv1 alert unknown ca");
         assert_eq!(
-            said(Error::AlertReceived(AlertDescription::CertificateExpired)),
+            sources(Error::AlertReceived(AlertDescription::CertificateExpired)),
             "tlsv1 alert certificate expired"
         );
-        assert_eq!(said(Error::NoCertificatesPresented), "peer did not return a certificate");
+        assert_eq!(sources(Error::NoCertificatesPresented), "peer did not return a certificate");
     }
 }

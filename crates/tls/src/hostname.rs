@@ -1,4 +1,4 @@
-//! Whether a certificate is a host's: libpq's rules (its fe-secure-common.c), common name included.
+//! Host name verification by libpq's rules (fe-secure-common.c), common name included.
 //!
 //! Owns matching of names, wildcards and addresses. Never looks at who signed.
 
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crate::Certificate;
 
-/// The certificate says that it is `host`'s, which is a name or an address as configured.
+/// Whether the certificate is valid for `host`, a name or an address as configured.
 pub(crate) fn matches(certificate: &Certificate, host: &str) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
     let names = &certificate.names;
@@ -16,13 +16,13 @@ pub(crate) fn matches(certificate: &Certificate, host: &str) -> bool {
     if address.is_some_and(|address| names.addresses.contains(&address)) {
         return true;
     }
-    // Alternative names of the host's own kind are the whole truth; without any, the common name counts.
+    // Alternative names of the host's kind take precedence; without any, the common name is used.
     let has_own_kind = if address.is_some() { !names.addresses.is_empty() } else { !names.dns.is_empty() };
     let common_name = certificate.common_name.as_deref().filter(|_| !has_own_kind);
     common_name.is_some_and(|pattern| matches_name(pattern, host, address.is_some()))
 }
 
-/// `*.example.org` stands for exactly one label; addresses match only as they are.
+/// `*.example.org` matches exactly one label; addresses match only exactly.
 fn matches_name(pattern: &str, host: &str, is_address: bool) -> bool {
     let (pattern, host) = (pattern.trim_end_matches('.'), host.trim_end_matches('.'));
     if pattern.is_empty() || pattern.contains('\0') {

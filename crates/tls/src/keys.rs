@@ -1,6 +1,6 @@
-//! Certificates and keys out of PEM files.
+//! Certificates and keys from PEM data.
 //!
-//! Owns which kinds are taken. Never reads a file: the bytes come with the configuration.
+//! Owns which kinds are accepted. Reads no file: the bytes come with the configuration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Certificate, SetupFault};
 
 /// The names of one side's settings, for messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names {
+pub(crate) struct SettingNames {
     pub(crate) side: &'static str,
     pub(crate) ca: &'static str,
     pub(crate) cert: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Names {
 }
 
 /// `client_tls_*`.
-pub(crate) const CLIENT: Names = Names {
+pub(crate) const CLIENT: SettingNames = SettingNames {
     side: "client_tls",
     ca: "client_tls_ca_file",
     cert: "client_tls_cert_file",
@@ -30,7 +30,7 @@ pub(crate) const CLIENT: Names = Names {
 };
 
 /// `server_tls_*`.
-pub(crate) const SERVER: Names = Names {
+pub(crate) const SERVER: SettingNames = SettingNames {
     side: "server_tls",
     ca: "server_tls_ca_file",
     cert: "server_tls_cert_file",
@@ -53,7 +53,7 @@ fn bytes<'a>(pem: &'a Pem, setting: &'static str) -> Result<Option<&'a [u8]>, Se
 ///
 /// # Errors
 /// [`SetupFault`] if the file is not readable or has no certificate.
-pub(crate) fn roots(files: &PemFiles, names: Names) -> Result<Option<Arc<[Certificate]>>, SetupFault> {
+pub(crate) fn roots(files: &PemFiles, names: SettingNames) -> Result<Option<Arc<[Certificate]>>, SetupFault> {
     let Some(bytes) = bytes(&files.ca, names.ca)? else { return Ok(None) };
     let mut roots = Vec::new();
     for der in certificates(bytes, names.ca)? {
@@ -72,7 +72,7 @@ pub(crate) fn roots(files: &PemFiles, names: Names) -> Result<Option<Arc<[Certif
 /// [`SetupFault`] for whatever is wrong with one of them, or with both together.
 pub(crate) fn key_pair(
     files: &PemFiles,
-    names: Names,
+    names: SettingNames,
     provider: &CryptoProvider,
 ) -> Result<Option<Arc<CertifiedKey>>, SetupFault> {
     let (chain, key) = match (bytes(&files.cert, names.cert)?, bytes(&files.key, names.key)?) {

@@ -1,4 +1,4 @@
-//! TLS, both ways and without sockets: what was configured ([`Terms`]), and one connection's records ([`Session`]).
+//! TLS in both directions, without sockets: the configuration ([`TlsConfig`]) and a connection ([`TlsConnection`]).
 //!
 //! The protocol itself is rustls. Owned here: OpenSSL's names of ciphers, versions and errors, and the checking of
 //! certificates as libpq and OpenSSL do it (X.509 v1 and common names included, which PostgreSQL's users have). Never
@@ -11,20 +11,20 @@ mod chain;
 mod ciphers;
 mod clock;
 mod collector;
+mod config;
+mod connection;
 mod fault;
 mod hostname;
 mod keys;
+mod panel;
 pub mod probe;
 mod protocols;
-mod session;
 mod signature;
-mod terms;
 mod verifier;
-mod web;
 
 pub use certificate::{Certificate, PeerCertificate};
-pub use collector::collector_terms;
+pub use collector::collector_tls_config;
+pub use config::{ClientTlsConfig, ServerTlsConfig, TlsConfig};
+pub use connection::{NegotiatedTls, Progress, TlsConnection};
 pub use fault::{HandshakeFault, SetupFault};
-pub use session::{Agreed, Progress, Session};
-pub use terms::{ClientTerms, ServerTerms, Terms};
-pub use web::web_terms;
+pub use panel::panel_tls_config;

@@ -1,6 +1,4 @@
-//! What must hold for any bytes, for tests and fuzzers.
-//!
-//! Owns no rule of its own: it feeds the decoders and looks at what comes out.
+//! Properties that hold for any input, for tests and fuzzers.
 
 use rustls::pki_types::CertificateDer;
 

@@ -1,13 +1,13 @@
 //! `client_tls_protocols` and `server_tls_protocols`: lists of versions as PgBouncer writes them.
 //!
-//! Owns the words. TLS below 1.2 cannot be had from rustls: it is left out, and said so.
+//! Owns the keywords. rustls has no TLS below 1.2: such versions are skipped with a warning.
 
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::SetupFault;
 
-/// Versions that may be spoken.
+/// Enabled versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Protocols {
     pub(crate) tls12: bool,
@@ -43,7 +43,7 @@ impl Protocols {
             };
             old_named |= meant & !OLD == 0 && !negated;
             if negated {
-                // A list that begins with what is not wanted begins with all.
+                // A list that begins with an exclusion starts from all.
                 bits = if index == 0 { OLD | V12 | V13 } else { bits } & !meant;
             } else {
                 bits |= meant;
@@ -56,7 +56,7 @@ impl Protocols {
         if protocols.tls12 || protocols.tls13 { Ok(protocols) } else { Err(bad()) }
     }
 
-    /// As rustls wants them.
+    /// As rustls expects them.
     pub(crate) fn versions(self) -> Vec<&'static SupportedProtocolVersion> {
         let wanted = [(self.tls13, &TLS13), (self.tls12, &TLS12)];
         wanted.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, version)| version).collect()

@@ -1,6 +1,6 @@
 //! Signatures: of certificates by certificates, and of handshakes by keys.
 //!
-//! Goes by the raw key, because rustls' own way in demands version 3. Owns the choice of the algorithm.
+//! Verifies with the raw key, because rustls' own entry point requires version 3. Owns the choice of the algorithm.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::WebPkiSupportedAlgorithms;

@@ -1,6 +1,6 @@
-//! The verifiers that rustls asks: towards clients and towards servers, in every mode.
+//! Certificate verifiers for rustls, towards clients and servers, in every mode.
 //!
-//! Owns what each mode demands. The judging is `chain`'s and `hostname`'s; signatures are checked in every mode.
+//! Owns what each mode requires. `chain` and `hostname` verify; signatures are checked in every mode.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::chain::{self, Judge};
+use crate::chain::{self, ChainVerifier};
 use crate::{Certificate, hostname, signature};
 
-/// How a handshake's own signature is checked, which is the same whoever made it.
+/// Handshake signature verification, the same for both roles.
 macro_rules! handshake_signatures {
     () => {
         fn verify_tls12_signature(
@@ -41,18 +41,18 @@ macro_rules! handshake_signatures {
 }
 
 /// Certificates that a peer may send.
-const SENT_MOST: usize = 16;
+const MAX_SENT: usize = 16;
 
 /// Checks a server's certificate.
 #[derive(Debug)]
-pub(crate) struct OfServers {
+pub(crate) struct ServerVerifier {
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
-    /// None: whoever it is, the mode does not ask.
+    /// None: the mode does not verify servers.
     pub(crate) roots: Option<Arc<[Certificate]>>,
     pub(crate) checks_name: bool,
 }
 
-impl ServerCertVerifier for OfServers {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -62,7 +62,7 @@ impl ServerCertVerifier for OfServers {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if let Some(roots) = &self.roots {
-            let leaf = judged(&self.algorithms, roots, end_entity, intermediates, chain::SERVER, now)?;
+            let leaf = verified_leaf(&self.algorithms, roots, end_entity, intermediates, chain::SERVER, now)?;
             if self.checks_name && !hostname::matches(&leaf, &server_name.to_str()) {
                 return Err(CertificateError::NotValidForName.into());
             }
@@ -73,20 +73,20 @@ impl ServerCertVerifier for OfServers {
     handshake_signatures!();
 }
 
-/// Asks for a client's certificate and checks it.
+/// Requests a client's certificate and verifies it.
 #[derive(Debug)]
-pub(crate) struct OfClients {
-    /// A client without one is refused.
-    pub(crate) demands: bool,
+pub(crate) struct ClientVerifier {
+    /// A client without one is rejected.
+    pub(crate) required: bool,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) roots: Arc<[Certificate]>,
-    /// Subjects of the roots, told to clients so that they can choose.
+    /// Subjects of the roots, sent to clients as hints.
     pub(crate) hints: Vec<DistinguishedName>,
 }
 
-impl ClientCertVerifier for OfClients {
+impl ClientCertVerifier for ClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
-        self.demands
+        self.required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -99,15 +99,15 @@ impl ClientCertVerifier for OfClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        judged(&self.algorithms, &self.roots, end_entity, intermediates, chain::CLIENT, now)?;
+        verified_leaf(&self.algorithms, &self.roots, end_entity, intermediates, chain::CLIENT, now)?;
         Ok(ClientCertVerified::assertion())
     }
 
     handshake_signatures!();
 }
 
-/// Decodes and judges what a peer sent; its own certificate.
-fn judged(
+/// Decodes and verifies the certificates of a peer; returns its own.
+fn verified_leaf(
     algorithms: &WebPkiSupportedAlgorithms,
     roots: &[Certificate],
     end_entity: &CertificateDer<'_>,
@@ -118,8 +118,8 @@ fn judged(
     let leaf = Certificate::read(end_entity).map_err(|_| CertificateError::BadEncoding)?;
     // What cannot be decoded cannot be part of a path, and is no reason to refuse one without it.
     let sent: Vec<Certificate> =
-        intermediates.iter().take(SENT_MOST).filter_map(|der| Certificate::read(der).ok()).collect();
-    let judge = Judge { algorithms, roots, sent: &sent, purpose, now_s: now.as_secs() };
+        intermediates.iter().take(MAX_SENT).filter_map(|der| Certificate::read(der).ok()).collect();
+    let judge = ChainVerifier { algorithms, roots, sent: &sent, purpose, now_s: now.as_secs() };
     judge.verify(&leaf)?;
     Ok(leaf)
 }

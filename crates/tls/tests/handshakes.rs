@@ -7,15 +7,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use settings::{Config, Pem, SslMode};
-use tls::{HandshakeFault, Session, Terms};
+use tls::{HandshakeFault, TlsConfig, TlsConnection};
 
-struct Directory(PathBuf);
+struct TempDir(PathBuf);
 
-impl Directory {
-    fn new(name: &str) -> Directory {
+impl TempDir {
+    fn new(name: &str) -> TempDir {
         let path = std::env::temp_dir().join(format!("weir-tls-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
+        TempDir(path)
     }
 
     fn openssl(&self, arguments: &str) {
@@ -47,13 +47,13 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn terms(directory: &Directory, clients: SslMode, servers: SslMode) -> Terms {
+fn tls_config(directory: &TempDir, clients: SslMode, servers: SslMode) -> TlsConfig {
     let mut config = Config::default();
     config.global.client_tls_sslmode = clients;
     config.global.server_tls_sslmode = servers;
@@ -62,9 +62,9 @@ fn terms(directory: &Directory, clients: SslMode, servers: SslMode) -> Terms {
         side.cert = directory.pem("leaf.crt");
         side.key = directory.pem("leaf.key");
     }
-    let terms = Terms::new(&config).unwrap();
-    terms.tell_time(now_us());
-    terms
+    let tls_config = TlsConfig::new(&config).unwrap();
+    tls_config.set_time(now_us());
+    tls_config
 }
 
 fn now_us() -> u64 {
@@ -72,86 +72,91 @@ fn now_us() -> u64 {
     u64::try_from(now.as_micros()).unwrap()
 }
 
-/// One end with what it has heard.
-struct End {
-    session: Session,
+/// One end of a connection with the plaintext it received.
+struct Peer {
+    session: TlsConnection,
     plain: Vec<u8>,
 }
 
-impl End {
-    fn new(session: Session) -> End {
-        End { session, plain: Vec::new() }
+impl Peer {
+    fn new(session: TlsConnection) -> Peer {
+        Peer { session, plain: Vec::new() }
     }
 
-    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<u8>, HandshakeFault> {
+    fn receive_all(&mut self, bytes: &[u8]) -> Result<Vec<u8>, HandshakeFault> {
         let (mut scratch, mut out) = (Vec::new(), Vec::new());
         let heard = self.session.receive(bytes, &mut scratch, &mut self.plain, &mut out);
         heard.map(|_| out)
     }
 }
 
-/// Passes bytes both ways, in pieces of `size`, until nobody has more to say.
-fn shake(client: &mut End, server: &mut End, size: usize) -> Result<(), HandshakeFault> {
-    let mut to_server = client.hear(b"")?;
+/// Passes bytes both ways, in pieces of `size`, until neither side sends more.
+fn handshake(client: &mut Peer, server: &mut Peer, size: usize) -> Result<(), HandshakeFault> {
+    let mut to_server = client.receive_all(b"")?;
     while !to_server.is_empty() {
         let mut to_client = Vec::new();
         for piece in to_server.chunks(size) {
-            to_client.extend(server.hear(piece)?);
+            to_client.extend(server.receive_all(piece)?);
         }
         to_server.clear();
         for piece in to_client.chunks(size) {
-            to_server.extend(client.hear(piece)?);
+            to_server.extend(client.receive_all(piece)?);
         }
     }
     Ok(())
 }
 
-fn pair(terms: &Terms, host: &str) -> (End, End) {
-    let client = Session::connect(&terms.servers, host).unwrap();
-    (End::new(client), End::new(Session::accept(&terms.clients).unwrap()))
+fn pair(tls_config: &TlsConfig, host: &str) -> (Peer, Peer) {
+    let client = TlsConnection::connect(&tls_config.servers, host).unwrap();
+    (Peer::new(client), Peer::new(TlsConnection::accept(&tls_config.clients).unwrap()))
 }
 
 #[test]
 fn both_versions_of_certificates_serve_on_both_sides_in_pieces_of_any_size() {
     for is_v1 in [true, false] {
-        let directory = Directory::new(if is_v1 { "v1" } else { "v3" });
+        let directory = TempDir::new(if is_v1 { "v1" } else { "v3" });
         directory.make(is_v1);
-        let terms = terms(&directory, SslMode::VerifyFull, SslMode::VerifyFull);
+        let tls_config = tls_config(&directory, SslMode::VerifyFull, SslMode::VerifyFull);
         for size in [1, 7, 100_000] {
-            let (mut client, mut server) = pair(&terms, "localhost");
-            shake(&mut client, &mut server, size).unwrap();
-            assert!(client.session.is_secured() && server.session.is_secured());
-            let agreed = server.session.agreed();
-            assert_eq!(agreed.summary(), "TLSv1.3/TLS_AES_256_GCM_SHA384");
-            assert_eq!(agreed.peer.unwrap().common_name.as_deref(), Some("localhost"));
-            assert!(agreed.end_point.is_some() && agreed.end_point == client.session.agreed().end_point);
+            let (mut client, mut server) = pair(&tls_config, "localhost");
+            handshake(&mut client, &mut server, size).unwrap();
+            assert!(client.session.is_handshake_complete() && server.session.is_handshake_complete());
+            let negotiated = server.session.negotiated();
+            assert_eq!(negotiated.summary(), "TLSv1.3/TLS_AES_256_GCM_SHA384");
+            assert_eq!(negotiated.peer.unwrap().common_name.as_deref(), Some("localhost"));
+            assert!(
+                negotiated.end_point.is_some()
+                    && negotiated.end_point == client.session.negotiated().end_point
+            );
             let (text, mut sealed) = (vec![7; 100_000], Vec::new());
-            client.session.seal(&text, &mut sealed).unwrap();
+            client.session.encrypt(&text, &mut sealed).unwrap();
             for piece in sealed.chunks(size.max(7)) {
-                server.hear(piece).unwrap();
+                server.receive_all(piece).unwrap();
             }
             assert!(server.plain == text);
         }
-        let (mut client, mut server) = pair(&terms, "127.0.0.1");
-        let fault = shake(&mut client, &mut server, 1_000).unwrap_err().to_string();
+        let (mut client, mut server) = pair(&tls_config, "127.0.0.1");
+        let fault = handshake(&mut client, &mut server, 1_000).unwrap_err().to_string();
         assert_eq!(fault, "certificate verify failed: hostname mismatch");
-        terms.tell_time(now_us() + 40 * 86_400 * 1_000_000);
-        let (mut client, mut server) = pair(&terms, "localhost");
-        let fault = shake(&mut client, &mut server, 1_000).unwrap_err().to_string();
+        tls_config.set_time(now_us() + 40 * 86_400 * 1_000_000);
+        let (mut client, mut server) = pair(&tls_config, "localhost");
+        let fault = handshake(&mut client, &mut server, 1_000).unwrap_err().to_string();
         assert_eq!(fault, "certificate verify failed: certificate has expired");
     }
 }
 
 #[test]
 fn a_root_of_the_same_name_is_still_another() {
-    let (one, other) = (Directory::new("one"), Directory::new("other"));
+    let (one, other) = (TempDir::new("one"), TempDir::new("other"));
     one.make(true);
     other.make(true);
-    let (mine, theirs) =
-        (terms(&one, SslMode::Allow, SslMode::VerifyCa), terms(&other, SslMode::Allow, SslMode::VerifyCa));
-    let mut client = End::new(Session::connect(&mine.servers, "localhost").unwrap());
-    let mut server = End::new(Session::accept(&theirs.clients).unwrap());
-    let fault = shake(&mut client, &mut server, 1_000).unwrap_err().to_string();
+    let (mine, theirs) = (
+        tls_config(&one, SslMode::Allow, SslMode::VerifyCa),
+        tls_config(&other, SslMode::Allow, SslMode::VerifyCa),
+    );
+    let mut client = Peer::new(TlsConnection::connect(&mine.servers, "localhost").unwrap());
+    let mut server = Peer::new(TlsConnection::accept(&theirs.clients).unwrap());
+    let fault = handshake(&mut client, &mut server, 1_000).unwrap_err().to_string();
     assert_eq!(fault, "certificate verify failed: certificate signature failure");
 }
 
@@ -172,9 +177,9 @@ fn change(bytes: &mut [u8], next: &mut impl FnMut(usize) -> usize) {
 /// Whatever is wrong with the bytes, both ends refuse them or wait; nothing panics, and no plaintext comes of it.
 #[test]
 fn changed_bytes_never_pass() {
-    let directory = Directory::new("changed");
+    let directory = TempDir::new("changed");
     directory.make(false);
-    let terms = terms(&directory, SslMode::VerifyFull, SslMode::VerifyFull);
+    let tls_config = tls_config(&directory, SslMode::VerifyFull, SslMode::VerifyFull);
     let mut random = 88_172_645_463_325_252_u64;
     let mut next = |most: usize| {
         random ^= random << 13;
@@ -183,20 +188,20 @@ fn changed_bytes_never_pass() {
         usize::try_from(random % most as u64).unwrap()
     };
     for _ in 0..300 {
-        let (mut client, mut server) = pair(&terms, "localhost");
-        let mut hello = client.hear(b"").unwrap();
+        let (mut client, mut server) = pair(&tls_config, "localhost");
+        let mut hello = client.receive_all(b"").unwrap();
         let spoils_hello = next(2) == 0;
         if spoils_hello {
             change(&mut hello, &mut next);
         }
         let cut = next(hello.len());
-        let answer = server.hear(&hello[..cut]).and_then(|_| server.hear(&hello[cut..]));
+        let answer = server.receive_all(&hello[..cut]).and_then(|_| server.receive_all(&hello[cut..]));
         if let Ok(mut answer) = answer.map(|bytes| if bytes.is_empty() { vec![0] } else { bytes }) {
             change(&mut answer, &mut next);
-            let _ = client.hear(&answer).and_then(|out| server.hear(&out));
+            let _ = client.receive_all(&answer).and_then(|out| server.receive_all(&out));
         }
         assert!(client.plain.is_empty() && server.plain.is_empty());
-        assert!(!(client.session.is_secured() && server.session.is_secured()));
+        assert!(!(client.session.is_handshake_complete() && server.session.is_handshake_complete()));
     }
     for length in 0..200 {
         let bytes: Vec<u8> = (0..length).map(|_| u8::try_from(next(256)).unwrap()).collect();

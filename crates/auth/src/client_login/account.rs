@@ -1,9 +1,9 @@
-//! Clients that are known by their system user at the other end of a unix socket: PostgreSQL's `peer`.
-//! The name of that user is asked for; it never trusts a name that the client gave.
+//! PostgreSQL's `peer` authentication: by the system user at the other end of a unix socket.
+//! The name is looked up in the system, never taken from the client.
 
 use super::{State, reject};
 use crate::fault::ClientFault;
-use crate::{Accepted, Question, Step};
+use crate::{Accepted, OffloadedTask, Step};
 use settings::ident::IdentMap;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct ExpectAccount {
 }
 
 impl ExpectAccount {
-    /// `user_id` is the peer's, None for one that came over TCP: nobody is known by that.
+    /// `user_id` is the peer's, None over TCP, where the login fails.
     pub(super) fn begin(
         user: &str,
         known: bool,
@@ -24,7 +24,7 @@ impl ExpectAccount {
     ) -> (State, Step) {
         let Some(user_id) = user_id else { return reject(ClientFault::Peer) };
         let expect = Self { user: user.to_owned(), known, map };
-        (State::Account(expect), Step::Ask(Question::Account { user_id }))
+        (State::Account(expect), Step::Ask(OffloadedTask::Account { user_id }))
     }
 
     pub(super) fn answer(self, account: Option<&str>) -> (State, Step) {
@@ -44,17 +44,17 @@ impl ExpectAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, ClientLogin, DerivedCache, Fault};
+    use crate::{ClientLogin, DerivedCache, Fault, TaskResult};
 
     const MAP: &str = "m root alice\nm root bob\nm ops all\n";
 
-    /// What comes of a login as `user` by somebody whom the system calls `account`.
+    /// The result of a login as `user` by the system user `account`.
     fn login(user: &str, known: bool, account: Option<&str>, with_map: bool) -> Result<(), Fault> {
         let (maps, _) = settings::ident::parse(&"ident".into(), MAP.as_bytes());
         let map = maps.get("m").filter(|_| with_map).cloned();
         let (mut login, step) = ClientLogin::peer(user, known, Some(7), map);
-        assert!(matches!(step, Step::Ask(Question::Account { user_id: 7 })));
-        match login.answer(Answer::Account(account.map(str::to_owned)), &mut DerivedCache::default()) {
+        assert!(matches!(step, Step::Ask(OffloadedTask::Account { user_id: 7 })));
+        match login.answer(TaskResult::Account(account.map(str::to_owned)), &mut DerivedCache::default()) {
             Step::Accept(_) => Ok(()),
             Step::Reject(fault) => Err(fault),
             other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use super::{State, reject};
 use crate::fault::{ClientFault, Malformed};
 use crate::mock::MockKey;
 use crate::secret::{Kind, Secret, Verifier};
-use crate::{Accepted, Entropy, MAX_ITERATIONS, Question, Step, bytes, md5, scram};
+use crate::{Accepted, Entropy, MAX_ITERATIONS, OffloadedTask, Step, bytes, md5, scram};
 use subtle::{Choice, ConstantTimeEq};
 use wire::{encode, frontend};
 use zeroize::Zeroizing;
@@ -64,7 +64,7 @@ impl ExpectPassword {
                 // helper thread busy.
                 let iterations = verifier.iterations.min(MAX_ITERATIONS);
                 let prepared = scram::prepare_password(&password);
-                let question = Question::Pbkdf2 { password: prepared, salt: verifier.salt, iterations };
+                let question = OffloadedTask::Pbkdf2 { password: prepared, salt: verifier.salt, iterations };
                 let expect = ExpectDerivedPassword { stored_key: verifier.stored_key, known };
                 (State::DerivedPassword(expect), Step::Ask(question))
             }
@@ -134,7 +134,7 @@ fn read_password(body: &[u8]) -> Result<&[u8], ClientFault> {
     }
 }
 
-/// What was typed is not handed on: as in PgBouncer, servers are shown the stored secret, which it has only confirmed.
+/// The typed password is not passed on: as in PgBouncer, servers get the stored secret, which it only confirmed.
 fn verdict(fits: Choice) -> (State, Step) {
     if bool::from(fits) {
         (State::Finished, Step::Accept(Accepted::default()))

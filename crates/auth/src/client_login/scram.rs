@@ -2,13 +2,13 @@
 //! secret, or against a mock. A mock does all that a verifier does and then fails.
 
 use super::{State, reject};
-use crate::cache::{self, DerivedCache, Index};
+use crate::cache::{self, CacheKey, DerivedCache};
 use crate::fault::{ClientFault, Malformed};
 use crate::mock::MockKey;
 use crate::scram::message::{self, Binding, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
 use crate::scram::{self, Keys, MECHANISM, MECHANISM_PLUS, NONCE_LENGTH};
 use crate::secret::{ScramKeys, Secret, Verifier};
-use crate::{Accepted, Entropy, Question, Step, bytes};
+use crate::{Accepted, Entropy, OffloadedTask, Step, bytes};
 use subtle::Choice;
 use wire::{encode, sasl};
 use zeroize::Zeroizing;
@@ -29,8 +29,8 @@ enum Check {
     /// A plain secret whose keys are known already.
     Derived(Proving),
     /// A plain secret whose keys are not known yet.
-    Plain { password: Zeroizing<Vec<u8>>, index: Index },
-    /// Nobody passes; this fault is told.
+    Plain { password: Zeroizing<Vec<u8>>, index: CacheKey },
+    /// Every client is rejected with this fault.
     Mock(Proving, ClientFault),
 }
 
@@ -85,7 +85,7 @@ impl ExpectFirst {
             Ok(first) => first,
             Err(malformed) => return reject(ClientFault::from(malformed)),
         };
-        // One that believes that we cannot bind, although we offered it, was lied to on the way (RFC 5802 section 6).
+        // A client that believes we cannot bind, although we offered it, indicates a downgrade attack (RFC 5802 section 6).
         let misled = first.binding == Binding::NotOffered && self.end_point.is_some();
         if misled || binds != (first.binding == Binding::EndPoint) {
             return reject(ClientFault::from(Malformed::ChannelBinding));
@@ -138,7 +138,8 @@ impl ExpectFinal {
             Check::Derived(proving) => proof.verify(&proving, None),
             Check::Mock(proving, fault) => proof.fail(&proving, fault),
             Check::Plain { password, index } => {
-                let question = Question::Pbkdf2 { password, salt: self.salt, iterations: self.iterations };
+                let question =
+                    OffloadedTask::Pbkdf2 { password, salt: self.salt, iterations: self.iterations };
                 (State::DerivedKeys(ExpectDerivedKeys { proof, index }), Step::Ask(question))
             }
         }
@@ -148,14 +149,14 @@ impl ExpectFinal {
 /// Waits for SaltedPassword of a plain secret.
 pub(super) struct ExpectDerivedKeys {
     proof: Proof,
-    index: Index,
+    index: CacheKey,
 }
 
 impl ExpectDerivedKeys {
     pub(super) fn answer(self, salted_password: &[u8; 32], cache: &mut DerivedCache) -> (State, Step) {
         let keys = Keys::from_salted_password(salted_password);
         let proving = Proving::from_keys(&keys);
-        // Kept whatever the proof says: a guesser must not have us derive again with every guess.
+        // Cached even if the proof is wrong: a guesser must not cause a derivation with every guess.
         cache.keep(self.index, keys);
         self.proof.verify(&proving, None)
     }
@@ -187,7 +188,7 @@ impl Proving {
     }
 }
 
-/// A client's proof and what it was made over.
+/// A client's proof and the message it covers.
 struct Proof {
     auth_message: String,
     proof: [u8; 32],
@@ -214,7 +215,7 @@ impl Proof {
         (State::Finished, Step::Accept(Accepted { send, keys, password: None }))
     }
 
-    /// The verdict on a mock: the work of [`Proof::verify`] up to a wrong proof, then this fault, whatever came out.
+    /// Rejects a mock: does the work of [`Proof::verify`] up to a wrong proof, then returns this fault in any case.
     fn fail(&self, proving: &Proving, fault: ClientFault) -> (State, Step) {
         let (fits, _) = scram::check_proof(&proving.stored_key, self.auth_message.as_bytes(), &self.proof);
         // `Choice` is opaque to the optimiser, so the work is not left out.

@@ -6,7 +6,7 @@ use crate::scram;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What the client says about channel binding in its GS2 header.
+/// Channel binding as announced in the GS2 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// `n`: the client does not support it.

@@ -1,5 +1,4 @@
-//! Two login machines wired in memory: ours towards clients plays the server, ours towards servers plays the client.
-//! It carries bytes from one to the other and records them; it never looks inside.
+//! Both login state machines connected in memory: bytes are passed from one to the other and recorded.
 #![allow(dead_code, clippy::unwrap_used, unreachable_pub)]
 
 use weir_auth::{
@@ -31,7 +30,7 @@ impl Entropy for Seeded {
     }
 }
 
-/// What both sides share over several logins.
+/// State that both sides share over several logins.
 pub struct World {
     pub entropy: Seeded,
     pub mock: MockKey,

@@ -123,8 +123,8 @@ fn histograms() -> Listing {
 }
 
 fn queries() -> Listing {
-    let shape = telemetry::queries::Shape { number: 0xab, text: "select ?".into() };
-    let mut figures = telemetry::queries::QueryFigures::default();
+    let shape = telemetry::queries::QueryFingerprint { number: 0xab, text: "select ?".into() };
+    let mut figures = telemetry::queries::QueryStats::default();
     [5, 7].into_iter().for_each(|us| figures.count(us, us == 7));
     Listing::Queries(vec![messages::QueryRow {
         database: "app".into(),
@@ -134,7 +134,7 @@ fn queries() -> Listing {
 }
 
 fn errors() -> Listing {
-    let mut errors = telemetry::Errors::default();
+    let mut errors = telemetry::ErrorCounts::default();
     errors.count(b"23505");
     Listing::Errors(vec![messages::ErrorRow { database: "app".into(), errors }])
 }

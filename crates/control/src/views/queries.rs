@@ -21,8 +21,8 @@ pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     let mut queries: Vec<_> = scene.gathered.queries.iter().collect();
     queries.sort_by_key(|(_, (_, figures))| std::cmp::Reverse(figures.total_us));
     let row =
-        |((database, number), (shape, figures)): (&(String, u64), &(_, telemetry::queries::QueryFigures))| {
-            let shape: &std::sync::Arc<telemetry::queries::Shape> = shape;
+        |((database, number), (shape, figures)): (&(String, u64), &(_, telemetry::queries::QueryStats))| {
+            let shape: &std::sync::Arc<telemetry::queries::QueryFingerprint> = shape;
             vec![
                 database.as_str().into(),
                 format!("{number:016x}").into(),

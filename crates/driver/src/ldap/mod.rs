@@ -2,7 +2,7 @@
 //! environment mean what they mean to PgBouncer and PostgreSQL (certificates, referrals, name services).
 //!
 //! Owns which servers are asked, in what order and for how long. Waits, so it is called on a helper thread. What is sent is
-//! made in [`auth::directory`].
+//! made in [`auth::ldap`].
 #![allow(unsafe_code)]
 
 mod line;
@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use auth::directory;
+use auth::ldap;
 use settings::ldap::{BindMethod, Options, Scheme};
 
 use crate::fuse::Fuses;
@@ -112,7 +112,7 @@ impl Ldap {
         let line = Line::new(api, &self.fuses, options.scheme == Scheme::Ldaps || options.start_tls);
         let session = Session::open(api, options, &line, server, deadline)?;
         let name = match &options.way {
-            BindMethod::Bind { prefix, suffix } => directory::bind_name(prefix, user, suffix),
+            BindMethod::Bind { prefix, suffix } => ldap::bind_name(prefix, user, suffix),
             BindMethod::Search(search) => session.find(search, user)?,
         };
         if name.is_empty() {

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use std::ptr;
 use std::time::Instant;
 
-use auth::directory;
+use auth::ldap;
 use settings::ldap::{Options, Search, SearchScope};
 
 use super::line::Line;
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
         server: &'a str,
         deadline: Instant,
     ) -> Result<Session<'a>, Fault> {
-        let url = text(&directory::urls(options, std::iter::once(server)))?;
+        let url = text(&ldap::urls(options, std::iter::once(server)))?;
         let mut handle = ptr::null_mut();
         // SAFETY: a C string that is copied, and a place for the handle.
         let status = unsafe { (api.ldap_initialize)(&raw mut handle, url.as_ptr()) };
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
                 "could not perform initial LDAP bind for ldapbinddn \"{who}\" on server \"{server}\""
             ))
         })?;
-        let filter = directory::search_filter(&search.filter, user);
+        let filter = ldap::search_filter(&search.filter, user);
         let found = self.search(search, &filter).map_err(|fault| {
             fault.behind(format!("could not search LDAP for filter \"{filter}\" on server \"{server}\""))
         })?;

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message as _;
 use settings::Endpoint;
-use tls::{SetupFault, collector_terms};
+use tls::{SetupFault, collector_tls_config};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ impl Way {
     /// [`SetupFault`]: there are no roots to check the collector's certificate by.
     pub(super) fn new(wish: &Wish) -> Result<Way, SetupFault> {
         let Wish { endpoint, headers, roots, .. } = wish;
-        let tls = endpoint.is_https.then(|| collector_terms(roots)).transpose()?.map(TlsConnector::from);
+        let tls = endpoint.is_https.then(|| collector_tls_config(roots)).transpose()?.map(TlsConnector::from);
         let mut all = HeaderMap::new();
         all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
         for (name, value) in headers.iter() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use messages::{Command, Report, RequestId, ShardId, ShardMessage, ShutdownMode};
 use settings::{Config, PoolMode};
-use tls::Terms;
+use tls::TlsConfig;
 use wire::sqlstate;
 
 use crate::ConnId;
@@ -286,11 +286,11 @@ impl ShardState {
     /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Invalid
     /// settings change nothing: the control thread has reported them.
     fn configure_tls(&mut self) -> bool {
-        if self.tls.are_of(&self.config) {
+        if self.tls.is_built_from(&self.config) {
             return false;
         }
-        let Ok(terms) = Terms::new(&self.config) else { return false };
-        let servers_differ = !terms.same_servers(&self.tls);
+        let Ok(terms) = TlsConfig::new(&self.config) else { return false };
+        let servers_differ = !terms.has_same_servers(&self.tls);
         self.tls = terms;
         servers_differ
     }

@@ -18,7 +18,7 @@ pub struct ClientMove {
     /// The secret of `pool_user` from `auth_query`.
     pub(crate) found: Option<Zeroizing<String>>,
     /// Its TLS; put in by the record layer.
-    pub(crate) session: Option<Box<tls::Session>>,
+    pub(crate) session: Option<Box<tls::TlsConnection>>,
 }
 
 impl std::fmt::Debug for ClientMove {

@@ -3,7 +3,7 @@
 //! Owns what is passed to them, and how their answer is logged. Never calls them itself: that is done by a helper
 //! thread.
 
-use auth::{Answer, Verdict};
+use auth::{CheckResult, TaskResult};
 use telemetry::Level;
 
 use crate::state::ShardState;
@@ -19,8 +19,8 @@ pub(crate) fn remote(peer: Peer) -> String {
 
 impl ShardState {
     /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
-    pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &Answer) {
-        if let Answer::Verdict(Verdict::Refused(reason)) = answer {
+    pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &TaskResult) {
+        if let TaskResult::Checked(CheckResult::Refused(reason)) = answer {
             self.log_client(conn, Level::Warning, reason);
         }
     }

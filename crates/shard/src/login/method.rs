@@ -151,9 +151,11 @@ impl ShardState {
             roles: None,
         };
         match hba::rule(&self.config.hba, &approach) {
-            hba::Found::Rule(rule) => matches!(rule.method, RuleMethod::Reject).then_some(Refusal::Rejected),
-            hba::Found::Nothing => Some(Refusal::NoRule),
-            hba::Found::NeedsRoles => None,
+            hba::RuleLookup::Rule(rule) => {
+                matches!(rule.method, RuleMethod::Reject).then_some(Refusal::Rejected)
+            }
+            hba::RuleLookup::Nothing => Some(Refusal::NoRule),
+            hba::RuleLookup::NeedsRoles => None,
         }
     }
 
@@ -213,7 +215,7 @@ impl ShardState {
             (format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}"), "", "")
         };
         let (text, detail) = match refusal {
-            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Directory.into()),
+            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Ldap.into()),
             Refusal::NoRule => {
                 ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
             }

@@ -199,9 +199,9 @@ impl ShardState {
                 let name = client.tls.as_ref().and_then(|tls| tls.peer.as_ref()?.common_name.as_deref());
                 // As PgBouncer documents it: the common name and no other.
                 let shown = match (&client.tls, &name) {
-                    (None, _) => Shown::NoTls,
-                    (Some(_), None) => Shown::NoCertificate,
-                    (Some(_), Some(name)) => Shown::Names(std::slice::from_ref(name)),
+                    (None, _) => PresentedCertificate::NoTls,
+                    (Some(_), None) => PresentedCertificate::NoCertificate,
+                    (Some(_), Some(name)) => PresentedCertificate::Names(std::slice::from_ref(name)),
                 };
                 ClientLogin::certificate(user, secret.is_some(), shown, login.map.as_deref())
             }
@@ -260,8 +260,8 @@ impl ShardState {
         self.login_step(conn, step);
     }
 
-    /// The answer to a client's [`Action::Ask`].
-    pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: Answer) {
+    /// The answer to a client's [`Action::RunTask`].
+    pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: TaskResult) {
         self.log_verdict(conn, &answer);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut client.phase else { return };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use settings::SslMode;
 use telemetry::Level;
-use tls::{Agreed, HandshakeFault};
+use tls::{HandshakeFault, NegotiatedTls};
 use wire::{encode, sqlstate};
 
 use crate::cancel::cancel_conn::CancelTls;
@@ -55,7 +55,7 @@ impl ShardState {
     }
 
     /// A handshake has gone well.
-    pub(crate) fn secured(&mut self, conn: ConnId, agreed: Agreed) {
+    pub(crate) fn secured(&mut self, conn: ConnId, agreed: NegotiatedTls) {
         match self.conns.get_mut(conn.0 as usize) {
             Some(Conn::Client(_)) => self.client_secured(conn, agreed),
             Some(Conn::Server(server)) => {
@@ -70,7 +70,7 @@ impl ShardState {
         }
     }
 
-    fn client_secured(&mut self, conn: ConnId, agreed: Agreed) {
+    fn client_secured(&mut self, conn: ConnId, agreed: NegotiatedTls) {
         let now_us = self.now.mono_us;
         let Some(client) = self.client(conn) else { return };
         let client::Phase::Handshake { direct } = client.phase else { return };

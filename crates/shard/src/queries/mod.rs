@@ -70,7 +70,7 @@ impl QueryTracking {
 
     /// One row for each kind of query.
     fn rows(&self) -> Vec<QueryRow> {
-        let row = |(database, shape, figures): (&Arc<str>, &Arc<Shape>, &QueryFigures)| QueryRow {
+        let row = |(database, shape, figures): (&Arc<str>, &Arc<QueryFingerprint>, &QueryStats)| QueryRow {
             database: database.to_string(),
             shape: Arc::clone(shape),
             figures: figures.clone(),

@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use sql::Fingerprint;
-use telemetry::queries::Shape;
+use telemetry::queries::QueryFingerprint;
 
 /// Dead ones are swept out when there are twice as many as were alive the last time, and so many more.
 const SLACK: usize = 1_000;
 
 #[derive(Default)]
 pub(crate) struct Shapes {
-    known: BTreeMap<u64, Weak<Shape>>,
+    known: BTreeMap<u64, Weak<QueryFingerprint>>,
     alive: usize,
 }
 
 impl Shapes {
     /// The kind of this statement.
-    pub(crate) fn of(&mut self, sql: &[u8]) -> Arc<Shape> {
+    pub(crate) fn of(&mut self, sql: &[u8]) -> Arc<QueryFingerprint> {
         let Fingerprint { number, text } = Fingerprint::of(sql);
         if let Some(shape) = self.known.get(&number).and_then(Weak::upgrade) {
             return shape;
@@ -28,7 +28,7 @@ impl Shapes {
             self.known.retain(|_, shape| shape.strong_count() > 0);
             self.alive = self.known.len();
         }
-        let shape = Arc::new(Shape { number, text });
+        let shape = Arc::new(QueryFingerprint { number, text });
         self.known.insert(number, Arc::downgrade(&shape));
         shape
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use telemetry::queries::Shape;
+use telemetry::queries::QueryFingerprint;
 use wire::frame::Splitter;
 use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
@@ -31,7 +31,7 @@ const ASKED: usize = 16 * 1024;
 /// What was asked and is answered by one ReadyForQuery.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
-    pub(crate) shapes: Vec<Arc<Shape>>,
+    pub(crate) shapes: Vec<Arc<QueryFingerprint>>,
     pub(crate) failed: bool,
 }
 
@@ -42,11 +42,11 @@ pub(crate) struct QueryTracker {
     /// The front of a message whose rest has not come.
     front: Vec<u8>,
     /// By the client's names for them; the one without a name has the empty one.
-    prepared: BTreeMap<Box<[u8]>, Arc<Shape>>,
+    prepared: BTreeMap<Box<[u8]>, Arc<QueryFingerprint>>,
     /// What those names have taken since there was none.
     names_bytes: usize,
     /// Run since the last Sync.
-    run: Vec<Arc<Shape>>,
+    run: Vec<Arc<QueryFingerprint>>,
     /// Not answered yet, oldest first.
     asked: VecDeque<Request>,
 }
@@ -118,7 +118,7 @@ impl QueryTracker {
         }
     }
 
-    fn prepare(&mut self, name: &[u8], shape: Arc<Shape>) {
+    fn prepare(&mut self, name: &[u8], shape: Arc<QueryFingerprint>) {
         if let Some(known) = self.prepared.get_mut(name) {
             *known = shape;
             return;

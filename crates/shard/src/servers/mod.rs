@@ -155,8 +155,8 @@ impl ShardState {
         self.server_login_goes_on(conn, step);
     }
 
-    /// The answer to a server login's [`Action::Ask`].
-    pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::Answer) {
+    /// The answer to a server login's [`Action::RunTask`].
+    pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
         let mut context = LoginContext { entropy: &mut *self.entropy, keys: &mut self.server_keys };

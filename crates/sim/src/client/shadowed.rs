@@ -9,7 +9,7 @@ use super::message::Message;
 use super::scene::Scene;
 use super::session::{Client, Phase};
 use super::shadow::{Answer, Shadow};
-use super::wild::{Habit, Item, Script, Terms};
+use super::wild::{Habit, Item, Script, TlsConfig};
 use crate::invariants::Claim;
 use crate::model::parameters::Parameters;
 use crate::protocol::{Fields, error_field};
@@ -39,7 +39,7 @@ impl Wild {
         if !scene.prng.chance(crowd.wild_per_million) {
             return None;
         }
-        let terms = Terms {
+        let terms = TlsConfig {
             named: scene.named && !scene.spoils,
             by_sql: scene.sql_names,
             pooled: scene.shares,

@@ -55,7 +55,7 @@ impl Habit {
 
 /// What a script may contain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct TlsConfig {
     /// Statements keep their names over a server's change.
     pub(crate) named: bool,
     /// A server changes hands between transactions: the statement without a name lives no longer than its segment.
@@ -82,7 +82,7 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct Script {
     habit: Habit,
-    terms: Terms,
+    terms: TlsConfig,
     client: u32,
     requests: u32,
     queue: VecDeque<Item>,
@@ -104,7 +104,7 @@ const SAVEPOINTS: &[&str] = &["a", "b"];
 
 impl Script {
     /// The script of a client of this number.
-    pub(crate) fn new(client: u32, habit: Habit, terms: Terms) -> Script {
+    pub(crate) fn new(client: u32, habit: Habit, terms: TlsConfig) -> Script {
         let (queue, names) = (VecDeque::new(), Vec::new());
         Script {
             habit,

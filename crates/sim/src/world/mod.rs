@@ -65,7 +65,7 @@ enum What {
     /// A connection attempt ends.
     Connect(Spot, Attempt, IpAddr),
     /// A login's question is answered.
-    Answered(Spot, auth::Answer),
+    Answered(Spot, auth::TaskResult),
     /// A shard asked to be woken.
     Tick(usize),
     /// A letter to a shard.

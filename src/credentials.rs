@@ -4,10 +4,10 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use crate::cli::KeyTask;
+use crate::cli::CredentialTask;
 
 /// Makes the line.
-pub(crate) fn run(task: &KeyTask) -> ExitCode {
+pub(crate) fn run(task: &CredentialTask) -> ExitCode {
     match line(task) {
         Ok(line) => {
             let _ = writeln!(io::stdout(), "{line}");
@@ -20,13 +20,13 @@ pub(crate) fn run(task: &KeyTask) -> ExitCode {
     }
 }
 
-fn line(task: &KeyTask) -> Result<String, String> {
+fn line(task: &CredentialTask) -> Result<String, String> {
     match task {
-        KeyTask::Password { name, scopes } => {
+        CredentialTask::Password { name, scopes } => {
             let password = password(name).map_err(|why| format!("no password: {why}"))?;
             http::password_line(name, scopes, &password).map_err(|no| no.to_string())
         }
-        KeyTask::Token { name, scopes } => {
+        CredentialTask::Token { name, scopes } => {
             let (line, token) = http::token_line(name, scopes).map_err(|no| no.to_string())?;
             let _ = writeln!(io::stderr(), "the token of {name}, shown this once: {token}");
             Ok(line)

@@ -1,6 +1,6 @@
-//! What the settings mean to rustls: one [`ClientTerms`] and one [`ServerTerms`] out of texts and files.
+//! Turns the settings into rustls configurations: one [`ClientTlsConfig`] and one [`ServerTlsConfig`].
 //!
-//! Owns which setting leads to what, and what cannot be had. All or nothing: a fault leaves the terms before in force.
+//! All or nothing: on an error the previous configuration stays in force.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use settings::{Config, Global, PemFiles, SslMode, TlsFiles};
 
 use crate::certificate::end_point;
 use crate::clock::Clock;
-use crate::keys::{self, Names};
+use crate::keys::{self, SettingNames};
 use crate::protocols::Protocols;
-use crate::verifier::{OfClients, OfServers};
+use crate::verifier::{ClientVerifier, ServerVerifier};
 use crate::{SetupFault, ciphers};
 
-/// What PostgreSQL's protocol is called in ALPN.
+/// PostgreSQL's ALPN protocol name.
 const ALPN: &[u8] = b"postgresql";
 
-/// Both sides' terms.
+/// TLS in both directions.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct TlsConfig {
     /// Towards clients.
-    pub clients: Arc<ClientTerms>,
+    pub clients: Arc<ClientTlsConfig>,
     /// Towards servers.
-    pub servers: Arc<ServerTerms>,
-    /// What was asked for and cannot be had, for the log.
+    pub servers: Arc<ServerTlsConfig>,
+    /// Settings that are not supported, for the log.
     pub warnings: Vec<String>,
     clock: Clock,
-    said: Said,
+    sources: Sources,
 }
 
 /// Towards clients, where we are the TLS server.
 #[derive(Debug)]
-pub struct ClientTerms {
+pub struct ClientTlsConfig {
     /// Whether clients may or must use TLS.
     pub mode: SslMode,
     pub(crate) config: Option<Arc<ServerConfig>>,
@@ -46,15 +46,15 @@ pub struct ClientTerms {
 
 /// Towards servers, where we are the TLS client.
 #[derive(Debug)]
-pub struct ServerTerms {
-    /// Whether servers are asked for TLS, and how they are checked.
+pub struct ServerTlsConfig {
+    /// Whether TLS is requested from servers, and how they are verified.
     pub mode: SslMode,
     pub(crate) config: Option<Arc<ClientConfig>>,
 }
 
-/// All that terms are made of, to see whether new ones would differ.
+/// The settings a [`TlsConfig`] was built from, to detect changes.
 #[derive(Clone, Debug, PartialEq)]
-struct Said {
+struct Sources {
     client: Side,
     server: Side,
 }
@@ -69,8 +69,8 @@ struct Side {
     files: PemFiles,
 }
 
-impl Said {
-    fn of(config: &Config) -> Said {
+impl Sources {
+    fn of(config: &Config) -> Sources {
         let Global {
             client_tls_sslmode,
             client_tls_protocols,
@@ -84,7 +84,7 @@ impl Said {
             ..
         } = config.global.clone();
         let TlsFiles { client, server, .. } = config.tls_files.clone();
-        Said {
+        Sources {
             client: Side {
                 mode: client_tls_sslmode,
                 protocols: client_tls_protocols,
@@ -105,23 +105,23 @@ impl Said {
     }
 }
 
-impl Terms {
-    /// Both sides' terms, or the first thing that is wrong.
+impl TlsConfig {
+    /// Builds both configurations.
     ///
     /// # Errors
-    /// [`SetupFault`]: whose setting, and why.
-    pub fn new(config: &Config) -> Result<Terms, SetupFault> {
-        let said = Said::of(config);
+    /// [`SetupFault`]: which setting, and why.
+    pub fn new(config: &Config) -> Result<TlsConfig, SetupFault> {
+        let sources = Sources::of(config);
         let clock = Clock::default();
         let mut warnings = Vec::new();
-        let clients = Arc::new(client_terms(&said.client, &clock, &mut warnings)?);
-        let servers = Arc::new(server_terms(&said.server, &clock, &mut warnings)?);
-        Ok(Terms { clients, servers, warnings, clock, said })
+        let clients = Arc::new(client_config(&sources.client, &clock, &mut warnings)?);
+        let servers = Arc::new(server_config(&sources.server, &clock, &mut warnings)?);
+        Ok(TlsConfig { clients, servers, warnings, clock, sources })
     }
 
     /// No TLS anywhere.
     #[must_use]
-    pub fn none() -> Terms {
+    pub fn none() -> TlsConfig {
         let side = Side {
             mode: SslMode::Disable,
             protocols: None,
@@ -130,37 +130,41 @@ impl Terms {
             curve: None,
             files: PemFiles::default(),
         };
-        Terms {
-            clients: Arc::new(ClientTerms { mode: SslMode::Disable, config: None, end_point: None }),
-            servers: Arc::new(ServerTerms { mode: SslMode::Disable, config: None }),
+        TlsConfig {
+            clients: Arc::new(ClientTlsConfig { mode: SslMode::Disable, config: None, end_point: None }),
+            servers: Arc::new(ServerTlsConfig { mode: SslMode::Disable, config: None }),
             warnings: Vec::new(),
             clock: Clock::default(),
-            said: Said { client: side.clone(), server: side },
+            sources: Sources { client: side.clone(), server: side },
         }
     }
 
-    /// The configuration says the same as these terms.
+    /// Built from the same settings as `config` has.
     #[must_use]
-    pub fn are_of(&self, config: &Config) -> bool {
-        self.said == Said::of(config)
+    pub fn is_built_from(&self, config: &Config) -> bool {
+        self.sources == Sources::of(config)
     }
 
-    /// Servers get the same treatment by both.
+    /// Both have the same settings towards servers.
     #[must_use]
-    pub fn same_servers(&self, other: &Terms) -> bool {
-        self.said.server == other.said.server
+    pub fn has_same_servers(&self, other: &TlsConfig) -> bool {
+        self.sources.server == other.sources.server
     }
 
-    /// It is now this late, in microseconds since 1970: certificates are judged by it.
-    pub fn tell_time(&self, wall_us: u64) {
+    /// Sets the time for certificate validation, in microseconds since 1970.
+    pub fn set_time(&self, wall_us: u64) {
         self.clock.set(wall_us / 1_000_000);
     }
 }
 
-fn client_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Result<ClientTerms, SetupFault> {
+fn client_config(
+    side: &Side,
+    clock: &Clock,
+    warnings: &mut Vec<String>,
+) -> Result<ClientTlsConfig, SetupFault> {
     let names = keys::CLIENT;
     if side.mode == SslMode::Disable {
-        return Ok(ClientTerms { mode: side.mode, config: None, end_point: None });
+        return Ok(ClientTlsConfig { mode: side.mode, config: None, end_point: None });
     }
     let (provider, protocols) = provider(side, names, warnings)?;
     let pair = keys::key_pair(&side.files, names, &provider)?.ok_or(SetupFault::NoKeyPair)?;
@@ -169,15 +173,15 @@ fn client_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Resul
     let builder = ServerConfig::builder_with_details(Arc::new(provider), Arc::new(clock.clone()))
         .with_protocol_versions(&protocols.versions())
         .map_err(refused)?;
-    let demands = side.mode >= SslMode::VerifyCa;
-    // As PgBouncer: the modes below ask too, for an HBA rule may want what a client can show.
+    let required = side.mode >= SslMode::VerifyCa;
+    // As in PgBouncer, lower modes request a certificate too: an HBA rule may need it.
     let builder = match roots {
         Some(roots) => {
             // Bytes of a whole Name, header included: what the type's own reading expects.
             let hints = roots.iter().map(|root| DistinguishedName::from(root.subject.clone())).collect();
-            builder.with_client_cert_verifier(Arc::new(OfClients { demands, algorithms, roots, hints }))
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier { required, algorithms, roots, hints }))
         }
-        None if demands => return Err(SetupFault::NoRoots(names.side)),
+        None if required => return Err(SetupFault::NoRoots(names.side)),
         None => builder.with_no_client_auth(),
     };
     let end_point = pair.cert.first().and_then(|der: &CertificateDer<'_>| end_point(der));
@@ -187,16 +191,20 @@ fn client_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Resul
     // As PostgreSQL: no session is ever resumed, so that no key lives longer than its connection.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(ClientTerms { mode: side.mode, config: Some(Arc::new(config)), end_point })
+    Ok(ClientTlsConfig { mode: side.mode, config: Some(Arc::new(config)), end_point })
 }
 
-fn server_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Result<ServerTerms, SetupFault> {
+fn server_config(
+    side: &Side,
+    clock: &Clock,
+    warnings: &mut Vec<String>,
+) -> Result<ServerTlsConfig, SetupFault> {
     let names = keys::SERVER;
     if side.mode == SslMode::Disable {
-        return Ok(ServerTerms { mode: side.mode, config: None });
+        return Ok(ServerTlsConfig { mode: side.mode, config: None });
     }
     let (mut provider, protocols) = provider(side, names, warnings)?;
-    // PostgreSQL's own preference (ssl_ecdh_curve): any other first guess would cost a round trip.
+    // PostgreSQL's own preference (ssl_ecdh_curve): another first choice would cost a round trip.
     provider.kx_groups = vec![ring::kx_group::SECP256R1, ring::kx_group::X25519, ring::kx_group::SECP384R1];
     let pair = keys::key_pair(&side.files, names, &provider)?;
     let mut roots = keys::roots(&side.files, names)?;
@@ -206,11 +214,11 @@ fn server_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Resul
         return Err(SetupFault::NoRoots(names.side));
     }
     let algorithms = provider.signature_verification_algorithms;
-    let verifier = OfServers { algorithms, roots, checks_name: side.mode == SslMode::VerifyFull };
+    let verifier = ServerVerifier { algorithms, roots, checks_name: side.mode == SslMode::VerifyFull };
     let builder = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(clock.clone()))
         .with_protocol_versions(&protocols.versions())
         .map_err(refused)?
-        .dangerous() // rustls' word for "a verifier of one's own"
+        .dangerous() // required by rustls for any custom verifier
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match pair {
         Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
@@ -218,30 +226,30 @@ fn server_terms(side: &Side, clock: &Clock, warnings: &mut Vec<String>) -> Resul
     };
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
-    Ok(ServerTerms { mode: side.mode, config: Some(Arc::new(config)) })
+    Ok(ServerTlsConfig { mode: side.mode, config: Some(Arc::new(config)) })
 }
 
 /// Suites, versions and groups of one side.
 fn provider(
     side: &Side,
-    names: Names,
+    names: SettingNames,
     warnings: &mut Vec<String>,
 ) -> Result<(CryptoProvider, Protocols), SetupFault> {
     let mut protocols = Protocols::read(side.protocols.as_deref().unwrap_or_default())?;
     let chosen = ciphers::tls12(side.ciphers.as_deref().unwrap_or_default())?;
     let chosen13 = ciphers::tls13(side.ciphers13.as_deref())?;
     if protocols.old_named {
-        warnings.push(format!("{}_protocols: TLS below 1.2 is not supported and left out", names.side));
+        warnings.push(format!("{}_protocols: TLS below 1.2 is not supported and is ignored", names.side));
     }
-    for word in chosen.lacking.iter().chain(&chosen13.lacking) {
-        warnings.push(format!("{}_ciphers: \"{word}\" is not supported and left out", names.side));
+    for word in chosen.unsupported.iter().chain(&chosen13.unsupported) {
+        warnings.push(format!("{}_ciphers: \"{word}\" is not supported and is ignored", names.side));
     }
     if protocols.tls12 && chosen.suites.is_empty() {
         if !protocols.tls13 {
             return Err(SetupFault::Ciphers(side.ciphers.clone().unwrap_or_default()));
         }
         protocols.tls12 = false;
-        warnings.push(format!("{}_ciphers leave no cipher for TLSv1.2: only TLSv1.3 is spoken", names.side));
+        warnings.push(format!("{}_ciphers leave no cipher for TLSv1.2: only TLSv1.3 is enabled", names.side));
     }
     let mut provider = ring::default_provider();
     provider.cipher_suites = [chosen13.suites, chosen.suites].concat();

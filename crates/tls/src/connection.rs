@@ -1,7 +1,7 @@
-//! One connection's records: ciphertext in, plaintext out, and the other way.
+//! One TLS connection without a socket: ciphertext in, plaintext out, and the reverse.
 //!
-//! Owns what is kept between two reads (a part of a record, nothing while idle) and the bound on it. Never holds a
-//! socket; whatever must be sent is appended to the caller's buffer.
+//! Owns what is buffered between two reads (a partial record, nothing while idle) and its limit. Output is appended to the
+//! caller's buffer.
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
@@ -12,18 +12,18 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error, NamedGroup, ProtocolVersion};
 
 use crate::certificate::end_point;
-use crate::{Certificate, ClientTerms, HandshakeFault, PeerCertificate, ServerTerms, ciphers};
+use crate::{Certificate, ClientTlsConfig, HandshakeFault, PeerCertificate, ServerTlsConfig, ciphers};
 
 /// Bytes that a handshake may take.
-const HANDSHAKE_BYTES: usize = 96 * 1024;
-/// What sealing adds to a record at most, with a key update before it.
+const MAX_HANDSHAKE_BYTES: usize = 96 * 1024;
+/// Overhead of an encrypted record at most, with a key update before it.
 const RECORD_OVERHEAD: usize = 128;
 /// The most plaintext in a record.
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// What was agreed on.
+/// The negotiated parameters of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedTls {
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
     /// OpenSSL's name of the cipher suite.
@@ -38,7 +38,7 @@ pub struct Agreed {
     pub end_point: Option<Vec<u8>>,
 }
 
-impl Agreed {
+impl NegotiatedTls {
     /// `TLSv1.3/TLS_AES_256_GCM_SHA384`, or `TLSv1.2/ECDHE-RSA-AES256-GCM-SHA384/ECDH=X25519`: as the log and SHOW write
     /// it.
     #[must_use]
@@ -48,78 +48,78 @@ impl Agreed {
     }
 }
 
-/// What bytes have led to.
+/// The result of receiving bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The handshake ended well just now: what plaintext there is came behind it.
+    /// The handshake has just completed; any plaintext came after it.
     pub secured: bool,
-    /// The peer said by an alert that it sends no more.
+    /// The peer sent close_notify.
     pub ended: bool,
 }
 
 /// One end of one connection.
-pub struct Session {
-    machine: Machine,
-    /// A part of a record or of a handshake message.
-    kept: Vec<u8>,
+pub struct TlsConnection {
+    role: Role,
+    /// A partial record or handshake message.
+    pending: Vec<u8>,
     handshake_bytes: usize,
     secured: bool,
-    /// Our own certificate's end point, where we are the server.
-    own_end_point: Option<Vec<u8>>,
+    /// `tls-server-end-point` of our certificate, where we are the server.
+    local_end_point: Option<Vec<u8>>,
 }
 
-enum Machine {
+enum Role {
     /// Towards a client we are the TLS server.
-    OfClient(Box<UnbufferedServerConnection>),
+    Server(Box<UnbufferedServerConnection>),
     /// Towards a server we are the TLS client.
-    OfServer(Box<UnbufferedClientConnection>),
+    Client(Box<UnbufferedClientConnection>),
 }
 
-impl Session {
+impl TlsConnection {
     /// Towards a client that wants TLS.
     ///
     /// # Errors
-    /// [`HandshakeFault::NoTerms`] where clients get no TLS.
-    pub fn accept(terms: &ClientTerms) -> Result<Session, HandshakeFault> {
-        let config = terms.config.clone().ok_or(HandshakeFault::NoTerms)?;
+    /// [`HandshakeFault::NotConfigured`] where TLS towards clients is disabled.
+    pub fn accept(tls_config: &ClientTlsConfig) -> Result<TlsConnection, HandshakeFault> {
+        let config = tls_config.config.clone().ok_or(HandshakeFault::NotConfigured)?;
         let connection = UnbufferedServerConnection::new(config)?;
-        Ok(Session::new(Machine::OfClient(Box::new(connection)), terms.end_point.clone()))
+        Ok(TlsConnection::new(Role::Server(Box::new(connection)), tls_config.end_point.clone()))
     }
 
     /// Towards a server that agreed to TLS; `host` is its name or address as configured. The first bytes for it come
-    /// out of [`Session::receive`] of none.
+    /// out of [`TlsConnection::receive`] of none.
     ///
     /// # Errors
-    /// [`HandshakeFault`] where servers get no TLS, or for a name that no certificate could have.
-    pub fn connect(terms: &ServerTerms, host: &str) -> Result<Session, HandshakeFault> {
-        let config = terms.config.clone().ok_or(HandshakeFault::NoTerms)?;
+    /// [`HandshakeFault`] where TLS towards servers is disabled, or for an invalid host name.
+    pub fn connect(tls_config: &ServerTlsConfig, host: &str) -> Result<TlsConnection, HandshakeFault> {
+        let config = tls_config.config.clone().ok_or(HandshakeFault::NotConfigured)?;
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| HandshakeFault::HostName(host.to_owned()))?;
         let connection = UnbufferedClientConnection::new(config, name)?;
-        Ok(Session::new(Machine::OfServer(Box::new(connection)), None))
+        Ok(TlsConnection::new(Role::Client(Box::new(connection)), None))
     }
 
-    fn new(machine: Machine, own_end_point: Option<Vec<u8>>) -> Session {
-        Session { machine, kept: Vec::new(), handshake_bytes: 0, secured: false, own_end_point }
+    fn new(role: Role, local_end_point: Option<Vec<u8>>) -> TlsConnection {
+        TlsConnection { role, pending: Vec::new(), handshake_bytes: 0, secured: false, local_end_point }
     }
 
-    /// The handshake is over.
+    /// The handshake is complete.
     #[must_use]
-    pub fn is_secured(&self) -> bool {
+    pub fn is_handshake_complete(&self) -> bool {
         self.secured
     }
 
-    /// The peer is a client of ours.
+    /// We are the TLS server: the peer is a client.
     #[must_use]
-    pub fn is_of_client(&self) -> bool {
-        matches!(self.machine, Machine::OfClient(_))
+    pub fn is_server_side(&self) -> bool {
+        matches!(self.role, Role::Server(_))
     }
 
-    /// Takes bytes of the peer; appends what they say to `plain` and what has to be answered to `out` (an alert, where
-    /// this fails). `scratch` is memory that callers use again and again.
+    /// Processes received bytes; appends plaintext to `plain` and the response to `out` (an alert on failure). `scratch` is
+    /// reusable memory of the caller.
     ///
     /// # Errors
-    /// [`HandshakeFault`]: nothing more can come of this connection.
+    /// [`HandshakeFault`]: the connection must be closed.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -128,21 +128,21 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Progress, HandshakeFault> {
         scratch.clear();
-        scratch.extend_from_slice(&self.kept);
+        scratch.extend_from_slice(&self.pending);
         scratch.extend_from_slice(bytes);
         let mut progress = Progress::default();
         let mut done = 0;
         loop {
             let rest = scratch.get_mut(done..).unwrap_or_default();
-            let turn = match &mut self.machine {
-                Machine::OfClient(connection) => turn(connection.process_tls_records(rest), plain, out),
-                Machine::OfServer(connection) => turn(connection.process_tls_records(rest), plain, out),
+            let advance = match &mut self.role {
+                Role::Server(connection) => advance(connection.process_tls_records(rest), plain, out),
+                Role::Client(connection) => advance(connection.process_tls_records(rest), plain, out),
             };
-            done += turn.discard;
-            match turn.outcome {
-                Ok(Step::GoOn) => {}
+            done += advance.discard;
+            match advance.outcome {
+                Ok(Step::Continue) => {}
                 Ok(Step::Ended) => progress.ended = true,
-                Ok(Step::Waits) => break,
+                Ok(Step::NeedsInput) => break,
                 Err(error) => {
                     self.send_alert(scratch.get_mut(done..).unwrap_or_default(), out);
                     return Err(error.into());
@@ -150,17 +150,17 @@ impl Session {
             }
         }
         let rest = scratch.get(done..).unwrap_or_default();
-        self.kept.clear();
+        self.pending.clear();
         if rest.is_empty() {
-            self.kept = Vec::new();
+            self.pending = Vec::new();
         } else {
-            self.kept.extend_from_slice(rest);
+            self.pending.extend_from_slice(rest);
         }
         if !self.secured {
             self.handshake_bytes = self.handshake_bytes.saturating_add(bytes.len());
             progress.secured = !self.common().is_handshaking();
             self.secured = progress.secured;
-            if !self.secured && self.handshake_bytes > HANDSHAKE_BYTES {
+            if !self.secured && self.handshake_bytes > MAX_HANDSHAKE_BYTES {
                 return Err(HandshakeFault::TooLong);
             }
         }
@@ -170,15 +170,15 @@ impl Session {
     /// Appends `plain` to `out` as records.
     ///
     /// # Errors
-    /// [`HandshakeFault`] if the connection is not secured, or has sent all that one key may seal.
-    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), HandshakeFault> {
+    /// [`HandshakeFault`] before the handshake is complete, or when the key's limit is reached.
+    pub fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), HandshakeFault> {
         self.write(out, |traffic, out| {
             let room = plain.len() + (plain.len() / RECORD_BYTES + 1) * RECORD_OVERHEAD;
             append(out, room, |free| traffic.encrypt(plain, free))
         })
     }
 
-    /// Appends the alert that says that we send no more. Does nothing where there is no secured connection.
+    /// Appends close_notify. Does nothing before the handshake is complete.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if self.secured {
             let _ = self.write(out, |traffic, out| {
@@ -187,12 +187,12 @@ impl Session {
         }
     }
 
-    /// What was agreed on, once it is secured.
+    /// The negotiated parameters, once the handshake is complete.
     #[must_use]
-    pub fn agreed(&self) -> Agreed {
+    pub fn negotiated(&self) -> NegotiatedTls {
         let common = self.common();
         let own = common.peer_certificates().and_then(|sent| sent.first());
-        Agreed {
+        NegotiatedTls {
             version: match common.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -202,19 +202,19 @@ impl Session {
             curve: self.curve(),
             has_alpn: common.alpn_protocol().is_some(),
             peer: own.and_then(|der| Certificate::read(der).ok()).map(|certificate| certificate.peer()),
-            end_point: match self.machine {
-                Machine::OfClient(_) => self.own_end_point.clone(),
-                Machine::OfServer(_) => own.and_then(end_point),
+            end_point: match self.role {
+                Role::Server(_) => self.local_end_point.clone(),
+                Role::Client(_) => own.and_then(end_point),
             },
         }
     }
 
-    /// OpenSSL names the other side's curve: of clients it knows none in TLS 1.3.
+    /// The curve as OpenSSL reports it: none for clients in TLS 1.3.
     fn curve(&self) -> Option<&'static str> {
         let common = self.common();
         let group = common.negotiated_key_exchange_group()?;
         match (common.protocol_version()?, group.name()) {
-            (ProtocolVersion::TLSv1_3, _) if self.is_of_client() => None,
+            (ProtocolVersion::TLSv1_3, _) if self.is_server_side() => None,
             (_, NamedGroup::X25519) => Some("X25519"),
             (_, NamedGroup::secp256r1) => Some("prime256v1"),
             (_, NamedGroup::secp384r1) => Some("secp384r1"),
@@ -223,75 +223,67 @@ impl Session {
     }
 
     fn common(&self) -> &CommonState {
-        match &self.machine {
-            Machine::OfClient(connection) => connection,
-            Machine::OfServer(connection) => connection,
+        match &self.role {
+            Role::Server(connection) => connection,
+            Role::Client(connection) => connection,
         }
     }
 
-    /// Goes to where application data can be written, and writes.
+    /// Advances rustls until application data can be written, and writes.
     fn write(
         &mut self,
         out: &mut Vec<u8>,
         mut write: impl FnMut(&mut dyn Traffic, &mut Vec<u8>) -> Result<(), EncryptError>,
     ) -> Result<(), HandshakeFault> {
         loop {
-            let kept = &mut self.kept;
-            let step = match &mut self.machine {
-                Machine::OfClient(connection) => {
-                    writing(connection.process_tls_records(kept), out, &mut write)
-                }
-                Machine::OfServer(connection) => {
-                    writing(connection.process_tls_records(kept), out, &mut write)
-                }
+            let pending = &mut self.pending;
+            let step = match &mut self.role {
+                Role::Server(connection) => writing(connection.process_tls_records(pending), out, &mut write),
+                Role::Client(connection) => writing(connection.process_tls_records(pending), out, &mut write),
             };
-            kept.drain(..step.discard.min(kept.len()));
+            pending.drain(..step.discard.min(pending.len()));
             match step.outcome {
-                Ok(Step::Waits) => return Ok(()),
-                Ok(Step::GoOn) => {}
+                Ok(Step::NeedsInput) => return Ok(()),
+                Ok(Step::Continue) => {}
                 Ok(Step::Ended) => return Err(Error::HandshakeNotComplete.into()),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// After a failure: what rustls has ready for the peer, the alert last, and not a step further, for it would look at
-    /// the bad bytes again. `rest` is what was not discarded: rustls counts on finding it where it was.
+    /// After a failure: sends what rustls has pending, the alert last, and no further, as it would process the bad bytes
+    /// again. `rest` is what was not discarded: rustls expects it in place.
     fn send_alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         let mut nothing = Vec::new();
         while self.common().wants_write() {
-            let turn = match &mut self.machine {
-                Machine::OfClient(connection) => {
-                    turn(connection.process_tls_records(rest), &mut nothing, out)
-                }
-                Machine::OfServer(connection) => {
-                    turn(connection.process_tls_records(rest), &mut nothing, out)
-                }
+            let advance = match &mut self.role {
+                Role::Server(connection) => advance(connection.process_tls_records(rest), &mut nothing, out),
+                Role::Client(connection) => advance(connection.process_tls_records(rest), &mut nothing, out),
             };
-            if !matches!(turn.outcome, Ok(Step::GoOn)) {
+            if !matches!(advance.outcome, Ok(Step::Continue)) {
                 return;
             }
         }
     }
 }
 
-/// Where a turn has led.
+/// The result of one step.
 enum Step {
-    /// There may be more at once.
-    GoOn,
+    /// More may be available without input.
+    Continue,
     /// The peer sends no more.
     Ended,
     /// More bytes are needed.
-    Waits,
+    NeedsInput,
 }
 
-struct Turn {
+struct Advance {
     discard: usize,
     outcome: Result<Step, Error>,
 }
 
-/// Does what one state of rustls asks for.
-fn turn<Data>(status: UnbufferedStatus<'_, '_, Data>, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Turn {
+/// Handles one state of rustls.
+fn advance<Data>(status: UnbufferedStatus<'_, '_, Data>, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Advance {
     let mut discard = status.discard;
     let outcome = status.state.and_then(|state| match state {
         ConnectionState::ReadTraffic(mut traffic) => {
@@ -300,44 +292,44 @@ fn turn<Data>(status: UnbufferedStatus<'_, '_, Data>, plain: &mut Vec<u8>, out: 
                 discard += more;
                 plain.extend_from_slice(payload);
             }
-            Ok(Step::GoOn)
+            Ok(Step::Continue)
         }
-        ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out).map(|()| Step::GoOn),
+        ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out).map(|()| Step::Continue),
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Ok(Step::GoOn)
+            Ok(Step::Continue)
         }
         ConnectionState::PeerClosed => Ok(Step::Ended),
         ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) | ConnectionState::Closed => {
-            Ok(Step::Waits)
+            Ok(Step::NeedsInput)
         }
         // Early data is never accepted.
         _ => Err(Error::HandshakeNotComplete),
     });
-    Turn { discard, outcome }
+    Advance { discard, outcome }
 }
 
-/// The same on the way to write application data; [`Step::Waits`] when it is written.
+/// The same on the way to write application data; [`Step::NeedsInput`] when it is written.
 fn writing<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Vec<u8>,
     write: &mut impl FnMut(&mut dyn Traffic, &mut Vec<u8>) -> Result<(), EncryptError>,
-) -> Turn {
+) -> Advance {
     let discard = status.discard;
     let outcome = status.state.and_then(|state| match state {
         ConnectionState::WriteTraffic(mut traffic) => match write(&mut traffic, out) {
-            Ok(()) => Ok(Step::Waits),
+            Ok(()) => Ok(Step::NeedsInput),
             Err(_) => Err(Error::EncryptError),
         },
-        ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out).map(|()| Step::GoOn),
+        ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out).map(|()| Step::Continue),
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Ok(Step::GoOn)
+            Ok(Step::Continue)
         }
-        ConnectionState::PeerClosed => Ok(Step::GoOn),
+        ConnectionState::PeerClosed => Ok(Step::Continue),
         _ => Ok(Step::Ended),
     });
-    Turn { discard, outcome }
+    Advance { discard, outcome }
 }
 
 fn encode<Data>(data: &mut EncodeTlsData<'_, Data>, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -367,7 +359,7 @@ fn append(
     written.map(|_| ())
 }
 
-/// Both sides' way to write.
+/// Writing application data, for either role.
 trait Traffic {
     fn encrypt(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, EncryptError>;
     fn queue_close_notify(&mut self, out: &mut [u8]) -> Result<usize, EncryptError>;

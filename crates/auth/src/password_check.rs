@@ -1,5 +1,4 @@
-//! A password that somebody else has to check, and what came of it.
-//! Owns the types alone: the asking is done by helper threads of `driver`.
+//! A password check by an external backend, and its result. The check itself runs on helper threads of `driver`.
 
 use crate::fault::ClientFault;
 use settings::ldap::Options;
@@ -7,30 +6,30 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Who decides about a password.
+/// The external authentication backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Authority {
+pub enum AuthBackend {
     /// An LDAP directory.
-    Directory(Arc<Options>),
+    Ldap(Arc<Options>),
     /// The system's PAM, under PgBouncer's service name.
     Pam,
 }
 
-impl Authority {
-    /// What a client is told whom it does not know.
+impl AuthBackend {
+    /// The error for a client that it rejects.
     #[must_use]
     pub fn refusal(&self) -> ClientFault {
         match self {
-            Self::Directory(_) => ClientFault::Directory,
+            Self::Ldap(_) => ClientFault::Ldap,
             Self::Pam => ClientFault::Pam,
         }
     }
 }
 
-/// Whether this user has this password.
-pub struct Check {
-    /// Who knows.
-    pub authority: Authority,
+/// A password check.
+pub struct PasswordCheck {
+    /// The backend.
+    pub authority: AuthBackend,
     /// The name the client gave.
     pub user: String,
     /// The client's address without its port, or `unix`.
@@ -39,7 +38,7 @@ pub struct Check {
     pub password: Zeroizing<Vec<u8>>,
 }
 
-impl fmt::Debug for Check {
+impl fmt::Debug for PasswordCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Check")
@@ -49,11 +48,11 @@ impl fmt::Debug for Check {
     }
 }
 
-/// What an authority said.
+/// The result of a password check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The user is who it says.
+pub enum CheckResult {
+    /// The password is correct.
     Passed,
-    /// It is not, or that could not be found out. The words are for the log.
+    /// Rejected, or the backend is unavailable. The text is for the log.
     Refused(String),
 }

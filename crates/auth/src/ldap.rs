@@ -1,10 +1,10 @@
-//! What a directory is told of a user: the name to bind as, the filter to search by, the addresses to go to.
-//! Owns escaping, so that a user's name is never more than a value. Never talks to a directory and never sees a password.
+//! LDAP bind names, search filters and URLs.
+//! Owns escaping, so that a user name is always a single value. Does no I/O and never sees a password.
 
 use settings::ldap::{Filter, Options};
 use std::fmt::Write;
 
-/// What stands for the user's name in a filter.
+/// The placeholder for the user name in a filter.
 const PLACEHOLDER: &str = "$username";
 
 /// The name a user binds as. Behind a prefix like `uid=` it is the value of an attribute and escaped as such (RFC 4514);

@@ -1,5 +1,5 @@
-//! The control thread's loop: what happens goes into [`Control`], what it wants done is done here.
-//! Owns the clock and the queue of inputs. Never decides anything.
+//! The control thread's loop: passes inputs to [`Control`] and executes its outputs.
+//! Owns the clock and the queue of inputs.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,36 +17,36 @@ use crate::files::{Source, with_files};
 use crate::logging::Logger;
 use crate::pools_file;
 use crate::service_manager::ServiceManager;
-use crate::tls::TlsNews;
+use crate::tls::TlsConfigLog;
 
 /// The shards' threads, as the control thread sees them.
-pub(crate) trait Crew {
-    /// Writes to a shard.
-    fn tell(&self, shard: ShardId, command: Command);
+pub(crate) trait Shards {
+    /// Sends a command to a shard.
+    fn send(&self, shard: ShardId, command: Command);
     /// Closes the TCP listeners for good.
     fn close_tcp(&self);
-    /// Rows about what no shard knows.
+    /// Rows of views that no shard has.
     fn inspect(&self, subject: Subject) -> Listing;
-    /// Hands over to the process that waits at this line, the panel's listening socket too; what comes of it is an input.
+    /// Hands over to the process that waits on this channel, with the panel's listening socket; the outcome is an input.
     fn hand_over(
         &self,
         line: &str,
         note: String,
         panel: Option<OwnedFd>,
-        patience: Duration,
+        timeout: Duration,
     ) -> std::io::Result<()>;
-    /// Asks the process before this one to cancel what nobody here runs.
+    /// Forwards a cancel request for an unknown key to the predecessor.
     fn cancel_at_predecessor(&self, key: &[u8]);
-    /// Undoes what is still paused in the process before this one: one database, or all.
+    /// Resumes one database, or all, in the predecessor.
     fn resume_predecessor(&self, database: Option<&str>);
 }
 
-/// A running process.
-pub(crate) struct Life<C> {
+/// The loop of a running process.
+pub(crate) struct ControlLoop<C> {
     control: Control,
-    crew: C,
+    shards: C,
     logger: Arc<Logger>,
-    tls: TlsNews,
+    tls: TlsConfigLog,
     source: Source,
     inputs: Receiver<Input>,
     manager: ServiceManager,
@@ -54,53 +54,63 @@ pub(crate) struct Life<C> {
     born: Instant,
 }
 
-impl<C: Crew> Life<C> {
-    /// A process whose shards run already.
+impl<C: Shards> ControlLoop<C> {
+    /// A loop for shards that are running.
     pub(crate) fn new(
         config: Arc<Config>,
         facts: Facts,
-        crew: C,
+        shards: C,
         logger: Arc<Logger>,
-        tls: TlsNews,
+        tls: TlsConfigLog,
         source: Source,
         inputs: Receiver<Input>,
-    ) -> Life<C> {
+    ) -> ControlLoop<C> {
         let control = Control::new(config, facts, console::parse, 0);
         let manager = ServiceManager::default();
-        Life { control, crew, logger, tls, source, inputs, manager, panel: None, born: Instant::now() }
+        ControlLoop {
+            control,
+            shards,
+            logger,
+            tls,
+            source,
+            inputs,
+            manager,
+            panel: None,
+            born: Instant::now(),
+        }
     }
 
-    /// Tells the service manager that clients can come, and from now on what it has to know.
+    /// Notifies the service manager of readiness, and of later state changes.
     pub(crate) fn report_to(&mut self, manager: ServiceManager, takes_over: bool) {
         self.manager = manager;
         self.manager.ready(takes_over);
     }
 
-    /// From now on the panel is told what it has to know.
+    /// Attaches the panel.
     pub(crate) fn serve_panel(&mut self, panel: Panel) {
         self.panel = Some(panel);
     }
 
-    /// Runs until the process is to end; gives the crew back, to be dismissed.
+    /// Runs until shutdown; returns the shards, to be stopped.
     pub(crate) fn run(mut self) -> C {
         loop {
             let wait = Duration::from_micros(self.control.deadline().saturating_sub(self.now_us()));
             let input = match self.inputs.recv_timeout(wait) {
                 Ok(input) => input,
                 Err(RecvTimeoutError::Timeout) => Input::Tick,
-                // Nobody is left who could say anything: not the signals, not the shards.
-                Err(RecvTimeoutError::Disconnected) => return self.crew,
+                // Every sender is gone: signals and shards.
+                Err(RecvTimeoutError::Disconnected) => return self.shards,
             };
             if self.take(input) {
-                self.farewell();
-                return self.crew;
+                self.flush_metrics();
+                return self.shards;
             }
         }
     }
 
-    /// The last metrics go out if somebody collects them: what they are made of is asked of this thread. Whoever says again
-    /// that the process is to end is not kept waiting.
-    fn farewell(&mut self) {
+    /// Exports the last metrics if a collector is configured: their data comes from this thread. A second shutdown signal ends
+    /// the wait.
+    fn flush_metrics(&mut self) {
         if !self.panel.as_ref().is_some_and(Panel::is_over) {
             return;
         }
@@ -114,7 +124,7 @@ impl<C: Crew> Life<C> {
         }
     }
 
-    /// One input and everything that follows from it; true if that is the end.
+    /// Handles one input and its consequences; true to exit.
     fn take(&mut self, input: Input) -> bool {
         let (mut next, mut waiting) = (Some(input), VecDeque::new());
         while let Some(input) = next.take() {
@@ -122,7 +132,7 @@ impl<C: Crew> Life<C> {
             let is_loaded = matches!(input, Input::Loaded(_));
             if let Input::Succession(what) = &input {
                 let has_left = matches!(what, Succession::Begun | Succession::Over);
-                self.manager.leave_it(has_left);
+                self.manager.set_handed_over(has_left);
                 self.panel.iter().for_each(|panel| panel.leave(has_left));
             }
             self.control.handle(input, now_us);
@@ -134,7 +144,7 @@ impl<C: Crew> Life<C> {
                         return true;
                     }
                     output => match self.act(output) {
-                        // Between the steps of a change of pools nothing else happens.
+                        // The steps of a change of pools are not interleaved with other inputs.
                         Some(step @ (Input::PoolsRead(_) | Input::PoolsWritten(_))) => {
                             waiting.push_front(step)
                         }
@@ -151,12 +161,12 @@ impl<C: Crew> Life<C> {
         false
     }
 
-    /// Does one thing; what it leads to at once is returned.
+    /// Executes one output; returns an input that follows at once.
     fn act(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::Tell { shard, command } => self.crew.tell(shard, command),
+            Output::Tell { shard, command } => self.shards.send(shard, command),
             Output::List { request, subject } => {
-                let rows = self.crew.inspect(subject);
+                let rows = self.shards.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
             }
             Output::Answer { id, parts, last } => {
@@ -186,43 +196,43 @@ impl<C: Crew> Life<C> {
                 }
             }
             Output::Configured(config) => {
-                self.tell_of_log(self.logger.configure(&config.global));
+                self.log_reopen_error(self.logger.configure(&config.global));
                 self.tls.configure(&config, &self.logger);
                 self.panel.iter_mut().for_each(|panel| panel.configure(&config));
             }
-            Output::ReopenLog => self.tell_of_log(self.logger.reopen()),
+            Output::ReopenLog => self.log_reopen_error(self.logger.reopen()),
             Output::CloseTcp => {
                 self.manager.stopping();
                 self.panel.iter().for_each(Panel::is_ending);
-                self.crew.close_tcp();
+                self.shards.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
-            Output::StrayCancel { key } => self.crew.cancel_at_predecessor(&key),
-            Output::ResumePredecessor { database } => self.crew.resume_predecessor(database.as_deref()),
+            Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
+            Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
             Output::Exit => {}
         }
         None
     }
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {
-        let patience = crate::takeover::patience(self.control.config());
+        let timeout = crate::takeover::timeout(self.control.config());
         let panel = self.panel.as_ref().and_then(Panel::listening_socket);
-        let fault = self.crew.hand_over(line, note, panel, patience).err()?;
+        let fault = self.shards.hand_over(line, note, panel, timeout).err()?;
         Some(Input::Succession(Succession::Failed(fault.to_string())))
     }
 
-    /// Takes over what the process before has said of itself; to be called before anything of it comes in.
+    /// Imports the predecessor's state; to be called before any of its connections arrive.
     pub(crate) fn inherit(&mut self, note: &str) -> &C {
         self.control.inherit(note);
         while let Some(output) = self.control.poll() {
             self.act(output);
         }
-        &self.crew
+        &self.shards
     }
 
-    fn tell_of_log(&self, outcome: std::io::Result<()>) {
+    fn log_reopen_error(&self, outcome: std::io::Result<()>) {
         if let Err(fault) = outcome {
-            let text = format!("cannot open the log file, the one before stays: {fault}");
+            let text = format!("cannot open the log file, keeping the previous one: {fault}");
             self.logger.write(&Record::new(Level::Error, text));
         }
     }
@@ -242,10 +252,10 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<Command>>);
+    struct RecordedCommands(Mutex<Vec<Command>>);
 
-    impl Crew for Told {
-        fn tell(&self, _: ShardId, command: Command) {
+    impl Shards for RecordedCommands {
+        fn send(&self, _: ShardId, command: Command) {
             self.0.lock().unwrap().push(command);
         }
         fn close_tcp(&self) {}
@@ -259,21 +269,24 @@ mod tests {
         fn resume_predecessor(&self, _: Option<&str>) {}
     }
 
-    fn life(file: &str, inputs: Vec<Input>) -> Life<Told> {
+    fn control_loop(file: &str, inputs: Vec<Input>) -> ControlLoop<RecordedCommands> {
         let (sender, receiver) = channel();
         inputs.into_iter().for_each(|input| sender.send(input).unwrap());
         let source = Source { file: file.to_owned(), flags: Vec::new() };
         let facts = Facts { shards: 1, io_driver: "epoll" };
         let logger = Arc::new(Logger::new(false));
-        let Ok(tls) = TlsNews::begin(&Config::default(), &logger) else { panic!("no terms") };
-        Life::new(Arc::default(), facts, Told::default(), logger, tls, source, receiver)
+        let Ok(tls) = TlsConfigLog::begin(&Config::default(), &logger) else { panic!("no terms") };
+        ControlLoop::new(Arc::default(), facts, RecordedCommands::default(), logger, tls, source, receiver)
     }
 
     #[test]
     fn a_signal_ends_it() {
-        let crew =
-            life("x.ini", vec![Input::Signal(Signal::Usr1), Input::Signal(Signal::Quit), Input::Tick]).run();
-        assert_eq!(crew.0.lock().unwrap().len(), 1, "the pause was told before the end");
+        let shards = control_loop(
+            "x.ini",
+            vec![Input::Signal(Signal::Usr1), Input::Signal(Signal::Quit), Input::Tick],
+        )
+        .run();
+        assert_eq!(shards.0.lock().unwrap().len(), 1, "the pause was told before the end");
     }
 
     #[test]
@@ -287,8 +300,8 @@ mod tests {
             parameters: None,
             mode: messages::StatementMode::Run,
         };
-        let crew = life("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
-        let told = crew.0.lock().unwrap();
+        let shards = control_loop("/nonexistent/x.ini", vec![Input::Report(Report::Query(query))]).run();
+        let told = shards.0.lock().unwrap();
         let [Command::Reply(reply)] = &told[..] else { panic!("{told:?}") };
         assert!(matches!(&reply.parts[..], [ReplyPart::Error { sqlstate: "F0000", .. }]));
     }
