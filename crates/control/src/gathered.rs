@@ -11,7 +11,7 @@ use messages::{
     PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
 use telemetry::queries::{QueryFingerprint, QueryStats};
-use telemetry::{Counters, ErrorCounts, Histograms};
+use telemetry::{Counters, Histograms, SqlstateCounts};
 
 /// What a listing has brought so far, in the order in which views show it.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Gathered {
     /// By database and user.
     pub(crate) histograms: BTreeMap<(String, String), Histograms>,
     /// By database.
-    pub(crate) errors: BTreeMap<String, ErrorCounts>,
+    pub(crate) errors: BTreeMap<String, SqlstateCounts>,
     /// By database and number of the kind.
     pub(crate) queries: BTreeMap<(String, u64), (Arc<QueryFingerprint>, QueryStats)>,
     /// As they came.

@@ -4,7 +4,7 @@
 //! more precisely, that one is sent.
 
 use messages::ReplyPart;
-use settings::Fault;
+use settings::SetError;
 
 /// A statement that is not done, and whose fault that is.
 #[derive(Clone, Debug, PartialEq, Eq)]

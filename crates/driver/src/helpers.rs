@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
-use auth::{Answer, Question};
+use auth::{OffloadedTask, TaskResult};
 use messages::{ShardId, ShardMessage};
 use settings::{Config, Global};
 use shard::ConnId;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use auth::Answer;
+use auth::TaskResult;
 use messages::{Command, ShardMessage};
 use rustix::event::{EventfdFlags, eventfd};
 use shard::{ClientMove, ConnId};

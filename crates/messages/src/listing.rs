@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settings::PoolMode;
 use telemetry::queries::{QueryFingerprint, QueryStats};
-use telemetry::{Counters, ErrorCounts, Histograms};
+use telemetry::{Counters, Histograms, SqlstateCounts};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
 pub const SLICE_ROWS: usize = 500;
@@ -283,7 +283,7 @@ pub struct ErrorRow {
     /// As clients name it; empty for clients of no configured one.
     pub database: String,
     /// By code.
-    pub errors: ErrorCounts,
+    pub errors: SqlstateCounts,
 }
 
 /// The statistics of one kind of query on one shard.

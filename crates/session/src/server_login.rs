@@ -45,7 +45,7 @@ pub enum LoginStep {
     /// These bytes sent (possibly none), then more from the server.
     Send(Vec<u8>),
     /// An answer; [`ServerLogin::answer`] continues.
-    Ask(auth::Question),
+    Ask(auth::OffloadedTask),
     /// The server is ready; this is what it reported, and the bytes that came behind (half a notice, for example).
     Ready(Box<ServerInfo>, Vec<u8>),
     /// The server refused: the body of its ErrorResponse.
@@ -120,7 +120,7 @@ impl ServerLogin {
     }
 
     /// Takes the answer to [`LoginStep::Ask`].
-    pub fn answer(&mut self, answer: Answer, context: &mut LoginContext<'_>) -> LoginStep {
+    pub fn answer(&mut self, answer: TaskResult, context: &mut LoginContext<'_>) -> LoginStep {
         self.asking = false;
         match self.exchange.answer(answer, context.keys) {
             Step::Send(bytes) => {
@@ -133,7 +133,7 @@ impl ServerLogin {
         }
     }
 
-    fn ask(&mut self, question: auth::Question) -> LoginStep {
+    fn ask(&mut self, question: auth::OffloadedTask) -> LoginStep {
         self.asking = true;
         LoginStep::Ask(question)
     }

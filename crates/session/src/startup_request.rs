@@ -88,8 +88,8 @@ impl StartupReader<'_> {
     fn parameter(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientFault> {
         match name {
             b"user" if value.len() > settings::USER_BYTES => return Err(ClientFault::LongUser),
-            b"user" => cut_name(text(value)?).clone_into(&mut self.request.user),
-            b"database" => cut_name(text(value)?).clone_into(&mut self.request.database),
+            b"user" => truncate_identifier(text(value)?).clone_into(&mut self.request.user),
+            b"database" => truncate_identifier(text(value)?).clone_into(&mut self.request.database),
             b"options" => self.options(text(value)?)?,
             b"replication" => {}
             extension if extension.starts_with(b"_pq_.") => {

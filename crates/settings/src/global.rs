@@ -79,8 +79,8 @@ live {
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_failure_delay: Duration, Seconds, "1", Reload,
         "How long the reply to a failed login is delayed, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It is sent earlier where max_login_conn needs the place. 0 disables the delay.";
-    auth_ldap_options: Rule, Rule, unset, Reload,
-        "Where the directory of auth_type ldap is and how it is asked, in the words of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
+    auth_ldap_options: LdapRule, LdapRule, unset, Reload,
+        "The LDAP server of auth_type ldap and how to query it, in the syntax of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
         "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Used only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.";
     auth_type: AuthType, AuthType, "md5", Reload,
@@ -127,7 +127,7 @@ live {
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
         "Startup parameters that are accepted and dropped, beside those that are tracked.";
-    http_addr: String, Word, "127.0.0.1", Reload,
+    http_addr: String, NonEmptyText, "127.0.0.1", Reload,
         "Weir's own. IP address of the control panel. Addresses other than loopback are refused until http_auth_file names a user.";
     http_allowed_hosts: Vec<String>, List, "", Reload,
         "Weir's own. Host names that the control panel answers to, besides localhost and addresses; it refuses others, against DNS rebinding.";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::Question;
+use auth::OffloadedTask;
 use messages::{Report, ShardId, ShardMessage};
 use telemetry::Record;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::ErrorRow;
-use telemetry::Errors;
+use telemetry::SqlstateCounts;
 
 use crate::ConnId;
 use crate::client::{Client, Phase};
@@ -19,7 +19,7 @@ const DATABASES: usize = 1_000;
 
 /// Errors by database; those of clients that named no configured one have no name.
 #[derive(Default)]
-pub(crate) struct ErrorCounts(BTreeMap<Arc<str>, Errors>);
+pub(crate) struct ErrorCounts(BTreeMap<Arc<str>, SqlstateCounts>);
 
 impl ErrorCounts {
     fn count(&mut self, database: &str, code: &[u8]) {
@@ -38,7 +38,7 @@ impl ErrorCounts {
     }
 
     pub(crate) fn rows(&self) -> Vec<ErrorRow> {
-        let row = |(database, errors): (&Arc<str>, &ErrorCounts)| ErrorRow {
+        let row = |(database, errors): (&Arc<str>, &SqlstateCounts)| ErrorRow {
             database: database.to_string(),
             errors: errors.clone(),
         };

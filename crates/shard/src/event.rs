@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use auth::Answer;
+use auth::TaskResult;
 use messages::{Command, ShardMessage};
 
 use crate::{ClientMove, Import};

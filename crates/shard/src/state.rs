@@ -218,7 +218,7 @@ impl ShardState {
             server_keys: ServerKeyCache::new(KEYS_KEPT),
             outbox: Outbox::default(),
             // At the start of a process the caller has checked these settings and reported any error.
-            tls: Terms::new(&config).unwrap_or_else(|_| Terms::none()),
+            tls: TlsConfig::new(&config).unwrap_or_else(|_| TlsConfig::none()),
             tls_requests: Vec::new(),
             now: Now::default(),
             released: Vec::new(),

@@ -135,13 +135,13 @@ impl TlsLayer {
             match secure {
                 TlsRequest::Adopt { conn, session } => self.insert(conn, session),
                 TlsRequest::Accept { conn, answer, received } => {
-                    state.tls.tell_time(state.now.wall_us);
-                    let session = Session::accept(&state.tls.clients);
+                    state.tls.set_time(state.now.wall_us);
+                    let session = TlsConnection::accept(&state.tls.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
                 TlsRequest::Connect { conn, host } => {
-                    state.tls.tell_time(state.now.wall_us);
-                    let session = Session::connect(&state.tls.servers, &host);
+                    state.tls.set_time(state.now.wall_us);
+                    let session = TlsConnection::connect(&state.tls.servers, &host);
                     self.begin(state, conn, session, b"", b"");
                 }
             }

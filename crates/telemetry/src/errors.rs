@@ -15,18 +15,18 @@ pub const OTHER: Sqlstate = *b"other";
 
 /// Errors of one database, by code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ErrorCounts {
+pub struct SqlstateCounts {
     counts: BTreeMap<Sqlstate, u64>,
 }
 
-impl ErrorCounts {
+impl SqlstateCounts {
     /// Counts an error.
     pub fn count(&mut self, code: &[u8]) {
         self.add(&sqlstate(code), 1);
     }
 
     /// Adds another shard's.
-    pub fn merge(&mut self, other: &ErrorCounts) {
+    pub fn merge(&mut self, other: &SqlstateCounts) {
         other.counts.iter().for_each(|(code, count)| self.add(code, *count));
     }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn made_up_codes_fill_no_memory() {
-        let mut errors = ErrorCounts::default();
+        let mut errors = SqlstateCounts::default();
         for number in 0..1_000 {
             errors.count(format!("U{number:04}").as_bytes());
         }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn shards_are_added_up() {
-        let mut one = ErrorCounts::default();
+        let mut one = SqlstateCounts::default();
         one.count(b"23505");
         let mut sum = one.clone();
         sum.merge(&one);

@@ -11,6 +11,6 @@ pub mod queries;
 pub mod record;
 
 pub use counters::{COUNTERS, Counter, Counters};
-pub use errors::ErrorCounts;
+pub use errors::SqlstateCounts;
 pub use histogram::{Histogram, Histograms, Percentiles};
 pub use record::{Level, LineFormatter, Record, printable};

@@ -60,7 +60,7 @@ pub(super) fn histograms(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
 }
 
 pub(super) fn errors(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let of_one = |(database, errors): (&String, &telemetry::ErrorCounts)| -> Vec<Vec<Cell>> {
+    let of_one = |(database, errors): (&String, &telemetry::SqlstateCounts)| -> Vec<Vec<Cell>> {
         errors
             .iter()
             .map(|(code, count)| vec![database.as_str().into(), code.into(), Cell::Sum(count)])

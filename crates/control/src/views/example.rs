@@ -134,7 +134,7 @@ fn queries() -> Listing {
 }
 
 fn errors() -> Listing {
-    let mut errors = telemetry::ErrorCounts::default();
+    let mut errors = telemetry::SqlstateCounts::default();
     errors.count(b"23505");
     Listing::Errors(vec![messages::ErrorRow { database: "app".into(), errors }])
 }

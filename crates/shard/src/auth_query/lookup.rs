@@ -242,7 +242,7 @@ fn found(rows: &[ServerQueryRow]) -> Result<Option<QueriedSecret>, LookupFault> 
     // An empty plain secret admits no client; the user is known all the same.
     let secret = secret.as_deref().and_then(|secret| std::str::from_utf8(secret).ok()).unwrap_or_default();
     Ok(Some(QueriedSecret {
-        user: settings::cut_name(user).to_owned(),
+        user: settings::truncate_identifier(user).to_owned(),
         secret: Zeroizing::new(secret.to_owned()),
     }))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Authority, CertificateFault, ClientFault, Fault, Method, hba};
+use auth::{AuthBackend, CertificateFault, ClientFault, Fault, Method, hba};
 use session::StartupRequest;
 use session::replication::Kind;
 use settings::AuthType;
@@ -28,7 +28,7 @@ pub(crate) enum AuthRequirement {
     /// To be this system user, by this map if there is one.
     Peer(Option<Arc<IdentMap>>),
     /// A password that is checked externally.
-    External(Authority),
+    External(AuthBackend),
     /// Nothing yet: a rule hangs on the roles of its user.
     Roles,
     /// It is refused.
@@ -93,7 +93,7 @@ impl ShardState {
                 let rule = self.config.global.auth_ldap_options.clone();
                 return self.by_directory(conn, &rule);
             }
-            AuthType::Pam => return AuthRequirement::External(Authority::Pam),
+            AuthType::Pam => return AuthRequirement::External(AuthBackend::Pam),
         };
         AuthRequirement::Exchange(method)
     }
@@ -104,7 +104,7 @@ impl ShardState {
         startup_request: &StartupRequest,
         roles: Option<&BTreeSet<String>>,
     ) -> AuthRequirement {
-        let approach = hba::Approach {
+        let approach = hba::ConnectionInfo {
             address: self.address(conn),
             encrypted: self.is_encrypted(conn),
             physical_replication: is_physical(startup_request),
@@ -113,9 +113,9 @@ impl ShardState {
             roles,
         };
         let rule = match hba::rule(&self.config.hba, &approach) {
-            hba::Found::Rule(rule) => rule,
-            hba::Found::Nothing => return AuthRequirement::Refusal(Refusal::NoRule),
-            hba::Found::NeedsRoles => return AuthRequirement::Roles,
+            hba::RuleLookup::Rule(rule) => rule,
+            hba::RuleLookup::Nothing => return AuthRequirement::Refusal(Refusal::NoRule),
+            hba::RuleLookup::NeedsRoles => return AuthRequirement::Roles,
         };
         let line = rule.line;
         let requirement = match &rule.method {
@@ -142,7 +142,7 @@ impl ShardState {
         conn: ConnId,
         startup_request: &StartupRequest,
     ) -> Option<Refusal> {
-        let approach = hba::Approach {
+        let approach = hba::ConnectionInfo {
             address: self.address(conn),
             encrypted: self.is_encrypted(conn),
             physical_replication: is_physical(startup_request),
@@ -160,9 +160,9 @@ impl ShardState {
     }
 
     /// Invalid options admit no client.
-    fn by_directory(&mut self, conn: ConnId, rule: &ldap::Rule) -> AuthRequirement {
+    fn by_directory(&mut self, conn: ConnId, rule: &ldap::LdapRule) -> AuthRequirement {
         match rule.options() {
-            Ok(options) => AuthRequirement::External(Authority::Directory(Arc::clone(options))),
+            Ok(options) => AuthRequirement::External(AuthBackend::Ldap(Arc::clone(options))),
             Err(fault) => {
                 self.log_client(conn, Level::Warning, &fault.to_string());
                 AuthRequirement::Refusal(Refusal::NoDirectory)

@@ -18,7 +18,7 @@ pub(crate) mod unauthenticated;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use auth::{Answer, ClientLogin, Fault, Secret, Shown, Step, Zeroizing};
+use auth::{ClientLogin, Fault, PresentedCertificate, Secret, Step, TaskResult, Zeroizing};
 use messages::Role;
 use session::StartupRequest;
 use settings::AuthType;
@@ -206,7 +206,7 @@ impl ShardState {
                 ClientLogin::certificate(user, secret.is_some(), shown, login.map.as_deref())
             }
             Some(AuthRequirement::External(authority)) => {
-                ClientLogin::begin_elsewhere(authority, user, &remote(client.peer))
+                ClientLogin::begin_external(authority, user, &remote(client.peer))
             }
             Some(AuthRequirement::Refusal(refusal)) => return self.refuse(conn, refusal),
             Some(AuthRequirement::Roles) | None => return,
@@ -260,7 +260,7 @@ impl ShardState {
         self.login_step(conn, step);
     }
 
-    /// The answer to a client's [`Action::RunTask`].
+    /// The answer to a client's [`Action::Ask`].
     pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: TaskResult) {
         self.log_verdict(conn, &answer);
         let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use messages::QueryRow;
 use session::{ErrorSeen, ReplyOutcome};
-use telemetry::queries::{Queries, QueryFigures, Shape};
+use telemetry::queries::{Queries, QueryFingerprint, QueryStats};
 
 use crate::ConnId;
 use crate::client::Client;

@@ -115,7 +115,8 @@ impl ShardState {
         let own = self.dedicated_parameters(conn);
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };
-        let stored = self.config.secrets.get(settings::cut_name(&local_pool.user)).map(String::as_str);
+        let stored =
+            self.config.secrets.get(settings::truncate_identifier(&local_pool.user)).map(String::as_str);
         let stored = stored.or(local_pool.found.as_ref().map(|text| text.as_str()));
         let credentials = credentials(local_pool, stored.map(Secret::parse).as_ref());
         let connect_query = local_pool.database.connect_query.clone().filter(|_| server.takes_sql());
@@ -155,7 +156,7 @@ impl ShardState {
         self.server_login_goes_on(conn, step);
     }
 
-    /// The answer to a server login's [`Action::RunTask`].
+    /// The answer to a server login's [`Action::Ask`].
     pub(crate) fn server_login_answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
         let Some(Conn::Server(server)) = self.conns.get_mut(conn.0 as usize) else { return };
         let Phase::Login(login) = &mut server.phase else { return };
