@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::SystemTime;
 
 use ::tls::SetupFault;
-use control::{Facts, Input};
+use control::{Input, ProcessInfo};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::Signals;
 use driver::{
@@ -240,7 +240,7 @@ fn start(
     signals.deliver(send).map_err(|why| BootError::System("cannot wait for signals", why))?;
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
-    let facts = Facts { shards, io_driver };
+    let facts = ProcessInfo { shards, io_driver };
     let panel = panel::start(&config, born, doorway, sender.clone(), logger);
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use control::{Control, Facts, Input, Output, Succession};
+use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use http::Panel;
 use messages::{Command, Listing, Report, ShardId, Subject};
 use settings::Config;
@@ -58,7 +58,7 @@ impl<C: Shards> ControlLoop<C> {
     /// A loop for shards that are running.
     pub(crate) fn new(
         config: Arc<Config>,
-        facts: Facts,
+        facts: ProcessInfo,
         shards: C,
         logger: Arc<Logger>,
         tls: TlsConfigLog,
@@ -130,8 +130,8 @@ impl<C: Shards> ControlLoop<C> {
         while let Some(input) = next.take() {
             let now_us = self.now_us();
             let is_loaded = matches!(input, Input::Loaded(_));
-            if let Input::Succession(what) = &input {
-                let has_left = matches!(what, Succession::Begun | Succession::Over);
+            if let Input::Takeover(what) = &input {
+                let has_left = matches!(what, TakeoverEvent::Begun | TakeoverEvent::Over);
                 self.manager.set_handed_over(has_left);
                 self.panel.iter().for_each(|panel| panel.leave(has_left));
             }
@@ -169,7 +169,7 @@ impl<C: Shards> ControlLoop<C> {
                 let rows = self.shards.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
             }
-            Output::Answer { id, parts, last } => {
+            Output::PanelReply { id, parts, last } => {
                 if let Some(panel) = &self.panel {
                     panel.answered(id, parts, last);
                 }
@@ -185,12 +185,12 @@ impl<C: Shards> ControlLoop<C> {
                 let outcome = pools_file::write(&path, &bytes, &self.source, self.control.config());
                 return Some(Input::PoolsWritten(outcome));
             }
-            Output::PoolAnswer { id, answer } => {
+            Output::PoolReply { id, answer } => {
                 if let Some(panel) = &self.panel {
                     panel.pools_changed(id, *answer);
                 }
             }
-            Output::ServerAnswer { id, facts } => {
+            Output::ServerReply { id, facts } => {
                 if let Some(panel) = &self.panel {
                     panel.server_answered(id, facts);
                 }
@@ -218,12 +218,12 @@ impl<C: Shards> ControlLoop<C> {
         let timeout = crate::takeover::timeout(self.control.config());
         let panel = self.panel.as_ref().and_then(Panel::listening_socket);
         let fault = self.shards.hand_over(line, note, panel, timeout).err()?;
-        Some(Input::Succession(Succession::Failed(fault.to_string())))
+        Some(Input::Takeover(TakeoverEvent::Failed(fault.to_string())))
     }
 
     /// Imports the predecessor's state; to be called before any of its connections arrive.
     pub(crate) fn inherit(&mut self, note: &str) -> &C {
-        self.control.inherit(note);
+        self.control.import(note);
         while let Some(output) = self.control.poll() {
             self.act(output);
         }
@@ -273,7 +273,7 @@ mod tests {
         let (sender, receiver) = channel();
         inputs.into_iter().for_each(|input| sender.send(input).unwrap());
         let source = Source { file: file.to_owned(), flags: Vec::new() };
-        let facts = Facts { shards: 1, io_driver: "epoll" };
+        let facts = ProcessInfo { shards: 1, io_driver: "epoll" };
         let logger = Arc::new(Logger::new(false));
         let Ok(tls) = TlsConfigLog::begin(&Config::default(), &logger) else { panic!("no terms") };
         ControlLoop::new(Arc::default(), facts, RecordedCommands::default(), logger, tls, source, receiver)

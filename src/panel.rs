@@ -40,7 +40,7 @@ pub(crate) fn start(
     logger: &Arc<Logger>,
 ) -> Panel {
     let ways = inputs.clone();
-    let ask = Arc::new(move |question| drop(ways.send(Input::Ask(question))));
+    let ask = Arc::new(move |question| drop(ways.send(Input::PanelQuery(question))));
     let send = Arc::new(move |input| drop(inputs.send(input)));
     Panel::start(Plan {
         config: Arc::clone(config),

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use control::{Input, Succession};
+use control::{Input, TakeoverEvent};
 use driver::{Engine, News};
 use messages::{Command, Listing, ShardId, Subject};
 
@@ -42,7 +42,7 @@ impl Shards for Workers {
         timeout: Duration,
     ) -> io::Result<()> {
         let inputs = self.inputs.clone();
-        let news = move |news| drop(inputs.send(Input::Succession(outcome(news))));
+        let news = move |news| drop(inputs.send(Input::Takeover(outcome(news))));
         self.engine.hand_over(line, note, panel, timeout, news)
     }
 
@@ -55,13 +55,13 @@ impl Shards for Workers {
     }
 }
 
-fn outcome(news: News) -> Succession {
+fn outcome(news: News) -> TakeoverEvent {
     match news {
-        News::Begun => Succession::Begun,
-        News::Failed(why) => Succession::Failed(why),
-        News::Orphaned => Succession::Orphaned,
-        News::Resumed { database } => Succession::Resumed { database },
-        News::Over => Succession::Over,
+        News::Begun => TakeoverEvent::Begun,
+        News::Failed(why) => TakeoverEvent::Failed(why),
+        News::Orphaned => TakeoverEvent::Orphaned,
+        News::Resumed { database } => TakeoverEvent::Resumed { database },
+        News::Over => TakeoverEvent::Over,
     }
 }
 

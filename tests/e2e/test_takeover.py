@@ -308,7 +308,7 @@ def test_a_new_process_that_cannot_start_changes_nothing(weir):
     pooler.write_ini(listen_addr="192.0.2.1")
     done = host.run([pooler_module.PROGRAM_COPY["path"], "-R", pooler.ini], check=False, timeout=30)
     assert done.returncode == 1 and "192.0.2.1" in done.stderr
-    pooler.wait_log("takeover failed, going on as before")
+    pooler.wait_log("takeover failed, continuing as before")
     assert client.execute("select 1").fetchone() == (1,)
     assert pooler.value("select 2") == 2
     assert pooler.socket_path.exists()
@@ -322,7 +322,7 @@ def test_nobody_else_gets_anything(weir):
     """Whoever may use the console is not therefore somebody to hand sockets to."""
     pooler = weir()
     assert pooler.console('TAKEOVER "nobody-listens-here"') == "TAKEOVER"
-    pooler.wait_log("takeover failed, going on as before")
+    pooler.wait_log("takeover failed, continuing as before")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         pooler.console('TAKEOVER "x"', user="stats")
     assert pooler.value("select 1") == 1
@@ -445,7 +445,7 @@ def test_the_old_process_outlives_a_new_one_that_ends_too_soon(weir, pg, end):
     assert not failures
     assert client.execute("select 2").fetchone() == (2,)
     if end == signal.SIGKILL:
-        pooler.wait_log("takeover failed, going on as before")
+        pooler.wait_log("takeover failed, continuing as before")
         assert pooler.value("select 3") == 3
         old.send_signal(signal.SIGTERM)
     client.close()
@@ -465,7 +465,7 @@ def test_who_could_not_be_sent_any_more_stays(weir, pg, in_transaction):
         successor.hears_no_more()
         latch.open()
         started[0].join(30)
-    pooler.wait_log("takeover failed, going on as before")
+    pooler.wait_log("takeover failed, continuing as before")
     assert not failures
     assert client.execute("select pg_backend_pid()").fetchone() == backend
     client.close()

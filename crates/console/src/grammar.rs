@@ -1,7 +1,7 @@
 //! The shapes of console statements: a command word with at most one argument, and SET.
 //! Never takes two statements in one query: PgBouncer does not, and a half-done pair would be worse than none.
 
-use control::{Misread, Statement};
+use control::{ParseError, Statement};
 
 use crate::lexer::{Lexer, Token};
 
@@ -14,10 +14,10 @@ type Values<'a> = Option<&'a [Option<String>]>;
 /// Takes the text of one query apart. Keywords are not case sensitive; names and values are kept as written.
 ///
 /// # Errors
-/// [`Misread`], always the client's fault.
-pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, Misread> {
+/// [`ParseError`], always the client's fault.
+pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, ParseError> {
     if sql.len() > LONGEST {
-        return Err(Misread::TooLong);
+        return Err(ParseError::TooLong);
     }
     let mut lexer = Lexer::new(sql);
     let Some(word) = first(&mut lexer, values)? else { return Ok(Statement::Empty) };
@@ -33,7 +33,7 @@ pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, Misread> {
 }
 
 /// The command's word; None where there is nothing but semicolons.
-fn first(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Option<String>, Misread> {
+fn first(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Option<String>, ParseError> {
     loop {
         match lexer.next()? {
             None => return Ok(None),
@@ -44,55 +44,55 @@ fn first(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Option<String>, Mi
 }
 
 /// What follows SET: `key = value` or `key TO value`.
-fn set(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Statement, Misread> {
-    let key = name(lexer.next()?.ok_or(Misread::Incomplete)?, values)?;
+fn set(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Statement, ParseError> {
+    let key = name(lexer.next()?.ok_or(ParseError::Incomplete)?, values)?;
     match lexer.next()? {
         Some(Token::Equals) => {}
         Some(Token::Word(to)) if to.eq_ignore_ascii_case("to") => {}
-        _ => return Err(Misread::Incomplete),
+        _ => return Err(ParseError::Incomplete),
     }
     let value = match lexer.next()? {
         Some(Token::Word(value)) => word(value, values)?,
         Some(Token::Name(value) | Token::Text(value)) => value.into_owned(),
-        _ => return Err(Misread::Incomplete),
+        _ => return Err(ParseError::Incomplete),
     };
     finished(lexer, Statement::Set { key, value })
 }
 
 /// A word or a quoted name, which must not be empty.
-fn name(token: Token<'_>, values: Values<'_>) -> Result<String, Misread> {
+fn name(token: Token<'_>, values: Values<'_>) -> Result<String, ParseError> {
     match token {
         Token::Word(text) => word(text, values).and_then(|name| match name.is_empty() {
-            true => Err(Misread::Incomplete),
+            true => Err(ParseError::Incomplete),
             false => Ok(name),
         }),
         Token::Name(name) if !name.is_empty() => Ok(name.into_owned()),
-        Token::Name(_) => Err(Misread::Incomplete),
-        Token::Text(_) => Err(Misread::Sign('\'')),
-        Token::Equals => Err(Misread::Sign('=')),
-        Token::Semicolon => Err(Misread::Incomplete),
+        Token::Name(_) => Err(ParseError::Incomplete),
+        Token::Text(_) => Err(ParseError::Sign('\'')),
+        Token::Equals => Err(ParseError::Sign('=')),
+        Token::Semicolon => Err(ParseError::Incomplete),
     }
 }
 
 /// A word, or the value of the parameter that it names.
-fn word(text: &str, values: Values<'_>) -> Result<String, Misread> {
+fn word(text: &str, values: Values<'_>) -> Result<String, ParseError> {
     let number = text.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
     match (number, values) {
         (Some(number), Some(values)) => {
             let value = number.checked_sub(1).and_then(|index| values.get(index));
-            value.and_then(Clone::clone).ok_or(Misread::Unbound)
+            value.and_then(Clone::clone).ok_or(ParseError::Unbound)
         }
         _ => Ok(text.to_owned()),
     }
 }
 
 /// Nothing but semicolons may follow.
-fn finished(lexer: &mut Lexer<'_>, statement: Statement) -> Result<Statement, Misread> {
+fn finished(lexer: &mut Lexer<'_>, statement: Statement) -> Result<Statement, ParseError> {
     loop {
         match lexer.next()? {
             None => return Ok(statement),
             Some(Token::Semicolon) => {}
-            Some(_) => return Err(Misread::Trailing),
+            Some(_) => return Err(ParseError::Trailing),
         }
     }
 }
@@ -101,15 +101,15 @@ fn finished(lexer: &mut Lexer<'_>, statement: Statement) -> Result<Statement, Mi
 mod tests {
     use super::*;
 
-    fn parse(sql: &str) -> Result<Statement, Misread> {
+    fn parse(sql: &str) -> Result<Statement, ParseError> {
         super::parse(sql, None)
     }
 
-    fn command(word: &str, argument: Option<&str>) -> Result<Statement, Misread> {
+    fn command(word: &str, argument: Option<&str>) -> Result<Statement, ParseError> {
         Ok(Statement::Command { word: word.into(), argument: argument.map(Into::into) })
     }
 
-    fn set_to(key: &str, value: &str) -> Result<Statement, Misread> {
+    fn set_to(key: &str, value: &str) -> Result<Statement, ParseError> {
         Ok(Statement::Set { key: key.into(), value: value.into() })
     }
 
@@ -120,9 +120,9 @@ mod tests {
         assert_eq!(parse("PAUSE \"My \"\"db\"\"\";"), command("PAUSE", Some("My \"db\"")));
         assert_eq!(parse("pause test-pool"), command("pause", Some("test-pool")));
         assert_eq!(parse("/* a tool */ RELOAD -- now"), command("RELOAD", None));
-        assert_eq!(parse("KILL a b"), Err(Misread::Trailing));
-        assert_eq!(parse("SHOW 'pools'"), Err(Misread::Sign('\'')));
-        assert_eq!(parse("PAUSE \"\""), Err(Misread::Incomplete));
+        assert_eq!(parse("KILL a b"), Err(ParseError::Trailing));
+        assert_eq!(parse("SHOW 'pools'"), Err(ParseError::Sign('\'')));
+        assert_eq!(parse("PAUSE \"\""), Err(ParseError::Incomplete));
     }
 
     #[test]
@@ -143,18 +143,18 @@ mod tests {
         for sql in ["SET", "SET a", "SET a =", "SET a = ;", "SET a b", "SET = b", "SET a TO"] {
             assert!(parse(sql).is_err(), "{sql}");
         }
-        assert_eq!(parse("SET a = b c"), Err(Misread::Trailing));
+        assert_eq!(parse("SET a = b c"), Err(ParseError::Trailing));
     }
 
     #[test]
     fn two_statements_are_none() {
-        assert_eq!(parse("SHOW POOLS; SHOW STATS"), Err(Misread::Trailing));
-        assert_eq!(parse("RELOAD; RELOAD;"), Err(Misread::Trailing));
+        assert_eq!(parse("SHOW POOLS; SHOW STATS"), Err(ParseError::Trailing));
+        assert_eq!(parse("RELOAD; RELOAD;"), Err(ParseError::Trailing));
     }
 
     #[test]
     fn what_is_immense_is_not_looked_at() {
-        assert_eq!(parse(&" ".repeat(LONGEST + 1)), Err(Misread::TooLong));
+        assert_eq!(parse(&" ".repeat(LONGEST + 1)), Err(ParseError::TooLong));
         assert_eq!(parse(&" ".repeat(LONGEST)), Ok(Statement::Empty));
     }
 
@@ -167,9 +167,9 @@ mod tests {
         assert_eq!(bound("SET verbose = $3"), set_to("verbose", ""));
         assert_eq!(bound("SHOW \"$1\""), command("SHOW", Some("$1")));
         for sql in ["PAUSE $2", "PAUSE $4", "PAUSE $0"] {
-            assert_eq!(bound(sql), Err(Misread::Unbound), "{sql}");
+            assert_eq!(bound(sql), Err(ParseError::Unbound), "{sql}");
         }
-        assert_eq!(bound("PAUSE $3"), Err(Misread::Incomplete));
+        assert_eq!(bound("PAUSE $3"), Err(ParseError::Incomplete));
         assert_eq!(parse("PAUSE $1").map(|statement| statement.parameters()), Ok(1));
         assert_eq!(parse("SET $2 = $1").map(|statement| statement.parameters()), Ok(2));
         assert_eq!(parse("SHOW POOLS").map(|statement| statement.parameters()), Ok(0));

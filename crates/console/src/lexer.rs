@@ -1,7 +1,7 @@
 //! Words, quoted names, strings and signs of a console statement; blanks and comments are skipped.
 //! Owns what ends a word. Never knows which words mean something.
 
-use control::Misread;
+use control::ParseError;
 use std::borrow::Cow;
 
 /// A piece of a statement.
@@ -30,7 +30,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token; None at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Token<'a>>, Misread> {
+    pub(crate) fn next(&mut self) -> Result<Option<Token<'a>>, ParseError> {
         self.skip_blanks_and_comments()?;
         let Some(first) = self.rest.chars().next() else { return Ok(None) };
         let token = match first {
@@ -39,12 +39,12 @@ impl<'a> Lexer<'a> {
             '=' => self.sign(Token::Equals),
             ';' => self.sign(Token::Semicolon),
             _ if is_of_a_word(first) => Token::Word(self.word()),
-            other => return Err(Misread::Sign(other)),
+            other => return Err(ParseError::Sign(other)),
         };
         Ok(Some(token))
     }
 
-    fn skip_blanks_and_comments(&mut self) -> Result<(), Misread> {
+    fn skip_blanks_and_comments(&mut self) -> Result<(), ParseError> {
         loop {
             self.rest =
                 self.rest.trim_start_matches(|sign: char| sign.is_ascii_whitespace() || sign == '\u{b}');
@@ -74,11 +74,11 @@ impl<'a> Lexer<'a> {
     }
 
     /// What stands between quotes, a doubled one being one.
-    fn quoted(&mut self, quote: char) -> Result<Cow<'a, str>, Misread> {
+    fn quoted(&mut self, quote: char) -> Result<Cow<'a, str>, ParseError> {
         let inside = &self.rest[1..];
         let mut from = 0;
         loop {
-            let end = from + inside[from..].find(quote).ok_or(Misread::Unterminated)?;
+            let end = from + inside[from..].find(quote).ok_or(ParseError::Unterminated)?;
             if !inside[end + 1..].starts_with(quote) {
                 self.rest = &inside[end + 1..];
                 return Ok(undoubled(&inside[..end], quote));
@@ -101,10 +101,10 @@ fn is_of_a_word(sign: char) -> bool {
 }
 
 /// What follows a `/*` whose comments nest, as PostgreSQL's do.
-fn after_comment(mut rest: &str) -> Result<&str, Misread> {
+fn after_comment(mut rest: &str) -> Result<&str, ParseError> {
     let mut depth = 1_usize;
     loop {
-        let at = rest.find(['*', '/']).ok_or(Misread::Unterminated)?;
+        let at = rest.find(['*', '/']).ok_or(ParseError::Unterminated)?;
         rest = &rest[at..];
         if let Some(after) = rest.strip_prefix("*/") {
             depth -= 1;
@@ -125,7 +125,7 @@ fn after_comment(mut rest: &str) -> Result<&str, Misread> {
 mod tests {
     use super::*;
 
-    fn tokens(sql: &str) -> Result<Vec<Token<'_>>, Misread> {
+    fn tokens(sql: &str) -> Result<Vec<Token<'_>>, ParseError> {
         let mut lexer = Lexer::new(sql);
         std::iter::from_fn(|| lexer.next().transpose()).collect()
     }
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn what_does_not_end_is_an_error() {
         for open in ["'a", "\"a", "/* a", "/* /* */", "'a''"] {
-            assert_eq!(tokens(open), Err(Misread::Unterminated), "{open}");
+            assert_eq!(tokens(open), Err(ParseError::Unterminated), "{open}");
         }
-        assert_eq!(tokens("count(*)"), Err(Misread::Sign('(')));
+        assert_eq!(tokens("count(*)"), Err(ParseError::Sign('(')));
     }
 }

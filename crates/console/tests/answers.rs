@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use control::{COMMANDS, Control, Facts, Input, Output, Signal, VIEWS};
+use control::{COMMANDS, Control, Input, Output, ProcessInfo, Signal, VIEWS};
 use messages::{
     AdminQuery, Command, Listing, PoolRow, Report, RequestId, Role, ShardId, SocketRow, StatementMode,
     Subject,
@@ -48,7 +48,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let facts = Facts { shards: SHARDS, io_driver: "epoll" };
+        let facts = ProcessInfo { shards: SHARDS, io_driver: "epoll" };
         let control = Control::new(Arc::new(Config::default()), facts, weir_console::parse, 0);
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         World {
@@ -84,11 +84,11 @@ impl World {
                     }
                     Output::Exit => self.exited = true,
                     Output::Log(_)
-                    | Output::Answer { .. }
-                    | Output::ServerAnswer { .. }
+                    | Output::PanelReply { .. }
+                    | Output::ServerReply { .. }
                     | Output::ReadPools { .. }
                     | Output::WritePools { .. }
-                    | Output::PoolAnswer { .. }
+                    | Output::PoolReply { .. }
                     | Output::Configured(_)
                     | Output::ReopenLog
                     | Output::CloseTcp

@@ -1,31 +1,31 @@
-//! The ONE table of console commands: word, argument, right, what it does.
-//! To add a command: a row, and its function below. What PgBouncer has and Weir does not yet is a row that says so.
+//! The table of console commands: word, argument, role, function.
+//! To add a command: a row, and its function below.
 
 use messages::{Command, ReplyPart, Role, ShutdownMode};
 
-use crate::ask::Ask;
 use crate::control::Output;
+use crate::dispatch::CommandContext;
 use crate::request::Purpose;
-use crate::{CONSOLE, Control, Refusal};
+use crate::{CONSOLE, CommandError, Control};
 
 /// A command of the console.
 #[derive(Debug)]
 pub struct CommandRow {
     /// The first word; the case of what is typed does not matter. Also the reply's tag.
     pub word: &'static str,
-    /// What may follow it.
+    /// Its argument.
     pub argument: Argument,
-    /// Who may.
+    /// The required role.
     pub role: Role,
     /// What SHOW HELP writes after the word; None where the command is not listed.
     pub help: Option<&'static str>,
     /// What it does, in a sentence, for documentation.
     pub about: &'static str,
-    /// Does it, or begins to.
-    pub(crate) run: fn(&mut Control, &Ask<'_>) -> Result<(), Refusal>,
+    /// Runs the command, or starts it.
+    pub(crate) run: fn(&mut Control, &CommandContext<'_>) -> Result<(), CommandError>,
 }
 
-/// What may follow the first word.
+/// The argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing.
@@ -56,7 +56,7 @@ macro_rules! commands {
     };
 }
 
-/// Every command but SET, which has a shape of its own.
+/// Every command except SET, which has its own syntax.
 pub static COMMANDS: &[CommandRow] = commands! {
     "SHOW", Required, Stats, None, "Shows a view.",
         Control::show;
@@ -65,131 +65,132 @@ pub static COMMANDS: &[CommandRow] = commands! {
         Control::show;
     "RELOAD", None, Admin, Some(""), "Reads the configuration file again; a bad one changes nothing.",
         reload;
-    "PAUSE", Optional, Admin, Some(" [<db>]"), "Lets running transactions end, closes server connections and lets clients wait, of one database or of all.",
+    "PAUSE", Optional, Admin, Some(" [<db>]"), "Waits for running transactions, closes server connections and makes clients wait, of one database or of all.",
         pause;
     "RESUME", Optional, Admin, Some(" [<db>]"), "Undoes PAUSE and KILL.",
         resume;
     "RECONNECT", Optional, Admin, Some(" [<db>]"), "Closes server connections as they become free and opens new ones.",
         reconnect;
-    "KILL", Optional, Admin, Some(" [<db>]"), "Closes all client and server connections at once and lets new clients wait until RESUME.",
+    "KILL", Optional, Admin, Some(" [<db>]"), "Closes all client and server connections at once and makes new clients wait until RESUME.",
         kill;
     "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), "Closes the client that SHOW CLIENTS shows with this id.",
         kill_client;
     "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
         shutdown;
-    "TAKEOVER", Optional, Admin, None, "Said by another Weir that was started with -R: hands everything over to it.",
-        crate::succession::take_over;
-    "DISABLE", Optional, Admin, Some(" <db>"), "Lets no new client into a database; those that are in stay.",
+    "TAKEOVER", Optional, Admin, None, "Sent by another Weir started with -R: hands everything over to it.",
+        crate::takeover::take_over;
+    "DISABLE", Optional, Admin, Some(" <db>"), "Rejects new clients of a database; connected ones stay.",
         disable;
     "ENABLE", Optional, Admin, Some(" <db>"), "Undoes DISABLE.",
         enable;
-    "SUSPEND", None, Admin, Some(""), "Sends all that is underway, then stands still until RESUME.",
+    "SUSPEND", None, Admin, Some(""), "Flushes buffers, then suspends all activity until RESUME.",
         suspend;
-    "WAIT_CLOSE", Optional, Admin, Some(" [<db>]"), "Waits until the servers that RECONNECT or a RELOAD has made obsolete are closed.",
+    "WAIT_CLOSE", Optional, Admin, Some(" [<db>]"), "Waits until server connections made obsolete by RECONNECT or RELOAD are closed.",
         wait_close;
 };
 
-fn pause(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "PAUSE", ask);
-    let database = database(control, ask, "pause")?;
-    control.pausing.pause(database.as_deref())?;
-    control.pause_shards(Some(ask.asker), database);
+fn pause(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "PAUSE", context);
+    let database = database(control, context, "pause")?;
+    control.pause_state.pause(database.as_deref())?;
+    control.pause_shards(Some(context.requester), database);
     Ok(())
 }
 
-fn resume(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "RESUME", ask);
-    if ask.argument.is_none() && control.is_ending() {
-        return Err(Refusal::ShuttingDown);
+fn resume(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "RESUME", context);
+    if context.argument.is_none() && control.is_ending() {
+        return Err(CommandError::ShuttingDown);
     }
     if let Some(name) =
-        ask.argument.filter(|&name| control.config.database(name).is_none() && name != CONSOLE)
+        context.argument.filter(|&name| control.config.database(name).is_none() && name != CONSOLE)
     {
-        return Err(Refusal::NoSuchDatabase(name.to_owned()));
+        return Err(CommandError::NoSuchDatabase(name.to_owned()));
     }
-    control.pausing.resume(ask.argument)?;
-    control.resume_shards(ask.argument.map(str::to_owned));
-    control.complete(ask.asker, "RESUME");
+    control.pause_state.resume(context.argument)?;
+    control.resume_shards(context.argument.map(str::to_owned));
+    control.complete(context.requester, "RESUME");
     Ok(())
 }
 
-fn reload(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "RELOAD", ask);
-    control.ask_for_reload(Some(ask.asker));
+fn reload(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "RELOAD", context);
+    control.request_reload(Some(context.requester));
     Ok(())
 }
 
-fn reconnect(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "RECONNECT", ask);
-    let database = database(control, ask, "reconnect")?;
-    control.tell_all(&Command::Reconnect { database });
-    control.complete(ask.asker, "RECONNECT");
+fn reconnect(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "RECONNECT", context);
+    let database = database(control, context, "reconnect")?;
+    control.broadcast(&Command::Reconnect { database });
+    control.complete(context.requester, "RECONNECT");
     Ok(())
 }
 
-fn disable(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    set_disabled(control, ask, "DISABLE", "disable", true)
+fn disable(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    set_disabled(control, context, "DISABLE", "disable", true)
 }
 
-fn enable(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    set_disabled(control, ask, "ENABLE", "enable", false)
+fn enable(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    set_disabled(control, context, "ENABLE", "enable", false)
 }
 
 fn set_disabled(
     control: &mut Control,
-    ask: &Ask<'_>,
+    context: &CommandContext<'_>,
     word: &'static str,
     verb: &'static str,
     disabled: bool,
-) -> Result<(), Refusal> {
-    if ask.argument.is_none() {
-        return Err(Refusal::DatabaseNeeded);
+) -> Result<(), CommandError> {
+    if context.argument.is_none() {
+        return Err(CommandError::DatabaseNeeded);
     }
-    log_issued(control, word, ask);
-    let Some(database) = database(control, ask, verb)? else { return Err(Refusal::DatabaseNeeded) };
-    control.pausing.set_disabled(&database, disabled);
-    control.tell_all(&Command::Disable { database, disabled });
-    control.complete(ask.asker, word);
+    log_issued(control, word, context);
+    let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };
+    control.pause_state.set_disabled(&database, disabled);
+    control.broadcast(&Command::Disable { database, disabled });
+    control.complete(context.requester, word);
     Ok(())
 }
 
-fn suspend(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    control.pausing.suspend()?;
-    log_issued(control, "SUSPEND", ask);
-    control.ask_all(Some(ask.asker), Purpose::Suspend, true, |request| Command::Suspend { request });
+fn suspend(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    control.pause_state.suspend()?;
+    log_issued(control, "SUSPEND", context);
+    control
+        .request_all(Some(context.requester), Purpose::Suspend, true, |request| Command::Suspend { request });
     Ok(())
 }
 
-fn wait_close(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "WAIT_CLOSE", ask);
-    let database = database(control, ask, "wait in")?;
+fn wait_close(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "WAIT_CLOSE", context);
+    let database = database(control, context, "wait in")?;
     let order = |request| Command::WaitClose { request, database: database.clone() };
-    control.ask_all(Some(ask.asker), Purpose::WaitClose, true, order);
+    control.request_all(Some(context.requester), Purpose::WaitClose, true, order);
     Ok(())
 }
 
-fn kill(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    log_issued(control, "KILL", ask);
-    let database = database(control, ask, "kill")?;
-    control.pausing.kill(database.as_deref())?;
+fn kill(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    log_issued(control, "KILL", context);
+    let database = database(control, context, "kill")?;
+    control.pause_state.kill(database.as_deref())?;
     let order = |request| Command::Kill { request, database: database.clone() };
-    control.ask_all(Some(ask.asker), Purpose::Kill, false, order);
+    control.request_all(Some(context.requester), Purpose::Kill, false, order);
     Ok(())
 }
 
-fn kill_client(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    let id = ask.argument.unwrap_or_default().parse().map_err(|_| Refusal::BadClientId)?;
+fn kill_client(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    let id = context.argument.unwrap_or_default().parse().map_err(|_| CommandError::BadClientId)?;
     let order = |request| Command::KillClient { request, id };
-    control.ask_all(Some(ask.asker), Purpose::KillClient(0), false, order);
+    control.request_all(Some(context.requester), Purpose::KillClient(0), false, order);
     Ok(())
 }
 
-fn shutdown(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
-    let mode = match ask.argument.map(str::to_ascii_uppercase).as_deref() {
+fn shutdown(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    let mode = match context.argument.map(str::to_ascii_uppercase).as_deref() {
         None => None,
         Some("WAIT_FOR_SERVERS") => Some(ShutdownMode::WaitForServers),
         Some("WAIT_FOR_CLIENTS") => Some(ShutdownMode::WaitForClients),
-        Some(_) => return Err(ask.invalid()),
+        Some(_) => return Err(context.invalid()),
     };
     match mode {
         // As in PgBouncer, no reply: the connection lasts as long as the process.
@@ -200,15 +201,15 @@ fn shutdown(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
         Some(mode) => {
             let word = if mode == ShutdownMode::WaitForServers { "SERVERS" } else { "CLIENTS" };
             control.log(format!("SHUTDOWN WAIT_FOR_{word} command issued"));
-            // Whoever reads the reply finds the door closed.
+            // Listeners are closed before the reply is sent.
             control.begin_shutdown(mode);
-            control.complete(ask.asker, "SHUTDOWN");
+            control.complete(context.requester, "SHUTDOWN");
         }
     }
     Ok(())
 }
 
-/// Parameters of a PostgreSQL session that tools set and show without being asked to.
+/// Session parameters that client tools set and show on their own.
 pub(crate) const SESSION: &[(&str, &str)] = &[
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
@@ -224,38 +225,47 @@ pub(crate) const SESSION: &[(&str, &str)] = &[
 ];
 
 impl Control {
-    /// SET: of what tools set in any session nothing, of a setting its value until the next RELOAD.
-    pub(crate) fn set(&mut self, ask: &Ask<'_>, key: &str, value: &str) -> Result<(), Refusal> {
+    /// SET: ignores session parameters of client tools; a setting keeps its value until the next RELOAD.
+    pub(crate) fn set(
+        &mut self,
+        context: &CommandContext<'_>,
+        key: &str,
+        value: &str,
+    ) -> Result<(), CommandError> {
         if SESSION.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
             let parts = vec![ReplyPart::Notice("SET ignored".to_owned()), ReplyPart::Complete("SET")];
-            self.reply(ask.asker, parts, true);
+            self.reply(context.requester, parts, true);
             return Ok(());
         }
-        if ask.role < Role::Admin {
-            return Err(Refusal::AdminNeeded);
+        if context.role < Role::Admin {
+            return Err(CommandError::AdminNeeded);
         }
         let changed = settings::set(&self.config, key, value);
-        let changed = changed.map_err(|fault| Refusal::Setting { key: key.to_owned(), fault })?;
-        self.take_setting(ask.asker, key, value, changed);
+        let changed = changed.map_err(|fault| CommandError::Setting { key: key.to_owned(), fault })?;
+        self.apply_setting(context.requester, key, value, changed);
         Ok(())
     }
 }
 
 /// What PgBouncer logs of a command, whether it then succeeds or not.
-fn log_issued(control: &mut Control, word: &str, ask: &Ask<'_>) {
-    match ask.argument {
+fn log_issued(control: &mut Control, word: &str, context: &CommandContext<'_>) {
+    match context.argument {
         Some(name) => control.log(format!("{word} '{name}' command issued")),
         None => control.log(format!("{word} command issued")),
     }
 }
 
 /// The database that a command names; none is all.
-fn database(control: &Control, ask: &Ask<'_>, verb: &'static str) -> Result<Option<String>, Refusal> {
-    match ask.argument {
+fn database(
+    control: &Control,
+    context: &CommandContext<'_>,
+    verb: &'static str,
+) -> Result<Option<String>, CommandError> {
+    match context.argument {
         None => Ok(None),
-        Some(CONSOLE) => Err(Refusal::ConsoleDatabase { verb }),
+        Some(CONSOLE) => Err(CommandError::ConsoleDatabase { verb }),
         Some(name) if control.config.database(name).is_none() => {
-            Err(Refusal::NoSuchDatabase(name.to_owned()))
+            Err(CommandError::NoSuchDatabase(name.to_owned()))
         }
         Some(name) => Ok(Some(name.to_owned())),
     }

@@ -1,5 +1,5 @@
-//! New configurations: RELOAD and SET, from the file or the statement to all shards.
-//! Never reads a file (whoever polls does) and never keeps half of a bad one.
+//! New configurations by RELOAD and SET, sent to all shards.
+//! Does no I/O; an invalid configuration changes nothing.
 
 use std::sync::Arc;
 
@@ -8,57 +8,56 @@ use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 
 use crate::control::{Loading, Output};
-use crate::request::Asker;
-use crate::{Control, Refusal};
+use crate::request::Requester;
+use crate::{CommandError, Control};
 
-/// Settings whose change means reading files.
-const NAMING_FILES: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file", "pools_file"];
+/// Settings whose change requires files to be read.
+const FILE_SETTINGS: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file", "pools_file"];
 
 impl Control {
-    /// The file was read. A bad one changes nothing, whoever asked.
+    /// The file was read. An invalid one changes nothing.
     pub(crate) fn loaded(&mut self, outcome: Result<Config, Vec<Finding>>) {
         let config = match outcome {
             Ok(config) => config,
             Err(findings) => {
                 self.log_findings(&findings);
-                return match self.loading.pop_front().and_then(|loading| loading.asker) {
-                    Some(asker) => self.refuse(asker, &Refusal::ReloadFailed),
-                    None => {
-                        self.push(Output::Log(Record::new(Level::Error, Refusal::ReloadFailed.message())))
-                    }
+                return match self.loading.pop_front().and_then(|loading| loading.requester) {
+                    Some(requester) => self.refuse(requester, &CommandError::ReloadFailed),
+                    None => self
+                        .push(Output::Log(Record::new(Level::Error, CommandError::ReloadFailed.message()))),
                 };
             }
         };
-        self.files_read(config);
+        self.files_loaded(config);
     }
 
-    /// A SET was accepted. What stands in files of its own is read before the setting that names them is in force.
-    pub(crate) fn take_setting(&mut self, asker: Asker, key: &str, value: &str, changed: Config) {
+    /// A SET was accepted. Files that it names are read before it takes effect.
+    pub(crate) fn apply_setting(&mut self, requester: Requester, key: &str, value: &str, changed: Config) {
         let done = format!("SET {key}={value}");
         if names_files(key) {
-            self.loading.push_back(Loading { asker: Some(asker), done });
+            self.loading.push_back(Loading { requester: Some(requester), done });
             self.push(Output::ReadFiles(Box::new(changed)));
             return;
         }
         self.put_in_force(changed);
-        self.reply(asker, vec![ReplyPart::CompleteAs(done)], true);
+        self.reply(requester, vec![ReplyPart::CompleteAs(done)], true);
     }
 
-    /// The files that a configuration names were read, or could not be: it is put in force.
-    pub(crate) fn files_read(&mut self, config: Config) {
+    /// The files of a configuration were read, or could not be: it takes effect.
+    pub(crate) fn files_loaded(&mut self, config: Config) {
         self.log_findings(&config.warnings);
         self.put_in_force(config);
-        if let Some(Loading { asker: Some(asker), done }) = self.loading.pop_front() {
-            self.reply(asker, vec![ReplyPart::CompleteAs(done)], true);
+        if let Some(Loading { requester: Some(requester), done }) = self.loading.pop_front() {
+            self.reply(requester, vec![ReplyPart::CompleteAs(done)], true);
         }
     }
 
     pub(crate) fn put_in_force(&mut self, config: Config) {
         self.config = Arc::new(config);
         // A shorter `stats_period` does not wait for the end of a long one.
-        self.sample_sooner();
+        self.shorten_sample_period();
         self.push(Output::Configured(Arc::clone(&self.config)));
-        self.tell_all(&Command::Configure(Arc::clone(&self.config)));
+        self.broadcast(&Command::Configure(Arc::clone(&self.config)));
     }
 
     fn log_findings(&mut self, findings: &[Finding]) {
@@ -72,10 +71,10 @@ impl Control {
     }
 }
 
-/// A setting that is about other files. All of TLS is: a SET of any of it takes what the files hold now.
+/// A setting that refers to files. All TLS settings do: a SET of one reads the files again.
 fn names_files(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    NAMING_FILES.contains(&&*key)
+    FILE_SETTINGS.contains(&&*key)
         || ["client_tls", "server_tls", "otlp_"].iter().any(|side| key.starts_with(side))
 }
 

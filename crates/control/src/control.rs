@@ -1,5 +1,5 @@
-//! The state of the control thread, what can happen to it and what it wants done.
-//! Owns the order of things: one input in, then outputs out until there are none. Never acts by itself.
+//! The state machine of the control thread, its inputs and outputs.
+//! One input in, then outputs until there are none. Does no I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use messages::{AdminReply, Command, ReplyPart, Report, RequestId, ShardId, Shutd
 use settings::{Config, Finding};
 use telemetry::{Level, Record};
 
-use crate::gathered::Gathered;
-use crate::pausing::Pausing;
-use crate::pools::{Desk, PoolOutcome, PoolRefusal, PoolRequest, ServerFacts, WriteFault};
-use crate::request::{Asker, Purpose, Request, Requests};
+use crate::aggregate::Aggregate;
+use crate::pause_state::PauseState;
+use crate::pools::{PoolEditor, PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault};
+use crate::request::{Purpose, Request, Requester, Requests};
 use crate::statistics::Statistics;
-use crate::succession::Succession;
-use crate::{Grammar, Question, Refusal, Signal};
+use crate::takeover::TakeoverEvent;
+use crate::{CommandError, Grammar, PanelQuery, Signal};
 
-/// What does not change while the process runs.
+/// Properties of the process that never change.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ProcessInfo {
     /// How many shards there are, numbered from zero.
     pub shards: u16,
     /// The driver in use; SHOW CONFIG names it where the file says `auto`.
     pub io_driver: &'static str,
 }
 
-/// Something that happened.
+/// An input of the control thread.
 #[derive(Debug)]
 pub enum Input {
-    /// A shard has spoken.
+    /// A report of a shard.
     Report(Report),
-    /// The panel asks.
-    Ask(Question),
+    /// A statement of the panel.
+    PanelQuery(PanelQuery),
     /// The process got a signal.
     Signal(Signal),
     /// The answer to [`Output::Load`].
@@ -39,25 +39,25 @@ pub enum Input {
     /// The answer to [`Output::ReadFiles`]: the same configuration with what its files hold, and with
     /// what reading them found for warnings.
     FilesRead(Config),
-    /// A takeover by another process has come so far.
-    Succession(Succession),
-    /// Somebody asks for a change to the pools; [`Output::PoolAnswer`] answers.
+    /// Progress of a takeover by another process.
+    Takeover(TakeoverEvent),
+    /// A request to change pools; [`Output::PoolReply`] answers.
     Pools(PoolRequest),
-    /// Somebody wants to know what a server says of itself; [`Output::ServerAnswer`] answers, if ever.
-    AskServer {
+    /// A request for a server's properties; [`Output::ServerReply`] answers, if ever.
+    QueryServer {
         /// Comes back in the answer.
         id: u64,
-        /// The entry through which it is asked.
+        /// The entry whose pool is used.
         database: String,
-        /// The user as whom.
+        /// The user of that pool.
         user: String,
     },
-    /// Nobody waits for that answer any more.
-    AskNoMore {
-        /// From the question.
+    /// That request was abandoned.
+    CancelServerQuery {
+        /// The id of the request.
         id: u64,
     },
-    /// The answer to [`Output::ReadPools`]: the file's bytes (none where it does not exist), or what the system said.
+    /// The answer to [`Output::ReadPools`]: the file's bytes (none where it does not exist), or the system's error.
     PoolsRead(Result<Vec<u8>, String>),
     /// The answer to [`Output::WritePools`].
     PoolsWritten(Result<(), WriteFault>),
@@ -68,31 +68,31 @@ pub enum Input {
 /// A RELOAD or SET whose files are being read.
 pub(crate) struct Loading {
     /// The console client; None is a signal.
-    pub(crate) asker: Option<Asker>,
-    /// What it is told when all went well.
+    pub(crate) requester: Option<Requester>,
+    /// The tag of the reply on success.
     pub(crate) done: String,
 }
 
-/// Something to do.
+/// An output of the control thread.
 #[derive(Debug)]
 pub enum Output {
-    /// Write to a shard.
+    /// Send a command to a shard.
     Tell {
         /// Which.
         shard: ShardId,
         /// What.
         command: Command,
     },
-    /// A piece of the answer to an [`Input::Ask`].
-    Answer {
-        /// The question's number.
+    /// A piece of the answer to an [`Input::PanelQuery`].
+    PanelReply {
+        /// The number of the statement.
         id: u64,
-        /// What there is to say, in order.
+        /// Parts of the reply, in order.
         parts: Vec<ReplyPart>,
         /// False while more follows.
         last: bool,
     },
-    /// List something that no shard knows; a [`Report::Listing`] answers, once and with all rows.
+    /// List rows that no shard has; a [`Report::Listing`] answers, once and with all rows.
     List {
         /// Comes back in the report.
         request: RequestId,
@@ -110,47 +110,46 @@ pub enum Output {
         /// The file.
         path: String,
     },
-    /// Judge the whole configuration with this file of pools, as a start would, and write it if it is sound: all of it or
-    /// nothing. [`Input::PoolsWritten`] answers, before anything else is handled.
+    /// Validate the whole configuration with this pools file, as a start would, and write the file if it is valid. [`Input::PoolsWritten`] answers, before anything else is handled.
     WritePools {
         /// The file.
         path: String,
-        /// What is to stand in it.
+        /// Its new content.
         bytes: Vec<u8>,
     },
-    /// The answer to [`Input::AskServer`].
-    ServerAnswer {
-        /// From the question.
+    /// The answer to [`Input::QueryServer`].
+    ServerReply {
+        /// The id of the request.
         id: u64,
-        /// What the server says; nothing where it cannot be asked.
-        facts: Option<ServerFacts>,
+        /// The server's properties; none where it cannot be queried.
+        facts: Option<ServerInfo>,
     },
     /// The answer to [`Input::Pools`].
-    PoolAnswer {
+    PoolReply {
         /// From the request.
         id: u64,
-        /// What came of it.
-        answer: Box<Result<PoolOutcome, PoolRefusal>>,
+        /// The result.
+        answer: Box<Result<PoolOutcome, PoolError>>,
     },
-    /// A new configuration is in force: the log takes its file and its verbosity from it. The shards know already.
+    /// A new configuration is in force: reconfigure the log. The shards have it already.
     Configured(Arc<Config>),
     /// Open the log file again.
     ReopenLog,
-    /// Close the TCP listeners, now and for good.
+    /// Close the TCP listeners permanently.
     CloseTcp,
-    /// Hand over to the process that waits at this line; [`Input::Succession`] tells what comes of it.
+    /// Hand over to the process that waits on this channel; [`Input::Takeover`] reports progress.
     HandOver {
-        /// Its name in the abstract name space.
+        /// The channel's name in the abstract namespace.
         line: String,
-        /// For the other process's [`Control::inherit`].
+        /// For the other process's [`Control::import`].
         note: String,
     },
-    /// Nobody here has this cancel key: a process that still hands over to this one may.
+    /// A cancel key that is unknown here: the predecessor may have it.
     StrayCancel {
-        /// As the asker sent it.
+        /// The key as received.
         key: Box<[u8]>,
     },
-    /// RESUME, for a process that still hands over to this one: what cannot move waits there.
+    /// RESUME in the predecessor: connections that cannot move are paused there.
     ResumePredecessor {
         /// One database, or all.
         database: Option<String>,
@@ -159,79 +158,79 @@ pub enum Output {
     Exit,
 }
 
-/// The control thread's state.
+/// The state machine of the control thread.
 pub struct Control {
     pub(crate) config: Arc<Config>,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ProcessInfo,
     pub(crate) grammar: Grammar,
-    pub(crate) pausing: Pausing,
+    pub(crate) pause_state: PauseState,
     pub(crate) ending: Option<ShutdownMode>,
-    /// Another process has taken over; this one ends when everything has left.
+    /// Another process has taken over; this one exits when its last connection is gone.
     pub(crate) hands_over: bool,
     pub(crate) requests: Requests,
     pub(crate) statistics: Statistics,
-    /// Who waits for files to be read, in order.
+    /// Requests waiting for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
-    pub(crate) pools: Desk,
+    pub(crate) pools: PoolEditor,
     pub(crate) now_us: u64,
     next_sample_us: u64,
     outputs: VecDeque<Output>,
 }
 
 impl Control {
-    /// A process that has just started. Times are microseconds of a clock that never goes back.
+    /// The initial state. Times are microseconds of a monotonic clock.
     #[must_use]
-    pub fn new(config: Arc<Config>, facts: Facts, grammar: Grammar, now_us: u64) -> Control {
+    pub fn new(config: Arc<Config>, facts: ProcessInfo, grammar: Grammar, now_us: u64) -> Control {
         let next_sample_us = now_us + period_us(&config);
         Control {
             config,
             facts,
             grammar,
-            pausing: Pausing::default(),
+            pause_state: PauseState::default(),
             ending: None,
             hands_over: false,
             requests: Requests::default(),
             statistics: Statistics::new(now_us),
             loading: VecDeque::new(),
-            pools: Desk::default(),
+            pools: PoolEditor::default(),
             now_us,
             next_sample_us,
             outputs: VecDeque::new(),
         }
     }
 
-    /// Something happened. Take all outputs with [`Control::poll`] before the next call.
+    /// Handles an input. Take all outputs with [`Control::poll`] before the next call.
     pub fn handle(&mut self, input: Input, now_us: u64) {
         self.now_us = now_us;
         match input {
             Input::Report(Report::Query(query)) => self.answer(query),
-            Input::Ask(question) => self.answer_question(question),
+            Input::PanelQuery(panel_query) => self.answer_panel(panel_query),
             Input::Report(Report::Listing { request, rows, last, .. }) => self.listed(request, rows, last),
             Input::Report(Report::Done { request, count, .. }) => self.done(request, count),
             Input::Report(Report::StrayCancel { key }) => self.push(Output::StrayCancel { key }),
             Input::Report(Report::ConsoleCancelled { shard, client, client_id }) => {
-                self.console_cancelled(Asker::Client { shard, client, client_id });
+                self.console_cancelled(Requester::Client { shard, client, client_id });
             }
             Input::Report(Report::ServerQueryDone { request, answer }) => {
                 self.server_answered(request.0, &answer)
             }
             Input::Report(Report::ConsoleLeft) => self.console_left(),
-            Input::Succession(what) => self.succession(what),
+            Input::Takeover(what) => self.takeover_event(what),
             Input::Signal(signal) => self.signal(signal),
             Input::Loaded(outcome) => self.loaded(outcome),
-            Input::FilesRead(config) => self.files_read(config),
+            Input::FilesRead(config) => self.files_loaded(config),
             Input::Pools(request) => self.pool_request(request),
-            Input::AskServer { id, database, user } => self.ask_server(id, database, user),
-            Input::AskNoMore { id } => self.ask_no_more(id),
+            Input::QueryServer { id, database, user } => self.query_server(id, database, user),
+            Input::CancelServerQuery { id } => self.cancel_server_query(id),
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
             Input::Tick => {}
         }
-        self.give_up_late_requests();
+        self.expire_requests();
         self.sample_when_due();
     }
 
-    /// The next thing to do.
+    /// The next output.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -256,32 +255,32 @@ impl Control {
         self.push(Output::Log(Record::new(Level::Log, text)));
     }
 
-    pub(crate) fn tell_all(&mut self, command: &Command) {
+    pub(crate) fn broadcast(&mut self, command: &Command) {
         for shard in 0..self.facts.shards {
             self.push(Output::Tell { shard: ShardId(shard), command: command.clone() });
         }
     }
 
     /// Sends a piece of an answer; `last` ends it.
-    pub(crate) fn reply(&mut self, asker: Asker, parts: Vec<ReplyPart>, last: bool) {
-        self.push(match asker {
-            Asker::Client { shard, client, client_id } => {
+    pub(crate) fn reply(&mut self, requester: Requester, parts: Vec<ReplyPart>, last: bool) {
+        self.push(match requester {
+            Requester::Client { shard, client, client_id } => {
                 let reply = AdminReply { client, client_id, parts, last };
                 Output::Tell { shard, command: Command::Reply(reply) }
             }
-            Asker::Panel { id } => Output::Answer { id, parts, last },
+            Requester::Panel { id } => Output::PanelReply { id, parts, last },
         });
     }
 
-    /// Says that a statement is done.
-    pub(crate) fn complete(&mut self, asker: Asker, tag: &'static str) {
-        self.reply(asker, vec![ReplyPart::Complete(tag)], true);
+    /// Completes a statement.
+    pub(crate) fn complete(&mut self, requester: Requester, tag: &'static str) {
+        self.reply(requester, vec![ReplyPart::Complete(tag)], true);
     }
 
-    /// Says that a statement is not done, to who asked and to the log.
-    pub(crate) fn refuse(&mut self, asker: Asker, refusal: &Refusal) {
+    /// Fails a statement: sends the error to the requester and logs it.
+    pub(crate) fn refuse(&mut self, requester: Requester, refusal: &CommandError) {
         self.push(Output::Log(Record::new(Level::Error, refusal.message())));
-        self.reply(asker, vec![refusal.part()], true);
+        self.reply(requester, vec![refusal.part()], true);
     }
 
     fn sample_when_due(&mut self) {
@@ -289,21 +288,21 @@ impl Control {
             return;
         }
         self.next_sample_us = self.now_us + period_us(&self.config);
-        self.list(None, &[Subject::Pools], Purpose::Sample(Gathered::default()));
+        self.list(None, &[Subject::Pools], Purpose::Sample(Aggregate::default()));
     }
 
-    /// The period has changed: a sample that is further away than a whole one comes sooner.
-    pub(crate) fn sample_sooner(&mut self) {
+    /// The period has changed: the next sample is at most one period away.
+    pub(crate) fn shorten_sample_period(&mut self) {
         self.next_sample_us = self.next_sample_us.min(self.now_us + period_us(&self.config));
     }
 
-    fn give_up_late_requests(&mut self) {
+    fn expire_requests(&mut self) {
         let now_us = self.now_us;
         let late = self.requests.close_where(|request| request.deadline_us.is_some_and(|us| us <= now_us));
-        for Request { asker, .. } in late {
-            match asker {
-                Some(asker) => self.refuse(asker, &Refusal::TimedOut),
-                None => self.push(Output::Log(Record::new(Level::Warning, Refusal::TimedOut.message()))),
+        for Request { requester, .. } in late {
+            match requester {
+                Some(requester) => self.refuse(requester, &CommandError::TimedOut),
+                None => self.push(Output::Log(Record::new(Level::Warning, CommandError::TimedOut.message()))),
             }
         }
     }

@@ -1,5 +1,4 @@
 //! For tests: a control thread whose shards are the test.
-//! Never part of the program.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -11,33 +10,33 @@ use messages::{
 use settings::{Config, Files};
 use telemetry::Record;
 
-use crate::{Control, Facts, Input, Misread, Output, PoolOutcome, PoolRefusal, Signal, Statement};
+use crate::{Control, Input, Output, ParseError, PoolError, PoolOutcome, ProcessInfo, Signal, Statement};
 
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
-/// A control thread and everything it has said.
+/// A control thread and its recorded outputs.
 pub(crate) struct Harness {
     pub(crate) control: Control,
     pub(crate) now_us: u64,
     pub(crate) told: Vec<(u16, Command)>,
     pub(crate) replies: Vec<AdminReply>,
-    /// Pieces of answers to the panel: number, what was said, whether that was all.
+    /// Replies to the panel: number, parts, whether it was the last.
     pub(crate) answers: Vec<(u64, Vec<ReplyPart>, bool)>,
     pub(crate) log: Vec<Record>,
     pub(crate) loads: usize,
     pub(crate) secrets: Vec<Config>,
-    /// What was asked of the process.
+    /// Requests to the process.
     pub(crate) lists: Vec<(RequestId, Subject)>,
     pub(crate) closed_tcp: bool,
     pub(crate) exited: bool,
     pub(crate) handed_over: Option<(String, String)>,
     /// RESUMEs for a predecessor.
     pub(crate) resumed_before: Vec<Option<String>>,
-    /// How often the file of pools was asked for.
+    /// How often the pools file was requested.
     pub(crate) pool_reads: usize,
-    pub(crate) server_answers: Vec<(u64, Option<crate::ServerFacts>)>,
+    pub(crate) server_answers: Vec<(u64, Option<crate::ServerInfo>)>,
     pub(crate) pool_writes: Vec<String>,
-    pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolRefusal>)>,
+    pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolError>)>,
 }
 
 impl Harness {
@@ -50,7 +49,7 @@ impl Harness {
     }
 
     pub(crate) fn with(shards: u16, entries: &str) -> Harness {
-        let facts = Facts { shards, io_driver: "epoll" };
+        let facts = ProcessInfo { shards, io_driver: "epoll" };
         let control = Control::new(Arc::new(config(entries).unwrap()), facts, grammar, 0);
         Harness {
             control,
@@ -79,7 +78,7 @@ impl Harness {
             match output {
                 Output::Tell { command: Command::Reply(reply), .. } => self.replies.push(reply),
                 Output::Tell { shard, command } => self.told.push((shard.0, command)),
-                Output::Answer { id, parts, last } => self.answers.push((id, parts, last)),
+                Output::PanelReply { id, parts, last } => self.answers.push((id, parts, last)),
                 Output::Log(record) => self.log.push(record),
                 Output::List { request, subject } => self.lists.push((request, subject)),
                 Output::Load => self.loads += 1,
@@ -89,10 +88,10 @@ impl Harness {
                 Output::HandOver { line, note } => self.handed_over = Some((line, note)),
                 Output::StrayCancel { .. } => {}
                 Output::ResumePredecessor { database } => self.resumed_before.push(database),
-                Output::ServerAnswer { id, facts } => self.server_answers.push((id, facts)),
+                Output::ServerReply { id, facts } => self.server_answers.push((id, facts)),
                 Output::ReadPools { .. } => self.pool_reads += 1,
                 Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),
-                Output::PoolAnswer { id, answer } => self.pool_answers.push((id, *answer)),
+                Output::PoolReply { id, answer } => self.pool_answers.push((id, *answer)),
                 Output::Exit => self.exited = true,
             }
         }
@@ -132,7 +131,7 @@ impl Harness {
         self.input(Input::Report(Report::Listing { request, shard: ShardId(shard), rows, last }));
     }
 
-    /// Asks for a view; shard 0 answers each subject with `rows`, the others with nothing.
+    /// Shows a view; shard 0 replies to each subject with `rows`, the others with nothing.
     pub(crate) fn show(&mut self, sql: &str, rows: &dyn Fn(Subject) -> Listing) -> Vec<Vec<Cell>> {
         let (told, replies) = (self.told.len(), self.replies.len());
         self.ask(sql);
@@ -226,7 +225,7 @@ fn request_of(command: &Command) -> Option<RequestId> {
 }
 
 /// Words between blanks: enough for these tests.
-fn grammar(sql: &str, _: Option<&[Option<String>]>) -> Result<Statement, Misread> {
+fn grammar(sql: &str, _: Option<&[Option<String>]>) -> Result<Statement, ParseError> {
     let words: Vec<&str> = sql.split_whitespace().collect();
     let owned = |word: &str| word.to_owned();
     match words[..] {
@@ -234,6 +233,6 @@ fn grammar(sql: &str, _: Option<&[Option<String>]>) -> Result<Statement, Misread
         ["SET", key, "=", value] => Ok(Statement::Set { key: owned(key), value: owned(value) }),
         [word] => Ok(Statement::Command { word: owned(word), argument: None }),
         [word, argument] => Ok(Statement::Command { word: owned(word), argument: Some(owned(argument)) }),
-        _ => Err(Misread::Trailing),
+        _ => Err(ParseError::Trailing),
     }
 }

@@ -1,37 +1,37 @@
-//! The control thread without the thread: what an operator asks of the whole process, and what it answers.
+//! The control thread as a state machine: commands of operators, and their replies.
 //!
-//! [`Control`] is told what happened (a report of a shard, a signal, the clock) and says what to do (tell a shard, log,
-//! read the file again, exit). Commands and views stand in ONE table each ([`COMMANDS`], [`VIEWS`]). It knows of a
+//! [`Control`] takes inputs (a report of a shard, a signal, the clock) and returns outputs (a command to a shard, a log
+//! line, reading the file again, exit). Commands and views are one table each ([`COMMANDS`], [`VIEWS`]). It knows of a
 //! shard only what `messages` carries; it holds no socket, reads no clock or file, and never blocks.
 #![forbid(unsafe_code)]
 
-mod ask;
-mod attendance;
+mod aggregate;
+mod command_error;
 mod commands;
 mod configure;
+mod console_disconnect;
 mod control;
-mod gathered;
-mod pausing;
+mod dispatch;
+mod pause_state;
 mod pools;
-mod refusal;
 mod request;
 mod shutdown;
 mod signals;
 mod statement;
 mod statistics;
-mod succession;
+mod takeover;
 mod views;
 
+pub use command_error::CommandError;
 pub use commands::{Argument, COMMANDS, CommandRow};
-pub use control::{Control, Facts, Input, Output};
+pub use control::{Control, Input, Output, ProcessInfo};
 pub use messages::Signal;
 pub use pools::{
-    Budget, Cluster, PoolChange, PoolOutcome, PoolRefusal, PoolRequest, PoolSpec, ServerFacts, WriteFault,
+    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, ServerInfo, WriteFault,
     cluster_id, clusters,
 };
-pub use refusal::Refusal;
-pub use statement::{Grammar, Misread, Question, Statement};
-pub use succession::Succession;
+pub use statement::{Grammar, PanelQuery, ParseError, Statement};
+pub use takeover::TakeoverEvent;
 pub use views::{VIEWS, View};
 
 /// The database that is the console, and the name of its user and of its pool.

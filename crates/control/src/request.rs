@@ -1,46 +1,45 @@
-//! What was asked of the shards and is not answered yet.
+//! Pending requests to the shards.
 //!
-//! Owns whom an answer is for, how many parts of it are owed, and until when one waits. Never knows what a statement
-//! means.
+//! Owns the requester, the number of replies due and the timeout of each.
 
 use std::collections::BTreeMap;
 
 use messages::{AdminQuery, RequestId, ShardId};
 
 use crate::View;
-use crate::gathered::Gathered;
+use crate::aggregate::Aggregate;
 
-/// Who waits for an answer.
+/// The requester of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum Requester {
     /// A console client, by its shard, which encodes the answer.
     Client { shard: ShardId, client: u32, client_id: u64 },
     /// A request of the panel, by the number of its question.
     Panel { id: u64 },
 }
 
-impl Asker {
-    pub(crate) fn of(query: &AdminQuery) -> Asker {
-        Asker::Client { shard: query.shard, client: query.client, client_id: query.client_id }
+impl Requester {
+    pub(crate) fn of(query: &AdminQuery) -> Requester {
+        Requester::Client { shard: query.shard, client: query.client, client_id: query.client_id }
     }
 }
 
-/// What the answers are for.
+/// The purpose of a request.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// Somebody looks at a view.
+    /// SHOW.
     View {
         /// Which.
         view: &'static View,
-        /// Its rows so far; what was sent already is gone from here.
-        gathered: Gathered,
+        /// Its rows that were not sent yet.
+        aggregate: Aggregate,
         /// The first rows have gone to the client.
         begun: bool,
     },
     /// The counters are sampled.
-    Sample(Gathered),
+    Sample(Aggregate),
     /// Whether any console client is left, while all is suspended.
-    Attendance(Gathered),
+    Attendance(Aggregate),
     /// PAUSE of one database or of all.
     Pause(Option<String>),
     /// KILL.
@@ -55,16 +54,16 @@ pub(crate) enum Purpose {
     Shutdown,
 }
 
-/// Something asked of every shard.
+/// A request to every shard.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Who waits; nobody where the process itself asked.
-    pub(crate) asker: Option<Asker>,
+    /// The requester; None for the process itself.
+    pub(crate) requester: Option<Requester>,
     /// Last slices and Dones still to come.
     pub(crate) owed: usize,
-    /// When to give up; None where waiting is what was asked for.
+    /// The deadline; None for commands that wait.
     pub(crate) deadline_us: Option<u64>,
-    /// What for.
+    /// Its purpose.
     pub(crate) purpose: Purpose,
 }
 
@@ -76,7 +75,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Notes a request; its number is new.
+    /// Adds a request with a new number.
     pub(crate) fn open(&mut self, request: Request) -> RequestId {
         self.last += 1;
         let id = RequestId(self.last);
@@ -84,22 +83,22 @@ impl Requests {
         id
     }
 
-    /// The request of a report, unless it was given up.
+    /// The request of a report, unless it has expired.
     pub(crate) fn find(&mut self, id: RequestId) -> Option<&mut Request> {
         self.open.get_mut(&id)
     }
 
-    /// Forgets a request.
+    /// Removes a request.
     pub(crate) fn close(&mut self, id: RequestId) -> Option<Request> {
         self.open.remove(&id)
     }
 
-    /// Takes out all requests that are to be given up.
+    /// Removes the requests that are over.
     pub(crate) fn close_where(&mut self, is_over: impl Fn(&Request) -> bool) -> Vec<Request> {
         self.open.extract_if(.., |_, request| is_over(request)).map(|(_, request)| request).collect()
     }
 
-    /// The earliest time at which one is given up.
+    /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.open.values().filter_map(|request| request.deadline_us).min()
     }

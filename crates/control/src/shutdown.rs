@@ -1,5 +1,4 @@
-//! How the process ends: at once, when the servers are free, or when the clients have left.
-//! Never closes a socket itself: shards and driver are told.
+//! Shutdown: immediate, when servers are idle, or when clients have disconnected.
 
 use messages::{Command, ShutdownMode};
 
@@ -8,7 +7,7 @@ use crate::control::Output;
 use crate::request::{Purpose, Request};
 
 impl Control {
-    /// A gentle end was asked for and is under way.
+    /// A graceful shutdown is in progress.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
@@ -17,15 +16,15 @@ impl Control {
     pub(crate) fn begin_shutdown(&mut self, mode: ShutdownMode) {
         self.ending = Some(mode);
         if mode == ShutdownMode::WaitForServers {
-            // Servers are handed out no more, as under PAUSE; RESUME is refused from here on.
-            let _ = self.pausing.pause(None);
+            // Servers are no longer assigned, as under PAUSE; RESUME is rejected from here on.
+            let _ = self.pause_state.pause(None);
         }
         self.requests.close_where(|request| matches!(request.purpose, Purpose::Shutdown));
         self.push(Output::CloseTcp);
         let owed = usize::from(self.facts.shards);
-        let request = Request { asker: None, owed, deadline_us: None, purpose: Purpose::Shutdown };
+        let request = Request { requester: None, owed, deadline_us: None, purpose: Purpose::Shutdown };
         let request = self.requests.open(request);
-        self.tell_all(&Command::Shutdown { request, mode });
+        self.broadcast(&Command::Shutdown { request, mode });
     }
 
     /// Every shard is empty.

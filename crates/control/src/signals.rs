@@ -10,7 +10,7 @@ impl Control {
         match signal {
             Signal::Hup => {
                 self.log("got SIGHUP, re-reading config");
-                self.ask_for_reload(None);
+                self.request_reload(None);
             }
             Signal::Int => self.end_by("SIGINT", ShutdownMode::WaitForServers),
             Signal::Term => self.end_by("SIGTERM", ShutdownMode::WaitForClients),
@@ -29,8 +29,10 @@ impl Control {
             self.push(Output::Exit);
             return;
         }
-        if self.ends_anyway(mode) {
-            self.log(format!("got {name}, another process has taken over: ending when everything has left"));
+        if self.set_shutdown_mode(mode) {
+            self.log(format!(
+                "got {name}, another process has taken over: exiting when every connection is gone"
+            ));
             return;
         }
         let what = match mode {
@@ -42,7 +44,7 @@ impl Control {
     }
 
     fn pause_by_signal(&mut self) {
-        if self.pausing.pause(None).is_err() {
+        if self.pause_state.pause(None).is_err() {
             self.log("got SIGUSR1, but already paused/suspended");
             return;
         }
@@ -53,7 +55,7 @@ impl Control {
     fn resume_by_signal(&mut self) {
         if self.is_ending() {
             self.log("got SIGUSR2 while shutting down, ignoring");
-        } else if self.pausing.resume(None).is_err() {
+        } else if self.pause_state.resume(None).is_err() {
             self.log("got SIGUSR2, but not paused/suspended");
         } else {
             self.log("got SIGUSR2, continuing from PAUSE");

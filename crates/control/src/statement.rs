@@ -1,5 +1,4 @@
-//! What a console statement says, once its words are apart.
-//! Owns the type between the grammar (crate `console`) and the commands; never text that is still to be parsed.
+//! Parsed console statements: the type between the grammar (crate `console`) and the commands.
 
 use messages::Role;
 
@@ -24,20 +23,20 @@ pub enum Statement {
     },
 }
 
-/// A statement that the panel asks: parsed already, so that nothing in it can be taken for another.
+/// A statement of the panel: parsed already, so that injection is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// Comes back in [`crate::Output::Answer`].
+pub struct PanelQuery {
+    /// Comes back in [`crate::Output::PanelReply`].
     pub id: u64,
-    /// What the asker may.
+    /// The role of the requester.
     pub role: Role,
-    /// What it asks.
+    /// The statement.
     pub statement: Statement,
 }
 
-impl Question {
-    /// The statement in words, for the answer to a bad one. Never parsed.
-    pub(crate) fn in_words(&self) -> String {
+impl PanelQuery {
+    /// The statement as text, for error messages. Never parsed.
+    pub(crate) fn display_text(&self) -> String {
         match &self.statement {
             Statement::Empty => String::new(),
             Statement::Command { word, argument: None } => word.clone(),
@@ -47,25 +46,25 @@ impl Question {
     }
 }
 
-/// Why a statement has none of the shapes of [`Statement`]; always the client's fault.
+/// A syntax error in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misread {
-    /// More than a statement can sensibly have.
+pub enum ParseError {
+    /// The statement is too long.
     TooLong,
     /// A quote or a comment that does not end.
     Unterminated,
-    /// Words follow where a statement of this shape has ended, another statement perhaps.
+    /// Trailing words, perhaps another statement.
     Trailing,
     /// SET without a name, or without a value.
     Incomplete,
     /// A parameter without a value, or whose value is NULL.
     Unbound,
-    /// A sign that no statement has.
+    /// An unexpected character.
     Sign(char),
 }
 
-/// Takes a statement apart. `$1` and its like stand for the values given, or for themselves where none are.
-pub type Grammar = fn(&str, Option<&[Option<String>]>) -> Result<Statement, Misread>;
+/// Parses a statement. `$1` etc. are replaced by the given values, if any.
+pub type Grammar = fn(&str, Option<&[Option<String>]>) -> Result<Statement, ParseError>;
 
 impl Statement {
     /// How many parameters it has, if it was read without values: the largest number behind a `$`.

@@ -10,26 +10,26 @@ use telemetry::{COUNTERS, Counter, Counters};
 /// The counters of each database at one time.
 #[derive(Clone, Debug, Default)]
 struct Sample {
-    /// A second ahead of the clock, which may begin at 0: a time before the beginning has its place.
+    /// A second ahead of the clock, which may begin at 0, so that earlier times can be represented.
     at_us: u64,
     databases: BTreeMap<String, Counters>,
 }
 
-/// What averages are made from.
+/// The samples that averages are computed from.
 #[derive(Clone, Debug)]
 pub(crate) struct Statistics {
     older: Sample,
     newer: Sample,
 }
 
-/// What was counted in a length of time.
+/// Counters over an interval.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Growth {
+pub(crate) struct Delta {
     counters: Counters,
     period_us: u64,
 }
 
-impl Growth {
+impl Delta {
     /// The average of one counter; see [`Counter::average_of`].
     pub(crate) fn average(&self, counter: &Counter) -> u64 {
         counter.average_of(&self.counters, self.period_us)
@@ -37,7 +37,7 @@ impl Growth {
 }
 
 impl Statistics {
-    /// Nothing has been counted yet; the time before is taken to be a second.
+    /// The initial state; the interval before it counts as a second.
     pub(crate) fn new(now_us: u64) -> Statistics {
         let sample = |at_us| Sample { at_us, databases: BTreeMap::new() };
         Statistics { older: sample(now_us), newer: sample(shifted(now_us)) }
@@ -49,28 +49,28 @@ impl Statistics {
     }
 
     /// What a database counted since the older sample.
-    pub(crate) fn growth_of(&self, database: &str, counters: &Counters, now_us: u64) -> Growth {
+    pub(crate) fn delta_of(&self, database: &str, counters: &Counters, now_us: u64) -> Delta {
         let before = self.older.databases.get(database).copied().unwrap_or_default();
-        Growth {
+        Delta {
             counters: counters.since(&before),
             period_us: shifted(now_us).saturating_sub(self.older.at_us),
         }
     }
 
     /// What all databases together counted since the older sample.
-    pub(crate) fn growth(&self, databases: &BTreeMap<String, Counters>, now_us: u64) -> Growth {
+    pub(crate) fn delta(&self, databases: &BTreeMap<String, Counters>, now_us: u64) -> Delta {
         let mut counters = Counters::default();
         for (name, now) in databases {
-            counters.add(&self.growth_of(name, now, now_us).counters);
+            counters.add(&self.delta_of(name, now, now_us).counters);
         }
-        Growth { counters, period_us: shifted(now_us).saturating_sub(self.older.at_us) }
+        Delta { counters, period_us: shifted(now_us).saturating_sub(self.older.at_us) }
     }
 
     /// PgBouncer's line of `log_stats`, about the sample that was just taken.
     pub(crate) fn line(&self, now_us: u64) -> String {
-        let growth = self.growth(&self.newer.databases, now_us);
+        let delta = self.delta(&self.newer.databases, now_us);
         let average = |name: &str| {
-            COUNTERS.iter().find(|counter| counter.name == name).map_or(0, |counter| growth.average(counter))
+            COUNTERS.iter().find(|counter| counter.name == name).map_or(0, |counter| delta.average(counter))
         };
         format!(
             "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, in {} B/s, \
@@ -111,8 +111,8 @@ mod tests {
         statistics.sample(counted(600), 60 * SECOND_US);
         statistics.sample(counted(1_800), 120 * SECOND_US);
         let queries = COUNTERS.iter().find(|counter| counter.name == "query_count").expect("a counter");
-        let growth = statistics.growth_of("d", &counted(2_100)["d"], 180 * SECOND_US);
-        assert_eq!(growth.average(queries), 1_500 / 120);
+        let delta = statistics.delta_of("d", &counted(2_100)["d"], 180 * SECOND_US);
+        assert_eq!(delta.average(queries), 1_500 / 120);
     }
 
     #[test]

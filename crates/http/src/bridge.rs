@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::{Question, Statement};
+use control::{PanelQuery, Statement};
 use messages::{Cell, Column, ReplyPart, Role};
 use telemetry::Record;
 use tokio::sync::{Semaphore, mpsc};
@@ -23,7 +23,7 @@ const QUESTIONS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Hands a question to the control thread; never waits.
-pub type Ask = Arc<dyn Fn(Question) + Send + Sync>;
+pub type Ask = Arc<dyn Fn(PanelQuery) + Send + Sync>;
 
 /// Writes to the log of the process.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
@@ -126,7 +126,7 @@ impl Bridge {
         let (sender, mut pieces) = mpsc::unbounded_channel();
         self.waiting.map().insert(id, sender);
         let _underway = Underway { waiting: &self.waiting, id };
-        (self.ask)(Question { id, role, statement });
+        (self.ask)(PanelQuery { id, role, statement });
         let mut columns = Vec::new();
         loop {
             let piece = timeout_at(deadline, pieces.recv()).await.map_err(|_| NoAnswer::Late)?;
@@ -168,7 +168,7 @@ mod tests {
     fn bridge(pieces: Vec<Piece>) -> Bridge {
         let waiting = Arc::new(Waiting::default());
         let far = Arc::clone(&waiting);
-        let ask = move |question: Question| {
+        let ask = move |question: PanelQuery| {
             for (parts, last) in pieces.clone() {
                 far.answered(question.id, parts, last);
             }
@@ -204,7 +204,7 @@ mod tests {
     fn no_more_than_so_many_questions_reach_the_control_thread() {
         let asked = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&asked);
-        let ask = move |_: Question| {
+        let ask = move |_: PanelQuery| {
             count.fetch_add(1, Ordering::Relaxed);
         };
         let bridge = Arc::new(Bridge::new(Arc::new(ask), Arc::default()));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use control::{Budget, Cluster, ServerFacts, cluster_id, clusters};
+use control::{Budget, Cluster, ServerInfo, cluster_id, clusters};
 use serde::Serialize;
 use settings::{Config, Database};
 use utoipa::ToSchema;
@@ -272,7 +272,7 @@ impl Inventory {
 }
 
 /// What the server of a cluster says of itself, if it can be asked.
-pub(crate) async fn facts(shared: &Shared, inventory: &Inventory, cluster: &Cluster) -> Option<ServerFacts> {
+pub(crate) async fn facts(shared: &Shared, inventory: &Inventory, cluster: &Cluster) -> Option<ServerInfo> {
     let config = shared.config();
     shared.pools.facts(&cluster.id, inventory.ways(&config, cluster)).await
 }
@@ -283,7 +283,7 @@ pub(crate) fn cluster(config: &Config, id: &str) -> Option<Cluster> {
 }
 
 /// The databases that a cluster is known to have.
-pub(crate) fn databases(cluster: &Cluster, facts: Option<&ServerFacts>) -> BTreeSet<String> {
+pub(crate) fn databases(cluster: &Cluster, facts: Option<&ServerInfo>) -> BTreeSet<String> {
     let of_server = facts.iter().flat_map(|facts| &facts.databases);
     cluster.databases.iter().chain(of_server).cloned().collect()
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::{PoolOutcome, PoolRefusal, ServerFacts};
+use control::{PoolError, PoolOutcome, ServerInfo};
 use messages::ReplyPart;
 use settings::{Config, Global};
 use telemetry::{Level, Record};
@@ -121,12 +121,12 @@ impl Panel {
     }
 
     /// A change of pools was made, or not.
-    pub fn pools_changed(&self, id: u64, outcome: Result<PoolOutcome, PoolRefusal>) {
+    pub fn pools_changed(&self, id: u64, outcome: Result<PoolOutcome, PoolError>) {
         self.pools_waiting.changed(id, outcome);
     }
 
     /// A server has said something of itself, or cannot be asked.
-    pub fn server_answered(&self, id: u64, facts: Option<ServerFacts>) {
+    pub fn server_answered(&self, id: u64, facts: Option<ServerInfo>) {
         self.pools_waiting.inquired(id, facts);
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use control::{Input, PoolChange, PoolOutcome, PoolRefusal, PoolRequest, ServerFacts};
+use control::{Input, PoolChange, PoolError, PoolOutcome, PoolRequest, ServerInfo};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -34,7 +34,7 @@ const SERVERS: usize = 1_000;
 pub type Tell = Arc<dyn Fn(Input) + Send + Sync>;
 
 /// What came of a change.
-pub(crate) type Outcome = Result<PoolOutcome, PoolRefusal>;
+pub(crate) type Outcome = Result<PoolOutcome, PoolError>;
 
 /// The panel's end.
 pub(crate) struct PoolsDesk {
@@ -43,14 +43,14 @@ pub(crate) struct PoolsDesk {
     places: Semaphore,
     waiting: Arc<PoolsWaiting>,
     /// What servers have said, by cluster.
-    facts: Mutex<HashMap<String, (Instant, Option<ServerFacts>)>>,
+    facts: Mutex<HashMap<String, (Instant, Option<ServerInfo>)>>,
 }
 
 /// Whom answers are for.
 #[derive(Default)]
 pub(crate) struct PoolsWaiting {
     changes: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
-    questions: Mutex<HashMap<u64, oneshot::Sender<Option<ServerFacts>>>>,
+    questions: Mutex<HashMap<u64, oneshot::Sender<Option<ServerInfo>>>>,
 }
 
 impl PoolsWaiting {
@@ -61,7 +61,7 @@ impl PoolsWaiting {
     }
 
     /// A server has answered, or will not.
-    pub(crate) fn inquired(&self, id: u64, facts: Option<ServerFacts>) {
+    pub(crate) fn inquired(&self, id: u64, facts: Option<ServerInfo>) {
         let asker = self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         asker.map(|asker| asker.send(facts));
     }
@@ -81,7 +81,7 @@ impl PoolsDesk {
         &self,
         change: PoolChange,
         preview: bool,
-        server: Option<ServerFacts>,
+        server: Option<ServerInfo>,
     ) -> Result<PoolOutcome, Failure> {
         let busy = || Failure::unavailable("too many changes are under way");
         let place = timeout(PATIENCE / 2, self.places.acquire()).await;
@@ -101,7 +101,7 @@ impl PoolsDesk {
 
     /// What the server of a cluster says of itself. `ways` are entries and users by which it may be asked, the likeliest
     /// first. None where nobody gets an answer soon.
-    pub(crate) async fn facts(&self, cluster: &str, ways: Vec<(String, String)>) -> Option<ServerFacts> {
+    pub(crate) async fn facts(&self, cluster: &str, ways: Vec<(String, String)>) -> Option<ServerInfo> {
         if let Some(known) = self.remembered(cluster) {
             return known;
         }
@@ -122,20 +122,20 @@ impl PoolsDesk {
         facts
     }
 
-    fn remembered(&self, cluster: &str) -> Option<Option<ServerFacts>> {
+    fn remembered(&self, cluster: &str) -> Option<Option<ServerInfo>> {
         let all = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, facts) = all.get(cluster)?;
         (since.elapsed() < FRESH).then(|| facts.clone())
     }
 
-    async fn ask(&self, database: String, user: String) -> Option<ServerFacts> {
+    async fn ask(&self, database: String, user: String) -> Option<ServerInfo> {
         let _place = self.places.acquire().await.ok()?;
         let id = self.numbers.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.waiting.questions.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
         // Whoever goes away before the answer takes the question back.
         let _underway = Underway { desk: self, id };
-        (self.tell)(Input::AskServer { id, database, user });
+        (self.tell)(Input::QueryServer { id, database, user });
         answer.await.ok().flatten()
     }
 }
@@ -150,23 +150,23 @@ impl Drop for Underway<'_> {
     fn drop(&mut self) {
         let mut questions = self.desk.waiting.questions.lock().unwrap_or_else(PoisonError::into_inner);
         if questions.remove(&self.id).is_some() {
-            (self.desk.tell)(Input::AskNoMore { id: self.id });
+            (self.desk.tell)(Input::CancelServerQuery { id: self.id });
         }
     }
 }
 
-impl From<PoolRefusal> for Failure {
-    fn from(refusal: PoolRefusal) -> Failure {
+impl From<PoolError> for Failure {
+    fn from(refusal: PoolError) -> Failure {
         let (message, field) = (refusal.to_string(), refusal.of_field());
         let failure = match refusal {
-            PoolRefusal::Field { .. } => Failure::unprocessable(message),
-            PoolRefusal::Exists { .. } | PoolRefusal::Broken(_) => Failure::conflict(message),
-            PoolRefusal::NotFound(_) => Failure::not_found(),
-            PoolRefusal::NotOurs { .. } | PoolRefusal::NoPoolsFile => Failure::forbidden(message),
-            PoolRefusal::Unreadable { .. } | PoolRefusal::Unwritable { .. } => {
+            PoolError::Field { .. } => Failure::unprocessable(message),
+            PoolError::Exists { .. } | PoolError::Broken(_) => Failure::conflict(message),
+            PoolError::NotFound(_) => Failure::not_found(),
+            PoolError::NotOurs { .. } | PoolError::NoPoolsFile => Failure::forbidden(message),
+            PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => {
                 Failure::with_status(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
             }
-            PoolRefusal::Ending => Failure::unavailable(message),
+            PoolError::Ending => Failure::unavailable(message),
         };
         match field {
             Some(field) => failure.of(field),
@@ -189,15 +189,15 @@ mod tests {
         let waiting = Arc::new(PoolsWaiting::default());
         let (far, asked) = (Arc::clone(&waiting), Arc::clone(asked));
         let tell = move |input: Input| match input {
-            Input::AskServer { id, user, .. } => {
-                let facts = (user == "right").then(ServerFacts::default);
+            Input::QueryServer { id, user, .. } => {
+                let facts = (user == "right").then(ServerInfo::default);
                 asked.lock().expect("a lock").push(user.clone());
                 if user != "silent" {
                     far.inquired(id, facts);
                 }
             }
-            Input::AskNoMore { .. } => asked.lock().expect("a lock").push("no more".to_owned()),
-            Input::Pools(request) => far.changed(request.id, Err(PoolRefusal::Ending)),
+            Input::CancelServerQuery { .. } => asked.lock().expect("a lock").push("no more".to_owned()),
+            Input::Pools(request) => far.changed(request.id, Err(PoolError::Ending)),
             other => panic!("{other:?}"),
         };
         PoolsDesk::new(Arc::new(tell), waiting)

@@ -1,9 +1,8 @@
-//! How many connections a cluster's server has, and how many of them pools may take.
-//! Owns the sum. Never refuses anything: `rules.rs` does.
+//! The connection budget of a cluster's server. `rules.rs` enforces it.
 
 use settings::{Config, Database};
 
-use super::{Cluster, ServerFacts};
+use super::{Cluster, ServerInfo};
 
 /// The connections of a cluster's server. Without an answer of the server only the pools are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,15 +11,15 @@ pub struct Budget {
     pub max_connections: Option<u32>,
     /// What it keeps for superusers and for roles with `pg_use_reserved_connections`.
     pub reserved: Option<u32>,
-    /// What all pools together may take. Each entry counts once, though one without a forced user makes a pool for each
-    /// user that comes; `*` does not count.
+    /// What all pools together may use. Each entry counts once, although one without a forced user makes a pool per user;
+    /// `*` does not count.
     pub used_by_pools: u32,
 }
 
 impl Budget {
     /// The budget of a cluster under a configuration.
     #[must_use]
-    pub fn of(config: &Config, cluster: &Cluster, server: Option<&ServerFacts>) -> Budget {
+    pub fn of(config: &Config, cluster: &Cluster, server: Option<&ServerInfo>) -> Budget {
         let here = |database: &&std::sync::Arc<Database>| {
             database.host == cluster.host && database.port == cluster.port
         };

@@ -1,5 +1,5 @@
-//! Clusters: the servers that entries of `[databases]` lead to. One host list and port is one cluster.
-//! Owns their ids, which last as long as host and port do. Never asks a server anything.
+//! Clusters: the servers that entries of `[databases]` connect to. One host list and port is one cluster.
+//! Owns their ids, which depend on hosts and port only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ pub struct Cluster {
     pub has_fallback: bool,
 }
 
-/// What a server says of itself.
+/// Properties of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerFacts {
+pub struct ServerInfo {
     /// `max_connections`.
     pub max_connections: u32,
     /// `superuser_reserved_connections` and `reserved_connections`.
@@ -105,7 +105,7 @@ mod tests {
         let id = cluster_id(&config.databases["a"]);
         assert_eq!(id.len(), 36);
         assert_eq!((id.as_bytes()[14], id.matches('-').count()), (b'8', 4));
-        // Ids stand in other people's Terraform states.
+        // Ids are stored in users' Terraform states.
         assert_eq!(id, "14661c1b-5ea6-8d37-b51f-638de1245bed");
     }
 }

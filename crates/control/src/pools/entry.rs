@@ -1,12 +1,11 @@
-//! The line of a pool: which keys it has, and what stays of a line that somebody wrote by hand.
-//! Never judges what is asked for, and never writes text: `settings` does.
+//! The entry of a pool: its keys, and what is kept of an entry edited by hand.
 
 use settings::Config;
 
 use super::{Cluster, PoolSpec};
 
-/// Keys that a change decides; of an entry that exists the others stay, in their places.
-const DECIDED: &[&str] = &["dbname", "user", "password", "pool_size", "pool_mode"];
+/// Keys that a change sets; other keys of an existing entry are kept in place.
+const MANAGED_KEYS: &[&str] = &["dbname", "user", "password", "pool_size", "pool_mode"];
 
 /// The keys and values of a pool's entry.
 pub(super) fn pairs(
@@ -27,7 +26,7 @@ pub(super) fn pairs(
     let mut pairs = Vec::new();
     let mut given: Vec<&str> = Vec::new();
     for (key, value) in present.unwrap_or_else(|| place(cluster)) {
-        let Some(known) = DECIDED.iter().find(|known| **known == key) else {
+        let Some(known) = MANAGED_KEYS.iter().find(|known| **known == key) else {
             pairs.push((key, value));
             continue;
         };
@@ -36,7 +35,7 @@ pub(super) fn pairs(
             pairs.extend(decided(known).map(|value| (key, value)));
         }
     }
-    let missing = DECIDED.iter().filter(|known| !given.contains(known));
+    let missing = MANAGED_KEYS.iter().filter(|known| !given.contains(known));
     pairs.extend(missing.filter_map(|known| decided(known).map(|value| ((*known).to_owned(), value))));
     pairs
 }

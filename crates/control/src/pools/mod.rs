@@ -1,13 +1,12 @@
-//! Pools that Weir makes, changes and deletes itself, in the file that `pools_file` names.
+//! Pools created, changed and deleted by Weir itself, in `pools_file`.
 //!
-//! Owns the order of a change: read the file, make its new text, have the whole judged and written, put it in force; one
-//! change at a time. Where anything fails, nothing has changed. Never touches a file and never half applies: the
-//! reading and writing is asked for ([`crate::Output::ReadPools`], [`crate::Output::WritePools`]).
+//! Owns the order of a change: read the file, edit its text, validate the whole and write it, apply it; one change at a
+//! time. On any error nothing is changed. Reading and writing are outputs ([`crate::Output::ReadPools`], [`crate::Output::WritePools`]).
 
 mod budget;
 mod clusters;
 mod entry;
-mod refusal;
+mod error;
 mod rules;
 mod server;
 
@@ -17,13 +16,13 @@ use std::sync::Arc;
 use settings::{Config, Finding, LineChange, PoolsText, with_pools};
 
 pub use budget::Budget;
-pub use clusters::{Cluster, ServerFacts, cluster_id, clusters};
-pub use refusal::PoolRefusal;
+pub use clusters::{Cluster, ServerInfo, cluster_id, clusters};
+pub use error::PoolError;
 
 use crate::Control;
 use crate::control::Output;
 
-/// What a pool is to be. Nothing of it has been checked.
+/// A requested pool, not validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSpec {
     /// The name that clients ask for as their database.
@@ -32,7 +31,7 @@ pub struct PoolSpec {
     pub cluster: Option<String>,
     /// The name of the database on the server.
     pub db: String,
-    /// Logs in to the server as this user; none is whoever the client is.
+    /// Logs in to the server as this user; None uses the client's.
     pub user: Option<String>,
     /// `session`, `transaction` or `statement`.
     pub mode: String,
@@ -62,7 +61,7 @@ impl PoolChange {
     }
 }
 
-/// A change that somebody asks for, or asks to see first.
+/// A change to apply or to preview.
 #[derive(Clone, Debug)]
 pub struct PoolRequest {
     /// Comes back in the answer.
@@ -71,8 +70,8 @@ pub struct PoolRequest {
     pub change: PoolChange,
     /// Only to be shown.
     pub preview: bool,
-    /// What the server has said of itself, if it could be asked.
-    pub server: Option<ServerFacts>,
+    /// The server's properties, if it could be queried.
+    pub server: Option<ServerInfo>,
 }
 
 /// What a change did, or would do.
@@ -82,13 +81,13 @@ pub struct PoolOutcome {
     pub changes: Vec<LineChange>,
     /// The connections of the pool's server, the pool as it is afterwards included.
     pub budget: Budget,
-    /// What is allowed and worth knowing.
+    /// Warnings.
     pub warnings: Vec<String>,
     /// The configuration afterwards: in force, unless this is a preview.
     pub config: Arc<Config>,
 }
 
-/// Why [`Output::WritePools`] came to nothing. The file is as it was.
+/// Why [`Output::WritePools`] failed. The file is unchanged.
 #[derive(Clone, Debug)]
 pub enum WriteFault {
     /// With these pools the process would not start: what is wrong with its files.
@@ -97,24 +96,24 @@ pub enum WriteFault {
     Io(String),
 }
 
-/// Changes that wait, and the one that is under way.
+/// Queued changes, and the one in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct PoolEditor {
     waiting: VecDeque<PoolRequest>,
     reading: Option<PoolRequest>,
-    writing: Option<Written>,
+    writing: Option<PendingWrite>,
 }
 
 /// A change whose text is being written.
 #[derive(Debug)]
-struct Written {
+struct PendingWrite {
     request: PoolRequest,
     text: PoolsText,
     outcome: PoolOutcome,
 }
 
 impl Control {
-    /// Somebody asks for a change.
+    /// Queues a change.
     pub(crate) fn pool_request(&mut self, request: PoolRequest) {
         self.pools.waiting.push_back(request);
         self.next_pool_change();
@@ -126,10 +125,10 @@ impl Control {
         }
         let Some(request) = self.pools.waiting.pop_front() else { return };
         if self.is_ending() || self.hands_over {
-            return self.answer_pool(request.id, Err(PoolRefusal::Ending));
+            return self.answer_pool(request.id, Err(PoolError::Ending));
         }
         let Some(path) = self.pools_path() else {
-            return self.answer_pool(request.id, Err(PoolRefusal::NoPoolsFile));
+            return self.answer_pool(request.id, Err(PoolError::NoPoolsFile));
         };
         self.pools.reading = Some(request);
         self.push(Output::ReadPools { path });
@@ -139,31 +138,31 @@ impl Control {
         self.config.global.pools_file.clone().filter(|path| !path.is_empty())
     }
 
-    /// The file as it is now, which may not be what was loaded: somebody may have written into it.
+    /// The current file, which may have been edited since it was loaded.
     pub(crate) fn pools_read(&mut self, outcome: Result<Vec<u8>, String>) {
         let Some(request) = self.pools.reading.take() else { return };
         let id = request.id;
         let prepared = outcome
-            .map_err(|why| PoolRefusal::Unreadable { file: self.pools_path().unwrap_or_default(), why })
+            .map_err(|why| PoolError::Unreadable { file: self.pools_path().unwrap_or_default(), why })
             .and_then(|bytes| self.prepare(&request, &bytes));
         match prepared {
             Ok((_, outcome)) if request.preview => self.answer_pool(id, Ok(outcome)),
             Ok((text, outcome)) => {
                 self.push(Output::WritePools { path: text.file().to_owned(), bytes: text.bytes().to_vec() });
-                self.pools.writing = Some(Written { request, text, outcome });
+                self.pools.writing = Some(PendingWrite { request, text, outcome });
             }
             Err(refusal) => self.answer_pool(id, Err(refusal)),
         }
     }
 
-    /// The new text and what it means, judged by the same parser that reads it at the next start.
-    fn prepare(&self, request: &PoolRequest, bytes: &[u8]) -> Result<(PoolsText, PoolOutcome), PoolRefusal> {
-        let path = self.pools_path().ok_or(PoolRefusal::NoPoolsFile)?;
-        let before = PoolsText::read(&path, bytes).map_err(PoolRefusal::Broken)?;
-        // What somebody wrote into the file counts already: a name there is taken.
-        let present = with_pools(&self.config, &path, bytes).map_err(PoolRefusal::Broken)?;
+    /// The new text and its effect, validated by the same parser as at the next start.
+    fn prepare(&self, request: &PoolRequest, bytes: &[u8]) -> Result<(PoolsText, PoolOutcome), PoolError> {
+        let path = self.pools_path().ok_or(PoolError::NoPoolsFile)?;
+        let before = PoolsText::read(&path, bytes).map_err(PoolError::Broken)?;
+        // Entries added by hand since the load count: their names are taken.
+        let present = with_pools(&self.config, &path, bytes).map_err(PoolError::Broken)?;
         let mut text = before.clone();
-        let (cluster, size_before) = rules::judge(&present, request)?;
+        let (cluster, size_before) = rules::validate(&present, request)?;
         match &request.change {
             PoolChange::Create(spec) | PoolChange::Update(spec) => {
                 let pairs = entry::pairs(&present, &cluster, spec, text.pairs(&spec.name));
@@ -173,9 +172,9 @@ impl Control {
                 text.remove(name);
             }
         }
-        let config = with_pools(&self.config, &path, text.bytes()).map_err(PoolRefusal::Broken)?;
+        let config = with_pools(&self.config, &path, text.bytes()).map_err(PoolError::Broken)?;
         let budget = Budget::of(&config, &cluster, request.server.as_ref());
-        rules::within(&budget, request, size_before)?;
+        rules::check_budget(&budget, request, size_before)?;
         let warnings = rules::warnings(&config, &budget, request);
         let changes = text.changes_from(&before);
         Ok((text, PoolOutcome { changes, budget, warnings, config: Arc::new(config) }))
@@ -183,31 +182,33 @@ impl Control {
 
     /// The file was written, or could not be.
     pub(crate) fn pools_written(&mut self, outcome: Result<(), WriteFault>) {
-        let Some(Written { request, text, outcome: mut done }) = self.pools.writing.take() else { return };
+        let Some(PendingWrite { request, text, outcome: mut done }) = self.pools.writing.take() else {
+            return;
+        };
         let answer = match outcome {
             Ok(()) => {
-                // What is in force may have changed since: only the pools are exchanged.
+                // The configuration may have changed since: only the pools are replaced.
                 if let Ok(config) = with_pools(&self.config, text.file(), text.bytes()) {
                     self.put_in_force(config);
                 }
-                self.log(said(&request.change));
+                self.log(described(&request.change));
                 done.config = Arc::clone(&self.config);
                 Ok(done)
             }
-            Err(WriteFault::Config(findings)) => Err(PoolRefusal::Broken(findings)),
-            Err(WriteFault::Io(why)) => Err(PoolRefusal::Unwritable { file: text.file().to_owned(), why }),
+            Err(WriteFault::Config(findings)) => Err(PoolError::Broken(findings)),
+            Err(WriteFault::Io(why)) => Err(PoolError::Unwritable { file: text.file().to_owned(), why }),
         };
         self.answer_pool(request.id, answer);
     }
 
-    fn answer_pool(&mut self, id: u64, answer: Result<PoolOutcome, PoolRefusal>) {
-        self.push(Output::PoolAnswer { id, answer: Box::new(answer) });
+    fn answer_pool(&mut self, id: u64, answer: Result<PoolOutcome, PoolError>) {
+        self.push(Output::PoolReply { id, answer: Box::new(answer) });
         self.next_pool_change();
     }
 }
 
 /// The line of the log.
-fn said(change: &PoolChange) -> String {
+fn described(change: &PoolChange) -> String {
     match change {
         PoolChange::Create(spec) => format!("pool \"{}\" created: {}", spec.name, shape(spec)),
         PoolChange::Update(spec) => format!("pool \"{}\" changed: {}", spec.name, shape(spec)),

@@ -1,11 +1,10 @@
-//! What a pool may be: its name, database, user, mode and size.
-//! Owns every reason that concerns a field. Never changes anything.
+//! Validation of a pool's name, database, user, mode and size.
 
 use settings::{Config, Database, PoolMode};
 
 use super::budget::taken_by;
 use super::clusters::{Cluster, cluster_id, clusters};
-use super::{Budget, PoolChange, PoolRefusal, PoolRequest, PoolSpec, ServerFacts};
+use super::{Budget, PoolChange, PoolError, PoolRequest, PoolSpec, ServerInfo};
 use crate::CONSOLE;
 
 /// As DigitalOcean's provider for Terraform counts; the most is PostgreSQL's for the name of a database.
@@ -13,60 +12,59 @@ const NAME_CHARS: std::ops::RangeInclusive<usize> = 3..=63;
 /// PostgreSQL's longest name of a database or role, in bytes.
 const IDENTIFIER_BYTES: usize = 63;
 /// PostgreSQL's largest `max_connections`.
-const MOST_CONNECTIONS: i64 = 262_143;
-/// From here on of what pools may take, one is warned, in percent.
+const MAX_CONNECTIONS: i64 = 262_143;
+/// Warns above this share of the budget, in percent.
 const WARN_PERCENT: u64 = 80;
 
-/// Whether a change may be made, as far as no budget is concerned: the cluster that it concerns, and the connections that
-/// the pool takes so far.
-pub(super) fn judge(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolRefusal> {
+/// Validates a change, except for the budget; returns its cluster, and the connections that the pool uses now.
+pub(super) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolError> {
     let all = clusters(config);
     match &request.change {
         PoolChange::Create(spec) => {
             name(&spec.name)?;
             if let Some(taken) = config.databases.get(&spec.name) {
                 let (file, line) = (taken.at.file.to_string(), taken.at.line);
-                return Err(PoolRefusal::Exists { name: spec.name.clone(), file, line });
+                return Err(PoolError::Exists { name: spec.name.clone(), file, line });
             }
             let cluster = chosen(all, spec.cluster.as_deref())?;
             fields(spec, &cluster, request.server.as_ref())?;
             Ok((cluster, 0))
         }
         PoolChange::Update(spec) => {
-            let present = own(config, &spec.name)?;
+            let present = editable_entry(config, &spec.name)?;
             let cluster = of(all, present)?;
             if spec.cluster.as_ref().is_some_and(|id| *id != cluster.id) {
-                return Err(PoolRefusal::field("cluster_id", "a pool stays in its cluster"));
+                return Err(PoolError::field("cluster_id", "a pool stays in its cluster"));
             }
             fields(spec, &cluster, request.server.as_ref())?;
             Ok((cluster, taken_by(config, present)))
         }
         PoolChange::Delete(name) => {
-            let present = own(config, name)?;
+            let present = editable_entry(config, name)?;
             Ok((of(all, present)?, 0))
         }
     }
 }
 
 /// An entry that Weir may change.
-fn own<'a>(config: &'a Config, name: &str) -> Result<&'a Database, PoolRefusal> {
-    let missing = || PoolRefusal::NotFound(name.to_owned());
+fn editable_entry<'a>(config: &'a Config, name: &str) -> Result<&'a Database, PoolError> {
+    let missing = || PoolError::NotFound(name.to_owned());
     let present = config.databases.get(name).ok_or_else(missing)?;
     if config.is_in_pools_file(present) {
         return Ok(present);
     }
     let (file, line) = (present.at.file.to_string(), present.at.line);
-    Err(PoolRefusal::NotOurs { name: name.to_owned(), file, line })
+    Err(PoolError::NotOurs { name: name.to_owned(), file, line })
 }
 
-fn of(all: Vec<Cluster>, database: &Database) -> Result<Cluster, PoolRefusal> {
+fn of(all: Vec<Cluster>, database: &Database) -> Result<Cluster, PoolError> {
     let id = cluster_id(database);
     let found = all.into_iter().find(|cluster| cluster.id == id);
-    found.ok_or_else(|| PoolRefusal::NotFound(database.name.clone()))
+    found.ok_or_else(|| PoolError::NotFound(database.name.clone()))
 }
 
-fn chosen(mut all: Vec<Cluster>, id: Option<&str>) -> Result<Cluster, PoolRefusal> {
-    let refuse = |message: &str| Err(PoolRefusal::field("cluster_id", message));
+fn chosen(mut all: Vec<Cluster>, id: Option<&str>) -> Result<Cluster, PoolError> {
+    let refuse = |message: &str| Err(PoolError::field("cluster_id", message));
     match id {
         Some(id) => match all.into_iter().find(|cluster| cluster.id == id) {
             Some(cluster) => Ok(cluster),
@@ -80,8 +78,8 @@ fn chosen(mut all: Vec<Cluster>, id: Option<&str>) -> Result<Cluster, PoolRefusa
     }
 }
 
-fn name(name: &str) -> Result<(), PoolRefusal> {
-    let refuse = |message: &str| Err(PoolRefusal::field("name", message));
+fn name(name: &str) -> Result<(), PoolError> {
+    let refuse = |message: &str| Err(PoolError::field("name", message));
     if !NAME_CHARS.contains(&name.chars().count()) {
         return refuse("a pool's name has 3 to 63 characters");
     }
@@ -97,7 +95,7 @@ fn name(name: &str) -> Result<(), PoolRefusal> {
     Ok(())
 }
 
-fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerFacts>) -> Result<(), PoolRefusal> {
+fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerInfo>) -> Result<(), PoolError> {
     identifier("db", "a database", &spec.db)?;
     known(&spec.db, cluster, server)?;
     if let Some(user) = &spec.user {
@@ -105,42 +103,42 @@ fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerFacts>) -> R
         let users = server.map(|server| &server.users).filter(|users| !users.is_empty());
         if users.is_some_and(|users| !users.contains(user)) {
             let message = format!("there is no user \"{user}\" on this cluster that may log in");
-            return Err(PoolRefusal::field("user", message));
+            return Err(PoolError::field("user", message));
         }
     }
     if !PoolMode::WORDS.contains(&spec.mode.as_str()) {
-        return Err(PoolRefusal::field("mode", format!("mode is one of {}", PoolMode::WORDS.join(", "))));
+        return Err(PoolError::field("mode", format!("mode is one of {}", PoolMode::WORDS.join(", "))));
     }
     if spec.size < 1 {
-        return Err(PoolRefusal::field("size", "a pool has at least 1 server connection"));
+        return Err(PoolError::field("size", "a pool has at least 1 server connection"));
     }
-    if spec.size > MOST_CONNECTIONS {
-        let message = format!("PostgreSQL has no more than {MOST_CONNECTIONS} connections");
-        return Err(PoolRefusal::field("size", message));
+    if spec.size > MAX_CONNECTIONS {
+        let message = format!("PostgreSQL has no more than {MAX_CONNECTIONS} connections");
+        return Err(PoolError::field("size", message));
     }
     Ok(())
 }
 
-fn identifier(field: &'static str, what: &str, text: &str) -> Result<(), PoolRefusal> {
+fn identifier(field: &'static str, what: &str, text: &str) -> Result<(), PoolError> {
     if text.is_empty() {
-        return Err(PoolRefusal::field(field, format!("{what} has to be named")));
+        return Err(PoolError::field(field, format!("{what} has to be named")));
     }
     if text.len() > IDENTIFIER_BYTES {
-        return Err(PoolRefusal::field(
+        return Err(PoolError::field(
             field,
             format!("the name of {what} has at most {IDENTIFIER_BYTES} bytes"),
         ));
     }
     if text.chars().any(char::is_control) {
-        return Err(PoolRefusal::field(field, format!("the name of {what} has no control characters")));
+        return Err(PoolError::field(field, format!("the name of {what} has no control characters")));
     }
     Ok(())
 }
 
-/// Whether the cluster has this database, as far as anybody knows.
-fn known(db: &str, cluster: &Cluster, server: Option<&ServerFacts>) -> Result<(), PoolRefusal> {
+/// Whether the cluster has this database, if known.
+fn known(db: &str, cluster: &Cluster, server: Option<&ServerInfo>) -> Result<(), PoolError> {
     let there = server.is_some_and(|server| server.databases.contains(db));
-    // Nobody has named all databases where `*` leads to them and the server does not answer.
+    // The list is incomplete where `*` exists and the server does not answer.
     let unasked = server.is_none() && cluster.has_fallback;
     if there || unasked || cluster.databases.contains(db) {
         return Ok(());
@@ -152,11 +150,15 @@ fn known(db: &str, cluster: &Cluster, server: Option<&ServerFacts>) -> Result<()
     let more = if names.len() > 20 { ", …" } else { "" };
     names.truncate(20);
     let message = format!("there is no database \"{db}\" on this cluster: it has {}{more}", names.join(", "));
-    Err(PoolRefusal::field("db", message))
+    Err(PoolError::field("db", message))
 }
 
 /// Whether the server has the connections. `budget` counts the pool already; one that does not grow is never refused.
-pub(super) fn within(budget: &Budget, request: &PoolRequest, size_before: u32) -> Result<(), PoolRefusal> {
+pub(super) fn check_budget(
+    budget: &Budget,
+    request: &PoolRequest,
+    size_before: u32,
+) -> Result<(), PoolError> {
     let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Ok(()) };
     let (Some(max), Some(reserved), Some(usable)) =
         (budget.max_connections, budget.reserved, budget.usable())
@@ -173,15 +175,15 @@ pub(super) fn within(budget: &Budget, request: &PoolRequest, size_before: u32) -
         spec.size,
         others.max(0)
     );
-    Err(PoolRefusal::field("size", message))
+    Err(PoolError::field("size", message))
 }
 
-/// What is allowed and worth knowing.
+/// Warnings.
 pub(super) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) -> Vec<String> {
     let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Vec::new() };
     let mut told = Vec::new();
     match budget.usable() {
-        None => told.push("the server could not be asked how many connections it has".to_owned()),
+        None => told.push("the server could not be queried for its max_connections".to_owned()),
         Some(usable) if u64::from(budget.used_by_pools) * 100 > u64::from(usable) * WARN_PERCENT => {
             let used = budget.used_by_pools;
             told.push(format!(
@@ -193,8 +195,8 @@ pub(super) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) 
     match &spec.user {
         None => told.push("each user who connects has a pool of this size".to_owned()),
         Some(user) => {
-            let own = config.databases.get(&spec.name).is_some_and(|pool| pool.password.is_some());
-            if !own && !config.secrets.contains_key(user) {
+            let editable_entry = config.databases.get(&spec.name).is_some_and(|pool| pool.password.is_some());
+            if !editable_entry && !config.secrets.contains_key(user) {
                 told.push(format!(
                     "user \"{user}\" has no password in auth_file: the server has to let Weir in without one"
                 ));

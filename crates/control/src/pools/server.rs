@@ -1,5 +1,5 @@
-//! What a server says of itself: asked through one of its pools, in that pool's queue, as any client is served.
-//! Owns the question and how its rows are read. Never keeps an answer.
+//! Queries a server's properties through one of its pools, in that pool's queue like a client.
+//! Owns the query and the parsing of its rows.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use messages::{Command, RequestId, ServerQuery, ServerQueryResult, ServerQueryRo
 
 use crate::Control;
 use crate::control::Output;
-use crate::pools::ServerFacts;
+use crate::pools::ServerInfo;
 
 /// At most so many databases, and roles.
-const MOST_NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// A row for each database that lets clients in, and for each role that may log in.
-const QUESTION: &str = "(SELECT pg_catalog.current_setting('max_connections'), \
+const SERVER_QUERY: &str = "(SELECT pg_catalog.current_setting('max_connections'), \
     pg_catalog.current_setting('superuser_reserved_connections'), \
     coalesce(pg_catalog.current_setting('reserved_connections', true), '0'), \
     pg_catalog.current_setting('server_version'), datname, NULL \
@@ -21,44 +21,45 @@ const QUESTION: &str = "(SELECT pg_catalog.current_setting('max_connections'), \
     (SELECT NULL, NULL, NULL, NULL, NULL, rolname FROM pg_catalog.pg_roles WHERE rolcanlogin LIMIT 10000)";
 
 impl Control {
-    /// Asks a server through the pool of an entry and a user. A shard passes it on to the one that has the pool.
-    pub(crate) fn ask_server(&mut self, id: u64, database: String, user: String) {
+    /// Queries a server through the pool of an entry and a user. A shard forwards it to the one that has the pool.
+    pub(crate) fn query_server(&mut self, id: u64, database: String, user: String) {
         if self.is_ending() || self.hands_over || self.config.database(&database).is_none() {
-            return self.push(Output::ServerAnswer { id, facts: None });
+            return self.push(Output::ServerReply { id, facts: None });
         }
-        let query = Box::new(ServerQuery { database, user, sql: QUESTION.to_owned(), values: Vec::new() });
+        let query =
+            Box::new(ServerQuery { database, user, sql: SERVER_QUERY.to_owned(), values: Vec::new() });
         let command = Command::RunServerQuery { request: RequestId(id), query };
         self.push(Output::Tell { shard: ShardId(0), command });
     }
 
-    /// Nobody waits for that answer any more.
-    pub(crate) fn ask_no_more(&mut self, id: u64) {
-        self.tell_all(&Command::WithdrawServerQuery { request: RequestId(id) });
+    /// That request was abandoned.
+    pub(crate) fn cancel_server_query(&mut self, id: u64) {
+        self.broadcast(&Command::WithdrawServerQuery { request: RequestId(id) });
     }
 
-    /// A server has answered, or there is no answer.
+    /// The result of a query, or None.
     pub(crate) fn server_answered(&mut self, id: u64, answer: &ServerQueryResult) {
         let facts = match answer {
             ServerQueryResult::Rows(rows) => read(rows),
             ServerQueryResult::Failed { .. } => None,
         };
-        self.push(Output::ServerAnswer { id, facts });
+        self.push(Output::ServerReply { id, facts });
     }
 }
 
-fn read(rows: &[ServerQueryRow]) -> Option<ServerFacts> {
+fn read(rows: &[ServerQueryRow]) -> Option<ServerInfo> {
     let text = |row: &ServerQueryRow, column: usize| {
         row.get(column)?.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     let first = rows.iter().find(|row| text(row, 0).is_some())?;
     let number = |column| text(first, column)?.parse::<u32>().ok();
     let users: BTreeSet<String> = rows.iter().filter_map(|row| text(row, 5)).collect();
-    Some(ServerFacts {
+    Some(ServerInfo {
         max_connections: number(0)?,
         reserved: number(1)?.saturating_add(number(2)?),
         version: text(first, 3)?,
         databases: rows.iter().filter_map(|row| text(row, 4)).collect(),
-        users: if users.len() < MOST_NAMES { users } else { BTreeSet::new() },
+        users: if users.len() < MAX_NAMES { users } else { BTreeSet::new() },
     })
 }
 

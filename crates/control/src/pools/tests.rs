@@ -1,4 +1,4 @@
-//! Changes of pools from the request to the answer, with the file in the test's hands.
+//! Changes of pools from request to reply, with an in-memory file.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -13,18 +13,18 @@ const MAIN: &str = "[databases]\napp = host=h pool_size=7\nboss = host=h dbname=
     [pgbouncer]\npools_file = p.ini\n";
 const FILE: &str = "; mine\n[databases]\n;; kept\ntest-pool = host=h dbname=app connect_query='select 1' pool_size=2 pool_mode=session\n";
 
-struct Bench {
+struct Fixture {
     harness: Harness,
     file: Vec<u8>,
     last: u64,
 }
 
-impl Bench {
-    fn new() -> Bench {
-        Bench { harness: Harness::with(2, MAIN), file: Vec::new(), last: 0 }
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture { harness: Harness::with(2, MAIN), file: Vec::new(), last: 0 }
     }
 
-    fn ask(&mut self, change: PoolChange) -> Result<PoolOutcome, PoolRefusal> {
+    fn ask(&mut self, change: PoolChange) -> Result<PoolOutcome, PoolError> {
         self.ask_with(change, false, Some(server()))
     }
 
@@ -33,8 +33,8 @@ impl Bench {
         &mut self,
         change: PoolChange,
         preview: bool,
-        server: Option<ServerFacts>,
-    ) -> Result<PoolOutcome, PoolRefusal> {
+        server: Option<ServerInfo>,
+    ) -> Result<PoolOutcome, PoolError> {
         self.last += 1;
         let (id, reads, writes) = (self.last, self.harness.pool_reads, self.harness.pool_writes.len());
         self.harness.input(Input::Pools(PoolRequest { id, change, preview, server }));
@@ -62,9 +62,9 @@ impl Bench {
     }
 }
 
-fn server() -> ServerFacts {
+fn server() -> ServerInfo {
     let databases = ["app", "postgres"].map(str::to_owned).into();
-    ServerFacts {
+    ServerInfo {
         max_connections: 100,
         reserved: 3,
         version: "18.6".to_owned(),
@@ -91,52 +91,56 @@ fn spec(name: &str) -> PoolSpec {
 
 #[test]
 fn a_pool_is_written_and_then_in_force() {
-    let mut bench = Bench::new();
-    let done = bench.ask(PoolChange::Create(spec("test-pool"))).unwrap();
-    assert!(bench.text().ends_with(
+    let mut fixture = Fixture::new();
+    let done = fixture.ask(PoolChange::Create(spec("test-pool"))).unwrap();
+    assert!(fixture.text().ends_with(
         "[databases]\ntest-pool = host=h port=5432 dbname=app pool_size=10 pool_mode=transaction\n"
     ));
-    assert!(matches!(bench.harness.told[..], [(0, Command::Configure(_)), (1, Command::Configure(_))]));
-    let pool = &bench.harness.control.config().databases["test-pool"];
+    assert!(matches!(fixture.harness.told[..], [(0, Command::Configure(_)), (1, Command::Configure(_))]));
+    let pool = &fixture.harness.control.config().databases["test-pool"];
     assert!(done.config.is_in_pools_file(pool) && pool.pool_size == Some(10));
-    assert!(bench.harness.logged("pool \"test-pool\" created: db=app mode=transaction size=10"));
+    assert!(fixture.harness.logged("pool \"test-pool\" created: db=app mode=transaction size=10"));
     assert_eq!((done.budget.used_by_pools, done.budget.free()), (7 + 20 + 10, Some(60)));
 }
 
 #[test]
 fn a_preview_changes_nothing() {
-    let mut bench = Bench::new();
-    let seen = bench.ask_with(PoolChange::Create(spec("test-pool")), true, Some(server())).unwrap();
+    let mut fixture = Fixture::new();
+    let seen = fixture.ask_with(PoolChange::Create(spec("test-pool")), true, Some(server())).unwrap();
     assert_eq!(seen.changes.len(), 3);
-    assert!(bench.file.is_empty() && bench.harness.told.is_empty());
+    assert!(fixture.file.is_empty() && fixture.harness.told.is_empty());
     assert!(seen.config.databases.contains_key("test-pool"));
-    assert!(!bench.harness.control.config().databases.contains_key("test-pool"));
+    assert!(!fixture.harness.control.config().databases.contains_key("test-pool"));
 }
 
 #[test]
 fn an_update_keeps_what_it_does_not_decide() {
-    let mut bench = Bench::new();
-    bench.file = FILE.into();
+    let mut fixture = Fixture::new();
+    fixture.file = FILE.into();
     let boss = PoolSpec { user: Some("boss".to_owned()), size: 4, ..spec("test-pool") };
-    bench.ask(PoolChange::Update(boss.clone())).unwrap();
+    fixture.ask(PoolChange::Update(boss.clone())).unwrap();
     let line = "test-pool = host=h dbname=app connect_query='select 1' pool_size=4 pool_mode=transaction user=boss password='x y'\n";
-    assert_eq!(bench.text(), format!("; mine\n[databases]\n;; kept\n{line}"));
-    bench.ask(PoolChange::Update(PoolSpec { size: 5, ..boss })).unwrap();
-    assert!(bench.text().contains("user=boss password='x y'"), "{}", bench.text());
-    bench.ask(PoolChange::Update(PoolSpec { user: Some("ann".to_owned()), ..spec("test-pool") })).unwrap();
+    assert_eq!(fixture.text(), format!("; mine\n[databases]\n;; kept\n{line}"));
+    fixture.ask(PoolChange::Update(PoolSpec { size: 5, ..boss })).unwrap();
+    assert!(fixture.text().contains("user=boss password='x y'"), "{}", fixture.text());
+    fixture.ask(PoolChange::Update(PoolSpec { user: Some("ann".to_owned()), ..spec("test-pool") })).unwrap();
     let moved = PoolSpec { cluster: Some("elsewhere".to_owned()), ..spec("test-pool") };
-    assert_eq!(bench.refused(PoolChange::Update(moved)).0, Some("cluster_id"));
-    assert!(bench.text().contains("user=ann\n") && !bench.text().contains("password"), "{}", bench.text());
+    assert_eq!(fixture.refused(PoolChange::Update(moved)).0, Some("cluster_id"));
+    assert!(
+        fixture.text().contains("user=ann\n") && !fixture.text().contains("password"),
+        "{}",
+        fixture.text()
+    );
 }
 
 #[test]
 fn a_deleted_pool_is_gone_from_file_and_force() {
-    let mut bench = Bench::new();
-    bench.file = FILE.into();
-    bench.ask(PoolChange::Delete("test-pool".to_owned())).unwrap();
-    assert_eq!(bench.text(), "; mine\n[databases]\n;; kept\n");
-    assert!(!bench.harness.control.config().databases.contains_key("test-pool"));
-    let gone = bench.refused(PoolChange::Delete("test-pool".to_owned()));
+    let mut fixture = Fixture::new();
+    fixture.file = FILE.into();
+    fixture.ask(PoolChange::Delete("test-pool".to_owned())).unwrap();
+    assert_eq!(fixture.text(), "; mine\n[databases]\n;; kept\n");
+    assert!(!fixture.harness.control.config().databases.contains_key("test-pool"));
+    let gone = fixture.refused(PoolChange::Delete("test-pool".to_owned()));
     assert_eq!(gone, (None, "there is no pool \"test-pool\"".to_owned()));
 }
 
@@ -144,7 +148,7 @@ fn a_deleted_pool_is_gone_from_file_and_force() {
 fn a_server_is_asked_through_a_pool() {
     let mut harness = Harness::with(2, MAIN);
     let ask =
-        |database: &str| Input::AskServer { id: 9, database: database.to_owned(), user: "ann".to_owned() };
+        |database: &str| Input::QueryServer { id: 9, database: database.to_owned(), user: "ann".to_owned() };
     harness.input(ask("none"));
     assert_eq!(harness.server_answers, [(9, None)]);
     harness.input(ask("app"));
@@ -154,7 +158,7 @@ fn a_server_is_asked_through_a_pool() {
     let answer = Box::new(messages::ServerQueryResult::Rows(vec![row]));
     harness.input(Input::Report(messages::Report::ServerQueryDone { request, answer }));
     assert_eq!(harness.server_answers.pop().unwrap().1.unwrap().max_connections, 50);
-    harness.input(Input::AskNoMore { id: 9 });
+    harness.input(Input::CancelServerQuery { id: 9 });
     assert!(matches!(
         harness.told[..],
         [(0, Command::WithdrawServerQuery { .. }), (1, Command::WithdrawServerQuery { .. })]
@@ -163,7 +167,7 @@ fn a_server_is_asked_through_a_pool() {
 
 #[test]
 fn what_cannot_be_is_told_with_its_field() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let long = "n".repeat(64);
     for (field, change) in [
         ("name", PoolSpec { ..spec("ab") }),
@@ -188,45 +192,48 @@ fn what_cannot_be_is_told_with_its_field() {
         ("size", PoolSpec { size: i64::MAX, ..spec("new-pool") }),
         ("size", PoolSpec { size: 71, ..spec("new-pool") }),
     ] {
-        let told = bench.refused(PoolChange::Create(change.clone()));
+        let told = fixture.refused(PoolChange::Create(change.clone()));
         assert_eq!(told.0, Some(field), "{change:?}: {}", told.1);
     }
-    let told = bench.refused(PoolChange::Create(PoolSpec { size: 71, ..spec("new-pool") })).1;
+    let told = fixture.refused(PoolChange::Create(PoolSpec { size: 71, ..spec("new-pool") })).1;
     assert_eq!(
         told,
         "71 connections are more than the 70 that are free: the server has 100, keeps 3 for itself, and other pools may take 27"
     );
-    let exists = bench.refused(PoolChange::Create(spec("app"))).1;
+    let exists = fixture.refused(PoolChange::Create(spec("app"))).1;
     assert_eq!(exists, "a database \"app\" exists already, defined in weir.ini:2");
 }
 
 #[test]
 fn entries_of_the_users_own_file_are_the_users() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     for change in [PoolChange::Update(spec("app")), PoolChange::Delete("app".to_owned())] {
-        let told = bench.refused(change).1;
+        let told = fixture.refused(change).1;
         assert_eq!(told, "pool is defined in weir.ini:2, which Weir does not write");
     }
 }
 
 #[test]
 fn a_budget_that_was_broken_before_lets_a_pool_shrink() {
-    let mut bench = Bench::new();
-    bench.file = FILE.replace("pool_size=2", "pool_size=90").into();
-    bench.ask(PoolChange::Update(PoolSpec { size: 80, ..spec("test-pool") })).unwrap();
-    assert_eq!(bench.refused(PoolChange::Update(PoolSpec { size: 81, ..spec("test-pool") })).0, Some("size"));
+    let mut fixture = Fixture::new();
+    fixture.file = FILE.replace("pool_size=2", "pool_size=90").into();
+    fixture.ask(PoolChange::Update(PoolSpec { size: 80, ..spec("test-pool") })).unwrap();
+    assert_eq!(
+        fixture.refused(PoolChange::Update(PoolSpec { size: 81, ..spec("test-pool") })).0,
+        Some("size")
+    );
 }
 
 #[test]
 fn an_unasked_server_refuses_no_size_and_is_told_of() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let change = PoolChange::Create(PoolSpec { size: 500, user: Some("ann".to_owned()), ..spec("new-pool") });
-    let done = bench.ask_with(change, false, None).unwrap();
+    let done = fixture.ask_with(change, false, None).unwrap();
     assert_eq!(done.budget.free(), None);
     assert_eq!(done.warnings.len(), 2, "{:?}", done.warnings);
     let nearly = PoolSpec { size: 60, ..spec("other-pool") };
-    let mut bench = Bench::new();
-    let done = bench.ask(PoolChange::Create(nearly)).unwrap();
+    let mut fixture = Fixture::new();
+    let done = fixture.ask(PoolChange::Create(nearly)).unwrap();
     assert_eq!(done.warnings[0], "pools may take 87 of the 97 connections of the server, more than 80 %");
 }
 
@@ -234,35 +241,35 @@ fn an_unasked_server_refuses_no_size_and_is_told_of() {
 fn a_user_is_one_of_the_servers() {
     let change =
         |user: &str| PoolChange::Create(PoolSpec { user: Some(user.to_owned()), ..spec("new-pool") });
-    let facts = ServerFacts { users: BTreeSet::from(["ann".to_owned()]), ..server() };
-    let told = Bench::new().ask_with(change("bob"), true, Some(facts.clone())).unwrap_err();
+    let facts = ServerInfo { users: BTreeSet::from(["ann".to_owned()]), ..server() };
+    let told = Fixture::new().ask_with(change("bob"), true, Some(facts.clone())).unwrap_err();
     let message = "there is no user \"bob\" on this cluster that may log in".to_owned();
-    assert_eq!(told, PoolRefusal::field("user", message));
-    assert!(Bench::new().ask_with(change("ann"), true, Some(facts)).is_ok());
-    assert!(Bench::new().ask_with(change("bob"), true, Some(server())).is_ok(), "nobody knows");
+    assert_eq!(told, PoolError::field("user", message));
+    assert!(Fixture::new().ask_with(change("ann"), true, Some(facts)).is_ok());
+    assert!(Fixture::new().ask_with(change("bob"), true, Some(server())).is_ok(), "nobody knows");
 }
 
 #[test]
 fn a_database_nobody_has_named_is_known_to_the_server() {
-    let mut bench = Bench::new();
-    bench.ask(PoolChange::Create(PoolSpec { db: "postgres".to_owned(), ..spec("new-pool") })).unwrap();
+    let mut fixture = Fixture::new();
+    fixture.ask(PoolChange::Create(PoolSpec { db: "postgres".to_owned(), ..spec("new-pool") })).unwrap();
     assert_eq!(
-        bench.refused(PoolChange::Create(PoolSpec { db: "nope".to_owned(), ..spec("x-pool") })).1,
+        fixture.refused(PoolChange::Create(PoolSpec { db: "nope".to_owned(), ..spec("x-pool") })).1,
         "there is no database \"nope\" on this cluster: it has app, postgres"
     );
-    let empty = ServerFacts { databases: BTreeSet::new(), ..server() };
+    let empty = ServerInfo { databases: BTreeSet::new(), ..server() };
     assert!(
-        bench.ask_with(PoolChange::Create(spec("y-pool")), false, Some(empty)).is_ok(),
+        fixture.ask_with(PoolChange::Create(spec("y-pool")), false, Some(empty)).is_ok(),
         "an entry names it"
     );
 }
 
 #[test]
 fn a_file_that_was_broken_by_hand_is_not_written_over() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     for broken in ["[databases]\nhalf", "[databases]\napp = host=h\n", "[databases]\nq = pool_size=x\n"] {
-        bench.file = broken.into();
-        let told = bench.refused(PoolChange::Create(spec("new-pool"))).1;
+        fixture.file = broken.into();
+        let told = fixture.refused(PoolChange::Create(spec("new-pool"))).1;
         assert!(
             told.starts_with("nothing was written, because the configuration is broken: p.ini:2: "),
             "{told}"
@@ -272,60 +279,60 @@ fn a_file_that_was_broken_by_hand_is_not_written_over() {
 
 #[test]
 fn what_was_written_by_hand_meanwhile_counts() {
-    let mut bench = Bench::new();
-    bench.file = FILE.into();
-    assert_eq!(bench.refused(PoolChange::Create(spec("test-pool"))).0, Some("name"));
-    bench.ask(PoolChange::Create(spec("new-pool"))).unwrap();
-    assert!(bench.harness.control.config().databases.contains_key("test-pool"));
+    let mut fixture = Fixture::new();
+    fixture.file = FILE.into();
+    assert_eq!(fixture.refused(PoolChange::Create(spec("test-pool"))).0, Some("name"));
+    fixture.ask(PoolChange::Create(spec("new-pool"))).unwrap();
+    assert!(fixture.harness.control.config().databases.contains_key("test-pool"));
 }
 
 #[test]
 fn a_failed_write_leaves_everything_as_it_was() {
     for fault in [WriteFault::Io("Read-only file system".to_owned()), WriteFault::Config(Vec::new())] {
-        let mut bench = Bench::new();
+        let mut fixture = Fixture::new();
         let request =
             PoolRequest { id: 1, change: PoolChange::Create(spec("new-pool")), preview: false, server: None };
-        bench.harness.input(Input::Pools(request));
-        bench.harness.input(Input::PoolsRead(Ok(Vec::new())));
-        bench.harness.input(Input::PoolsWritten(Err(fault)));
-        assert!(bench.harness.pool_answers[0].1.is_err());
-        assert!(bench.harness.told.is_empty() && !bench.harness.logged("created"));
-        assert!(!bench.harness.control.config().databases.contains_key("new-pool"));
+        fixture.harness.input(Input::Pools(request));
+        fixture.harness.input(Input::PoolsRead(Ok(Vec::new())));
+        fixture.harness.input(Input::PoolsWritten(Err(fault)));
+        assert!(fixture.harness.pool_answers[0].1.is_err());
+        assert!(fixture.harness.told.is_empty() && !fixture.harness.logged("created"));
+        assert!(!fixture.harness.control.config().databases.contains_key("new-pool"));
     }
 }
 
 #[test]
 fn one_change_at_a_time() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     for id in 1..=2 {
         let change = PoolChange::Create(spec("new-pool"));
-        bench.harness.input(Input::Pools(PoolRequest { id, change, preview: false, server: None }));
+        fixture.harness.input(Input::Pools(PoolRequest { id, change, preview: false, server: None }));
     }
-    assert_eq!(bench.harness.pool_reads, 1);
-    bench.harness.input(Input::PoolsRead(Ok(Vec::new())));
-    bench.harness.input(Input::PoolsWritten(Ok(())));
-    assert_eq!((bench.harness.pool_reads, bench.harness.pool_answers.len()), (2, 1));
-    let file = bench.harness.pool_writes[0].clone().into_bytes();
-    bench.harness.input(Input::PoolsRead(Ok(file)));
-    assert!(matches!(&bench.harness.pool_answers[1], (2, Err(PoolRefusal::Exists { .. }))));
+    assert_eq!(fixture.harness.pool_reads, 1);
+    fixture.harness.input(Input::PoolsRead(Ok(Vec::new())));
+    fixture.harness.input(Input::PoolsWritten(Ok(())));
+    assert_eq!((fixture.harness.pool_reads, fixture.harness.pool_answers.len()), (2, 1));
+    let file = fixture.harness.pool_writes[0].clone().into_bytes();
+    fixture.harness.input(Input::PoolsRead(Ok(file)));
+    assert!(matches!(&fixture.harness.pool_answers[1], (2, Err(PoolError::Exists { .. }))));
 }
 
 #[test]
 fn a_set_survives_a_change_of_pools() {
-    let mut bench = Bench::new();
-    bench.harness.ask("SET max_client_conn = 7");
-    bench.ask(PoolChange::Create(spec("new-pool"))).unwrap();
-    assert_eq!(bench.harness.control.config().global.max_client_conn, 7);
+    let mut fixture = Fixture::new();
+    fixture.harness.ask("SET max_client_conn = 7");
+    fixture.ask(PoolChange::Create(spec("new-pool"))).unwrap();
+    assert_eq!(fixture.harness.control.config().global.max_client_conn, 7);
 }
 
 #[test]
 fn without_a_file_or_a_future_there_is_no_change() {
-    let mut bench =
-        Bench { harness: Harness::with(1, "[databases]\napp = host=h\n"), file: Vec::new(), last: 0 };
-    assert!(bench.refused(PoolChange::Create(spec("new-pool"))).1.contains("pools_file"));
-    let mut bench = Bench::new();
-    bench.harness.signal(Signal::Term);
-    let told = bench.harness.told.len();
-    let refusal = bench.ask(PoolChange::Create(spec("new-pool"))).unwrap_err();
-    assert_eq!((refusal, bench.harness.told.len()), (PoolRefusal::Ending, told));
+    let mut fixture =
+        Fixture { harness: Harness::with(1, "[databases]\napp = host=h\n"), file: Vec::new(), last: 0 };
+    assert!(fixture.refused(PoolChange::Create(spec("new-pool"))).1.contains("pools_file"));
+    let mut fixture = Fixture::new();
+    fixture.harness.signal(Signal::Term);
+    let told = fixture.harness.told.len();
+    let refusal = fixture.ask(PoolChange::Create(spec("new-pool"))).unwrap_err();
+    assert_eq!((refusal, fixture.harness.told.len()), (PoolError::Ending, told));
 }

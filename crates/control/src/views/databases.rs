@@ -6,7 +6,7 @@ use std::sync::Arc;
 use messages::{Cell, Column};
 use settings::{Database, Origin, PoolMode};
 
-use super::{Scene, int, load_balance_hosts, text, text_or_null};
+use super::{ViewContext, int, load_balance_hosts, text, text_or_null};
 use crate::CONSOLE;
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -29,29 +29,29 @@ pub(super) const COLUMNS: &[Column] = &[
     int("disabled"),
 ];
 
-pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    all(scene).values().map(|database| row(scene, database)).collect()
+pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    all(context).values().map(|database| row(context, database)).collect()
 }
 
 /// Every database that there is, by name.
-pub(super) fn all(scene: &Scene<'_>) -> BTreeMap<String, Arc<Database>> {
-    let mut all = scene.config.databases.clone();
-    // What was paused or disabled by its name is there, though nobody uses it yet: who did it will look for it.
-    let named = scene.gathered.databases.keys().chain(scene.pausing.all_named());
+pub(super) fn all(context: &ViewContext<'_>) -> BTreeMap<String, Arc<Database>> {
+    let mut all = context.config.databases.clone();
+    // A database paused or disabled by name is listed although it is unused: the operator will look for it.
+    let named = context.aggregate.databases.keys().chain(context.pause_state.all_named());
     for name in named.filter(|name| *name != CONSOLE) {
-        if let Some(database) = scene.config.database(name) {
+        if let Some(database) = context.config.database(name) {
             all.entry(name.clone()).or_insert(database);
         }
     }
-    all.insert(CONSOLE.to_owned(), Arc::new(console(scene)));
+    all.insert(CONSOLE.to_owned(), Arc::new(console(context)));
     all
 }
 
 /// The console as if it had an entry; PgBouncer shows it so.
-fn console(scene: &Scene<'_>) -> Database {
+fn console(context: &ViewContext<'_>) -> Database {
     let nowhere = Origin { file: "".into(), line: 0 };
     Database {
-        port: scene.config.global.listen_port,
+        port: context.config.global.listen_port,
         user: Some(CONSOLE.to_owned()),
         pool_size: Some(2),
         pool_mode: Some(PoolMode::Statement),
@@ -59,9 +59,9 @@ fn console(scene: &Scene<'_>) -> Database {
     }
 }
 
-fn row(scene: &Scene<'_>, database: &Database) -> Vec<Cell> {
-    let config = scene.config;
-    let used = scene.gathered.databases.get(&database.name);
+fn row(context: &ViewContext<'_>, database: &Database) -> Vec<Cell> {
+    let config = context.config;
+    let used = context.aggregate.databases.get(&database.name);
     vec![
         database.name.as_str().into(),
         text_or_null((!database.host.is_empty()).then(|| database.host.join(","))),
@@ -78,7 +78,7 @@ fn row(scene: &Scene<'_>, database: &Database) -> Vec<Cell> {
         used.map_or(0, |used| used.servers).into(),
         config.max_db_client_connections(database).into(),
         used.map_or(0, |used| used.clients).into(),
-        Cell::Number(scene.pausing.holds(&database.name).into()),
-        Cell::Number(scene.pausing.disables(&database.name).into()),
+        Cell::Number(context.pause_state.holds(&database.name).into()),
+        Cell::Number(context.pause_state.disables(&database.name).into()),
     ]
 }

@@ -1,11 +1,11 @@
-//! SHOW HISTOGRAMS and ERRORS: how long things took in each pool, and what clients were told of.
+//! SHOW HISTOGRAMS and ERRORS: durations in each pool, and errors sent to clients.
 //!
 //! Weir's own; the panel and the metrics read the same rows.
 
 use messages::{Cell, Column};
 use telemetry::{Counters, Histogram, Histograms, Percentiles};
 
-use super::{Scene, int, numeric, text};
+use super::{ViewContext, int, numeric, text};
 
 pub(super) const HISTOGRAMS: &[Column] = &[
     text("database"),
@@ -35,10 +35,10 @@ const MEASURES: [Measure; 3] = [
 ];
 
 /// Three rows for each pool that has been used.
-pub(super) fn histograms(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn histograms(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
-    for (pool, histograms) in &scene.gathered.histograms {
-        let counters = scene.gathered.pools.get(pool).map(|row| row.counters).unwrap_or_default();
+    for (pool, histograms) in &context.aggregate.histograms {
+        let counters = context.aggregate.pools.get(pool).map(|row| row.counters).unwrap_or_default();
         rows.extend(MEASURES.iter().map(|measure| {
             let histogram = (measure.histogram)(histograms);
             let percentiles = Percentiles::between(None, histogram);
@@ -59,12 +59,12 @@ pub(super) fn histograms(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
     rows
 }
 
-pub(super) fn errors(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn errors(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let of_one = |(database, errors): (&String, &telemetry::SqlstateCounts)| -> Vec<Vec<Cell>> {
         errors
             .iter()
             .map(|(code, count)| vec![database.as_str().into(), code.into(), Cell::Sum(count)])
             .collect()
     };
-    scene.gathered.errors.iter().flat_map(of_one).collect()
+    context.aggregate.errors.iter().flat_map(of_one).collect()
 }

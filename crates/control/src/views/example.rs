@@ -1,10 +1,9 @@
-//! What one shard says of everything, for the tests of the views: a row of each subject, small and all different.
-//! Never used by the program.
+//! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, Subject, UserRow};
 use telemetry::Counters;
 
-/// The answer of a shard that has little of everything.
+/// The example row of each subject.
 pub(super) fn of_shards(subject: Subject) -> Listing {
     match subject {
         Subject::Pools => pools(),

@@ -2,7 +2,7 @@
 
 use messages::{Cell, Column, ShardRow};
 
-use super::{Scene, databases, int, text, text_or_null, users};
+use super::{ViewContext, databases, int, text, text_or_null, users};
 use crate::{COMMANDS, CONSOLE, VIEWS};
 
 pub(super) const CONFIG: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
@@ -19,10 +19,10 @@ pub(super) const SHARDS: &[Column] = &[
 pub(super) const STATE: &[Column] = &[text("key"), text("value")];
 pub(super) const VERSION: &[Column] = &[text("version")];
 
-pub(super) fn config(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn config(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let cells = |row: settings::ShowRow| {
-        // What the file leaves to the process is shown as the process decided it.
-        let value = if row.key == "io_driver" { Some(scene.facts.io_driver.to_owned()) } else { row.value };
+        // `auto` is shown as the driver in use.
+        let value = if row.key == "io_driver" { Some(context.facts.io_driver.to_owned()) } else { row.value };
         vec![
             row.key.into(),
             text_or_null(value),
@@ -30,34 +30,34 @@ pub(super) fn config(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
             if row.changeable { "yes" } else { "no" }.into(),
         ]
     };
-    settings::show(scene.config).into_iter().map(cells).collect()
+    settings::show(context.config).into_iter().map(cells).collect()
 }
 
-pub(super) fn lists(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let sum = |count: fn(&ShardRow) -> u64| scene.gathered.shards.values().map(count).sum::<u64>();
+pub(super) fn lists(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let sum = |count: fn(&ShardRow) -> u64| context.aggregate.shards.values().map(count).sum::<u64>();
     let size = |count: usize| count as u64;
-    let pools = &scene.gathered.pools;
+    let pools = &context.aggregate.pools;
     let console_pool = (CONSOLE.to_owned(), CONSOLE.to_owned());
     let lists = [
-        ("databases", size(databases::all(scene).len())),
-        ("users", size(users::all(scene).len())),
-        ("peers", size(scene.config.peers.len())),
+        ("databases", size(databases::all(context).len())),
+        ("users", size(users::all(context).len())),
+        ("peers", size(context.config.peers.len())),
         ("pools", size(pools.len()) + u64::from(!pools.contains_key(&console_pool))),
-        ("peer_pools", size(scene.gathered.peer_pools.len())),
+        ("peer_pools", size(context.aggregate.peer_pools.len())),
         ("free_clients", 0),
         ("used_clients", sum(|shard| shard.clients + shard.logins)),
         ("login_clients", sum(|shard| shard.logins)),
         ("free_servers", 0),
         ("used_servers", sum(|shard| shard.servers)),
-        ("dns_names", size(scene.gathered.hosts.iter().filter(|host| host.known).count())),
-        ("dns_zones", size(scene.gathered.zones.len())),
-        ("dns_queries", scene.gathered.hosts.iter().map(|host| host.underway).sum()),
+        ("dns_names", size(context.aggregate.hosts.iter().filter(|host| host.known).count())),
+        ("dns_zones", size(context.aggregate.zones.len())),
+        ("dns_queries", context.aggregate.hosts.iter().map(|host| host.underway).sum()),
         ("dns_pending", 0),
     ];
     lists.into_iter().map(|(name, items)| vec![name.into(), items.into()]).collect()
 }
 
-pub(super) fn shards(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn shards(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let row = |shard: &ShardRow| {
         vec![
             Cell::Number(shard.shard.into()),
@@ -69,16 +69,16 @@ pub(super) fn shards(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
             shard.transactions.into(),
         ]
     };
-    scene.gathered.shards.values().map(row).collect()
+    context.aggregate.shards.values().map(row).collect()
 }
 
-pub(super) fn state(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let (paused, suspended) = (scene.pausing.whole(), scene.pausing.suspended());
+pub(super) fn state(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let (paused, suspended) = (context.pause_state.whole(), context.pause_state.suspended());
     let row = |key: &str, holds: bool| vec![key.into(), if holds { "yes" } else { "no" }.into()];
     vec![row("active", !paused && !suspended), row("paused", paused), row("suspended", suspended)]
 }
 
-pub(super) fn version(_: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn version(_: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     vec![vec![crate::VERSION.into()]]
 }
 

@@ -1,4 +1,4 @@
-//! The ONE table of views: name, right, columns, which shards' rows it is made from, how a row is made.
+//! The table of views: name, role, columns, source rows, row function.
 //!
 //! Columns, their order and their types are PgBouncer 1.25.2's. To add a view: a row here and its function in a file
 //! beside this one.
@@ -8,7 +8,7 @@ mod durations;
 #[cfg(test)]
 mod example;
 mod fixed;
-mod innards;
+mod internals;
 mod names;
 mod peers;
 mod pools;
@@ -20,37 +20,37 @@ mod users;
 use messages::{Cell, Column, ColumnType, Role, Subject};
 use settings::Config;
 
-use crate::control::Facts;
-use crate::gathered::Gathered;
-use crate::pausing::Pausing;
+use crate::aggregate::Aggregate;
+use crate::control::ProcessInfo;
+use crate::pause_state::PauseState;
 use crate::statistics::Statistics;
 
-/// Something that SHOW shows.
+/// A SHOW view.
 #[derive(Debug)]
 pub struct View {
-    /// What follows SHOW; the case of what is typed does not matter.
+    /// Its name after SHOW, case-insensitive.
     pub name: &'static str,
-    /// Who may look.
+    /// The required role.
     pub role: Role,
     /// Its columns.
     pub columns: &'static [Column],
-    /// Rows go to the client as they come; the others need all shards first.
+    /// Rows are streamed to the client; other views need all shards first.
     pub is_streamed: bool,
     /// Which rows of shards it is made from.
     pub from: &'static [Subject],
     /// Makes the rows.
-    pub(crate) rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+    pub(crate) rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
     /// The answer is a notice with this detail instead of rows.
     pub(crate) notice: Option<fn() -> String>,
 }
 
-/// Everything that a view can show.
-pub(crate) struct Scene<'a> {
+/// The data that views are made from.
+pub(crate) struct ViewContext<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) facts: &'a Facts,
-    pub(crate) pausing: &'a Pausing,
+    pub(crate) facts: &'a ProcessInfo,
+    pub(crate) pause_state: &'a PauseState,
     pub(crate) statistics: &'a Statistics,
-    pub(crate) gathered: &'a Gathered,
+    pub(crate) aggregate: &'a Aggregate,
     pub(crate) now_us: u64,
 }
 
@@ -59,17 +59,17 @@ const fn whole(
     name: &'static str,
     columns: &'static [Column],
     from: &'static [Subject],
-    rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+    rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
 ) -> View {
     View { name, role: Role::Stats, columns, is_streamed: false, from, rows, notice: None }
 }
 
-/// A view whose rows are shown as they come.
+/// A view whose rows are streamed.
 const fn streamed(
     name: &'static str,
     columns: &'static [Column],
     from: &'static [Subject],
-    rows: fn(&Scene<'_>) -> Vec<Vec<Cell>>,
+    rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
 ) -> View {
     View { is_streamed: true, ..whole(name, columns, from, rows) }
 }
@@ -85,20 +85,20 @@ pub static VIEWS: &[View] = &[
     whole("ERRORS", durations::ERRORS, &[Subject::Errors], durations::errors),
     View {
         role: Role::Admin,
-        ..whole("FDS", innards::FDS, &[Subject::Listeners, Subject::Descriptors], innards::descriptors)
+        ..whole("FDS", internals::FDS, &[Subject::Listeners, Subject::Descriptors], internals::descriptors)
     },
     View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
     whole("HISTOGRAMS", durations::HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms),
     whole("LISTS", fixed::LISTS, LISTED, fixed::lists),
-    whole("MEM", innards::MEM, &[Subject::Memory], innards::memory),
+    whole("MEM", internals::MEM, &[Subject::Memory], internals::memory),
     whole("PEERS", peers::PEERS, &[], peers::peers),
     whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
     whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
     whole("QUERIES", queries::COLUMNS, &[Subject::Queries], queries::rows),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
     whole("SERVER_ERRORS", pools::SERVER_ERRORS, &[Subject::Pools], pools::server_errors),
-    streamed("SHARD_CLIENTS", &sockets::WITH_PLACE, &[Subject::Clients], sockets::placed),
-    streamed("SHARD_SERVERS", &sockets::WITH_PLACE, &[Subject::Servers], sockets::placed),
+    streamed("SHARD_CLIENTS", &sockets::WITH_LOCATION, &[Subject::Clients], sockets::with_location),
+    streamed("SHARD_SERVERS", &sockets::WITH_LOCATION, &[Subject::Servers], sockets::with_location),
     whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
     streamed("SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::all),
     whole("STATE", fixed::STATE, &[], fixed::state),
@@ -131,7 +131,7 @@ const fn int(name: &'static str) -> Column {
     Column { name, kind: ColumnType::Int8 }
 }
 
-/// A column of sums and averages, which outgrow int8 in PgBouncer's eyes.
+/// A column of sums and averages; numeric, as in PgBouncer.
 const fn numeric(name: &'static str) -> Column {
     Column { name, kind: ColumnType::Numeric }
 }

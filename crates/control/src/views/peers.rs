@@ -2,7 +2,7 @@
 
 use messages::{Cell, Column};
 
-use super::{Scene, int, text, text_or_null};
+use super::{ViewContext, int, text, text_or_null};
 
 pub(super) const PEERS: &[Column] = &[int("peer_id"), text("host"), int("port"), int("pool_size")];
 
@@ -14,19 +14,19 @@ pub(super) const POOLS: &[Column] = &[
     int("sv_login"),
 ];
 
-pub(super) fn peers(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn peers(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let row = |(id, peer): (&u32, &settings::Peer)| {
         vec![
             (*id).into(),
             text_or_null(peer.host.as_deref()),
             Cell::Number(peer.port.into()),
-            scene.config.peer_pool_size(peer).into(),
+            context.config.peer_pool_size(peer).into(),
         ]
     };
-    scene.config.peers.iter().map(row).collect()
+    context.config.peers.iter().map(row).collect()
 }
 
-pub(super) fn pools(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+pub(super) fn pools(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let row = |pool: &messages::PeerPoolRow| {
         vec![
             pool.peer_id.into(),
@@ -36,5 +36,5 @@ pub(super) fn pools(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
             pool.server_login.into(),
         ]
     };
-    scene.gathered.peer_pools.values().map(row).collect()
+    context.aggregate.peer_pools.values().map(row).collect()
 }

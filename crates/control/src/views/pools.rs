@@ -1,11 +1,11 @@
-//! SHOW POOLS: one row per database and user, over all shards. SERVER_ERRORS, Weir's own, has those that no server lets in.
+//! SHOW POOLS: one row per database and user, over all shards. SERVER_ERRORS, Weir's own, has those whose server logins fail.
 
 use messages::{Cell, Column, PoolRow};
 use settings::PoolMode;
 
 use telemetry::record::date_time;
 
-use super::{Scene, int, load_balance_hosts, seconds_and_rest, text, text_or_null};
+use super::{ViewContext, int, load_balance_hosts, seconds_and_rest, text, text_or_null};
 use crate::CONSOLE;
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -32,28 +32,30 @@ pub(super) const SERVER_ERRORS: &[Column] =
     &[text("database"), text("user"), text("since"), text("last_time"), text("message")];
 
 /// Pools without a successful server login since the error.
-pub(super) fn server_errors(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let moment = |us| Cell::from(format!("{} UTC", date_time(us)));
+pub(super) fn server_errors(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let timestamp = |us| Cell::from(format!("{} UTC", date_time(us)));
     let row = |((database, user), pool): (&(String, String), &PoolRow)| {
         let error = pool.server_error.as_ref()?;
-        let (since, last) = (moment(error.since_us), moment(error.last_us));
+        let (since, last) = (timestamp(error.since_us), timestamp(error.last_us));
         Some(vec![database.as_str().into(), user.as_str().into(), since, last, error.message.as_str().into()])
     };
-    scene.gathered.pools.iter().filter_map(row).collect()
+    context.aggregate.pools.iter().filter_map(row).collect()
 }
 
-pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let mut pools: std::collections::BTreeMap<_, _> = scene.gathered.pools.iter().collect();
+pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let mut pools: std::collections::BTreeMap<_, _> = context.aggregate.pools.iter().collect();
     let console = (CONSOLE.to_owned(), CONSOLE.to_owned());
     let nobody = PoolRow::default();
     pools.entry(&console).or_insert(&nobody);
-    pools.into_iter().map(|((database, user), pool)| row(scene, database, user, pool)).collect()
+    pools.into_iter().map(|((database, user), pool)| row(context, database, user, pool)).collect()
 }
 
-fn row(scene: &Scene<'_>, database: &str, user: &str, pool: &PoolRow) -> Vec<Cell> {
-    let entry = scene.config.database(database);
+fn row(context: &ViewContext<'_>, database: &str, user: &str, pool: &PoolRow) -> Vec<Cell> {
+    let entry = context.config.database(database);
     let configured = || {
-        entry.as_ref().map(|entry| scene.config.pool_mode(entry, scene.config.user(user).map(|user| &**user)))
+        entry
+            .as_ref()
+            .map(|entry| context.config.pool_mode(entry, context.config.user(user).map(|user| &**user)))
     };
     let mode = if database == CONSOLE { Some(PoolMode::Statement) } else { pool.mode.or_else(configured) };
     let [wait, wait_us] = seconds_and_rest(pool.max_wait_us);

@@ -1,10 +1,10 @@
-//! SHOW QUERIES: what each kind of query took (`track_queries`), the most expensive first.
+//! SHOW QUERIES: statistics per query fingerprint (`track_queries`), the most expensive first.
 //!
 //! Weir's own.
 
 use messages::{Cell, Column};
 
-use super::{Scene, int, numeric, text};
+use super::{ViewContext, int, numeric, text};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("database"),
@@ -17,8 +17,8 @@ pub(super) const COLUMNS: &[Column] = &[
     text("query"),
 ];
 
-pub(super) fn rows(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let mut queries: Vec<_> = scene.gathered.queries.iter().collect();
+pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let mut queries: Vec<_> = context.aggregate.queries.iter().collect();
     queries.sort_by_key(|(_, (_, figures))| std::cmp::Reverse(figures.total_us));
     let row =
         |((database, number), (shape, figures)): (&(String, u64), &(_, telemetry::queries::QueryStats))| {

@@ -3,7 +3,7 @@
 use messages::{Cell, Column, SocketRow};
 use telemetry::record::date_time;
 
-use super::{Scene, int, seconds_and_rest, text};
+use super::{ViewContext, int, seconds_and_rest, text};
 
 /// Columns of CLIENTS and SERVERS.
 pub(super) const COLUMNS: [Column; 21] = [
@@ -41,53 +41,53 @@ const BUFFER: [Column; 7] = [
     int("send_avail"),
 ];
 
-/// What SHARD_CLIENTS and SHARD_SERVERS show beside these: where the connection lives, and why it is not given back.
-const PLACE: [Column; 2] = [int("shard"), text("pinned")];
+/// Further columns of SHARD_CLIENTS and SHARD_SERVERS: the connection's shard, and why it is pinned.
+const LOCATION: [Column; 2] = [int("shard"), text("pinned")];
 
 /// Columns of SOCKETS and ACTIVE_SOCKETS.
 pub(super) const WITH_BUFFER: [Column; COLUMNS.len() + BUFFER.len()] = followed_by(&BUFFER);
 
 /// Columns of SHARD_CLIENTS and SHARD_SERVERS.
-pub(super) const WITH_PLACE: [Column; COLUMNS.len() + PLACE.len()] = followed_by(&PLACE);
+pub(super) const WITH_LOCATION: [Column; COLUMNS.len() + LOCATION.len()] = followed_by(&LOCATION);
 
 const fn followed_by<const ALL: usize>(more: &[Column]) -> [Column; ALL] {
     let mut columns = [text(""); ALL];
-    let (own, further) = columns.split_at_mut(COLUMNS.len());
-    own.copy_from_slice(&COLUMNS);
+    let (editable_entry, further) = columns.split_at_mut(COLUMNS.len());
+    editable_entry.copy_from_slice(&COLUMNS);
     further.copy_from_slice(more);
     columns
 }
 
 /// Clients, or servers: whichever was listed.
-pub(super) fn plain(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    scene.gathered.sockets.iter().map(row).collect()
+pub(super) fn plain(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.sockets.iter().map(row).collect()
 }
 
 /// Clients, or servers, with their shard and what pins them.
-pub(super) fn placed(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let placed = |socket: &SocketRow| {
+pub(super) fn with_location(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let with_location = |socket: &SocketRow| {
         let mut cells = row(socket);
         cells.extend([Cell::from(u64::from(socket.shard)), Cell::from(socket.pinned)]);
         cells
     };
-    scene.gathered.sockets.iter().map(placed).collect()
+    context.aggregate.sockets.iter().map(with_location).collect()
 }
 
 /// Every connection.
-pub(super) fn all(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    scene.gathered.sockets.iter().map(row_with_buffer).collect()
+pub(super) fn all(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.sockets.iter().map(row_with_buffer).collect()
 }
 
-/// Those that are in use: clients that do not wait, servers that are lent.
-pub(super) fn active(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
+/// Those in use: clients that do not wait, servers that are assigned.
+pub(super) fn active(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let is_active =
         |socket: &&SocketRow| socket.state == "active" || !socket.is_server && socket.state == "idle";
-    scene.gathered.sockets.iter().filter(is_active).map(row_with_buffer).collect()
+    context.aggregate.sockets.iter().filter(is_active).map(row_with_buffer).collect()
 }
 
 fn row_with_buffer(socket: &SocketRow) -> Vec<Cell> {
     let mut cells = row(socket);
-    // Weir keeps no buffer per connection: what it holds of one stands before whatever it has not passed on.
+    // Weir has no buffer per connection: pending bytes are shown as the buffer's content.
     let (held, remaining) = (socket.held_bytes, socket.remaining_bytes);
     cells.extend([held, 0, remaining, 0, remaining, held, 0].map(Cell::from));
     cells
@@ -106,8 +106,8 @@ fn row(socket: &SocketRow) -> Vec<Cell> {
         Cell::Number(socket.port.into()),
         socket.local_address.as_str().into(),
         Cell::Number(socket.local_port.into()),
-        moment(socket.connect_time_us),
-        moment(socket.request_time_us),
+        timestamp(socket.connect_time_us),
+        timestamp(socket.request_time_us),
         wait,
         wait_us,
         Cell::Number(socket.close_needed.into()),
@@ -122,11 +122,11 @@ fn row(socket: &SocketRow) -> Vec<Cell> {
 }
 
 /// A time as PgBouncer writes it.
-fn moment(wall_us: u64) -> Cell {
+fn timestamp(wall_us: u64) -> Cell {
     format!("{} UTC", date_time(wall_us)).into()
 }
 
-/// What log lines call the connection (`C-0x1f`); PgBouncer shows an address here, and nothing for none.
+/// The connection's id in log lines (`C-0x1f`); PgBouncer shows an address here, and nothing for none.
 fn pointer(id: u64) -> Cell {
     if id == 0 { "".into() } else { format!("{id:#x}").into() }
 }

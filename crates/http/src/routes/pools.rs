@@ -266,7 +266,7 @@ pub(super) async fn server_of(
     shared: &Shared,
     inventory: &Inventory,
     change: &PoolChange,
-) -> Option<control::ServerFacts> {
+) -> Option<control::ServerInfo> {
     let config = shared.config();
     let id = match change {
         PoolChange::Create(PoolSpec { cluster: Some(id), .. }) => id.clone(),

@@ -1,13 +1,13 @@
-//! Who is paused, as PgBouncer counts it: the whole pooler and single databases are paused apart from each other.
-//! Never tells a shard anything; `commands.rs` does.
+//! What is paused, as in PgBouncer: the whole pooler and single databases are paused independently.
+//! `commands.rs` sends the commands to the shards.
 
 use std::collections::BTreeSet;
 
-use crate::Refusal;
+use crate::CommandError;
 
-/// What PAUSE, KILL and RESUME have left.
+/// The state after PAUSE, KILL, SUSPEND, DISABLE and RESUME.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pausing {
+pub(crate) struct PauseState {
     /// PAUSE without a name, SIGUSR1, or SHUTDOWN WAIT_FOR_SERVERS.
     whole: bool,
     /// KILL without a name: every database is paused, the pooler is not.
@@ -20,8 +20,8 @@ pub(crate) struct Pausing {
     disabled: BTreeSet<String>,
 }
 
-impl Pausing {
-    /// All of it in text, a line each, for a process that takes over.
+impl PauseState {
+    /// The state as text, a line each, for a process that takes over.
     pub(crate) fn note(&self) -> String {
         let whole = self.whole.then(|| "all\n".to_owned());
         let killed = self.killed.then(|| "killed\n".to_owned());
@@ -30,23 +30,23 @@ impl Pausing {
         whole.into_iter().chain(killed).chain(named).chain(disabled).collect()
     }
 
-    /// The opposite of [`Pausing::note`]; what is not understood is not paused.
-    pub(crate) fn from_note(note: &str) -> Pausing {
-        let mut pausing = Pausing::default();
+    /// The inverse of [`PauseState::note`]; unknown lines are ignored.
+    pub(crate) fn from_note(note: &str) -> PauseState {
+        let mut pause_state = PauseState::default();
         for line in note.lines() {
             match line {
-                "all" => pausing.whole = true,
-                "killed" => pausing.killed = true,
+                "all" => pause_state.whole = true,
+                "killed" => pause_state.killed = true,
                 other => {
-                    pausing.named.extend(other.strip_prefix("database ").map(str::to_owned));
-                    pausing.disabled.extend(other.strip_prefix("disabled ").map(str::to_owned));
+                    pause_state.named.extend(other.strip_prefix("database ").map(str::to_owned));
+                    pause_state.disabled.extend(other.strip_prefix("disabled ").map(str::to_owned));
                 }
             }
         }
-        pausing
+        pause_state
     }
 
-    /// What shards are to be told to pause: databases, and None for all.
+    /// What shards have to pause: databases, and None for all.
     pub(crate) fn everything(&self) -> Vec<Option<String>> {
         let all = (self.whole || self.killed).then_some(None);
         all.into_iter().chain(self.named.iter().map(|name| Some(name.clone()))).collect()
@@ -67,17 +67,17 @@ impl Pausing {
         self.whole
     }
 
-    /// The whole pooler stands still.
+    /// The whole pooler is suspended.
     pub(crate) fn suspended(&self) -> bool {
         self.suspended
     }
 
-    /// This database lets nobody in.
+    /// This database is disabled.
     pub(crate) fn disables(&self, database: &str) -> bool {
         self.disabled.contains(database)
     }
 
-    /// DISABLE and ENABLE; neither minds being repeated.
+    /// DISABLE and ENABLE; both are idempotent.
     pub(crate) fn set_disabled(&mut self, database: &str, disabled: bool) {
         if disabled {
             self.disabled.insert(database.to_owned());
@@ -87,12 +87,12 @@ impl Pausing {
     }
 
     /// SUSPEND. Refused while anything is paused.
-    pub(crate) fn suspend(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn suspend(&mut self) -> Result<(), CommandError> {
         if self.whole || self.suspended {
-            return Err(Refusal::AlreadyPaused);
+            return Err(CommandError::AlreadyPaused);
         }
         if self.killed || !self.named.is_empty() {
-            return Err(Refusal::DatabasesPaused);
+            return Err(CommandError::DatabasesPaused);
         }
         self.suspended = true;
         Ok(())
@@ -104,9 +104,9 @@ impl Pausing {
     }
 
     /// PAUSE. Refused while the whole pooler is paused.
-    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn pause(&mut self, database: Option<&str>) -> Result<(), CommandError> {
         if self.whole || self.suspended {
-            return Err(Refusal::AlreadyPaused);
+            return Err(CommandError::AlreadyPaused);
         }
         match database {
             Some(name) => drop(self.named.insert(name.to_owned())),
@@ -116,9 +116,9 @@ impl Pausing {
     }
 
     /// KILL. Refused while the whole pooler is paused.
-    pub(crate) fn kill(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn kill(&mut self, database: Option<&str>) -> Result<(), CommandError> {
         if self.whole || self.suspended {
-            return Err(Refusal::AlreadyPaused);
+            return Err(CommandError::AlreadyPaused);
         }
         match database {
             Some(name) => drop(self.named.insert(name.to_owned())),
@@ -128,15 +128,15 @@ impl Pausing {
     }
 
     /// RESUME. Refused when there is nothing to resume.
-    pub(crate) fn resume(&mut self, database: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn resume(&mut self, database: Option<&str>) -> Result<(), CommandError> {
         match database {
             Some(name) if self.named.remove(name) => Ok(()),
-            Some(name) => Err(Refusal::DatabaseNotPaused(name.to_owned())),
+            Some(name) => Err(CommandError::DatabaseNotPaused(name.to_owned())),
             None if self.whole || self.killed || self.suspended => {
                 (self.whole, self.killed, self.suspended) = (false, false, false);
                 Ok(())
             }
-            None => Err(Refusal::NotPaused),
+            None => Err(CommandError::NotPaused),
         }
     }
 }
@@ -147,24 +147,24 @@ mod tests {
 
     #[test]
     fn the_whole_and_one_database_are_resumed_apart() {
-        let mut pausing = Pausing::default();
-        assert_eq!(pausing.resume(None), Err(Refusal::NotPaused));
-        pausing.pause(Some("a")).expect("not paused before");
-        pausing.pause(None).expect("only one database was paused");
-        assert_eq!(pausing.pause(None), Err(Refusal::AlreadyPaused));
-        assert_eq!(pausing.kill(Some("b")), Err(Refusal::AlreadyPaused));
-        pausing.resume(None).expect("all was paused");
-        assert!(pausing.holds("a") && !pausing.holds("b"));
-        pausing.resume(Some("a")).expect("it was paused");
-        assert_eq!(pausing.resume(Some("a")), Err(Refusal::DatabaseNotPaused("a".into())));
+        let mut pause_state = PauseState::default();
+        assert_eq!(pause_state.resume(None), Err(CommandError::NotPaused));
+        pause_state.pause(Some("a")).expect("not paused before");
+        pause_state.pause(None).expect("only one database was paused");
+        assert_eq!(pause_state.pause(None), Err(CommandError::AlreadyPaused));
+        assert_eq!(pause_state.kill(Some("b")), Err(CommandError::AlreadyPaused));
+        pause_state.resume(None).expect("all was paused");
+        assert!(pause_state.holds("a") && !pause_state.holds("b"));
+        pause_state.resume(Some("a")).expect("it was paused");
+        assert_eq!(pause_state.resume(Some("a")), Err(CommandError::DatabaseNotPaused("a".into())));
     }
 
     #[test]
     fn after_kill_of_all_one_resume_is_enough() {
-        let mut pausing = Pausing::default();
-        pausing.kill(None).expect("nothing was paused");
-        assert!(pausing.holds("any") && !pausing.whole());
-        pausing.resume(None).expect("all were killed");
-        assert!(!pausing.holds("any"));
+        let mut pause_state = PauseState::default();
+        pause_state.kill(None).expect("nothing was paused");
+        assert!(pause_state.holds("any") && !pause_state.whole());
+        pause_state.resume(None).expect("all were killed");
+        assert!(!pause_state.holds("any"));
     }
 }

@@ -3,7 +3,7 @@
 
 use messages::{Cell, Column, DescriptorRow, ListenerRow, MemoryRow};
 
-use super::{Scene, int, text, text_or_null};
+use super::{ViewContext, int, text, text_or_null};
 
 pub(super) const FDS: &[Column] = &[
     int("fd"),
@@ -25,9 +25,9 @@ pub(super) const FDS: &[Column] = &[
 
 pub(super) const MEM: &[Column] = &[text("name"), int("size"), int("used"), int("free"), int("memtotal")];
 
-pub(super) fn descriptors(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    let listening = scene.gathered.listeners.iter().map(listener);
-    listening.chain(scene.gathered.descriptors.iter().map(connection)).collect()
+pub(super) fn descriptors(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let listening = context.aggregate.listeners.iter().map(listener);
+    listening.chain(context.aggregate.descriptors.iter().map(connection)).collect()
 }
 
 fn listener(row: &ListenerRow) -> Vec<Cell> {
@@ -55,8 +55,8 @@ fn connection(row: &DescriptorRow) -> Vec<Cell> {
     cells
 }
 
-pub(super) fn memory(scene: &Scene<'_>) -> Vec<Vec<Cell>> {
-    scene.gathered.memory.values().map(kind).collect()
+pub(super) fn memory(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.memory.values().map(kind).collect()
 }
 
 fn kind(row: &MemoryRow) -> Vec<Cell> {

@@ -1,7 +1,6 @@
-//! Rows of all shards, added up as they come in.
+//! Aggregates the rows of all shards.
 //!
-//! Owns what "one pool" is when several shards have a part of it: counts are summed, the longest wait is the longest of
-//! all. Never knows which view wants the rows.
+//! A pool that several shards have is one row: counts are summed, the longest wait is the maximum.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use messages::{
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::{Counters, Histograms, SqlstateCounts};
 
-/// What a listing has brought so far, in the order in which views show it.
+/// The rows of a listing so far, in the order of the views.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct Aggregate {
     /// By database and user.
     pub(crate) pools: BTreeMap<(String, String), PoolRow>,
-    /// What was counted in pools that are forgotten, by database.
+    /// Counters of pools that were dropped, by database.
     pub(crate) retired: BTreeMap<String, Counters>,
     /// By name.
     pub(crate) databases: BTreeMap<String, DatabaseRow>,
@@ -26,9 +25,9 @@ pub(crate) struct Gathered {
     pub(crate) users: BTreeMap<String, UserRow>,
     /// By number.
     pub(crate) shards: BTreeMap<u16, ShardRow>,
-    /// As they came.
+    /// In order of arrival.
     pub(crate) sockets: Vec<SocketRow>,
-    /// As they came.
+    /// In order of arrival.
     pub(crate) descriptors: Vec<DescriptorRow>,
     /// By kind.
     pub(crate) memory: BTreeMap<&'static str, MemoryRow>,
@@ -40,7 +39,7 @@ pub(crate) struct Gathered {
     pub(crate) errors: BTreeMap<String, SqlstateCounts>,
     /// By database and number of the kind.
     pub(crate) queries: BTreeMap<(String, u64), (Arc<QueryFingerprint>, QueryStats)>,
-    /// As they came.
+    /// In order of arrival.
     pub(crate) listeners: Vec<ListenerRow>,
     /// In the order of their names.
     pub(crate) hosts: Vec<HostRow>,
@@ -48,7 +47,7 @@ pub(crate) struct Gathered {
     pub(crate) zones: Vec<ZoneRow>,
 }
 
-impl Gathered {
+impl Aggregate {
     /// Adds a slice of one shard.
     pub(crate) fn add(&mut self, listing: Listing) {
         match listing {
@@ -161,28 +160,28 @@ mod tests {
             counters: Counters { xact_count, ..Counters::default() },
             ..PoolRow::default()
         };
-        let mut gathered = Gathered::default();
-        gathered.add(Listing::Pools(vec![part(2, 9, 1)]));
-        gathered.add(Listing::Pools(vec![part(3, 4, 5)]));
-        let pool = &gathered.pools[&("d".to_owned(), "u".to_owned())];
+        let mut aggregate = Aggregate::default();
+        aggregate.add(Listing::Pools(vec![part(2, 9, 1)]));
+        aggregate.add(Listing::Pools(vec![part(3, 4, 5)]));
+        let pool = &aggregate.pools[&("d".to_owned(), "u".to_owned())];
         assert_eq!((pool.client_active, pool.max_wait_us), (5, 9));
-        gathered.add(Listing::Pools(vec![PoolRow { retired: true, ..part(0, 0, 4) }]));
-        assert_eq!(gathered.pools.len(), 1);
-        assert_eq!(gathered.counters()["d"].xact_count, 10);
+        aggregate.add(Listing::Pools(vec![PoolRow { retired: true, ..part(0, 0, 4) }]));
+        assert_eq!(aggregate.pools.len(), 1);
+        assert_eq!(aggregate.counters()["d"].xact_count, 10);
     }
 
     #[test]
     fn durations_and_errors_of_all_shards_are_added_up() {
-        let mut gathered = Gathered::default();
+        let mut aggregate = Aggregate::default();
         for us in [5, 90] {
             let mut row = HistogramRow { database: "d".into(), user: "u".into(), ..HistogramRow::default() };
             row.histograms.wait.add(us);
-            gathered.add(Listing::Histograms(vec![row]));
+            aggregate.add(Listing::Histograms(vec![row]));
             let mut row = ErrorRow { database: "d".into(), ..ErrorRow::default() };
             row.errors.count(b"23505");
-            gathered.add(Listing::Errors(vec![row]));
+            aggregate.add(Listing::Errors(vec![row]));
         }
-        assert_eq!(gathered.histograms[&("d".to_owned(), "u".to_owned())].wait.to_string(), "5:1 80:1");
-        assert_eq!(gathered.errors["d"].iter().collect::<Vec<_>>(), [("23505", 2)]);
+        assert_eq!(aggregate.histograms[&("d".to_owned(), "u".to_owned())].wait.to_string(), "5:1 80:1");
+        assert_eq!(aggregate.errors["d"].iter().collect::<Vec<_>>(), [("23505", 2)]);
     }
 }

@@ -1,93 +1,93 @@
-//! From a statement to the shards and back: who may ask, what is asked of whom, when the answer is whole.
-//! Never knows what a single command or view does: the tables do.
+//! Dispatches statements: checks the role, sends requests to the shards, collects their results.
+//! The commands and views themselves are in the tables.
 
 use messages::{
     AdminQuery, Cell, Column, ColumnType, Command, Listing, ReplyPart, RequestId, Role, StatementMode,
     Subject,
 };
 
+use crate::aggregate::Aggregate;
 use crate::commands::{CommandRow, SESSION};
 use crate::control::{Loading, Output};
-use crate::gathered::Gathered;
-use crate::request::{Asker, Purpose, Request};
-use crate::views::Scene;
-use crate::{COMMANDS, Control, Misread, Question, Refusal, Statement, VIEWS, View};
+use crate::request::{Purpose, Request, Requester};
+use crate::views::ViewContext;
+use crate::{COMMANDS, CommandError, Control, PanelQuery, ParseError, Statement, VIEWS, View};
 
-/// How long shards have to answer what needs no waiting.
-const PATIENCE_US: u64 = 5_000_000;
+/// Timeout of shards for requests that need no waiting.
+const TIMEOUT_US: u64 = 5_000_000;
 
-/// A statement with whom it is from, on its way to a command.
-pub(crate) struct Ask<'a> {
-    pub(crate) asker: Asker,
+/// A statement with its requester, passed to a command.
+pub(crate) struct CommandContext<'a> {
+    pub(crate) requester: Requester,
     pub(crate) role: Role,
     pub(crate) argument: Option<&'a str>,
-    /// The statement as it was sent, for the answer to a bad one.
+    /// The statement as sent, for error messages.
     pub(crate) sql: &'a str,
 }
 
-impl Ask<'_> {
-    pub(crate) fn invalid(&self) -> Refusal {
-        Refusal::InvalidCommand(self.sql.to_owned())
+impl CommandContext<'_> {
+    pub(crate) fn invalid(&self) -> CommandError {
+        CommandError::InvalidCommand(self.sql.to_owned())
     }
 }
 
 impl Control {
-    /// Answers a statement, now or when the shards have.
+    /// Executes a console statement; the reply may follow when the shards have answered.
     pub(crate) fn answer(&mut self, query: AdminQuery) {
-        let asker = Asker::of(&query);
-        let ask = Ask { asker, role: query.role, argument: None, sql: &query.sql };
+        let requester = Requester::of(&query);
+        let context = CommandContext { requester, role: query.role, argument: None, sql: &query.sql };
         let read = (self.grammar)(&query.sql, query.parameters.as_deref());
         if query.mode == StatementMode::Describe {
-            return self.describe(&ask, read);
+            return self.describe(&context, read);
         }
         match read {
-            Ok(statement) => self.run(ask, &statement),
-            Err(_) => self.refuse(asker, &ask.invalid()),
+            Ok(statement) => self.run(context, &statement),
+            Err(_) => self.refuse(requester, &context.invalid()),
         }
     }
 
-    /// Answers the panel, which asks as a console client does but in parsed statements.
-    pub(crate) fn answer_question(&mut self, question: Question) {
-        let sql = question.in_words();
-        let asker = Asker::Panel { id: question.id };
-        let ask = Ask { asker, role: question.role, argument: None, sql: &sql };
-        self.run(ask, &question.statement);
+    /// Executes a statement of the panel, which is parsed already.
+    pub(crate) fn answer_panel(&mut self, panel_query: PanelQuery) {
+        let sql = panel_query.display_text();
+        let requester = Requester::Panel { id: panel_query.id };
+        let context = CommandContext { requester, role: panel_query.role, argument: None, sql: &sql };
+        self.run(context, &panel_query.statement);
     }
 
-    fn run<'a>(&mut self, mut ask: Ask<'a>, statement: &'a Statement) {
+    fn run<'a>(&mut self, mut context: CommandContext<'a>, statement: &'a Statement) {
         let outcome = match statement {
             Statement::Empty => {
-                self.reply(ask.asker, vec![ReplyPart::Empty], true);
+                self.reply(context.requester, vec![ReplyPart::Empty], true);
                 Ok(())
             }
-            Statement::Set { key, value } => self.set(&ask, key, value),
+            Statement::Set { key, value } => self.set(&context, key, value),
             Statement::Command { word, argument } => {
-                ask.argument = argument.as_deref();
-                self.command(word, &ask)
+                context.argument = argument.as_deref();
+                self.command(word, &context)
             }
         };
         if let Err(refusal) = outcome {
-            self.refuse(ask.asker, &refusal);
+            self.refuse(context.requester, &refusal);
         }
     }
 
-    fn command(&mut self, word: &str, ask: &Ask<'_>) -> Result<(), Refusal> {
+    fn command(&mut self, word: &str, context: &CommandContext<'_>) -> Result<(), CommandError> {
         let row = COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word));
-        let row: &CommandRow = row.ok_or_else(|| ask.invalid())?;
-        if !row.argument.allows(ask.argument) {
-            return Err(ask.invalid());
+        let row: &CommandRow = row.ok_or_else(|| context.invalid())?;
+        if !row.argument.allows(context.argument) {
+            return Err(context.invalid());
         }
-        if ask.role < row.role {
-            return Err(Refusal::AdminNeeded);
+        if context.role < row.role {
+            return Err(CommandError::AdminNeeded);
         }
-        (row.run)(self, ask)
+        (row.run)(self, context)
     }
 
-    /// Says what a statement would give, without running it.
-    fn describe(&mut self, ask: &Ask<'_>, read: Result<Statement, Misread>) {
-        let described = read.map_err(|_| ask.invalid()).and_then(|statement| {
+    /// Describes a statement's result without running it.
+    fn describe(&mut self, context: &CommandContext<'_>, read: Result<Statement, ParseError>) {
+        let described = read.map_err(|_| context.invalid()).and_then(|statement| {
             let columns = match &statement {
-                Statement::Command { word, argument } => columns_of(ask, word, argument.as_deref())?,
+                Statement::Command { word, argument } => columns_of(context, word, argument.as_deref())?,
                 Statement::Empty | Statement::Set { .. } => None,
             };
             Ok(vec![
@@ -96,14 +96,14 @@ impl Control {
             ])
         });
         match described {
-            Ok(parts) => self.reply(ask.asker, parts, true),
-            Err(refusal) => self.refuse(ask.asker, &refusal),
+            Ok(parts) => self.reply(context.requester, parts, true),
+            Err(refusal) => self.refuse(context.requester, &refusal),
         }
     }
 
-    /// Looks at a view: what needs no shard is answered at once.
-    pub(crate) fn show(&mut self, ask: &Ask<'_>) -> Result<(), Refusal> {
-        let name = ask.argument.unwrap_or_default();
+    /// Shows a view: at once if it needs no shard.
+    pub(crate) fn show(&mut self, context: &CommandContext<'_>) -> Result<(), CommandError> {
+        let name = context.argument.unwrap_or_default();
         if let Some((name, value)) = SESSION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             let column = Column { name, kind: ColumnType::Text };
             let row = vec![Cell::from(*value)];
@@ -112,30 +112,37 @@ impl Control {
                 ReplyPart::Rows(vec![row]),
                 ReplyPart::Complete("SHOW"),
             ];
-            self.reply(ask.asker, parts, true);
+            self.reply(context.requester, parts, true);
             return Ok(());
         }
-        let view =
-            VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| ask.invalid())?;
-        if ask.role < view.role {
-            return Err(Refusal::AdminNeeded);
+        let view = VIEWS
+            .iter()
+            .find(|view| view.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| context.invalid())?;
+        if context.role < view.role {
+            return Err(CommandError::AdminNeeded);
         }
-        let gathered = Gathered::default();
-        self.list(Some(ask.asker), view.from, Purpose::View { view, gathered, begun: false });
+        let aggregate = Aggregate::default();
+        self.list(Some(context.requester), view.from, Purpose::View { view, aggregate, begun: false });
         Ok(())
     }
 
-    /// Asks every shard, or the process, for rows of each subject.
-    pub(crate) fn list(&mut self, asker: Option<Asker>, subjects: &'static [Subject], purpose: Purpose) {
+    /// Requests rows of each subject from every shard, or from the process.
+    pub(crate) fn list(
+        &mut self,
+        requester: Option<Requester>,
+        subjects: &'static [Subject],
+        purpose: Purpose,
+    ) {
         let of_one = |subject: &Subject| if subject.is_process_wide() { 1 } else { self.facts.shards };
         let owed = subjects.iter().map(of_one).map(usize::from).sum();
-        let deadline_us = Some(self.now_us + PATIENCE_US);
-        let request = self.requests.open(Request { asker, owed, deadline_us, purpose });
+        let deadline_us = Some(self.now_us + TIMEOUT_US);
+        let request = self.requests.open(Request { requester, owed, deadline_us, purpose });
         for &subject in subjects {
             if subject.is_process_wide() {
                 self.push(Output::List { request, subject });
             } else {
-                self.tell_all(&Command::List { request, subject });
+                self.broadcast(&Command::List { request, subject });
             }
         }
         if owed == 0 {
@@ -143,35 +150,35 @@ impl Control {
         }
     }
 
-    /// Asks something of every shard that each answers with one Done. `waits` is for what may take as long as it takes.
-    pub(crate) fn ask_all(
+    /// Sends a request to every shard, each of which replies with one Done. `waits` disables the timeout.
+    pub(crate) fn request_all(
         &mut self,
-        asker: Option<Asker>,
+        requester: Option<Requester>,
         purpose: Purpose,
         waits: bool,
         command: impl Fn(RequestId) -> Command,
     ) {
         let owed = usize::from(self.facts.shards);
-        let deadline_us = (!waits).then_some(self.now_us + PATIENCE_US);
-        let request = self.requests.open(Request { asker, owed, deadline_us, purpose });
-        self.tell_all(&command(request));
+        let deadline_us = (!waits).then_some(self.now_us + TIMEOUT_US);
+        let request = self.requests.open(Request { requester, owed, deadline_us, purpose });
+        self.broadcast(&command(request));
     }
 
-    /// A slice of a listing has come.
+    /// A slice of a listing has arrived.
     pub(crate) fn listed(&mut self, id: RequestId, rows: Listing, last: bool) {
-        let patience = self.now_us + PATIENCE_US;
+        let patience = self.now_us + TIMEOUT_US;
         let Some(request) = self.requests.find(id) else { return };
         request.deadline_us = Some(patience);
         request.owed -= usize::from(last && request.owed > 0);
         let is_over = request.owed == 0;
         match &mut request.purpose {
-            Purpose::View { gathered, view, .. } => {
-                gathered.add(rows);
+            Purpose::View { aggregate, view, .. } => {
+                aggregate.add(rows);
                 if view.is_streamed && !is_over {
                     self.send_rows_so_far(id);
                 }
             }
-            Purpose::Sample(gathered) | Purpose::Attendance(gathered) => gathered.add(rows),
+            Purpose::Sample(aggregate) | Purpose::Attendance(aggregate) => aggregate.add(rows),
             _ => {}
         }
         if is_over {
@@ -179,7 +186,7 @@ impl Control {
         }
     }
 
-    /// A shard has done what it was asked.
+    /// A shard has completed a request.
     pub(crate) fn done(&mut self, id: RequestId, count: u64) {
         let Some(request) = self.requests.find(id) else { return };
         if let Purpose::KillClient(closed) = &mut request.purpose {
@@ -191,100 +198,113 @@ impl Control {
         }
     }
 
-    /// Every shard has answered.
+    /// Every shard has replied.
     fn finish(&mut self, id: RequestId) {
-        let Some(Request { asker, purpose, .. }) = self.requests.close(id) else { return };
-        match (purpose, asker) {
-            (Purpose::View { view, gathered, begun }, Some(asker)) => {
-                let mut parts = self.parts(view, &gathered, begun);
+        let Some(Request { requester, purpose, .. }) = self.requests.close(id) else { return };
+        match (purpose, requester) {
+            (Purpose::View { view, aggregate, begun }, Some(requester)) => {
+                let mut parts = self.parts(view, &aggregate, begun);
                 parts.push(ReplyPart::Complete("SHOW"));
-                self.reply(asker, parts, true);
+                self.reply(requester, parts, true);
             }
-            (Purpose::Sample(gathered), _) => {
-                self.statistics.sample(gathered.counters(), self.now_us);
+            (Purpose::Sample(aggregate), _) => {
+                self.statistics.sample(aggregate.counters(), self.now_us);
                 if self.config.global.log_stats {
                     let line = self.statistics.line(self.now_us);
                     self.log(line);
                 }
             }
-            (Purpose::Attendance(gathered), _) => self.attended(&gathered),
-            (Purpose::Pause(_), Some(asker)) => self.complete(asker, "PAUSE"),
-            (Purpose::Kill, Some(asker)) => self.complete(asker, "KILL"),
-            (Purpose::Suspend, Some(asker)) => self.complete(asker, "SUSPEND"),
-            (Purpose::WaitClose, Some(asker)) => self.complete(asker, "WAIT_CLOSE"),
-            (Purpose::KillClient(0), Some(asker)) => self.refuse(asker, &Refusal::ClientNotFound),
-            (Purpose::KillClient(_), Some(asker)) => self.complete(asker, "KILL_CLIENT"),
+            (Purpose::Attendance(aggregate), _) => self.check_admins(&aggregate),
+            (Purpose::Pause(_), Some(requester)) => self.complete(requester, "PAUSE"),
+            (Purpose::Kill, Some(requester)) => self.complete(requester, "KILL"),
+            (Purpose::Suspend, Some(requester)) => self.complete(requester, "SUSPEND"),
+            (Purpose::WaitClose, Some(requester)) => self.complete(requester, "WAIT_CLOSE"),
+            (Purpose::KillClient(0), Some(requester)) => {
+                self.refuse(requester, &CommandError::ClientNotFound)
+            }
+            (Purpose::KillClient(_), Some(requester)) => self.complete(requester, "KILL_CLIENT"),
             (Purpose::Shutdown, _) => self.end(),
             (_, None) => {}
         }
     }
 
-    /// Sends what a long listing has brought, so that it is not held here.
+    /// Sends the rows received so far, so that long listings are not buffered here.
     fn send_rows_so_far(&mut self, id: RequestId) {
-        let Some(Request { asker: Some(asker), purpose: Purpose::View { view, gathered, begun }, .. }) =
-            self.requests.find(id)
+        let Some(Request {
+            requester: Some(requester),
+            purpose: Purpose::View { view, aggregate, begun },
+            ..
+        }) = self.requests.find(id)
         else {
             return;
         };
-        let (asker, view, gathered) = (*asker, *view, std::mem::take(gathered));
+        let (requester, view, aggregate) = (*requester, *view, std::mem::take(aggregate));
         let begun = std::mem::replace(begun, true);
-        let parts = self.parts(view, &gathered, begun);
-        self.reply(asker, parts, false);
+        let parts = self.parts(view, &aggregate, begun);
+        self.reply(requester, parts, false);
     }
 
-    fn parts(&self, view: &View, gathered: &Gathered, begun: bool) -> Vec<ReplyPart> {
-        let scene = Scene {
+    fn parts(&self, view: &View, aggregate: &Aggregate, begun: bool) -> Vec<ReplyPart> {
+        let context = ViewContext {
             config: &self.config,
             facts: &self.facts,
-            pausing: &self.pausing,
+            pause_state: &self.pause_state,
             statistics: &self.statistics,
-            gathered,
+            aggregate,
             now_us: self.now_us,
         };
         if let Some(notice) = view.notice {
             return vec![ReplyPart::NoticeWithDetail("Console usage".to_owned(), notice())];
         }
-        let rows = ReplyPart::Rows((view.rows)(&scene));
+        let rows = ReplyPart::Rows((view.rows)(&context));
         if begun { vec![rows] } else { vec![ReplyPart::Columns(view.columns.to_vec()), rows] }
     }
 
-    /// Answers everybody who waits for a PAUSE that a RESUME of this database (or of all) has undone.
+    /// Replies to the requesters of a PAUSE that a RESUME of this database (or of all) has undone.
     pub(crate) fn interrupt_pauses(&mut self, resumed: Option<&str>) {
         let undone = self.requests.close_where(|request| match &request.purpose {
             Purpose::Pause(paused) => paused.as_deref() == resumed,
             Purpose::Suspend => resumed.is_none(),
             _ => false,
         });
-        for asker in undone.into_iter().filter_map(|request| request.asker) {
-            self.refuse(asker, &Refusal::Interrupted);
+        for requester in undone.into_iter().filter_map(|request| request.requester) {
+            self.refuse(requester, &CommandError::Interrupted);
         }
     }
 
-    pub(crate) fn pause_shards(&mut self, asker: Option<Asker>, database: Option<String>) {
+    pub(crate) fn pause_shards(&mut self, requester: Option<Requester>, database: Option<String>) {
         let purpose = Purpose::Pause(database.clone());
-        self.ask_all(asker, purpose, true, |request| Command::Pause { request, database: database.clone() });
+        self.request_all(requester, purpose, true, |request| Command::Pause {
+            request,
+            database: database.clone(),
+        });
     }
 
     pub(crate) fn resume_shards(&mut self, database: Option<String>) {
         self.interrupt_pauses(database.as_deref());
-        self.tell_all(&Command::Resume { database: database.clone() });
-        // It was paused there before it was here, and its console is this one now.
+        self.broadcast(&Command::Resume { database: database.clone() });
+        // It may be paused in the predecessor too, whose console is this one now.
         self.push(Output::ResumePredecessor { database });
     }
 
     /// RELOAD or SIGHUP.
-    pub(crate) fn ask_for_reload(&mut self, asker: Option<Asker>) {
-        self.loading.push_back(Loading { asker, done: "RELOAD".to_owned() });
-        self.push(Output::ReopenLog); // A rotated log file is let go of with either.
+    pub(crate) fn request_reload(&mut self, requester: Option<Requester>) {
+        self.loading.push_back(Loading { requester, done: "RELOAD".to_owned() });
+        self.push(Output::ReopenLog); // Both release a rotated log file.
         self.push(Output::Load);
     }
 }
 
-/// The columns that a command gives, if it gives rows.
-fn columns_of(ask: &Ask<'_>, word: &str, argument: Option<&str>) -> Result<Option<Vec<Column>>, Refusal> {
-    let row = COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word)).ok_or_else(|| ask.invalid())?;
-    if ask.role < row.role {
-        return Err(Refusal::AdminNeeded);
+/// The columns of a command's result, if it has rows.
+fn columns_of(
+    context: &CommandContext<'_>,
+    word: &str,
+    argument: Option<&str>,
+) -> Result<Option<Vec<Column>>, CommandError> {
+    let row =
+        COMMANDS.iter().find(|row| row.word.eq_ignore_ascii_case(word)).ok_or_else(|| context.invalid())?;
+    if context.role < row.role {
+        return Err(CommandError::AdminNeeded);
     }
     if !matches!(row.word, "SHOW" | "SELECT") {
         return Ok(None);
@@ -293,7 +313,8 @@ fn columns_of(ask: &Ask<'_>, word: &str, argument: Option<&str>) -> Result<Optio
     if let Some((name, _)) = SESSION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         return Ok(Some(vec![Column { name, kind: ColumnType::Text }]));
     }
-    let view = VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| ask.invalid())?;
+    let view =
+        VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| context.invalid())?;
     Ok(view.notice.is_none().then(|| view.columns.to_vec()))
 }
 
@@ -327,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_shard_hangs_nobody_but_its_asker_and_that_not_for_ever() {
+    fn a_silent_shard_fails_only_its_own_requests_by_timeout() {
         let mut harness = Harness::new();
         harness.ask("SHOW POOLS");
         harness.listing(0, empty(Subject::Pools), true);
@@ -339,7 +360,7 @@ mod tests {
         assert_eq!(harness.error().0, "58000");
         let replies = harness.replies.len();
         harness.listing(1, empty(Subject::Pools), true);
-        assert_eq!(harness.replies.len(), replies, "what comes later goes nowhere");
+        assert_eq!(harness.replies.len(), replies, "late replies are dropped");
     }
 
     #[test]
@@ -363,7 +384,7 @@ mod tests {
         let ask = |harness: &mut Harness, role, argument: &str| {
             let statement =
                 Statement::Command { word: "SHOW".to_owned(), argument: Some(argument.to_owned()) };
-            harness.input(Input::Ask(Question { id: 7, role, statement }));
+            harness.input(Input::PanelQuery(PanelQuery { id: 7, role, statement }));
             harness.answers.pop()
         };
         let Some((7, parts, true)) = ask(&mut harness, Role::Stats, "VERSION") else { panic!("no answer") };

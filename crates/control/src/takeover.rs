@@ -1,81 +1,81 @@
-//! Another process takes over from this one (`-R`): what its console asks, and how that ends here.
-//! Never moves a connection; the driver and the shards do.
+//! A takeover by another process (`-R`): its console command, and the exit of this process.
+//! The driver and the shards move the connections.
 
 use messages::{Command, RequestId, ShutdownMode};
 use telemetry::{Level, Record};
 
-use crate::ask::Ask;
 use crate::control::Output;
-use crate::pausing::Pausing;
-use crate::{Control, Refusal};
+use crate::dispatch::CommandContext;
+use crate::pause_state::PauseState;
+use crate::{CommandError, Control};
 
-/// What has become of a takeover.
+/// Progress of a takeover.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Succession {
-    /// The other process listens now; connections leave for it.
+pub enum TakeoverEvent {
+    /// The other process listens now; connections move to it.
     Begun,
-    /// Nothing came of it, for this reason; everything that is still here stays.
+    /// It failed for this reason; remaining connections stay here.
     Failed(String),
-    /// The other process has ended, and nobody can come to this one any more.
+    /// The other process has exited, and this one accepts no clients any more.
     Orphaned,
-    /// RESUME was said to the other process: what could not leave was paused here.
+    /// RESUME in the other process: connections that could not move are paused here.
     Resumed {
         /// One database, or all.
         database: Option<String>,
     },
-    /// Everything has left.
+    /// The last connection is gone.
     Over,
 }
 
-/// TAKEOVER, which only another process of ours says: it names the line that it waits at.
-pub(crate) fn take_over(control: &mut Control, ask: &Ask<'_>) -> Result<(), Refusal> {
+/// TAKEOVER, sent by another Weir process: names the channel that it waits on.
+pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
     if control.is_ending() {
-        return Err(Refusal::ShuttingDown);
+        return Err(CommandError::ShuttingDown);
     }
-    let line = ask.argument.ok_or_else(|| ask.invalid())?.to_owned();
+    let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
     control.log("TAKEOVER command issued");
-    let note = control.pausing.note();
+    let note = control.pause_state.note();
     control.push(Output::HandOver { line, note });
-    control.complete(ask.asker, "TAKEOVER");
+    control.complete(context.requester, "TAKEOVER");
     Ok(())
 }
 
 impl Control {
-    pub(crate) fn succession(&mut self, what: Succession) {
+    pub(crate) fn takeover_event(&mut self, what: TakeoverEvent) {
         match what {
-            Succession::Begun => {
+            TakeoverEvent::Begun => {
                 self.hands_over = true;
-                self.log("another process has taken over, handing on every connection");
+                self.log("another process has taken over, handing over every connection");
             }
-            Succession::Failed(why) => {
-                let text = format!("takeover failed, going on as before: {why}");
+            TakeoverEvent::Failed(why) => {
+                let text = format!("takeover failed, continuing as before: {why}");
                 self.push(Output::Log(Record::new(Level::Warning, text)));
-                // It was told to end, and did not because it was ending anyway.
+                // A shutdown was requested meanwhile and deferred to the takeover.
                 let ending = self.ending.filter(|_| self.hands_over);
                 self.hands_over = false;
                 if let Some(mode) = ending {
                     self.begin_shutdown(mode);
                 }
             }
-            Succession::Orphaned => {
+            TakeoverEvent::Orphaned => {
                 self.hands_over = false;
                 self.log("the process that took over has ended, waiting for all clients disconnect");
                 self.begin_shutdown(ShutdownMode::WaitForClients);
             }
-            Succession::Resumed { database } => {
-                if self.pausing.resume(database.as_deref()).is_ok() {
+            TakeoverEvent::Resumed { database } => {
+                if self.pause_state.resume(database.as_deref()).is_ok() {
                     self.resume_shards(database);
                 }
             }
-            Succession::Over => {
+            TakeoverEvent::Over => {
                 self.log("everything handed over, exiting");
                 self.push(Output::Exit);
             }
         }
     }
 
-    /// A signal asks for a gentle end of a process that is about to end gently. True if that was news.
-    pub(crate) fn ends_anyway(&mut self, mode: ShutdownMode) -> bool {
+    /// A graceful shutdown is requested during a takeover. True if it had not been before.
+    pub(crate) fn set_shutdown_mode(&mut self, mode: ShutdownMode) -> bool {
         let is_news = self.hands_over && self.ending.is_none();
         if is_news {
             self.ending = Some(mode);
@@ -83,18 +83,18 @@ impl Control {
         is_news
     }
 
-    /// What the predecessor said ([`Output::HandOver`]'s note): what was paused there is paused here. To be called before
-    /// anything of it comes in.
-    pub fn inherit(&mut self, note: &str) {
-        self.pausing = Pausing::from_note(note);
-        // Nobody waits for these to be done.
+    /// Imports the predecessor's state ([`Output::HandOver`]'s note): what was paused there is paused here. To be called
+    /// before any of its connections arrive.
+    pub fn import(&mut self, note: &str) {
+        self.pause_state = PauseState::from_note(note);
+        // These have no requester.
         let request = RequestId(0);
-        for database in self.pausing.everything() {
-            self.tell_all(&Command::Pause { request, database });
+        for database in self.pause_state.everything() {
+            self.broadcast(&Command::Pause { request, database });
         }
-        let disabled: Vec<String> = self.pausing.all_disabled().cloned().collect();
+        let disabled: Vec<String> = self.pause_state.all_disabled().cloned().collect();
         for database in disabled {
-            self.tell_all(&Command::Disable { database, disabled: true });
+            self.broadcast(&Command::Disable { database, disabled: true });
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let (line, note) = old.handed_over.clone().expect("an output");
         assert_eq!(line, "line");
         let mut new = Harness::new();
-        new.control.inherit(&note);
+        new.control.import(&note);
         new.input(Input::Tick);
         let [
             (0, Command::Pause { database: Some(paused), .. }),
@@ -135,29 +135,29 @@ mod tests {
     fn what_could_not_leave_is_resumed_with_the_rest() {
         let mut harness = Harness::new();
         harness.ask("PAUSE app");
-        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
         harness.told.clear();
         let database = Some("app".to_owned());
-        harness.input(Input::Succession(Succession::Resumed { database: database.clone() }));
+        harness.input(Input::Takeover(TakeoverEvent::Resumed { database: database.clone() }));
         assert!(
             matches!(&harness.told[..], [(0, Command::Resume { database: resumed }), (1, _)] if *resumed == database)
         );
         assert_eq!(harness.resumed_before, [database], "and a process before, if there is one, too");
         harness.told.clear();
-        harness.input(Input::Succession(Succession::Resumed { database: None }));
+        harness.input(Input::Takeover(TakeoverEvent::Resumed { database: None }));
         assert!(harness.told.is_empty(), "it was not paused here");
     }
 
     #[test]
     fn it_ends_when_everything_has_left_and_at_once_when_told_twice() {
         let mut harness = Harness::new();
-        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
         harness.signal(Signal::Term);
         assert!(!harness.exited && harness.told.is_empty() && !harness.closed_tcp);
-        harness.input(Input::Succession(Succession::Over));
+        harness.input(Input::Takeover(TakeoverEvent::Over));
         assert!(harness.exited);
         let mut harness = Harness::new();
-        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
         harness.signal(Signal::Term);
         harness.signal(Signal::Term);
         assert!(harness.exited);
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn a_takeover_that_fails_leaves_everything_as_it_was() {
         let mut harness = Harness::new();
-        harness.input(Input::Succession(Succession::Begun));
-        harness.input(Input::Succession(Succession::Failed("gone".to_owned())));
-        assert!(harness.logged("takeover failed, going on as before: gone"));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Failed("gone".to_owned())));
+        assert!(harness.logged("takeover failed, continuing as before: gone"));
         harness.signal(Signal::Term);
         assert!(harness.closed_tcp);
     }
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn what_was_told_to_end_meanwhile_ends_also_if_the_takeover_fails() {
         let mut harness = Harness::new();
-        harness.input(Input::Succession(Succession::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
         harness.signal(Signal::Term);
         assert!(harness.told.is_empty());
-        harness.input(Input::Succession(Succession::Failed("gone".to_owned())));
+        harness.input(Input::Takeover(TakeoverEvent::Failed("gone".to_owned())));
         assert!(harness.closed_tcp);
         assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
         let mut harness = Harness::new();
-        harness.input(Input::Succession(Succession::Begun));
-        harness.input(Input::Succession(Succession::Orphaned));
+        harness.input(Input::Takeover(TakeoverEvent::Begun));
+        harness.input(Input::Takeover(TakeoverEvent::Orphaned));
         assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
         harness.ask("TAKEOVER line");
         assert_eq!(harness.error(), ("08P01", "pooler is shutting down"));

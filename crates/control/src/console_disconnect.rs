@@ -1,49 +1,50 @@
-//! What console clients do beside asking: they cancel what they wait for, and they leave.
+//! Cancel requests and disconnects of console clients.
 //!
-//! Owns what that undoes, as in PgBouncer: nobody is to find the pooler standing still and no one there who would end it.
+//! Undoes PAUSE and SUSPEND as PgBouncer does, so that the pooler does not stay suspended without an admin.
 
 use messages::Subject;
 
-use crate::gathered::Gathered;
-use crate::request::{Asker, Purpose};
-use crate::{CONSOLE, Control, Refusal};
+use crate::aggregate::Aggregate;
+use crate::request::{Purpose, Requester};
+use crate::{CONSOLE, CommandError, Control};
 
 impl Control {
-    /// A cancel request for a console client: what it waits for ends, and PAUSE and SUSPEND are undone.
-    pub(crate) fn console_cancelled(&mut self, asker: Asker) {
+    /// A cancel request of a console client: its pending command ends, and PAUSE and SUSPEND are undone.
+    pub(crate) fn console_cancelled(&mut self, requester: Requester) {
         let waits =
             |purpose: &Purpose| matches!(purpose, Purpose::Pause(_) | Purpose::Suspend | Purpose::WaitClose);
-        let cancelled =
-            self.requests.close_where(|request| request.asker == Some(asker) && waits(&request.purpose));
+        let cancelled = self
+            .requests
+            .close_where(|request| request.requester == Some(requester) && waits(&request.purpose));
         for request in cancelled {
-            self.refuse(asker, &Refusal::Cancelled);
+            self.refuse(requester, &CommandError::Cancelled);
             let undone = match request.purpose {
                 Purpose::Pause(database) => database,
                 Purpose::Suspend => None,
                 _ => continue,
             };
-            if !self.is_ending() && self.pausing.resume(undone.as_deref()).is_ok() {
+            if !self.is_ending() && self.pause_state.resume(undone.as_deref()).is_ok() {
                 self.resume_shards(undone);
             }
         }
     }
 
-    /// A console client has left; it may have been the last that could end a SUSPEND.
+    /// A console client has disconnected; it may have been the last admin during a SUSPEND.
     pub(crate) fn console_left(&mut self) {
-        if self.pausing.suspended() {
-            self.list(None, &[Subject::Pools], Purpose::Attendance(Gathered::default()));
+        if self.pause_state.suspended() {
+            self.list(None, &[Subject::Pools], Purpose::Attendance(Aggregate::default()));
         }
     }
 
-    /// Every shard has said who is there.
-    pub(crate) fn attended(&mut self, gathered: &Gathered) {
-        let mut pools = gathered.pools.iter();
+    /// Every shard has listed its console clients.
+    pub(crate) fn check_admins(&mut self, aggregate: &Aggregate) {
+        let mut pools = aggregate.pools.iter();
         let anybody = pools.any(|((database, _), pool)| database == CONSOLE && pool.client_active > 0);
-        if anybody || !self.pausing.suspended() || self.is_ending() {
+        if anybody || !self.pause_state.suspended() || self.is_ending() {
             return;
         }
         self.log("admin disappeared when suspended, doing RESUME");
-        if self.pausing.resume(None).is_ok() {
+        if self.pause_state.resume(None).is_ok() {
             self.resume_shards(None);
         }
     }
@@ -79,7 +80,7 @@ mod tests {
             harness.ask(statement);
             harness.done(0, 0);
             harness.done(1, 0);
-            assert_eq!(harness.replies.len(), replies + 1, "as if it had never been said");
+            assert_eq!(harness.replies.len(), replies + 1, "as if it had never been sent");
         }
     }
 

@@ -1,0 +1,134 @@
+//! Errors of console commands: one variant per reason, with PgBouncer's text and an SQLSTATE.
+//!
+//! Texts are PgBouncer's where it has one. The code is PgBouncer's 08P01 unless PostgreSQL has a more precise one.
+
+use messages::ReplyPart;
+use settings::SetError;
+
+/// Why a statement failed, and on which side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// The client's: no such statement. Carries it.
+    InvalidCommand(String),
+    /// The client's: its role is read-only.
+    AdminNeeded,
+    /// The client's: PAUSE or KILL while all is paused.
+    AlreadyPaused,
+    /// The client's: RESUME while nothing is paused.
+    NotPaused,
+    /// The client's: RESUME of a database that is not paused.
+    DatabaseNotPaused(String),
+    /// The client's: SUSPEND while a database is paused.
+    DatabasesPaused,
+    /// The client's: DISABLE and ENABLE need a name.
+    DatabaseNeeded,
+    /// The client's: no entry has this name.
+    NoSuchDatabase(String),
+    /// The client's: the console itself cannot be paused, killed or reconnected.
+    ConsoleDatabase {
+        /// The command, in lower case.
+        verb: &'static str,
+    },
+    /// The client's: KILL_CLIENT without a number.
+    BadClientId,
+    /// The client's: no client has this id.
+    ClientNotFound,
+    /// The client's: RESUME during a shutdown.
+    ShuttingDown,
+    /// The configuration file's: details are in the log.
+    ReloadFailed,
+    /// The client's: SET of something else than a setting that may change, to one of its values.
+    Setting {
+        /// The setting, as it was written.
+        key: String,
+        /// What is wrong.
+        fault: SetError,
+    },
+    /// Another console client's: it resumed what this one was waiting for.
+    Interrupted,
+    /// Its own: it sent a cancel request.
+    Cancelled,
+    /// Weir's: a shard did not answer in time.
+    TimedOut,
+}
+
+impl CommandError {
+    /// Five characters (PostgreSQL, appendix A).
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            CommandError::InvalidCommand(_) => "42601",
+            CommandError::AdminNeeded => "42501",
+            CommandError::ReloadFailed => "F0000",
+            CommandError::Setting { fault: SetError::Unknown, .. } => "42704",
+            CommandError::Setting { fault: SetError::Fixed, .. } => "55P02",
+            CommandError::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. } => "22023",
+            CommandError::Interrupted | CommandError::Cancelled => "57014",
+            CommandError::TimedOut => "58000",
+            _ => "08P01",
+        }
+    }
+
+    /// The text that the client gets and the log repeats.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            CommandError::InvalidCommand(sql) => {
+                format!("invalid command '{}', use SHOW HELP;", truncated(sql))
+            }
+            CommandError::AdminNeeded => "admin access needed".to_owned(),
+            CommandError::AlreadyPaused => "already suspended/paused".to_owned(),
+            CommandError::NotPaused => "pooler is not paused/suspended".to_owned(),
+            CommandError::DatabaseNotPaused(name) => format!("database {name} is not paused"),
+            CommandError::DatabasesPaused => "cannot suspend with paused databases".to_owned(),
+            CommandError::DatabaseNeeded => "a database is required".to_owned(),
+            CommandError::NoSuchDatabase(name) => format!("no such database: {name}"),
+            CommandError::ConsoleDatabase { verb } => format!("cannot {verb} admin db: {}", crate::CONSOLE),
+            CommandError::BadClientId => "invalid client pointer supplied".to_owned(),
+            CommandError::ClientNotFound => "client not found".to_owned(),
+            CommandError::ShuttingDown => "pooler is shutting down".to_owned(),
+            CommandError::ReloadFailed => "RELOAD failed, see logs for additional details".to_owned(),
+            CommandError::Setting { key, fault } => format!("SET failed: {key} {fault}"),
+            CommandError::Interrupted => "cancelled by a RESUME".to_owned(),
+            CommandError::Cancelled => "canceling statement due to user request".to_owned(),
+            CommandError::TimedOut => "a thread of the pooler did not answer in time".to_owned(),
+        }
+    }
+
+    /// As it goes to the client.
+    #[must_use]
+    pub fn part(&self) -> ReplyPart {
+        ReplyPart::Error { sqlstate: self.sqlstate(), message: self.message() }
+    }
+}
+
+/// A statement as far as it fits into a message and a log line.
+fn truncated(sql: &str) -> String {
+    const LONGEST: usize = 1_000;
+    sql.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_scripts_match_are_pgbouncers() {
+        let text = |refusal: CommandError| (refusal.sqlstate(), refusal.message());
+        assert_eq!(
+            text(CommandError::NoSuchDatabase("dne".into())),
+            ("08P01", "no such database: dne".into())
+        );
+        assert_eq!(text(CommandError::ShuttingDown), ("08P01", "pooler is shutting down".into()));
+        assert_eq!(text(CommandError::ClientNotFound), ("08P01", "client not found".into()));
+        assert_eq!(text(CommandError::BadClientId), ("08P01", "invalid client pointer supplied".into()));
+        assert_eq!(text(CommandError::AdminNeeded), ("42501", "admin access needed".into()));
+        let invalid = text(CommandError::InvalidCommand("SHOW x".into()));
+        assert_eq!(invalid, ("42601", "invalid command 'SHOW x', use SHOW HELP;".into()));
+    }
+
+    #[test]
+    fn an_immense_statement_makes_a_short_message() {
+        assert!(CommandError::InvalidCommand("é".repeat(1_000_000)).message().len() < 2_100);
+    }
+}
