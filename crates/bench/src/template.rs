@@ -11,7 +11,7 @@ pub const CERTIFICATE_FILE: &str = "server.crt";
 /// What a scenario wants of a pooler's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
-    /// TCP both ways, nobody needs a password.
+    /// TCP in both directions, trust authentication.
     #[default]
     Plain,
     /// The server by its unix socket.

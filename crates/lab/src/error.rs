@@ -10,9 +10,9 @@ use std::path::PathBuf;
 pub enum LabError {
     /// Ctrl-C, SIGTERM or SIGHUP.
     Interrupted,
-    /// The command line makes no sense; says why.
+    /// Invalid command line.
     Usage(String),
-    /// The machine lacks something; says what, and what helps.
+    /// A missing requirement, and how to meet it.
     Missing {
         /// What is not there.
         what: String,
@@ -33,7 +33,7 @@ pub enum LabError {
         /// How it ended and the last lines it said.
         said: String,
     },
-    /// A saved result cannot be used; names the file and says why.
+    /// A saved result cannot be used: the file, and why.
     Record {
         /// The file.
         path: PathBuf,

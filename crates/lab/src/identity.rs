@@ -15,7 +15,7 @@ pub struct Identity {
     pub name: String,
     uid: u32,
     gid: u32,
-    /// Whether the lab is root and hands its programs to somebody else.
+    /// Whether the lab is root and runs its programs as another user.
     dropped: bool,
 }
 
@@ -50,7 +50,7 @@ impl Identity {
         Self { name: name.to_owned(), uid, gid, dropped: false }
     }
 
-    /// Whether programs run as somebody else than the lab.
+    /// Whether programs run as another user than the lab.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
         self.dropped

@@ -56,13 +56,13 @@ impl Interrupt {
         thread::Builder::new().name("weir-lab-reader".to_owned()).spawn(watch).map(drop)
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether an interrupt was requested.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// [`LabError::Interrupted`] once somebody asked to stop.
+    /// [`LabError::Interrupted`] after an interrupt.
     pub fn check(&self) -> Result<()> {
         if self.is_set() { Err(LabError::Interrupted) } else { Ok(()) }
     }

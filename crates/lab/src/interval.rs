@@ -37,7 +37,7 @@ impl Interval {
         Some(Self { low: at(25)?, high: at(975)? })
     }
 
-    /// Whether nobody can tell which of two is better: their ratio may be 1.
+    /// Whether the difference is not significant: the ratio may be 1.
     pub fn is_tie(self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
@@ -56,7 +56,7 @@ pub enum Limit {
 
 /// Whether it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Comparison {
     /// The whole interval is on the good side.
     Reached,
     /// The whole interval is on the other.
@@ -76,22 +76,22 @@ impl Limit {
     }
 
     /// Judges by the whole interval, not by its middle.
-    pub fn judge(self, interval: Option<Interval>) -> Verdict {
-        let Some(Interval { low, high }) = interval else { return Verdict::CannotTell };
+    pub fn judge(self, interval: Option<Interval>) -> Comparison {
+        let Some(Interval { low, high }) = interval else { return Comparison::CannotTell };
         let (reached, missed) = match self {
             Self::AtMost(bar) => (high <= bar, low > bar),
             Self::Below(bar) => (high < bar, low >= bar),
             Self::AtLeast(bar) => (low >= bar, high < bar),
         };
         match (reached, missed) {
-            (true, _) => Verdict::Reached,
-            (_, true) => Verdict::NotReached,
-            _ => Verdict::CannotTell,
+            (true, _) => Comparison::Reached,
+            (_, true) => Comparison::NotReached,
+            _ => Comparison::CannotTell,
         }
     }
 }
 
-impl Verdict {
+impl Comparison {
     /// As a report has it.
     pub fn text(self) -> &'static str {
         match self {
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn a_bar_inside_the_interval_cannot_be_judged() {
         let found = Some(Interval { low: 0.5, high: 0.6 });
-        assert_eq!(Limit::AtMost(0.6).judge(found), Verdict::Reached);
-        assert_eq!(Limit::AtMost(0.55).judge(found), Verdict::CannotTell);
-        assert_eq!(Limit::AtMost(0.49).judge(found), Verdict::NotReached);
-        assert_eq!(Limit::Below(0.6).judge(found), Verdict::CannotTell);
-        assert_eq!(Limit::AtLeast(0.5).judge(found), Verdict::Reached);
-        assert_eq!(Limit::AtLeast(0.7).judge(found), Verdict::NotReached);
-        assert_eq!(Limit::AtLeast(0.5).judge(None), Verdict::CannotTell);
+        assert_eq!(Limit::AtMost(0.6).judge(found), Comparison::Reached);
+        assert_eq!(Limit::AtMost(0.55).judge(found), Comparison::CannotTell);
+        assert_eq!(Limit::AtMost(0.49).judge(found), Comparison::NotReached);
+        assert_eq!(Limit::Below(0.6).judge(found), Comparison::CannotTell);
+        assert_eq!(Limit::AtLeast(0.5).judge(found), Comparison::Reached);
+        assert_eq!(Limit::AtLeast(0.7).judge(found), Comparison::NotReached);
+        assert_eq!(Limit::AtLeast(0.5).judge(None), Comparison::CannotTell);
         assert!(Interval { low: 0.9, high: 1.1 }.is_tie() && !Interval { low: 0.5, high: 0.6 }.is_tie());
     }
 

@@ -16,9 +16,9 @@ use crate::pgbench::{self, Load, Loader, Outcome};
 use crate::pooler::Pooler;
 use crate::postgres::{Cluster, Programs};
 use crate::record::Second;
+use crate::scratch_dir::ScratchDir;
 use crate::screen::Screen;
 use crate::target::Address;
-use crate::workplace::Workplace;
 
 /// The role, and the database of the same name, that the loads use.
 pub const ROLE: &str = "bench";
@@ -54,7 +54,7 @@ pub struct Lab {
     interrupt: Interrupt,
     // The order of these two is the order in which they go.
     cluster: Cluster,
-    place: Workplace,
+    place: ScratchDir,
 }
 
 /// A load's outcome with what it cost.
@@ -116,7 +116,7 @@ impl Lab {
         let programs = Programs::find(setup.pg_bin.as_deref())?;
         let machine = Machine::look(programs.version());
         let needed_bytes = u64::from(setup.scale) * BYTES_PER_SCALE + BYTES_BESIDE;
-        let place = Workplace::create(None, setup.purpose, needed_bytes, &identity)?;
+        let place = ScratchDir::create(None, setup.purpose, needed_bytes, &identity)?;
         let programs = programs.reachable(&place)?;
         screen.step(&format!("Starting a private {}", programs.version()));
         let cluster = Cluster::start(&programs, &place, setup.max_connections, ROLE, interrupt)?;
@@ -139,7 +139,7 @@ impl Lab {
 
     /// Where the lab's files are.
     #[must_use]
-    pub fn place(&self) -> &Workplace {
+    pub fn place(&self) -> &ScratchDir {
         &self.place
     }
 
@@ -206,7 +206,7 @@ impl Lab {
     /// Waits until no connection of the loads' role is left: their slots are free again.
     ///
     /// # Errors
-    /// When somebody is still there after half a minute.
+    /// If clients are still connected after half a minute.
     pub fn wait_until_left(&self) -> Result<()> {
         let mut superuser = self.cluster.superuser("postgres")?;
         let question = format!("SELECT 1 FROM pg_stat_activity WHERE usename = '{ROLE}'");

@@ -26,7 +26,7 @@ pub mod postgres;
 pub mod process;
 pub mod record;
 pub mod report;
+pub mod scratch_dir;
 pub mod screen;
 pub mod target;
 pub mod workload;
-pub mod workplace;

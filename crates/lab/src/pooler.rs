@@ -14,7 +14,7 @@ use crate::cpu::ProcessTime;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::process::{self, Daemon};
-use crate::workplace::Workplace;
+use crate::scratch_dir::ScratchDir;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -37,13 +37,13 @@ pub struct Plan<'a> {
     /// A pool of the file.
     pub pool: &'a str,
     /// How it is called and entered, where that is not PgBouncer's way without passwords.
-    pub manner: Manner<'a>,
+    pub manner: Invocation<'a>,
 }
 
 /// How a pooler is called and entered. The default is PgBouncer's way: the file is its only argument, `-V` says its
 /// version, nobody needs a password.
 #[derive(Clone, Debug, Default)]
-pub struct Manner<'a> {
+pub struct Invocation<'a> {
     /// Its arguments; none is the file alone.
     pub arguments: Vec<String>,
     /// What makes it say its version; empty is `-V`.
@@ -88,7 +88,7 @@ impl Pooler {
     ///
     /// # Errors
     /// When it ends or is not ready in time: with the last lines that it said.
-    pub fn start(plan: &Plan<'_>, place: &Workplace, interrupt: &Interrupt) -> Result<Self> {
+    pub fn start(plan: &Plan<'_>, place: &ScratchDir, interrupt: &Interrupt) -> Result<Self> {
         let file = place.write(&format!("{}.ini", plan.name), plan.config)?;
         place.write(&format!("{}.log", plan.name), "")?;
         let console = place.join(&format!("{}.out", plan.name));
@@ -132,7 +132,7 @@ impl Pooler {
         &self.version
     }
 
-    /// What SHOW CONFIG says for `io_driver`; `None` from a pooler that has no such setting.
+    /// The value of `io_driver` in SHOW CONFIG; `None` if there is no such setting.
     #[must_use]
     pub fn io_driver(&self) -> Option<&str> {
         self.io_driver.as_deref()

@@ -152,22 +152,22 @@ fn run_within(
     watch: &mut dyn FnMut(&str),
 ) -> Result<Finished> {
     run_watched(command, limit, identity, interrupt, &mut |news| {
-        if let News::Line(line) = news {
+        if let ProcessEvent::Line(line) = news {
             watch(line);
         }
     })
 }
 
-/// What is told of a command that runs.
+/// Events of a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News<'a> {
+pub enum ProcessEvent<'a> {
     /// It runs, as this process.
     Started(u32),
     /// A line of its standard error.
     Line(&'a str),
 }
 
-/// As [`run_within`]; `watch` is told the process too.
+/// As [`run_within`]; `watch` also gets the process.
 ///
 /// # Errors
 /// As [`run_within`].
@@ -176,7 +176,7 @@ pub fn run_watched(
     limit: Option<Duration>,
     identity: &Identity,
     interrupt: &Interrupt,
-    watch: &mut dyn FnMut(News<'_>),
+    watch: &mut dyn FnMut(ProcessEvent<'_>),
 ) -> Result<Finished> {
     let begin = Instant::now();
     let name = command.get_program().to_string_lossy().into_owned();
@@ -186,7 +186,7 @@ pub fn run_watched(
     let (Some(mut out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(LabError::program(&name, "it has no output"));
     };
-    watch(News::Started(child.id()));
+    watch(ProcessEvent::Started(child.id()));
     let stdout = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = out.read_to_end(&mut bytes);
@@ -198,7 +198,7 @@ pub fn run_watched(
     loop {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok(line) => {
-                watch(News::Line(&line));
+                watch(ProcessEvent::Line(&line));
                 stderr.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => break,

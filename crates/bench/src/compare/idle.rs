@@ -34,7 +34,7 @@ impl Idle {
     }
 }
 
-/// Measures each subject that is a pooler, each in a process of its own that has served nobody before.
+/// Measures each pooler in a fresh process.
 pub(super) fn measure(lab: &Lab, subjects: &[Subject], screen: &mut Screen) -> Result<Vec<Idle>> {
     let mut found = Vec::new();
     for subject in subjects {

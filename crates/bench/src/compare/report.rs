@@ -14,7 +14,7 @@ use lab::figures::{median, median_of, or_dash, ratio, short, whole};
 use lab::laboratory::Measured;
 use lab::machine::Machine;
 
-/// All that is told about one comparison.
+/// The report.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) machine: Machine,

@@ -8,7 +8,7 @@ use crate::series::Common;
 use crate::template::{Filling, Variant};
 use lab::error::{LabError, Result};
 use lab::laboratory::{Lab, ROLE};
-use lab::pooler::{Manner, Plan, Pooler};
+use lab::pooler::{Invocation, Plan, Pooler};
 use lab::postgres::free_port;
 use lab::screen::Screen;
 use lab::target::Address;
@@ -69,7 +69,7 @@ impl Subject {
         };
         let config = filling.fill(template).unwrap_or_default() + further;
         lab.place().write("users.txt", &format!("\"{ROLE}\" \"\"\n"))?;
-        let manner = Manner::default();
+        let manner = Invocation::default();
         let plan = Plan { name: &self.name, program, config: &config, port, user: ROLE, pool: ROLE, manner };
         Pooler::start(&plan, lab.place(), lab.interrupt()).map(Some)
     }

@@ -2,7 +2,7 @@
 //! a pool whose size a short sweep has found; the lab measures and reports them as `weir bench compare` does. Beside it stands
 //! Weir with its control panel, to look around in. No run gets a delay, a throttle or any other handicap.
 
-mod stand;
+mod server;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use clap::{Args, Parser};
 
 use lab::command::{self, Status, Task};
 use lab::error::{LabError, Result};
-use lab::experiment::{self, Wish};
+use lab::experiment::{self, ExperimentOptions};
 use lab::interrupt::Interrupt;
 use lab::laboratory::{Lab, Setup};
 use lab::record::{self, Experiment};
 use lab::report;
 use lab::screen::Screen;
-use stand::Stand;
-pub(crate) use stand::token;
+use server::DemoServer;
+pub(crate) use server::token;
 
 /// The pool's name, as in the tutorial.
 const POOL: &str = "test-pool";
@@ -88,7 +88,7 @@ impl Options {
     }
 
     /// The comparison: the tutorial's rows, in rounds that together count for the seconds that were asked for.
-    fn comparison(&self, pool_size: u32) -> Result<Wish> {
+    fn comparison(&self, pool_size: u32) -> Result<ExperimentOptions> {
         wish(&format!(
             "bench compare --clients 50,150 --pool-size {pool_size} --seconds {} --warm-up 1 --rounds {ROUNDS} --scale {} \
              --no-open-loop",
@@ -98,7 +98,7 @@ impl Options {
     }
 
     /// The sweep that finds a size for it: short, so that it says which sizes are far too small and no more.
-    fn sweep(&self) -> Result<Wish> {
+    fn sweep(&self) -> Result<ExperimentOptions> {
         wish(&format!(
             "bench sweep --workload tpcb-like --clients 150 --pool-sizes 5,10,20,40 --seconds 1 --warm-up 1 --rounds 2 \
              --scale {} --no-direct --no-open-loop",
@@ -108,7 +108,7 @@ impl Options {
 }
 
 /// What a line of the lab's options means.
-fn wish(line: &str) -> Result<Wish> {
+fn wish(line: &str) -> Result<ExperimentOptions> {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let read = Line::try_parse_from(&words).map_err(|fault| LabError::Usage(fault.to_string()))?;
     let typed = std::iter::once("weir".to_owned()).chain(words).collect();
@@ -138,8 +138,8 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     };
     let lab = Lab::start(&setup, interrupt, &mut screen)?;
     let out = options.out.clone().map_or_else(make_room, Ok)?;
-    let on_it = |wish: Wish, out: PathBuf| -> Result<Wish> {
-        Ok(Wish {
+    let on_it = |wish: ExperimentOptions, out: PathBuf| -> Result<ExperimentOptions> {
+        Ok(ExperimentOptions {
             server: Some(lab.direct()),
             started: vec![("weir".to_owned(), options.weir(&lab)?)],
             pg_bin: Some(lab.programs().directory().to_path_buf()),
@@ -160,7 +160,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
             size
         }
     };
-    let stand = Stand::start(&lab, options, size)?;
+    let stand = DemoServer::start(&lab, options, size)?;
     screen.step("Weir with its control panel, to look around in as long as this runs");
     stand.entrance().iter().for_each(|line| screen.remark(line));
     if experiment::run(&on_it(options.comparison(size)?, out.clone())?, interrupt)? == Status::Interrupted {
@@ -192,7 +192,7 @@ fn beside(out: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn say_what_runs(lab: &Lab, stand: &Stand) {
+fn say_what_runs(lab: &Lab, stand: &DemoServer) {
     println!(
         "Started: PostgreSQL (process {}, port {}) and Weir (process {}), both in {}\n",
         lab.cluster().process_id(),
@@ -205,7 +205,7 @@ fn say_what_runs(lab: &Lab, stand: &Stand) {
 }
 
 /// Waits for Ctrl-C, which is the good end here.
-fn stay(lab: &Lab, stand: &Stand) -> Result<()> {
+fn stay(lab: &Lab, stand: &DemoServer) -> Result<()> {
     let pgbench = lab.programs().program("pgbench");
     println!("\nOpen the panel, log in with the token, and watch the load that this makes:");
     println!("    {} -n -c 50 -j 2 -T 60 '{}'", pgbench.display(), stand.uri());

@@ -11,7 +11,7 @@ use lab::error::Result;
 pub(super) struct Switches {
     /// It waited for something.
     pub(super) voluntary: f64,
-    /// Its time was over, or somebody else was more urgent.
+    /// Preempted.
     pub(super) involuntary: f64,
 }
 

@@ -14,7 +14,7 @@ use lab::figures::{median, or_dash, ratio, short, whole};
 use lab::interval::{Interval, Limit};
 use lab::machine::Machine;
 
-/// All that is told.
+/// The report.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) machine: Machine,

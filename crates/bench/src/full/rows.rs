@@ -60,7 +60,7 @@ pub(super) struct Row {
 }
 
 impl Work {
-    /// Whether each run has a pooler that has served nobody before.
+    /// Whether each run has a fresh pooler.
     pub(super) fn is_fresh(self) -> bool {
         self == Self::Idle
     }

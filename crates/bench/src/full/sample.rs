@@ -112,7 +112,7 @@ impl Figure {
         }
     }
 
-    /// What stands above its column.
+    /// The column header.
     pub(super) fn title(self, unit: Unit) -> &'static str {
         match (self, unit) {
             (Self::Rate, Unit::Transaction | Unit::Client) => "TPS",

@@ -27,7 +27,7 @@ pub(super) struct Results {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     pub(super) name: String,
-    /// What it says it is.
+    /// Its version string.
     pub(super) version: String,
     /// One for each round; without figures where the run failed.
     pub(super) samples: Vec<Sample>,

@@ -7,12 +7,12 @@ use crate::full::{Bench, Options};
 use crate::template::{Filling, Variant};
 use lab::error::{LabError, Result};
 use lab::laboratory::{Lab, ROLE};
-use lab::pooler::{Manner, Plan, Pooler};
+use lab::pooler::{Invocation, Plan, Pooler};
 use lab::postgres::free_port;
 use lab::screen::Screen;
 use lab::target::{Address, Secret};
 
-/// Who is compared unless somebody chooses.
+/// Compared by default.
 pub(super) const DEFAULT: &str = "weir-epoll,weir-io_uring,pgbouncer,pgpool,haproxy,direct";
 /// The subject that ratios are taken to.
 pub(super) const BASE: &str = "pgbouncer";
@@ -209,12 +209,12 @@ impl Subject {
             let path = file.display().to_string();
             arguments.iter_mut().for_each(|word| *word = word.replace(&name, &path));
         }
-        let manner = Manner {
+        let manner = Invocation {
             arguments,
             version_by: &start.version_by,
             password: target.password.as_ref().map(Secret::reveal),
             tls: (target.parameter("sslmode") == Some("require")).then_some(&bench.secrets.tls),
-            ..Manner::default()
+            ..Invocation::default()
         };
         let plan = Plan {
             name: &self.name,

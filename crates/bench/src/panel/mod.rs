@@ -20,7 +20,7 @@ use lab::pgbench::{Load, Workload};
 use lab::postgres::free_port;
 use lab::screen::Screen;
 use report::Report;
-use requests::{Requests, Told};
+use requests::{Requests, Responses};
 
 /// Server connections of the pooler, and some beside them.
 const MAX_CONNECTIONS: u32 = 100;
@@ -60,11 +60,11 @@ pub struct Options {
 struct Pair {
     with: Measured,
     without: Measured,
-    told: Told,
+    told: Responses,
 }
 
 /// Weir with its panel.
-struct Scene<'a> {
+struct Setting<'a> {
     lab: &'a Lab,
     contender: Contender,
     panel_port: u16,
@@ -79,7 +79,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let mut screen = Screen::standard();
     let setup: Setup = options.common.setup("panel", MAX_CONNECTIONS, options.common.scale);
     let lab = Lab::set_up(&setup, interrupt, &mut screen)?;
-    let scene = Scene::set(&lab, options, &mut screen)?;
+    let scene = Setting::set(&lab, options, &mut screen)?;
     let closed = Load {
         workload: Workload::SelectOnly,
         clients: options.clients,
@@ -104,7 +104,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Setting<'a> {
     fn set(lab: &'a Lab, options: &Options, screen: &mut Screen) -> Result<Self> {
         let panel_port = free_port()?;
         let subject = Subject::weir(lab, &options.common, &options.subject)?;

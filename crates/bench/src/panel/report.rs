@@ -10,11 +10,11 @@ use crate::panel::{Options, Pair};
 use crate::series::write;
 use lab::error::Result;
 use lab::figures::{median, or_dash, short, whole};
-use lab::interval::{Interval, Limit, Verdict};
+use lab::interval::{Comparison, Interval, Limit};
 use lab::laboratory::Measured;
 use lab::machine::Machine;
 
-/// All that is told about one series.
+/// The report.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) machine: Machine,
@@ -73,18 +73,19 @@ fn noise_ms(pairs: &[Pair]) -> Option<f64> {
 }
 
 impl Report {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Comparison {
         let moved = Moved::of(&self.pairs, p99_ms);
-        noise_ms(&self.pairs).map_or(Verdict::CannotTell, |noise| Limit::Below(noise).judge(moved.interval))
+        noise_ms(&self.pairs)
+            .map_or(Comparison::CannotTell, |noise| Limit::Below(noise).judge(moved.interval))
     }
 
     /// In a sentence.
     fn conclusion(&self) -> String {
         let moved = Moved::of(&self.pairs, p99_ms);
         let said = match self.verdict() {
-            Verdict::Reached => "less than the noise",
-            Verdict::NotReached => "MORE than the noise",
-            Verdict::CannotTell => "can't tell",
+            Comparison::Reached => "less than the noise",
+            Comparison::NotReached => "MORE than the noise",
+            Comparison::CannotTell => "can't tell",
         };
         format!(
             "p99 moves by {} ms {}; by itself, from one run without requests to the next, by {} ms: {said}.",
@@ -181,7 +182,7 @@ mod tests {
         let pair = |(with, without): &(f64, f64)| Pair {
             with: run(*with),
             without: run(*without),
-            told: super::super::Told::default(),
+            told: super::super::Responses::default(),
         };
         all.iter().map(pair).collect()
     }

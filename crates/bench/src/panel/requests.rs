@@ -20,7 +20,7 @@ const NICENESS: i32 = 19;
 
 /// What came of the requests of one run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Responses {
     pub(super) answered: u64,
     /// 503: too much at once.
     pub(super) refused: u64,
@@ -33,7 +33,7 @@ pub(super) struct Told {
 /// Requests under way.
 pub(super) struct Requests {
     is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Told>>,
+    threads: Vec<JoinHandle<Responses>>,
 }
 
 impl Requests {
@@ -43,7 +43,7 @@ impl Requests {
         let connections = CONNECTIONS.min(per_second);
         let pace = Duration::from_secs(1) * connections / per_second;
         let threads = (0..connections).map(|number| {
-            let asker = Asker { port, token: token.to_owned(), is_over: Arc::clone(&is_over) };
+            let asker = PanelClient { port, token: token.to_owned(), is_over: Arc::clone(&is_over) };
             let first = Instant::now() + pace * number / connections;
             thread::spawn(move || {
                 let _ = rustix::process::nice(NICENESS);
@@ -54,9 +54,9 @@ impl Requests {
     }
 
     /// Waits for the last answers.
-    pub(super) fn end(self) -> Told {
+    pub(super) fn end(self) -> Responses {
         self.is_over.store(true, Ordering::Relaxed);
-        let mut all = Told::default();
+        let mut all = Responses::default();
         for thread in self.threads {
             let told = thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
             all.answered += told.answered;
@@ -68,15 +68,15 @@ impl Requests {
     }
 }
 
-struct Asker {
+struct PanelClient {
     port: u16,
     token: String,
     is_over: Arc<AtomicBool>,
 }
 
-impl Asker {
-    fn ask(&self, first: Instant, pace: Duration, offset: usize) -> Told {
-        let (mut told, mut connection, mut due) = (Told::default(), None, first);
+impl PanelClient {
+    fn ask(&self, first: Instant, pace: Duration, offset: usize) -> Responses {
+        let (mut told, mut connection, mut due) = (Responses::default(), None, first);
         for path in PATHS.iter().cycle().skip(offset) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             if self.is_over.load(Ordering::Relaxed) {

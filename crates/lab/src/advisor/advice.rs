@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::advisor::beside::{Budget, Little, Prior};
 use crate::advisor::curve::{Curve, Round, Size, curve};
-use crate::advisor::judge::{Doubt, ENOUGH, Question, Verdict, judge};
+use crate::advisor::judge::{AdviceOptions, Doubt, ENOUGH, Verdict, judge};
+use crate::advisor::reference::{Budget, LittlesLaw, Prior};
 use crate::record::{self, Ended, Experiment, Point};
 
 /// What an experiment says about pool sizes.
@@ -35,7 +35,7 @@ pub struct Series {
     /// What follows.
     pub verdict: Verdict,
     /// Little's law, where the pool was full at its smallest size.
-    pub little: Option<Little>,
+    pub little: Option<LittlesLaw>,
 }
 
 /// One size for all that was measured through one target.
@@ -69,7 +69,7 @@ impl Advice {
 #[must_use]
 pub fn advise(experiment: &Experiment) -> Advice {
     let budget = Budget::of(experiment);
-    let question = Question {
+    let question = AdviceOptions {
         clients: 0,
         p99_target_us: experiment.plan.p99_target_ms.map(|target| target * 1000.0),
         ceiling: budget.map(Budget::available).filter(|available| *available > 0),
@@ -86,7 +86,7 @@ pub fn advise(experiment: &Experiment) -> Advice {
                     .filter(|point| point.clients == clients)
                     .filter_map(|point| size(point))
                     .collect();
-                series.push(one(&target.name, &workload.name, &sizes, Question { clients, ..question }));
+                series.push(one(&target.name, &workload.name, &sizes, AdviceOptions { clients, ..question }));
             }
         }
     }
@@ -102,7 +102,7 @@ fn swept<'a>(
 ) -> impl Iterator<Item = &'a Point> {
     let sizes: BTreeSet<u32> =
         experiment.closed(target, workload).filter_map(|point| point.pool_size).collect();
-    let are_swept = sizes.len() > 1 && experiment.question != record::Question::Compare;
+    let are_swept = sizes.len() > 1 && experiment.question != record::ExperimentKind::Compare;
     experiment.closed(target, workload).filter(move |point| are_swept && point.pool_size.is_some())
 }
 
@@ -117,7 +117,7 @@ fn size(point: &Point) -> Option<Size> {
     Some(size)
 }
 
-fn one(target: &str, workload: &str, sizes: &[Size], question: Question) -> Series {
+fn one(target: &str, workload: &str, sizes: &[Size], question: AdviceOptions) -> Series {
     let within = |size: &&Size| question.ceiling.is_none_or(|ceiling| size.connections <= ceiling);
     let allowed: Vec<Size> = sizes.iter().filter(within).cloned().collect();
     let curve = curve(if allowed.is_empty() { sizes } else { &allowed }, question.clients);
@@ -126,7 +126,7 @@ fn one(target: &str, workload: &str, sizes: &[Size], question: Question) -> Seri
         workload: workload.to_owned(),
         clients: question.clients,
         verdict: judge(&curve, &question),
-        little: Little::of(&curve, question.clients),
+        little: LittlesLaw::of(&curve, question.clients),
         curve,
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::advisor::judge::ENOUGH;
 use crate::advisor::likely::likely;
-use crate::advisor::polish::{Polished, polish};
+use crate::advisor::median_polish::{MedianPolish, polish};
 use crate::advisor::usl::{Point, Usl};
 use crate::figures::median_of;
 use crate::interval::SplitMix;
@@ -173,7 +173,7 @@ struct Sample {
 }
 
 impl View {
-    fn of(sizes: &[&Size], clients: u32, polished: &Polished, scatter: Option<f64>) -> Self {
+    fn of(sizes: &[&Size], clients: u32, polished: &MedianPolish, scatter: Option<f64>) -> Self {
         let places: Vec<usize> = (0..sizes.len()).filter(|place| polished.rows[*place].is_some()).collect();
         let counts: Vec<usize> = places.iter().map(|place| polished.counts[*place]).collect();
         let runs = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
@@ -236,7 +236,7 @@ fn best(values: &[f64]) -> f64 {
 }
 
 /// As if what is likely were the truth, and the runs had scattered around it as they did.
-fn resample(view: &View, middle: &Sample, polished: &Polished, resamples: usize) -> Vec<Sample> {
+fn resample(view: &View, middle: &Sample, polished: &MedianPolish, resamples: usize) -> Vec<Sample> {
     let mut random = SplitMix(SEED);
     let mut error = |count: usize| -> f64 {
         let drawn: Vec<f64> =

@@ -21,7 +21,7 @@ const GAIN_OUTSIDE: f64 = 1.05;
 
 /// What a curve is asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Question {
+pub struct AdviceOptions {
     /// Clients that kept the pool busy.
     pub clients: u32,
     /// What the 99th percentile should stay within, in µs.
@@ -116,7 +116,7 @@ pub enum Doubt {
 
 /// Judges a sweep.
 #[must_use]
-pub fn judge(curve: &Curve, question: &Question) -> Verdict {
+pub fn judge(curve: &Curve, question: &AdviceOptions) -> Verdict {
     let Some(fit) = curve.fit.as_ref().filter(|_| curve.scatter.is_some()) else {
         return Verdict::CannotTell(too_little(curve));
     };
@@ -181,7 +181,7 @@ fn speaks_for_itself(sizes: &[Found]) -> bool {
 }
 
 /// Whether the peak lies outside of what was swept, and where. A law that explains nothing foretells nothing either.
-fn outside(curve: &Curve, fit: &Fit, question: &Question) -> Option<Doubt> {
+fn outside(curve: &Curve, fit: &Fit, question: &AdviceOptions) -> Option<Doubt> {
     let (smallest, largest) = (curve.sizes.first()?.connections, curve.sizes.last()?.connections);
     if fit.error > POOR_FIT {
         return None;
@@ -207,7 +207,7 @@ fn within_target<'a>(enough: &[&'a Found], target_us: Option<f64>) -> Result<&'a
 
 fn notes(
     curve: &Curve,
-    question: &Question,
+    question: &AdviceOptions,
     chosen: &Found,
     enough: &[&Found],
     perhaps: &[&Found],

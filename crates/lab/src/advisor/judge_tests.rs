@@ -31,12 +31,13 @@ fn sweep(truth: impl Fn(f64) -> f64, sizes: &[u32], rounds: usize, noise: f64, s
 }
 
 /// By fewer resamples than usual: there are many sweeps.
-fn asked(sizes: &[Size], question: Question) -> Verdict {
+fn asked(sizes: &[Size], question: AdviceOptions) -> Verdict {
     judge(&curve_by(sizes, question.clients, 100), &question)
 }
 
-const ASKED: Question = Question { clients: 150, p99_target_us: None, ceiling: None, insists: false };
-const INSISTED: Question = Question { insists: true, ..ASKED };
+const ASKED: AdviceOptions =
+    AdviceOptions { clients: 150, p99_target_us: None, ceiling: None, insists: false };
+const INSISTED: AdviceOptions = AdviceOptions { insists: true, ..ASKED };
 
 fn size_of(verdict: &Verdict) -> u32 {
     match verdict {
@@ -83,7 +84,7 @@ fn truths() -> Vec<Truth> {
 }
 
 /// How many of `seeds` sweeps are told a size, and how many of these sizes truly give 95 % of the best one.
-fn true_of_told(question: Question, noise: f64, seeds: u64) -> (u64, u64) {
+fn true_of_told(question: AdviceOptions, noise: f64, seeds: u64) -> (u64, u64) {
     let (mut told, mut right) = (0, 0);
     for truth in truths() {
         let best = SIZES.iter().map(|size| truth(f64::from(*size))).fold(0.0, f64::max);
@@ -145,9 +146,9 @@ fn a_curve_that_still_rises_cannot_be_judged() {
     let sizes = sweep(|size| rising.tps(size), &SIZES, 5, 0.01, 3);
     let doubt = Doubt::PeakAbove { largest: 64, for_want_of_clients: false };
     assert_eq!(doubts_of(asked(&sizes, ASKED)), [doubt]);
-    let few = Question { clients: 64, ..ASKED };
+    let few = AdviceOptions { clients: 64, ..ASKED };
     assert_eq!(doubts_of(asked(&sizes, few)), [Doubt::PeakAbove { largest: 64, for_want_of_clients: true }]);
-    let full = asked(&sizes, Question { ceiling: Some(64), ..ASKED });
+    let full = asked(&sizes, AdviceOptions { ceiling: Some(64), ..ASKED });
     let Verdict::Size(found) = full else { panic!("{full:?}") };
     assert_eq!((found.connections, found.notes), (64, vec![Note::AtCeiling]));
 }
@@ -207,13 +208,13 @@ fn failed_and_empty_runs_do_not_count() {
 fn connections_beyond_the_clients_do_not_count() {
     let truth = |size: f64| KNEE.tps(size.min(16.0));
     let sizes = sweep(truth, &SIZES, 5, 0.005, 7);
-    assert_eq!(size_of(&asked(&sizes, Question { clients: 16, ..ASKED })), 8);
+    assert_eq!(size_of(&asked(&sizes, AdviceOptions { clients: 16, ..ASKED })), 8);
 }
 
 #[test]
 fn the_target_of_the_tail_may_ask_for_more() {
     let sizes = sweep(|size| KNEE.tps(size), &SIZES, 5, 0.004, 8);
-    let with = |target: f64| asked(&sizes, Question { p99_target_us: Some(target), ..ASKED });
+    let with = |target: f64| asked(&sizes, AdviceOptions { p99_target_us: Some(target), ..ASKED });
     assert_eq!(size_of(&with(20_000.0)), 8);
     let larger = with(6_000.0);
     assert_eq!(size_of(&larger), 16);

@@ -2,12 +2,12 @@
 //! throughput and latency alone, whoever measured them; never runs anything, never guesses where figures are missing.
 
 mod advice;
-mod beside;
 mod curve;
 mod judge;
 mod likely;
 mod linear;
-mod polish;
+mod median_polish;
+mod reference;
 #[cfg(test)]
 pub(crate) mod sample;
 mod unimodal;
@@ -15,8 +15,8 @@ mod usl;
 pub(crate) mod words;
 
 pub use advice::{Advice, Overall, Series, advise};
-pub use beside::{Budget, CROWDED, Little, Prior};
 pub use curve::{Curve, Estimate, Fit, Found, Round, Size, curve};
 pub(crate) use curve::{FEWEST_ROUNDS, FEWEST_SIZES};
-pub use judge::{Doubt, ENOUGH, Note, POOR_FIT, Question, Recommended, Verdict, judge};
+pub use judge::{AdviceOptions, Doubt, ENOUGH, Note, POOR_FIT, Recommended, Verdict, judge};
+pub use reference::{Budget, CROWDED, LittlesLaw, Prior};
 pub use usl::Usl;

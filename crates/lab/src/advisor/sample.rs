@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crate::advisor::usl::Usl;
 use crate::interval::SplitMix;
 use crate::record::{
-    Database, Ended, Experiment, FORMAT, Generator, Latency, MachineRecord, Offered, Percentiles, Plan,
-    Point, Question, RawKind, RawLog, Run, Script, Second, ServerRecord, Spending, TargetKind, TargetRecord,
-    WarningKind, WorkloadRecord,
+    Database, Ended, Experiment, ExperimentKind, FORMAT, Generator, Latency, MachineRecord, Offered,
+    Percentiles, Plan, Point, RawKind, RawLog, Run, Script, Second, ServerRecord, Spending, TargetKind,
+    TargetRecord, WarningKind, WorkloadRecord,
 };
 
 const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -109,7 +109,7 @@ fn scene() -> Experiment {
     };
     let mut experiment = Experiment {
         format: FORMAT,
-        question: Question::Sweep,
+        question: ExperimentKind::Sweep,
         command: ["weir", "bench", "sweep", "--workload", "it's & <mine>"].map(str::to_owned).into(),
         weir: "0.1.0".into(),
         began: "2026-11-21T21:30:00Z".into(),

@@ -2,9 +2,9 @@
 //! told and what would help. Plain text: whoever puts it into a page escapes it.
 
 use crate::advisor::advice::{Advice, Overall, Series};
-use crate::advisor::beside::CROWDED;
 use crate::advisor::curve::Estimate;
 use crate::advisor::judge::{Doubt, ENOUGH, Note, POOR_FIT, Recommended, Verdict};
+use crate::advisor::reference::CROWDED;
 use crate::figures::{short, whole};
 
 impl Series {

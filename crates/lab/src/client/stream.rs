@@ -47,7 +47,7 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
 /// Connects to `port` of 127.0.0.1 from `source`: an address has only so many ports towards one listener.
 ///
 /// # Errors
-/// [`LabError::System`] when nobody is there, or the address has no port left.
+/// [`LabError::System`] if the connection fails, or no local port is left.
 pub fn connect(source: Ipv4Addr, port: u16) -> Result<TcpStream> {
     let doing = || LabError::system(format!("connecting from {source} to 127.0.0.1 port {port}"));
     let errno = |error: rustix::io::Errno| doing()(error.into());

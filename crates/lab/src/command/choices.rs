@@ -74,7 +74,7 @@ impl Mode {
     }
 }
 
-/// How it is told what goes on.
+/// How progress is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressKind {
     /// A bar where standard error is a terminal, else lines.

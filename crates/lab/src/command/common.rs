@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::{Driver, Mode, Named, ProgressKind, Tools};
 use crate::error::{LabError, Result};
-use crate::experiment::Wish;
+use crate::experiment::ExperimentOptions;
 use crate::generator::Span;
-use crate::record::{Question, WorkloadRecord};
+use crate::record::{ExperimentKind, WorkloadRecord};
 use crate::target::Address;
 use crate::workload;
 
@@ -134,7 +134,7 @@ impl Common {
     }
 
     /// What the options mean for `question`.
-    pub(super) fn wish(&self, question: Question) -> Result<Wish> {
+    pub(super) fn wish(&self, question: ExperimentKind) -> Result<ExperimentOptions> {
         let usual = |quick: u32, else_: u32| if self.quick { quick } else { else_ };
         let span = Span {
             warm_up_s: self.warm_up.unwrap_or(usual(1, 4)),
@@ -150,7 +150,7 @@ impl Common {
                 "nothing to measure: no Weir, no direct, no other pooler".to_owned(),
             ));
         }
-        Ok(Wish {
+        Ok(ExperimentOptions {
             question,
             server: self.server.as_deref().map(address).transpose()?,
             through: self.running()?,
@@ -179,7 +179,7 @@ impl Common {
             pg_bin: self.pg_bin.clone(),
             out: self.out.clone(),
             progress: self.progress,
-            ..Wish::default()
+            ..ExperimentOptions::default()
         })
     }
 
@@ -206,7 +206,7 @@ impl Common {
         }
     }
 
-    fn workloads(&self, question: Question) -> Result<Vec<WorkloadRecord>> {
+    fn workloads(&self, question: ExperimentKind) -> Result<Vec<WorkloadRecord>> {
         let usage = |error: LabError| LabError::Usage(error.to_string());
         let mut names: Vec<&str> = self.workload.iter().map(String::as_str).collect();
         self.tools.check(
@@ -221,7 +221,7 @@ impl Common {
         )?;
         if names.is_empty() && self.script.is_empty() && self.driver == Driver::Pgbench {
             names.push("tpcb-like");
-            if question == Question::Sweep && !self.quick {
+            if question == ExperimentKind::Sweep && !self.quick {
                 names.push("select-only");
             }
         }

@@ -19,9 +19,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::LabError;
-use crate::experiment::{self, Wish};
+use crate::experiment::{self, ExperimentOptions};
 use crate::interrupt::Interrupt;
-use crate::record::Question;
+use crate::record::ExperimentKind;
 
 /// How the lab ends, for its help and the manual page.
 pub const STATUSES: &str = "Exit status: 0 done; 1 failed; 2 the command line makes no sense; 3 a sweep was made, and its \
@@ -162,24 +162,24 @@ pub fn run(task: &Task, words: Vec<String>, weir: &str) -> Status {
 ///
 /// # Errors
 /// [`LabError::Usage`] where they make no sense together.
-pub fn wish(task: &Task, words: Vec<String>, weir: &str) -> crate::error::Result<Wish> {
+pub fn wish(task: &Task, words: Vec<String>, weir: &str) -> crate::error::Result<ExperimentOptions> {
     let mut wish = match task {
-        Task::Compare(compare) => Wish {
+        Task::Compare(compare) => ExperimentOptions {
             clients: compare.clients.list(),
             pool_sizes: compare.pool_size.list(),
-            ..compare.common.wish(Question::Compare)?
+            ..compare.common.wish(ExperimentKind::Compare)?
         },
-        Task::Sweep(sweep) => Wish {
+        Task::Sweep(sweep) => ExperimentOptions {
             clients: sweep.clients.list(),
             pool_sizes: sweep.pool_sizes.as_ref().map(Numbers::list).unwrap_or_default(),
-            ..sweep.common.wish(Question::Sweep)?
+            ..sweep.common.wish(ExperimentKind::Sweep)?
         },
-        Task::Replay(replay) => Wish {
+        Task::Replay(replay) => ExperimentOptions {
             clients: replay.clients.list(),
             pool_sizes: replay.pool_sizes.list(),
-            ..replay.common.clone().with_scripts(&replay.files)?.wish(Question::Replay)?
+            ..replay.common.clone().with_scripts(&replay.files)?.wish(ExperimentKind::Replay)?
         },
-        Task::Report(_) => Wish::default(),
+        Task::Report(_) => ExperimentOptions::default(),
     };
     wish.weir = weir.to_owned();
     wish.command = repeat::repeatable(words, wish.seed);
@@ -198,7 +198,7 @@ mod tests {
         task: Task,
     }
 
-    fn read(line: &str) -> Result<Wish, String> {
+    fn read(line: &str) -> Result<ExperimentOptions, String> {
         let words = std::iter::once("bench").chain(line.split(' '));
         let line = Line::try_parse_from(words).map_err(|fault| fault.to_string())?;
         wish(&line.task, vec!["weir".into()], "weir 0").map_err(|fault| fault.to_string())

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::Wish;
+use super::ExperimentOptions;
 use super::contender::Contender;
-use super::scene::Scene;
+use super::environment::Environment;
 use crate::advisor::{FEWEST_ROUNDS, FEWEST_SIZES};
 use crate::interval::SplitMix;
-use crate::record::{Point, Question};
+use crate::record::{ExperimentKind, Point};
 
 /// The parts of the peak at which an open loop is run, in percent.
 pub(super) const OPEN_LOOP_PERCENTS: [f64; 4] = [50.0, 70.0, 80.0, 90.0];
@@ -20,7 +20,7 @@ const OPEN_LOOP_ROUNDS: u32 = 3;
 const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The closed-loop combinations, in the order of the record.
-pub(super) fn closed(wish: &Wish, room: Option<u32>, contenders: &[Contender]) -> Vec<Point> {
+pub(super) fn closed(wish: &ExperimentOptions, room: Option<u32>, contenders: &[Contender]) -> Vec<Point> {
     let mut points = Vec::new();
     for workload in &wish.workloads {
         for &clients in &wish.clients {
@@ -45,7 +45,7 @@ pub(super) fn closed(wish: &Wish, room: Option<u32>, contenders: &[Contender]) -
 
 /// Pool sizes for so many clients. Those that the user named are all tried; the usual ones where they make sense: not
 /// more than clients, not more than the server has room for.
-fn sizes(wish: &Wish, room: Option<u32>, clients: u32) -> Vec<u32> {
+fn sizes(wish: &ExperimentOptions, room: Option<u32>, clients: u32) -> Vec<u32> {
     if !wish.pool_sizes.is_empty() {
         return wish.pool_sizes.clone();
     }
@@ -55,8 +55,8 @@ fn sizes(wish: &Wish, room: Option<u32>, clients: u32) -> Vec<u32> {
 
 /// Why a sweep of these sizes and rounds could only end with "can't tell", whatever is measured; `None` of other
 /// questions. Without a `room` what the server can give is not known yet.
-pub(super) fn shortage(wish: &Wish, room: Option<u32>) -> Option<String> {
-    if wish.question != Question::Sweep {
+pub(super) fn shortage(wish: &ExperimentOptions, room: Option<u32>) -> Option<String> {
+    if wish.question != ExperimentKind::Sweep {
         return None;
     }
     if wish.started.is_empty() {
@@ -105,18 +105,18 @@ pub(super) fn order(count: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
 }
 
 /// Rounds of the open loop.
-pub(super) fn open_rounds(wish: &Wish) -> u32 {
+pub(super) fn open_rounds(wish: &ExperimentOptions) -> u32 {
     if wish.quick { 1 } else { wish.rounds.min(OPEN_LOOP_ROUNDS) }
 }
 
 /// How many runs are planned, open loop included.
-pub(super) fn runs(wish: &Wish, scene: &Scene, contenders: &[Contender]) -> u32 {
-    let closed = count(closed(wish, scene.room(), contenders).len());
+pub(super) fn runs(wish: &ExperimentOptions, environment: &Environment, contenders: &[Contender]) -> u32 {
+    let closed = count(closed(wish, environment.room(), contenders).len());
     closed.saturating_mul(wish.rounds).saturating_add(open_runs(wish, contenders))
 }
 
 /// How many of them are the open loop's.
-pub(super) fn open_runs(wish: &Wish, contenders: &[Contender]) -> u32 {
+pub(super) fn open_runs(wish: &ExperimentOptions, contenders: &[Contender]) -> u32 {
     let open = if wish.open_loop { open_series(wish, contenders) * OPEN_LOOP_PERCENTS.len() } else { 0 };
     count(open).saturating_mul(open_rounds(wish))
 }
@@ -127,8 +127,8 @@ fn count(runs: usize) -> u32 {
 
 /// How many series of open-loop runs there are: one for each workload and target, at one number of clients and, in a
 /// sweep, only through what was swept.
-fn open_series(wish: &Wish, contenders: &[Contender]) -> usize {
-    let counts = |contender: &&Contender| wish.question != Question::Sweep || contender.is_started();
+fn open_series(wish: &ExperimentOptions, contenders: &[Contender]) -> usize {
+    let counts = |contender: &&Contender| wish.question != ExperimentKind::Sweep || contender.is_started();
     wish.workloads.len() * contenders.iter().filter(counts).count()
 }
 
@@ -153,24 +153,24 @@ mod tests {
 
     #[test]
     fn usual_sizes_are_those_that_make_sense() {
-        let wish = Wish::default();
+        let wish = ExperimentOptions::default();
         assert_eq!(sizes(&wish, Some(97), 80), [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(sizes(&wish, Some(10), 80), [1, 2, 4, 8]);
         assert_eq!(sizes(&wish, None, 5), [1, 2, 4]);
         assert_eq!(sizes(&wish, Some(0), 5), [1]);
-        let named = Wish { pool_sizes: vec![90], ..Wish::default() };
+        let named = ExperimentOptions { pool_sizes: vec![90], ..ExperimentOptions::default() };
         assert_eq!(sizes(&named, Some(10), 5), [90]);
     }
 
     #[test]
     fn a_sweep_that_could_only_end_with_cannot_tell_is_refused() {
-        let sweep = |sizes: &[u32], clients: &[u32], rounds| Wish {
-            question: Question::Sweep,
+        let sweep = |sizes: &[u32], clients: &[u32], rounds| ExperimentOptions {
+            question: ExperimentKind::Sweep,
             started: vec![("weir".to_owned(), "weir".into())],
             pool_sizes: sizes.to_vec(),
             clients: clients.to_vec(),
             rounds,
-            ..Wish::default()
+            ..ExperimentOptions::default()
         };
         for (wish, room, words) in [
             (sweep(&[10, 20], &[80], 5), None, "4 different pool sizes up to its 80 clients"),
@@ -178,13 +178,23 @@ mod tests {
             (sweep(&[], &[4], 5), None, "and has 3"),
             (sweep(&[], &[80], 5), Some(5), "and has 3"),
             (sweep(&[1, 2, 3, 4], &[80], 1), None, "--rounds 2"),
-            (Wish { started: Vec::new(), ..sweep(&[1, 2, 3, 4], &[80], 5) }, None, "Weir, or --pooler"),
+            (
+                ExperimentOptions { started: Vec::new(), ..sweep(&[1, 2, 3, 4], &[80], 5) },
+                None,
+                "Weir, or --pooler",
+            ),
         ] {
             let said = shortage(&wish, room).unwrap_or_default();
             assert!(said.contains(words), "{words}: {said}");
         }
         assert_eq!(shortage(&sweep(&[1, 2, 3, 4], &[80], 2), None), None);
         assert_eq!(shortage(&sweep(&[], &[80, 8], 5), Some(97)), None);
-        assert_eq!(shortage(&Wish { question: Question::Compare, ..sweep(&[10], &[80], 1) }, None), None);
+        assert_eq!(
+            shortage(
+                &ExperimentOptions { question: ExperimentKind::Compare, ..sweep(&[10], &[80], 1) },
+                None
+            ),
+            None
+        );
     }
 }

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Wish;
-use super::news::News;
-use super::scene::Scene;
+use super::ExperimentOptions;
+use super::environment::Environment;
+use super::progress::ProgressReporter;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::listener::listening_on;
-use crate::pooler::{Manner, Plan, Pooler};
+use crate::pooler::{Invocation, Plan, Pooler};
 use crate::postgres::free_port;
 use crate::record::{TargetKind, TargetRecord, shown_version};
 use crate::target::{Address, Inspection, Psql, Secret, Started};
@@ -32,7 +32,7 @@ enum Way {
 
 /// A contender that takes clients.
 #[derive(Debug)]
-pub(super) struct Up {
+pub(super) struct RunningPooler {
     pub(super) address: Address,
     pub(super) process: Option<u32>,
     /// Gone with this value.
@@ -44,22 +44,22 @@ pub(super) struct Up {
 /// # Errors
 /// When a pooler does not start, cannot be reached, or leads to another server.
 pub(super) fn all(
-    wish: &Wish,
-    scene: &Scene,
+    wish: &ExperimentOptions,
+    environment: &Environment,
     interrupt: &Interrupt,
-    news: &mut News,
+    news: &mut ProgressReporter,
 ) -> Result<Vec<Contender>> {
     let mut all = Vec::new();
     if wish.direct {
-        let place = Some(scene.address.to_string());
+        let place = Some(environment.address.to_string());
         let record = TargetRecord { name: "direct".to_owned(), place, ..TargetRecord::default() };
         all.push(Contender { name: "direct".to_owned(), record, way: Way::Direct });
     }
     for (name, program) in &wish.started {
-        all.push(Contender::started(name, program, wish, scene, interrupt)?);
+        all.push(Contender::started(name, program, wish, environment, interrupt)?);
     }
     for (name, address) in &wish.through {
-        all.push(Contender::running(name, address, scene)?);
+        all.push(Contender::running(name, address, environment)?);
     }
     for contender in &all {
         let of = |text: &str| if text.is_empty() { String::new() } else { format!(": {text}") };
@@ -83,20 +83,20 @@ pub(super) fn require_program(program: &Path) -> Result<()> {
 }
 
 /// A pooler's program, where it can be started from.
-fn reachable(scene: &Scene, program: &Path) -> Result<PathBuf> {
+fn reachable(environment: &Environment, program: &Path) -> Result<PathBuf> {
     require_program(program)?;
-    scene.place.reachable_program(program)
+    environment.place.reachable_program(program)
 }
 
 impl Contender {
     fn started(
         name: &str,
         program: &Path,
-        wish: &Wish,
-        scene: &Scene,
+        wish: &ExperimentOptions,
+        environment: &Environment,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let program = reachable(scene, program)?;
+        let program = reachable(environment, program)?;
         let mode = Some(wish.pool_mode.name().to_owned());
         let record = TargetRecord {
             name: name.to_owned(),
@@ -105,21 +105,21 @@ impl Contender {
             ..TargetRecord::default()
         };
         let mut contender = Self { name: name.to_owned(), record, way: Way::Started(program.clone()) };
-        let (pooler, address) = contender.start(&program, 1, 1, wish, scene, interrupt)?;
+        let (pooler, address) = contender.start(&program, 1, 1, wish, environment, interrupt)?;
         // It answers only if it can log in to the server.
-        Inspection::behind(&scene.psql, &address)?;
+        Inspection::behind(&environment.psql, &address)?;
         contender.record.version = pooler.version().to_owned();
         contender.record.io_driver = pooler.io_driver().map(str::to_owned);
         Ok(contender)
     }
 
-    fn running(name: &str, address: &Address, scene: &Scene) -> Result<Self> {
-        let behind = Inspection::behind(&scene.psql, address)?;
-        if behind != Inspection::behind(&scene.psql, &scene.address)? {
+    fn running(name: &str, address: &Address, environment: &Environment) -> Result<Self> {
+        let behind = Inspection::behind(&environment.psql, address)?;
+        if behind != Inspection::behind(&environment.psql, &environment.address)? {
             return Err(LabError::Missing {
                 what: format!(
                     "{name} ({address}) leads to another server or database than {}",
-                    scene.address
+                    environment.address
                 ),
                 remedy: "name the pool whose database is the one that is measured".to_owned(),
             });
@@ -128,7 +128,7 @@ impl Contender {
         let record = TargetRecord {
             name: name.to_owned(),
             kind: TargetKind::Running,
-            version: version(&scene.psql, address),
+            version: version(&environment.psql, address),
             place: Some(address.to_string()),
             ..TargetRecord::default()
         };
@@ -153,19 +153,21 @@ impl Contender {
         &self,
         size: Option<u32>,
         clients: u32,
-        wish: &Wish,
-        scene: &Scene,
+        wish: &ExperimentOptions,
+        environment: &Environment,
         interrupt: &Interrupt,
-    ) -> Result<Up> {
+    ) -> Result<RunningPooler> {
         match &self.way {
-            Way::Direct => Ok(Up { address: scene.address.clone(), process: None, _pooler: None }),
+            Way::Direct => {
+                Ok(RunningPooler { address: environment.address.clone(), process: None, _pooler: None })
+            }
             Way::Running(address, process) => {
-                Ok(Up { address: address.clone(), process: *process, _pooler: None })
+                Ok(RunningPooler { address: address.clone(), process: *process, _pooler: None })
             }
             Way::Started(program) => {
                 let size = size.unwrap_or(1);
-                let (pooler, address) = self.start(program, size, clients, wish, scene, interrupt)?;
-                Ok(Up { address, process: Some(pooler.process_id()), _pooler: Some(pooler) })
+                let (pooler, address) = self.start(program, size, clients, wish, environment, interrupt)?;
+                Ok(RunningPooler { address, process: Some(pooler.process_id()), _pooler: Some(pooler) })
             }
         }
     }
@@ -175,26 +177,26 @@ impl Contender {
         program: &Path,
         size: u32,
         clients: u32,
-        wish: &Wish,
-        scene: &Scene,
+        wish: &ExperimentOptions,
+        environment: &Environment,
         interrupt: &Interrupt,
     ) -> Result<(Pooler, Address)> {
         let (port, passing) = (free_port()?, Secret::once()?);
         let started = Started {
             name: &self.name,
-            server: &scene.address,
+            server: &environment.address,
             port,
             pool_size: size,
             mode: wish.pool_mode.name(),
             fills_pool: wish.fills_pools,
             clients,
             io_driver: None,
-            directory: scene.place.path(),
-            embedded: scene.record.embedded,
+            directory: environment.place.path(),
+            embedded: environment.record.embedded,
             passing: &passing,
         };
         let papers = started.papers();
-        scene.place.write(&papers.users_name, papers.users.reveal())?;
+        environment.place.write(&papers.users_name, papers.users.reveal())?;
         let password = papers.clients.password.as_ref().map(Secret::reveal);
         let plan = Plan {
             name: &self.name,
@@ -203,9 +205,9 @@ impl Contender {
             port,
             user: &papers.clients.user,
             pool: &papers.clients.database,
-            manner: Manner { password, ..Manner::default() },
+            manner: Invocation { password, ..Invocation::default() },
         };
-        let pooler = Pooler::start(&plan, &scene.place, interrupt)?;
+        let pooler = Pooler::start(&plan, &environment.place, interrupt)?;
         Ok((pooler, papers.clients))
     }
 }

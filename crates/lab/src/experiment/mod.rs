@@ -1,39 +1,39 @@
 //! An experiment from the wish to the report: the scene is set, every combination is run round after round in random
 //! order, what was measured is saved after each run, and the report is made of what is saved, also after Ctrl-C.
 
-mod again;
 mod cells;
 mod contender;
+mod environment;
 mod findings;
-mod news;
 mod open;
-mod patience;
 mod place;
+mod progress;
+mod replay;
 mod rounds;
-mod scene;
+mod time_limit;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use again::report;
+pub use replay::report;
 
 use crate::advisor;
 use crate::command::{Driver, Mode, ProgressKind, Status, Tools};
 use crate::error::{LabError, Result};
 use crate::generator::Span;
 use crate::interrupt::Interrupt;
-use crate::record::{Experiment, Question, WarningKind, WorkloadRecord};
+use crate::record::{Experiment, ExperimentKind, WarningKind, WorkloadRecord};
 use crate::report as paper;
 use crate::target::Address;
-use news::News;
 use place::ResultPlace;
+use progress::ProgressReporter;
 use rounds::Rounds;
 
 /// What is to be measured, and how.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ExperimentOptions {
     /// The question.
-    pub question: Question,
+    pub question: ExperimentKind,
     /// The command that repeats it, without passwords.
     pub command: Vec<String>,
     /// Weir's version.
@@ -96,7 +96,7 @@ pub struct Wish {
     pub pg_bin: Option<PathBuf>,
     /// The result's directory.
     pub out: Option<PathBuf>,
-    /// How it is told what goes on.
+    /// How progress is reported.
     pub progress: ProgressKind,
 }
 
@@ -104,8 +104,8 @@ pub struct Wish {
 ///
 /// # Errors
 /// When the scene cannot be set or nothing was measured; whatever was measured is saved all the same.
-pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
-    let mut news = News::new(wish.progress);
+pub fn run(wish: &ExperimentOptions, interrupt: &Interrupt) -> Result<Status> {
+    let mut news = ProgressReporter::new(wish.progress);
     let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
     finish(&mut experiment, ended, &place, &mut news)
 }
@@ -114,8 +114,8 @@ pub fn run(wish: &Wish, interrupt: &Interrupt) -> Result<Status> {
 ///
 /// # Errors
 /// As [`run`], and when it did not come to its end.
-pub fn prepare(wish: &Wish, interrupt: &Interrupt) -> Result<Experiment> {
-    let mut news = News::new(wish.progress);
+pub fn prepare(wish: &ExperimentOptions, interrupt: &Interrupt) -> Result<Experiment> {
+    let mut news = ProgressReporter::new(wish.progress);
     let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
     experiment.complete = ended.is_ok();
     findings::add(&mut experiment);
@@ -127,24 +127,25 @@ pub fn prepare(wish: &Wish, interrupt: &Interrupt) -> Result<Experiment> {
 
 /// Makes all runs; what was measured until an error is there all the same.
 fn measure(
-    wish: &Wish,
+    wish: &ExperimentOptions,
     interrupt: &Interrupt,
-    news: &mut News,
+    news: &mut ProgressReporter,
 ) -> Result<(Experiment, ResultPlace, Result<()>)> {
     let began = Instant::now();
     refuse_early(wish)?;
-    let generator = scene::generator(wish)?;
-    let scene = scene::Scene::set(wish, interrupt, news)?;
-    let contenders = contender::all(wish, &scene, interrupt, news)?;
-    let place = ResultPlace::create(wish.out.as_deref(), cells::runs(wish, &scene, &contenders))?;
-    news.begin(place.path(), cells::runs(wish, &scene, &contenders));
-    let mut rounds = Rounds::new(wish, &scene, &contenders, generator.as_ref(), &place, interrupt, began);
+    let generator = environment::generator(wish)?;
+    let environment = environment::Environment::set(wish, interrupt, news)?;
+    let contenders = contender::all(wish, &environment, interrupt, news)?;
+    let place = ResultPlace::create(wish.out.as_deref(), cells::runs(wish, &environment, &contenders))?;
+    news.begin(place.path(), cells::runs(wish, &environment, &contenders));
+    let mut rounds =
+        Rounds::new(wish, &environment, &contenders, generator.as_ref(), &place, interrupt, began);
     let ended = rounds.make(news);
     Ok((rounds.into_experiment(), place, ended))
 }
 
 /// What cannot end well is refused before a server is started and filled for it.
-fn refuse_early(wish: &Wish) -> Result<()> {
+fn refuse_early(wish: &ExperimentOptions) -> Result<()> {
     if let Some(shortage) = cells::shortage(wish, None) {
         return Err(LabError::Usage(shortage));
     }
@@ -157,7 +158,7 @@ fn finish(
     experiment: &mut Experiment,
     ended: Result<()>,
     place: &ResultPlace,
-    news: &mut News,
+    news: &mut ProgressReporter,
 ) -> Result<Status> {
     experiment.complete = ended.is_ok();
     if matches!(ended, Err(LabError::Interrupted)) {
@@ -192,6 +193,6 @@ fn publish(experiment: &Experiment, directory: &Path) -> Result<()> {
 
 /// Whether the question was answered.
 fn verdict(experiment: &Experiment) -> Status {
-    let is_silent = experiment.question == Question::Sweep && !advisor::advise(experiment).can_tell();
+    let is_silent = experiment.question == ExperimentKind::Sweep && !advisor::advise(experiment).can_tell();
     if is_silent { Status::CannotTell } else { Status::Done }
 }

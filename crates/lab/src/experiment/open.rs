@@ -1,19 +1,20 @@
 //! The open loop: the load comes whether or not earlier work is done, at parts of the peak that the closed loop found,
 //! and a transaction's time counts from when it was due. So a server that stalls cannot hide it by slowing the load.
 
-use super::Wish;
+use super::ExperimentOptions;
 use super::cells::OPEN_LOOP_PERCENTS;
 use crate::advisor;
-use crate::record::{Experiment, Offered, Point, Question};
+use crate::record::{Experiment, ExperimentKind, Offered, Point};
 
 /// The points of the open loop: for each workload and target the best or advised size, at the most clients whose runs
 /// ended well.
-pub(super) fn points(wish: &Wish, experiment: &Experiment) -> Vec<Point> {
+pub(super) fn points(wish: &ExperimentOptions, experiment: &Experiment) -> Vec<Point> {
     let mut points = Vec::new();
     for workload in &experiment.workloads {
         for target in &experiment.targets {
             let closed: Vec<&Point> = experiment.closed(&target.name, &workload.name).collect();
-            if wish.question == Question::Sweep && closed.iter().all(|point| point.pool_size.is_none()) {
+            if wish.question == ExperimentKind::Sweep && closed.iter().all(|point| point.pool_size.is_none())
+            {
                 continue;
             }
             let Some((point, peak_tps)) = base(experiment, &closed) else { continue };
@@ -63,7 +64,7 @@ mod tests {
             ],
             ..Experiment::default()
         };
-        let open = points(&Wish::default(), &experiment);
+        let open = points(&ExperimentOptions::default(), &experiment);
         let loads: Vec<(&str, u32, f64)> = open
             .iter()
             .map(|point| (point.target.as_str(), point.clients, point.offered.map_or(0.0, |load| load.tps)))

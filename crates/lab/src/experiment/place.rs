@@ -9,7 +9,7 @@ use crate::error::{LabError, Result};
 use crate::generator::Left;
 use crate::pgbench::file_name;
 use crate::record::{Point, RAW, RawLog};
-use crate::workplace::require_space;
+use crate::scratch_dir::require_space;
 
 /// Lines of a run's log of transactions are at most about so many: enough for the 99.9th percentile.
 pub(super) const MOST_LINES: f64 = 100_000.0;

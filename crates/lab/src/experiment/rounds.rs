@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::contender::Contender;
-use super::news::News;
-use super::patience::Patience;
+use super::environment::Environment;
 use super::place::{MOST_LINES, ResultPlace, utc_now};
-use super::scene::Scene;
-use super::{Wish, cells, open};
+use super::progress::ProgressReporter;
+use super::time_limit::TimeLimit;
+use super::{ExperimentOptions, cells, open};
 use crate::account::{Account, Watched};
 use crate::error::{LabError, Result};
 use crate::generator::{self, Asked, Event, Generator, Job, RawFiles};
@@ -24,8 +24,8 @@ const ADMISSION_ATTEMPTS: u32 = 6;
 
 /// The experiment under way.
 pub(super) struct Rounds<'a> {
-    pub(super) wish: &'a Wish,
-    scene: &'a Scene,
+    pub(super) wish: &'a ExperimentOptions,
+    environment: &'a Environment,
     contenders: &'a [Contender],
     generator: &'a dyn Generator,
     place: &'a ResultPlace,
@@ -40,23 +40,23 @@ pub(super) struct Rounds<'a> {
 impl<'a> Rounds<'a> {
     /// Nothing run yet.
     pub(super) fn new(
-        wish: &'a Wish,
-        scene: &'a Scene,
+        wish: &'a ExperimentOptions,
+        environment: &'a Environment,
         contenders: &'a [Contender],
         generator: &'a dyn Generator,
         place: &'a ResultPlace,
         interrupt: &'a Interrupt,
         began: Instant,
     ) -> Self {
-        let points = cells::closed(wish, scene.room(), contenders);
+        let points = cells::closed(wish, environment.room(), contenders);
         let experiment = Experiment {
             format: FORMAT,
             question: wish.question,
             command: wish.command.clone(),
             weir: wish.weir.clone(),
             began: utc_now(),
-            machine: MachineRecord::from(&scene.machine),
-            server: scene.record.clone(),
+            machine: MachineRecord::from(&environment.machine),
+            server: environment.record.clone(),
             targets: contenders.iter().map(|contender| contender.record.clone()).collect(),
             workloads: wish.workloads.clone(),
             generator: generator.record(),
@@ -71,14 +71,25 @@ impl<'a> Rounds<'a> {
                 pool_sizes: cells::all_sizes(&points),
                 clients: wish.clients.clone(),
                 query_mode: wish.query_mode.clone(),
-                runs: cells::runs(wish, scene, contenders),
+                runs: cells::runs(wish, environment, contenders),
                 other_pools: wish.other_pools,
             },
             points,
             ..Experiment::default()
         };
         let (order, failures) = (0, 0);
-        Self { wish, scene, contenders, generator, place, interrupt, began, experiment, order, failures }
+        Self {
+            wish,
+            environment,
+            contenders,
+            generator,
+            place,
+            interrupt,
+            began,
+            experiment,
+            order,
+            failures,
+        }
     }
 
     /// What came of it.
@@ -91,7 +102,7 @@ impl<'a> Rounds<'a> {
     ///
     /// # Errors
     /// [`LabError::Interrupted`]; a full disk; a server that is gone; too many failures in a row.
-    pub(super) fn make(&mut self, news: &mut News) -> Result<()> {
+    pub(super) fn make(&mut self, news: &mut ProgressReporter) -> Result<()> {
         self.experiment.save(self.place.path())?;
         self.closed_loop(news)?;
         if self.wish.open_loop {
@@ -100,10 +111,10 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    fn closed_loop(&mut self, news: &mut News) -> Result<()> {
+    fn closed_loop(&mut self, news: &mut ProgressReporter) -> Result<()> {
         let count = self.experiment.points.len();
         let open_runs = cells::open_runs(self.wish, self.contenders);
-        let mut patience = Patience::new(self.wish.limit, self.elapsed());
+        let mut patience = TimeLimit::new(self.wish.limit, self.elapsed());
         for (round, index) in cells::order(count, self.wish.rounds, self.wish.seed) {
             if !patience.allows(round, self.elapsed(), f64::from(open_runs) / count.max(1) as f64) {
                 let plan = &mut self.experiment.plan;
@@ -121,7 +132,7 @@ impl<'a> Rounds<'a> {
         self.began.elapsed()
     }
 
-    fn open_loop(&mut self, news: &mut News) -> Result<()> {
+    fn open_loop(&mut self, news: &mut ProgressReporter) -> Result<()> {
         let closed = self.experiment.points.len();
         let points = open::points(self.wish, &self.experiment);
         self.experiment.points.extend(points);
@@ -134,7 +145,7 @@ impl<'a> Rounds<'a> {
 
     /// One run of one point, and what it says saved. Direct clients of whom some are refused run again, as many as are
     /// let in.
-    fn one(&mut self, index: usize, round: u32, news: &mut News) -> Result<()> {
+    fn one(&mut self, index: usize, round: u32, news: &mut ProgressReporter) -> Result<()> {
         let point = self.experiment.points[index].clone();
         let Some(contender) = self.contenders.iter().find(|one| one.name == point.target) else {
             return Ok(());
@@ -150,7 +161,7 @@ impl<'a> Rounds<'a> {
             self.experiment.save(self.place.path())?;
             match ended {
                 Ended::Refused(_) if contender.is_direct() => {
-                    let room = self.scene.room().unwrap_or(point.clients).saturating_sub(attempt * 2);
+                    let room = self.environment.room().unwrap_or(point.clients).saturating_sub(attempt * 2);
                     refused = point.clients.saturating_sub(room).max(refused + 1);
                     if refused >= point.clients {
                         break;
@@ -191,14 +202,14 @@ impl<'a> Rounds<'a> {
         contender: &Contender,
         round: u32,
         refused: u32,
-        news: &mut News,
+        news: &mut ProgressReporter,
     ) -> Result<Run> {
         let Some(workload) = self.wish.workloads.iter().find(|one| one.name == point.workload) else {
             return Ok(Run::default());
         };
-        self.scene.settle(workload.writes)?;
-        let (wish, scene) = (self.wish, self.scene);
-        let up = contender.up(point.pool_size, point.clients, wish, scene, self.interrupt)?;
+        self.environment.settle(workload.writes)?;
+        let (wish, environment) = (self.wish, self.environment);
+        let up = contender.up(point.pool_size, point.clients, wish, environment, self.interrupt)?;
         let directory = self.place.run(self.order, point, round)?;
         let sampling = self.sampling(point);
         let clients = point.clients.saturating_sub(refused).max(1);
@@ -213,12 +224,12 @@ impl<'a> Rounds<'a> {
             rate_tps: point.offered.map(|load| load.tps),
             sampling,
             aggregate_s: wish.aggregate_s,
-            scale: scene.scale(),
+            scale: environment.scale(),
             directory: &directory,
             shared: &self.place.shared(),
         };
         let began_s = self.began.elapsed().as_secs_f64();
-        let watched = Watched { server: scene.process, pooler: up.process };
+        let watched = Watched { server: environment.process, pooler: up.process };
         let left = self.load(&job, watched, news)?;
         drop(up);
         let mut run = Run { round, order: self.order, began_s, sampling, ..Run::default() };
@@ -237,7 +248,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Makes the load and looks at who spends CPU while it counts.
-    fn load(&mut self, job: &Job<'_>, watched: Watched, news: &mut News) -> Result<Left> {
+    fn load(&mut self, job: &Job<'_>, watched: Watched, news: &mut ProgressReporter) -> Result<Left> {
         let mut account = Account::new(watched);
         let mut looks = 0;
         let (begin, mut end) =

@@ -10,7 +10,7 @@ use super::{Event, Job, Left};
 use crate::error::{LabError, Result};
 use crate::identity::Identity;
 use crate::interrupt::Interrupt;
-use crate::process::{self, News};
+use crate::process::{self, ProcessEvent};
 use crate::record::{RawKind, Second};
 
 /// What the lab's own lines begin with.
@@ -24,7 +24,7 @@ pub(super) const ENDED: &str = "lab: ended ";
 pub(super) const PROGRESS: &str = "progress.txt";
 
 /// How one generator talks.
-pub(super) struct Manner {
+pub(super) struct FollowOptions {
     /// Whether with this line the clients begin.
     pub(super) begins: fn(&str) -> bool,
     /// A line about a second that is over: transactions per second, and how many failed.
@@ -37,7 +37,7 @@ pub(super) struct Manner {
 /// When it does not start, never ends, or is interrupted; when the file cannot be written.
 pub(super) fn follow(
     command: Command,
-    manner: &Manner,
+    manner: &FollowOptions,
     job: &Job<'_>,
     interrupt: &Interrupt,
     watch: &mut dyn FnMut(Event),
@@ -50,10 +50,10 @@ pub(super) fn follow(
     let words = command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     say(&format!("{OWN}{words}"));
     let mut seconds = 0.0;
-    let mut heed = |news: News<'_>| {
+    let mut heed = |news: ProcessEvent<'_>| {
         let line = match news {
-            News::Started(process_id) => return watch(Event::Started { process_id }),
-            News::Line(line) => line,
+            ProcessEvent::Started(process_id) => return watch(Event::Started { process_id }),
+            ProcessEvent::Line(line) => line,
         };
         say(line);
         if (manner.begins)(line) {

@@ -88,7 +88,7 @@ impl Span {
     }
 }
 
-/// What is told while a load runs.
+/// Events of a running load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// The generator's process.

@@ -11,12 +11,12 @@ use crate::record::{Ended, RawKind, Second};
 
 /// Complaints by their words, and how many clients got no connection.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(super) struct ErrorLines {
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) refused: u32,
 }
 
-impl Complaints {
+impl ErrorLines {
     /// Adds one.
     pub(super) fn add(&mut self, words: &str, times: u64) {
         *self.errors.entry(words.to_owned()).or_default() += times;
@@ -30,7 +30,7 @@ impl Complaints {
 pub(super) fn figures(
     files: &RawFiles<'_>,
     asked: &Asked,
-    complaints: fn(&str) -> Complaints,
+    complaints: fn(&str) -> ErrorLines,
 ) -> Result<Figures> {
     let said = files.text(RawKind::Progress)?;
     let own = |name: &str| said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -38,7 +38,7 @@ pub(super) fn figures(
     let status = own(ENDED).unwrap_or_default();
     let theirs = said.lines().filter(|line| !line.starts_with(OWN)).flat_map(|line| [line, "\n"]);
     let theirs = theirs.collect::<String>() + &files.text(RawKind::Complaints)?;
-    let Complaints { errors, refused } = complaints(&theirs);
+    let ErrorLines { errors, refused } = complaints(&theirs);
     let mut figures = Figures { errors, refused, ..Figures::default() };
     let window = began.map(|began| Window::at(began, asked.span)).unwrap_or_default();
     let mut tally = Tally::new(&window, &asked.think_us);
@@ -118,7 +118,7 @@ mod tests {
         let logs: Vec<RawLog> = logs.collect();
         let asked = Asked { span: Span::seconds(1, 2), sampling: 1.0, ..Asked::default() };
         let complaints = |said: &str| {
-            let mut found = Complaints::default();
+            let mut found = ErrorLines::default();
             said.lines().filter(|line| line.contains("too many")).for_each(|line| found.add(line, 1));
             found.refused = u32::try_from(found.errors.len()).unwrap();
             found

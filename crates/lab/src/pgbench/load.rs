@@ -12,7 +12,7 @@ use crate::error::{LabError, Result};
 use crate::generator::{Event, Generator, Job, Left};
 use crate::identity::Identity;
 use crate::interrupt::Interrupt;
-use crate::process::{self, News};
+use crate::process::{self, ProcessEvent};
 use crate::record::{self, RawKind, Second};
 
 /// How long clients may take to get in, and the last ones to be done: longer than a pooler's own patience with either.
@@ -81,8 +81,8 @@ impl Generator for Loader {
             &Identity::caller(),
             interrupt,
             &mut |news| match news {
-                News::Started(process_id) => watch(Event::Started { process_id }),
-                News::Line(line) => {
+                ProcessEvent::Started(process_id) => watch(Event::Started { process_id }),
+                ProcessEvent::Line(line) => {
                     said.line(line);
                     if let Some(second) = said.second(line, job.span.warm_up_s) {
                         watch(Event::Second(second));

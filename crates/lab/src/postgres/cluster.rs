@@ -12,7 +12,7 @@ use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::postgres::Programs;
 use crate::process::{self, Daemon};
-use crate::workplace::Workplace;
+use crate::scratch_dir::ScratchDir;
 
 /// The cluster's superuser; it may log in only through the socket in the lab's closed directory.
 pub const SUPERUSER: &str = "postgres";
@@ -39,7 +39,7 @@ impl Cluster {
     /// When initdb or the server fails: with the last lines of its log.
     pub fn start(
         programs: &Programs,
-        place: &Workplace,
+        place: &ScratchDir,
         max_connections: u32,
         owner: &str,
         interrupt: &Interrupt,
@@ -101,7 +101,7 @@ impl Cluster {
     }
 }
 
-fn make(programs: &Programs, place: &Workplace, interrupt: &Interrupt) -> Result<()> {
+fn make(programs: &Programs, place: &ScratchDir, interrupt: &Interrupt) -> Result<()> {
     let mut command = Command::new(programs.program("initdb"));
     command.current_dir(place.path()).arg("-D").arg(place.join("data")).args([
         "--no-sync",
@@ -116,7 +116,7 @@ fn make(programs: &Programs, place: &Workplace, interrupt: &Interrupt) -> Result
     process::run(command, place.identity(), interrupt, &mut |_| {})?.success("initdb").map(drop)
 }
 
-/// A port of the loopback that nobody listens on now.
+/// A free port of the loopback interface.
 ///
 /// # Errors
 /// Where the kernel has none.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{LabError, Result};
-use crate::workplace::Workplace;
+use crate::scratch_dir::ScratchDir;
 
 const NEEDED: [&str; 3] = ["initdb", "postgres", "pgbench"];
 
@@ -74,7 +74,7 @@ impl Programs {
     ///
     /// # Errors
     /// As the file system.
-    pub fn reachable(self, place: &Workplace) -> Result<Self> {
+    pub fn reachable(self, place: &ScratchDir) -> Result<Self> {
         let bin = self
             .bin
             .canonicalize()
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        let place = Workplace::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
+        let place = ScratchDir::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
         for version in ["9", "15", "18", "not"] {
             std::fs::create_dir_all(place.join("pg").join(version)).unwrap();
             std::fs::create_dir_all(place.join(&format!("pgsql-{version}"))).unwrap();

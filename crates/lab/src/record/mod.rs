@@ -4,19 +4,19 @@
 //! Shape: an [`Experiment`] has [`Point`]s (one target, workload, pool size and number of clients), a point has
 //! [`Run`]s (one per round), a run names its raw logs. Never holds a password, never a figure without its raw log.
 
+mod environment;
 mod paired;
 mod run;
-mod scene;
 mod store;
 
-pub use paired::LeftOut;
+pub use environment::{
+    Database, Generator, MachineRecord, Plan, Script, ServerRecord, TargetKind, TargetRecord, Warning,
+    WarningKind, WorkloadRecord,
+};
+pub use paired::Excluded;
 pub use run::{
     Connecting, Ended, Figure, Lag, Latency, Offered, Percentiles, Point, RawKind, RawLog, Run, Second,
     Spending,
-};
-pub use scene::{
-    Database, Generator, MachineRecord, Plan, Script, ServerRecord, TargetKind, TargetRecord, Warning,
-    WarningKind, WorkloadRecord,
 };
 pub use store::{FILE, RAW};
 
@@ -28,7 +28,7 @@ pub const FORMAT: u32 = 1;
 /// Which question an experiment was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
+pub enum ExperimentKind {
     /// Direct against pooled, at several numbers of clients.
     #[default]
     Compare,
@@ -44,7 +44,7 @@ pub struct Experiment {
     /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     /// What was to be found out.
-    pub question: Question,
+    pub question: ExperimentKind,
     /// The one command that repeats it, word by word; passwords are left out.
     pub command: Vec<String>,
     /// Weir's version.

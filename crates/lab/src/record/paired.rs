@@ -7,7 +7,7 @@ use super::{Ended, Experiment, Point};
 
 /// Rounds that do not count for the points of one workload and number of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Excluded {
     /// Name of the workload.
     pub workload: String,
     /// Clients.
@@ -20,9 +20,9 @@ impl Experiment {
     /// Marks every run whose round is not whole among the points that it is compared with, and names those rounds.
     ///
     /// A point that has whole runs in less than half of the rounds does not keep those of the others from counting; it has no ratio then.
-    pub fn pair_rounds(&mut self) -> Vec<LeftOut> {
+    pub fn pair_rounds(&mut self) -> Vec<Excluded> {
         let groups: Vec<Group> = self.points.iter().map(Group::of).collect();
-        let mut left_out: Vec<LeftOut> = Vec::new();
+        let mut left_out: Vec<Excluded> = Vec::new();
         for (place, group) in groups.iter().enumerate() {
             if groups[..place].contains(group) {
                 continue;
@@ -38,7 +38,7 @@ impl Experiment {
                 }
             }
             if !rounds.is_empty() {
-                left_out.push(LeftOut { workload: group.workload.clone(), clients: group.clients, rounds });
+                left_out.push(Excluded { workload: group.workload.clone(), clients: group.clients, rounds });
             }
         }
         left_out
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    fn medians(points: Vec<Point>) -> (Vec<Option<f64>>, Vec<LeftOut>) {
+    fn medians(points: Vec<Point>) -> (Vec<Option<f64>>, Vec<Excluded>) {
         let mut experiment = Experiment { points, ..Experiment::default() };
         let left_out = experiment.pair_rounds();
         (experiment.points.iter().map(|point| point.tps().map(|figure| figure.median)).collect(), left_out)

@@ -45,7 +45,7 @@ fn read(experiment: &Experiment) -> (Experiment, Advice) {
     let advice = advise(experiment);
     let mut experiment = experiment.clone();
     for text in words::left_out(&experiment.pair_rounds()) {
-        experiment.warn(WarningKind::LeftOut, text);
+        experiment.warn(WarningKind::Excluded, text);
     }
     (experiment, advice)
 }
@@ -91,7 +91,7 @@ pub fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::advisor::sample;
-    use crate::record::{Point, Question, Run};
+    use crate::record::{ExperimentKind, Point, Run};
 
     #[test]
     fn text_from_outside_cannot_become_markup() {
@@ -102,7 +102,7 @@ mod tests {
     fn medians_and_ratios_are_of_the_same_rounds_after_ctrl_c() {
         let run = |round, tps| Run { round, tps, ..Run::default() };
         let mut experiment = sample::experiment();
-        experiment.question = Question::Compare;
+        experiment.question = ExperimentKind::Compare;
         let point = Point { workload: "writes".into(), clients: 50, ..Point::default() };
         let direct = vec![run(0, 1100.0), run(1, 1616.0)];
         experiment.points = vec![

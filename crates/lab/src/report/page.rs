@@ -4,7 +4,7 @@
 use plotters::style::RGBColor;
 
 use crate::advisor::{Advice, Overall, Series};
-use crate::record::{Experiment, Question, WorkloadRecord, shown_version};
+use crate::record::{Experiment, ExperimentKind, WorkloadRecord, shown_version};
 use crate::report::picture::{INK, PAPER, Picture, RULE, SOFT, TARGETS};
 use crate::report::table::{self, Row, Table};
 use crate::report::{command, escape, scene, words};
@@ -27,9 +27,9 @@ const COLOURS: [(RGBColor, &str); 9] = [
 /// The whole page.
 pub(super) fn page(experiment: &Experiment, advice: &Advice, pictures: &[Picture]) -> String {
     let title = match experiment.question {
-        Question::Sweep => "How large should the pool be?",
-        Question::Compare => "What a pool is worth",
-        Question::Replay => "A workload, measured",
+        ExperimentKind::Sweep => "How large should the pool be?",
+        ExperimentKind::Compare => "What a pool is worth",
+        ExperimentKind::Replay => "A workload, measured",
     };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

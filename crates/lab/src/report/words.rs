@@ -2,7 +2,7 @@
 //! whoever puts it into a page escapes it.
 
 use crate::advisor::Advice;
-use crate::record::{Experiment, LeftOut, Point, Question, WarningKind};
+use crate::record::{Excluded, Experiment, ExperimentKind, Point, WarningKind};
 use crate::report::compared;
 
 /// What a reader must know before believing a figure.
@@ -20,8 +20,8 @@ pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
 }
 
 /// The rounds that count for no figure.
-pub(super) fn left_out(left_out: &[LeftOut]) -> Vec<String> {
-    let sentence = |one: &LeftOut| {
+pub(super) fn left_out(left_out: &[Excluded]) -> Vec<String> {
+    let sentence = |one: &Excluded| {
         let rounds: Vec<String> = one.rounds.iter().map(|round| (round + 1).to_string()).collect();
         let (word, verb) = if rounds.len() == 1 { ("round", "counts") } else { ("rounds", "count") };
         format!(
@@ -36,7 +36,7 @@ pub(super) fn left_out(left_out: &[LeftOut]) -> Vec<String> {
 
 /// What a comparison comes to, before its figures.
 pub(super) fn headlines(experiment: &Experiment) -> Vec<String> {
-    let compares = experiment.question == Question::Compare;
+    let compares = experiment.question == ExperimentKind::Compare;
     if compares { compared::headlines(experiment) } else { Vec::new() }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn findings(experiment: &Experiment, advice: &Advice) -> Vec<String> 
         let series = advice.of(&point.target, &point.workload, point.clients);
         series.is_some_and(|series| series.connections() == point.pool_size)
     };
-    let shows_all = experiment.question != Question::Sweep;
+    let shows_all = experiment.question != ExperimentKind::Sweep;
     let mut findings = compared::sentences(experiment, |point| shows_all || is_advised(point));
     findings.extend(shows_all.then(|| compared::reason(experiment)).flatten());
     findings.extend(compared::troubles(experiment));

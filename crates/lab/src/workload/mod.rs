@@ -1,10 +1,10 @@
 //! What the clients of a measurement do: pgbench's own scripts, the lab's, or the user's, each with its name and a
 //! sentence that says what it stands for. Data only: nothing here runs anything.
 
-mod shelf;
+mod builtin;
 mod user;
 
-pub use shelf::NAMES;
+pub use builtin::NAMES;
 
 use crate::error::{LabError, Result};
 use crate::record::WorkloadRecord;
@@ -14,7 +14,7 @@ use crate::record::WorkloadRecord;
 /// # Errors
 /// [`LabError::Missing`] with the names that there are.
 pub fn named(name: &str) -> Result<WorkloadRecord> {
-    shelf::find(name).ok_or_else(|| LabError::Missing {
+    builtin::find(name).ok_or_else(|| LabError::Missing {
         what: format!("there is no workload {name:?}"),
         remedy: format!("one of {}; or your own with --script FILE[@WEIGHT]", NAMES.join(", ")),
     })

@@ -2,9 +2,9 @@
 //! of load that pgbench cannot make.
 
 mod bulk;
-mod crowd;
 mod idle;
 mod loads;
+mod many_clients;
 mod pools;
 
 pub(super) use loads::{Pace, pgbench};
@@ -61,7 +61,7 @@ pub(super) fn run(
         Work::CopyIn => bulk::copy_in(bench, contender, label),
         Work::Pools => pools::run(bench, contender, label, bench.sizes.seconds),
         Work::Idle => idle::run(bench, row.variant, contender, label, screen),
-        Work::Crowd => crowd::run(bench, contender, label, screen),
+        Work::Crowd => many_clients::run(bench, contender, label, screen),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn warm_up(
     match row.work {
         Work::Pools => pools::run(bench, contender, &label, seconds).map(drop),
         Work::Idle => Ok(()),
-        Work::Crowd => crowd::warm_up(bench, contender, screen),
+        Work::Crowd => many_clients::warm_up(bench, contender, screen),
         Work::Select | Work::CopyIn => bulk::warm_up(bench, contender),
         _ => {
             let pace = Pace { seconds, is_warm_up: true, peak, is_kept: false };

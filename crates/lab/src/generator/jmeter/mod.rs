@@ -2,7 +2,7 @@
 //! properties. The plan logs each transaction in the form of pgbench's log; JMeter's own table of samples, in whole
 //! milliseconds, is kept beside it.
 
-mod complaints;
+mod errors;
 mod home;
 mod url;
 
@@ -12,7 +12,7 @@ use std::process::Command;
 
 pub use home::Home;
 
-use super::follow::{self, Manner};
+use super::follow::{self, FollowOptions};
 use super::{Asked, Event, Figures, Generator, Job, Left, RawFiles, timed};
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
@@ -98,7 +98,7 @@ impl Generator for Jmeter {
             }
         };
         let properties = Closed::write(&job.shared.join("jmeter.properties"), &properties(job)?)?;
-        let manner = Manner { begins: |line| line == "weir: the first transaction is done", second };
+        let manner = FollowOptions { begins: |line| line == "weir: the first transaction is done", second };
         let said = follow::follow(self.command(job, &plan, &properties.0), &manner, job, interrupt, watch)?;
         let left = LEFT.into_iter().filter(|(name, _)| job.directory.join(name).is_file());
         Ok(std::iter::once(said).chain(left.map(|(name, kind)| (name.to_owned(), kind))).collect())
@@ -110,7 +110,7 @@ impl Generator for Jmeter {
 /// # Errors
 /// As [`timed::figures`].
 pub(super) fn figures(files: &RawFiles<'_>, asked: &Asked) -> Result<Figures> {
-    timed::figures(files, asked, complaints::find)
+    timed::figures(files, asked, errors::find)
 }
 
 /// A file that only its owner reads and that goes when it was used: a password is in it.

@@ -2,17 +2,17 @@
 //! user's. It runs them inside `timed.lua`, which logs the time of each event. Sees that a script's tables are there;
 //! never drops any that hold rows without leave.
 
-mod complaints;
-mod stock;
+mod errors;
+mod tables;
 mod workload;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-pub use stock::Stock;
+pub use tables::TableState;
 pub use workload::{Size, names, workload};
 
-use super::follow::{self, Manner};
+use super::follow::{self, FollowOptions};
 use super::{Asked, Event, Figures, Generator, Job, Left, RawFiles, timed};
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
@@ -93,7 +93,7 @@ impl Generator for Sysbench {
             None => command.env_remove("WEIR_RATE"),
         };
         job.refuse_sums("sysbench")?;
-        let manner = Manner { begins: |line| line == "Threads started!", second };
+        let manner = FollowOptions { begins: |line| line == "Threads started!", second };
         let said = follow::follow(command, &manner, job, interrupt, watch)?;
         join(job)?;
         Ok(vec![said, (LOG.to_owned(), RawKind::Transactions)])
@@ -105,7 +105,7 @@ impl Generator for Sysbench {
 /// # Errors
 /// As [`timed::figures`].
 pub(super) fn figures(files: &RawFiles<'_>, asked: &Asked) -> Result<Figures> {
-    let mut figures = timed::figures(files, asked, complaints::find)?;
+    let mut figures = timed::figures(files, asked, errors::find)?;
     if figures.failed > 0 && figures.errors.is_empty() {
         figures.errors.insert(REPEATED.to_owned(), figures.failed);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::{Experiment, Point, Question};
+use crate::record::{Experiment, ExperimentKind, Point};
 use crate::report::picture::chart::{Chart, Line};
 use crate::report::picture::size::MEASURED;
 
@@ -12,7 +12,7 @@ pub(super) fn throughput(experiment: &Experiment, workload: &str) -> Option<Char
     let is_meant = |point: &&Point| point.offered.is_none() && point.workload == workload;
     let points: Vec<&Point> = experiment.points.iter().filter(is_meant).collect();
     let clients: BTreeSet<u32> = points.iter().map(|point| point.clients).collect();
-    if experiment.question == Question::Sweep || clients.len() < 2 {
+    if experiment.question == ExperimentKind::Sweep || clients.len() < 2 {
         return None;
     }
     let mut lines = Vec::new();

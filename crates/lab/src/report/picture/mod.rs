@@ -69,7 +69,7 @@ fn slug(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::advisor::{advise, sample};
-    use crate::record::{Point, Question};
+    use crate::record::{ExperimentKind, Point};
 
     fn drawn() -> Vec<Picture> {
         let mut experiment = sample::experiment();
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_comparison_is_drawn_against_its_clients_with_every_size() {
         let mut experiment = sample::experiment();
-        experiment.question = Question::Compare;
+        experiment.question = ExperimentKind::Compare;
         let pictures = pictures(&experiment, &advise(&experiment)).expect("pictures");
         let names: Vec<&str> = pictures.iter().map(|picture| picture.name.as_str()).collect();
         assert_eq!(

@@ -2,7 +2,7 @@
 //! the largest one; of a comparison every target and size; both at the largest number of clients.
 
 use crate::advisor::Advice;
-use crate::record::{Experiment, Point, Question};
+use crate::record::{Experiment, ExperimentKind, Point};
 use crate::report::picture::chart::{Chart, Line};
 
 /// More lines than this are not told apart.
@@ -40,7 +40,7 @@ fn chosen<'a>(experiment: &'a Experiment, advice: &Advice, workload: &str) -> Ve
             .collect();
         let most = points.iter().map(|point| point.clients).max();
         let crowded = || points.iter().filter(|point| Some(point.clients) == most);
-        if experiment.question == Question::Compare {
+        if experiment.question == ExperimentKind::Compare {
             chosen.extend(crowded());
             continue;
         }

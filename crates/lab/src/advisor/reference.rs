@@ -33,7 +33,7 @@ pub struct Budget {
 
 /// Connections in use by Little's law: throughput times the time that a transaction holds one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Little {
+pub struct LittlesLaw {
     /// How long a transaction holds a connection when nothing is in its way, in µs: as measured at the smallest size,
     /// all of whose connections were in use.
     pub alone_us: f64,
@@ -76,7 +76,7 @@ impl Budget {
     }
 }
 
-impl Little {
+impl LittlesLaw {
     /// Of a curve whose smallest size had more clients than connections.
     pub(super) fn of(curve: &Curve, clients: u32) -> Option<Self> {
         let smallest = curve.sizes.first().filter(|found| found.connections < clients)?;
@@ -129,8 +129,8 @@ mod tests {
     fn littles_law_needs_a_pool_that_was_full() {
         let size = |connections, tps| Size { connections, rounds: vec![Some(Round { tps, p99_us: None })] };
         let curve = curve(&[size(2, 1000.0), size(4, 1600.0)], 50);
-        let little = Little::of(&curve, 50).expect("a full pool");
+        let little = LittlesLaw::of(&curve, 50).expect("a full pool");
         assert!((little.alone_us - 2000.0).abs() < 1e-6 && (little.least - 3.2).abs() < 1e-9, "{little:?}");
-        assert_eq!(Little::of(&curve, 2), None);
+        assert_eq!(LittlesLaw::of(&curve, 2), None);
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::demo::{Options, POOL};
 use lab::error::{LabError, Result};
 use lab::laboratory::{Lab, ROLE};
-use lab::pooler::{Manner, Plan, Pooler};
+use lab::pooler::{Invocation, Plan, Pooler};
 use lab::postgres::free_port;
 use lab::process;
 
@@ -16,13 +16,13 @@ const HOLDER: &str = "demo";
 
 /// Weir with its panel, up.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct DemoServer {
     pooler: Pooler,
     panel_port: u16,
     token: String,
 }
 
-impl Stand {
+impl DemoServer {
     /// Starts it; clients can log in, and the panel answers.
     pub(super) fn start(lab: &Lab, options: &Options, pool_size: u32) -> Result<Self> {
         let program = options.weir(lab)?;
@@ -46,7 +46,7 @@ impl Stand {
             user: ROLE,
             // A login to the pool itself would open a server connection, and the runs want all that there are.
             pool: "pgbouncer",
-            manner: Manner { environment, ..Manner::default() },
+            manner: Invocation { environment, ..Invocation::default() },
         };
         let pooler = Pooler::start(&plan, place, lab.interrupt())?;
         Ok(Self { pooler, panel_port, token })

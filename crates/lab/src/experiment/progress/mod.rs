@@ -22,7 +22,7 @@ use crate::report::{self, sparkline};
 /// Seconds of a run that its sparkline shows.
 const SPARK_CELLS: usize = 24;
 
-/// Who is told.
+/// The listener.
 #[derive(Debug)]
 enum Listener {
     Terminal,
@@ -31,9 +31,9 @@ enum Listener {
     Nobody,
 }
 
-/// What goes on, and who is told.
+/// The progress, and its listener.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct ProgressReporter {
     listener: Listener,
     runs: u32,
     done: u32,
@@ -48,7 +48,7 @@ pub(super) struct News {
     quarter: u32,
 }
 
-impl News {
+impl ProgressReporter {
     /// Nothing told yet.
     pub(super) fn new(kind: ProgressKind) -> Self {
         let listener = match kind {
@@ -183,7 +183,7 @@ impl News {
         }
     }
 
-    /// All is over: the result, where it is, and what it says.
+    /// The end: the result, its path, and its conclusion.
     pub(super) fn end(
         &mut self,
         experiment: &Experiment,
@@ -254,7 +254,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for ProgressReporter {
     fn drop(&mut self) {
         self.close();
     }

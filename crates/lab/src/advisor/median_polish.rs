@@ -9,7 +9,7 @@ const SWEEPS: usize = 10;
 
 /// A table of runs, taken apart. All in logarithms.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Polished {
+pub(super) struct MedianPolish {
     /// What each row (size) does in the middling round; `None` without a run.
     pub(super) rows: Vec<Option<f64>>,
     /// How many runs each row has.
@@ -21,7 +21,7 @@ pub(super) struct Polished {
 }
 
 /// Takes apart a table with a row for each size and a cell for each round; values are above zero.
-pub(super) fn polish(table: &[Vec<Option<f64>>]) -> Polished {
+pub(super) fn polish(table: &[Vec<Option<f64>>]) -> MedianPolish {
     let rounds = table.iter().map(Vec::len).max().unwrap_or_default();
     let mut rests: Vec<Vec<Option<f64>>> = (table.iter())
         .map(|row| (0..rounds).map(|round| row.get(round).copied().flatten().map(f64::ln)).collect())
@@ -47,7 +47,7 @@ pub(super) fn polish(table: &[Vec<Option<f64>>]) -> Polished {
     let freedom = runs.saturating_sub(fitted);
     let widened = (runs as f64 / freedom.max(1) as f64).sqrt();
     let rests = rests.iter().flatten().flatten().map(|rest| rest * widened).collect();
-    Polished { rows, counts, rests, freedom }
+    MedianPolish { rows, counts, rests, freedom }
 }
 
 /// Takes the median out of the values and returns it.

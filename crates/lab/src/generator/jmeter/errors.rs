@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::generator::timed::Complaints;
+use crate::generator::timed::ErrorLines;
 
 /// What the plan says when JMeter's pool of connections gets none.
 const NO_CONNECTION: &str = "no connection";
 
 /// The complaints in what the plan wrote; what JMeter itself says is no complaint of a transaction.
-pub(super) fn find(said: &str) -> Complaints {
-    let mut found = Complaints::default();
+pub(super) fn find(said: &str) -> ErrorLines {
+    let mut found = ErrorLines::default();
     let mut refused = BTreeSet::new();
     for line in said.lines() {
         let Some((client, words)) = line.split_once(' ') else { continue };

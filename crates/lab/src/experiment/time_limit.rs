@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-/// Fewer rounds have no interval: they are made however long it takes.
+/// Fewer rounds have no interval: they are run even if that exceeds the limit.
 const FEWEST_ROUNDS: u32 = 3;
 
 /// The time that is left, by the longest round so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct TimeLimit {
     limit: Option<Duration>,
     round: u32,
     began: Duration,
     longest: Duration,
 }
 
-impl Patience {
+impl TimeLimit {
     /// All times are since the experiment began; `limit` is when it should be over.
     pub(super) fn new(limit: Option<Duration>, now: Duration) -> Self {
         Self { limit, began: now, ..Self::default() }
@@ -43,11 +43,11 @@ mod tests {
 
     #[test]
     fn rounds_end_in_time_but_never_before_the_third() {
-        let mut patience = Patience::new(Some(at(100)), at(10));
+        let mut patience = TimeLimit::new(Some(at(100)), at(10));
         assert!(patience.allows(0, at(10), 0.5) && patience.allows(0, at(25), 0.5));
         assert!(patience.allows(1, at(30), 0.5), "20 s a round");
         assert!(patience.allows(2, at(95), 0.5), "65 s now, but only two rounds");
-        let mut quicker = Patience::new(Some(at(100)), at(0));
+        let mut quicker = TimeLimit::new(Some(at(100)), at(0));
         let begun =
             (0..10).take_while(|round| quicker.allows(*round, at(u64::from(*round) * 15), 0.5)).count();
         assert_eq!(begun, 6, "the last one begins at 75 s, ends at 90 s, and what follows at 97 s");
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_all_rounds_are_made() {
-        let mut patience = Patience::new(None, at(0));
+        let mut patience = TimeLimit::new(None, at(0));
         assert!((0..1000).all(|round| patience.allows(round, at(u64::from(round) * 3600), 9.0)));
     }
 }

@@ -209,7 +209,7 @@ pub enum WarningKind {
     /// Too few runs for an interval.
     FewRounds,
     /// Rounds in which not everything that is compared was measured count for no figure.
-    LeftOut,
+    Excluded,
     /// The load generator, the server and the pooler shared their CPUs.
     SharedMachine,
     /// Anything else.

@@ -1,13 +1,13 @@
 //! sysbench's complaints: lines of `FATAL:` and `ALERT:`, equal ones in a row said once with their number.
 
-use crate::generator::timed::Complaints;
+use crate::generator::timed::ErrorLines;
 
 const REPEATED: &str = "(last message repeated ";
 const NO_CONNECTION: &str = "Connection to database failed:";
 
 /// The complaints in what sysbench said.
-pub(super) fn find(said: &str) -> Complaints {
-    let mut found = Complaints::default();
+pub(super) fn find(said: &str) -> ErrorLines {
+    let mut found = ErrorLines::default();
     let mut last = String::new();
     for line in said.lines().filter(|line| !line.is_empty()) {
         if let Some(times) = line.strip_prefix(REPEATED).and_then(|rest| rest.split(' ').next()?.parse().ok())
@@ -21,7 +21,7 @@ pub(super) fn find(said: &str) -> Complaints {
     found
 }
 
-fn count(found: &mut Complaints, line: &str, times: u64) {
+fn count(found: &mut ErrorLines, line: &str, times: u64) {
     if line.contains(NO_CONNECTION) {
         found.refused = found.refused.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
     }

@@ -11,7 +11,7 @@ use crate::target::{Address, Psql};
 
 /// What is there of a workload's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stock {
+pub enum TableState {
     /// None of them.
     Nothing,
     /// All of them, in the size that is wanted.
@@ -22,8 +22,8 @@ pub enum Stock {
     Unknown,
 }
 
-/// How a script's tables are told.
-struct Signs {
+/// How a script's tables are recognised.
+struct TableSignature {
     /// The first table's name without its number.
     table: &'static str,
     /// What gives its size.
@@ -47,14 +47,14 @@ impl Sysbench {
     ) -> Result<String> {
         let name = &workload.name;
         match look(psql, address, workload)? {
-            Stock::Suits if !force => Ok(format!("the tables of {name} are there and used as they are")),
-            Stock::Unknown => Ok(format!("{name} is your own script: its tables are taken for ready")),
-            Stock::Other if !force => Err(LabError::Missing {
+            TableState::Suits if !force => Ok(format!("the tables of {name} are there and used as they are")),
+            TableState::Unknown => Ok(format!("{name} is your own script: its tables are taken for ready")),
+            TableState::Other if !force => Err(LabError::Missing {
                 what: format!("the database has tables of {name} with rows already, of another size"),
                 remedy: "ask for their size; or let them be dropped: --force".to_owned(),
             }),
             found => {
-                if found != Stock::Nothing {
+                if found != TableState::Nothing {
                     self.order("cleanup", address, workload, interrupt)?;
                 }
                 self.order("prepare", address, workload, interrupt)?;
@@ -87,32 +87,37 @@ impl Sysbench {
     }
 }
 
-fn look(psql: &Psql, address: &Address, workload: &WorkloadRecord) -> Result<Stock> {
-    let Some(signs) = signs(workload) else { return Ok(Stock::Unknown) };
+fn look(psql: &Psql, address: &Address, workload: &WorkloadRecord) -> Result<TableState> {
+    let Some(signs) = signs(workload) else { return Ok(TableState::Unknown) };
     let tables: Vec<String> = (1..=signs.tables).map(|number| format!("{}{number}", signs.table)).collect();
     let ask = |table: &String| format!("SELECT '{table}' WHERE to_regclass('{table}') IS NOT NULL");
     let present = psql.rows(address, &tables.iter().map(ask).collect::<Vec<_>>().join(" UNION ALL "))?;
     if present.is_empty() {
-        return Ok(Stock::Nothing);
+        return Ok(TableState::Nothing);
     }
     let ask = |row: &Vec<String>| format!("SELECT {} FROM {}", signs.size, row[0]);
     let sizes = psql.rows(address, &present.iter().map(ask).collect::<Vec<_>>().join(" UNION ALL "))?;
     let suits = sizes.len() == tables.len()
         && sizes.iter().all(|row| row[0].parse::<u64>().is_ok_and(|size| size == signs.wanted));
-    Ok(if suits { Stock::Suits } else { Stock::Other })
+    Ok(if suits { TableState::Suits } else { TableState::Other })
 }
 
-fn signs(workload: &WorkloadRecord) -> Option<Signs> {
+fn signs(workload: &WorkloadRecord) -> Option<TableSignature> {
     let number = |name: &str| {
         let value = workload.arguments.iter().find_map(|word| word.strip_prefix(name));
         value.and_then(|value| value.parse::<u32>().ok())
     };
     let tables = number("--tables=")?;
     if let Some(rows) = number("--table-size=") {
-        return Some(Signs { table: "sbtest", size: "coalesce(max(id), 0)", tables, wanted: rows.into() });
+        return Some(TableSignature {
+            table: "sbtest",
+            size: "coalesce(max(id), 0)",
+            tables,
+            wanted: rows.into(),
+        });
     }
     let warehouses = number("--scale=")?;
-    Some(Signs { table: "warehouse", size: "count(*)", tables, wanted: warehouses.into() })
+    Some(TableSignature { table: "warehouse", size: "count(*)", tables, wanted: warehouses.into() })
 }
 
 #[cfg(test)]

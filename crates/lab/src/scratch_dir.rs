@@ -16,12 +16,12 @@ const LONGEST_DIRECTORY: usize = 80;
 
 /// The directory; dropping it removes it with all that is in it.
 #[derive(Debug)]
-pub struct Workplace {
+pub struct ScratchDir {
     path: PathBuf,
     identity: Identity,
 }
 
-impl Workplace {
+impl ScratchDir {
     /// Makes `PARENT/weir-PURPOSE-…`; without a parent in the system's directory for temporary files.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Workplace {
     }
 }
 
-impl Drop for Workplace {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // A server that is just ending may still write a last file between listing and removing.
         for _ in 0..20 {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_was_made_is_gone_afterwards() {
-        let place = Workplace::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
+        let place = ScratchDir::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
         let path = place.path().to_path_buf();
         let file = place.write("a.ini", "[x]\n").unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn trees_are_copied_with_links_and_modes() {
-        let place = Workplace::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
+        let place = ScratchDir::create(None, "test", 0, &Identity::choose().unwrap()).unwrap();
         let from = place.join("from");
         fs::create_dir_all(from.join("bin")).unwrap();
         fs::write(from.join("bin/run"), "#!").unwrap();

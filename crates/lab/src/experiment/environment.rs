@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::news::News;
-use super::{Wish, cells};
+use super::progress::ProgressReporter;
+use super::{ExperimentOptions, cells};
 use crate::command::Driver;
 use crate::cpu;
 use crate::error::{LabError, Result};
@@ -17,9 +17,9 @@ use crate::machine::Machine;
 use crate::pgbench::{self, Loader};
 use crate::postgres::{Cluster, Programs, SUPERUSER};
 use crate::record::ServerRecord;
+use crate::scratch_dir::ScratchDir;
 use crate::target::{Address, Inspection, Psql, Tables};
 use crate::workload::needs_tables;
-use crate::workplace::Workplace;
 
 /// How long connections of an earlier run may take to go away.
 const LEAVING: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ const STAYING: Duration = Duration::from_secs(1);
 
 /// A server that is ready to be measured.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Environment {
     /// Where clients reach PostgreSQL itself.
     pub(super) address: Address,
     pub(super) psql: Psql,
@@ -44,14 +44,14 @@ pub(super) struct Scene {
     interrupt: Interrupt,
     // The order of these two is the order in which they go.
     _cluster: Option<Cluster>,
-    pub(super) place: Workplace,
+    pub(super) place: ScratchDir,
 }
 
 /// What makes the load: looked for before anything is started.
 ///
 /// # Errors
 /// [`LabError::Missing`] with the package that has it.
-pub(super) fn generator(wish: &Wish) -> Result<Box<dyn Generator>> {
+pub(super) fn generator(wish: &ExperimentOptions) -> Result<Box<dyn Generator>> {
     match wish.driver {
         Driver::Pgbench => Ok(Box::new(Loader::new(&programs(wish)?.program("pgbench"), wish.threads)?)),
         Driver::Sysbench => Ok(Box::new(wish.tools.find_sysbench()?)),
@@ -60,34 +60,43 @@ pub(super) fn generator(wish: &Wish) -> Result<Box<dyn Generator>> {
 }
 
 /// PostgreSQL's programs: all of them for a private server, else those of a client.
-fn programs(wish: &Wish) -> Result<Programs> {
+fn programs(wish: &ExperimentOptions) -> Result<Programs> {
     let wished = wish.pg_bin.as_deref();
     if wish.server.is_none() { Programs::find(wished) } else { Programs::clients(wished) }
 }
 
-impl Scene {
+impl Environment {
     /// Makes or inspects the server, and its tables.
     ///
     /// # Errors
     /// When the machine lacks something, the server cannot be reached, has too little room, or tables are in the way.
-    pub(super) fn set(wish: &Wish, interrupt: &Interrupt, news: &mut News) -> Result<Self> {
+    pub(super) fn set(
+        wish: &ExperimentOptions,
+        interrupt: &Interrupt,
+        news: &mut ProgressReporter,
+    ) -> Result<Self> {
         raise_open_files();
         let programs = programs(wish)?;
-        let mut scene = match &wish.server {
+        let mut environment = match &wish.server {
             None => Self::private(wish, programs, interrupt, news)?,
             Some(address) => Self::given(address, &programs, interrupt)?,
         };
-        scene.require_room(wish, news)?;
-        scene.need_tables(wish, news)?;
-        Ok(scene)
+        environment.require_room(wish, news)?;
+        environment.need_tables(wish, news)?;
+        Ok(environment)
     }
 
-    fn private(wish: &Wish, programs: Programs, interrupt: &Interrupt, news: &mut News) -> Result<Self> {
+    fn private(
+        wish: &ExperimentOptions,
+        programs: Programs,
+        interrupt: &Interrupt,
+        news: &mut ProgressReporter,
+    ) -> Result<Self> {
         let identity = Identity::choose()?;
         let scale = wish.scale.unwrap_or(wish.usual_scale);
         let needed_bytes = u64::from(scale) * BYTES_PER_SCALE + BYTES_BESIDE;
         let machine = Machine::look(programs.version());
-        let place = Workplace::create(None, "bench", needed_bytes, &identity)?;
+        let place = ScratchDir::create(None, "bench", needed_bytes, &identity)?;
         let programs = programs.reachable(&place)?;
         news.step(&format!("starting a private {}", programs.version()));
         let cluster = Cluster::start(&programs, &place, wish.max_connections, ROLE, interrupt)?;
@@ -101,7 +110,7 @@ impl Scene {
 
     fn given(address: &Address, programs: &Programs, interrupt: &Interrupt) -> Result<Self> {
         let psql = Psql::of(programs, interrupt)?;
-        let place = Workplace::create(None, "bench", 1_000_000, &Identity::choose()?)?;
+        let place = ScratchDir::create(None, "bench", 1_000_000, &Identity::choose()?)?;
         let machine = Machine::look("");
         // What listens may be somebody who passes bytes on to a container.
         let listener = || listening_on(address.port).filter(|process| cpu::is_named(*process, "postgres"));
@@ -117,7 +126,7 @@ impl Scene {
         machine: Machine,
         process: Option<u32>,
         cluster: Option<Cluster>,
-        place: Workplace,
+        place: ScratchDir,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let inspection = Inspection::look(&psql, &address)?;
@@ -148,7 +157,7 @@ impl Scene {
     }
 
     /// A pool must fit; clients that come direct may be refused: that is what a pool is for.
-    fn require_room(&self, wish: &Wish, news: &mut News) -> Result<()> {
+    fn require_room(&self, wish: &ExperimentOptions, news: &mut ProgressReporter) -> Result<()> {
         let largest = wish.pool_sizes.iter().copied().max().unwrap_or(1);
         let room = self.room().unwrap_or(u32::MAX);
         if !wish.started.is_empty() && largest > room {
@@ -168,7 +177,7 @@ impl Scene {
         Ok(())
     }
 
-    fn need_tables(&mut self, wish: &Wish, news: &mut News) -> Result<()> {
+    fn need_tables(&mut self, wish: &ExperimentOptions, news: &mut ProgressReporter) -> Result<()> {
         if wish.driver == Driver::Sysbench {
             return self.need_sysbench_tables(wish, news);
         }
@@ -205,7 +214,7 @@ impl Scene {
         Ok(())
     }
 
-    fn need_sysbench_tables(&mut self, wish: &Wish, news: &mut News) -> Result<()> {
+    fn need_sysbench_tables(&mut self, wish: &ExperimentOptions, news: &mut ProgressReporter) -> Result<()> {
         let sysbench = wish.tools.find_sysbench()?;
         // Scripts may share their tables: those that one makes suit the next.
         for (number, workload) in wish.workloads.iter().enumerate() {
