@@ -143,10 +143,10 @@ mod tests {
     use crate::swarm::Servers;
 
     /// A session of the model with nobody else around.
-    struct Lonely(Cluster);
+    struct SingleBackend(Cluster);
 
-    impl Lonely {
-        fn log_in() -> Lonely {
+    impl SingleBackend {
+        fn log_in() -> SingleBackend {
             let servers = Servers {
                 modern: false,
                 work_us: 1,
@@ -165,7 +165,7 @@ mod tests {
                 body.extend_from_slice(b"user\0postgres\0database\0postgres\0\0");
             });
             cluster.backend(number).feed(&startup);
-            let mut lonely = Lonely(cluster);
+            let mut lonely = SingleBackend(cluster);
             lonely.answers();
             lonely
         }
@@ -204,7 +204,7 @@ mod tests {
     fn the_model_answers_as_postgresql_does() {
         let mut exchanges = 0;
         for (path, file) in files() {
-            let mut lonely = Lonely::log_in();
+            let mut lonely = SingleBackend::log_in();
             for exchange in read(&file) {
                 let answered = lonely.say(&exchange);
                 assert_eq!(answered, exchange.answered, "{path}: {:#?}", exchange.sent);

@@ -37,7 +37,7 @@ impl fmt::Display for Violation {
 
 /// The judge of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Referee {
+pub(crate) struct InvariantChecker {
     first: Option<Violation>,
     claims: BTreeMap<Tag, Claim>,
     /// Answers that servers have given and clients have not yet been told, per client.
@@ -46,7 +46,7 @@ pub(crate) struct Referee {
     replicating: BTreeSet<u32>,
 }
 
-impl Referee {
+impl InvariantChecker {
     /// Something was broken; only the first counts, because the rest may follow from it.
     pub(crate) fn object(&mut self, invariant: &'static str, text: impl Into<String>) {
         if self.first.is_none() {

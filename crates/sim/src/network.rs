@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::clock::Clock;
 use crate::prng::Prng;
-use crate::swarm::Weather;
+use crate::swarm::NetworkConditions;
 
 /// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ pub(crate) enum Notice {
 #[derive(Debug)]
 pub(crate) struct Network {
     links: Vec<[Pipe; 2]>,
-    weather: Weather,
+    network_conditions: NetworkConditions,
     prng: Prng,
 }
 
@@ -85,27 +85,28 @@ struct Pipe {
 
 impl Network {
     /// No connections yet.
-    pub(crate) fn new(weather: Weather, prng: Prng) -> Network {
-        Network { links: Vec::new(), weather, prng }
+    pub(crate) fn new(network_conditions: NetworkConditions, prng: Prng) -> Network {
+        Network { links: Vec::new(), network_conditions, prng }
     }
 
     /// The faults are over: from now on everything is quick.
     pub(crate) fn heal(&mut self) {
-        self.weather.latency_us = self.weather.latency_us.min(200);
-        self.weather.jitter_us = self.weather.jitter_us.min(200);
+        self.network_conditions.latency_us = self.network_conditions.latency_us.min(200);
+        self.network_conditions.jitter_us = self.network_conditions.jitter_us.min(200);
     }
 
     /// A new connection; returns the opener's end.
     pub(crate) fn open(&mut self) -> End {
         let link = LinkId(u32::try_from(self.links.len()).unwrap_or(u32::MAX));
-        let mut pipe = || Pipe { capacity: self.weather.capacity(&mut self.prng), ..Pipe::default() };
+        let mut pipe =
+            || Pipe { capacity: self.network_conditions.capacity(&mut self.prng), ..Pipe::default() };
         self.links.push([pipe(), pipe()]);
         End { link, opener: true }
     }
 
     /// How long a connection attempt takes.
     pub(crate) fn delay_us(&mut self) -> u64 {
-        self.weather.delay_us(&mut self.prng)
+        self.network_conditions.delay_us(&mut self.prng)
     }
 
     /// Writes as much as there is room for and says how much that was. Towards a reader that has closed, everything
@@ -204,7 +205,7 @@ impl Network {
         let pipe = if end.opener { right } else { left };
         pipe.moving = false;
         let coming = pipe.bytes.len() - pipe.arrived;
-        pipe.arrived += self.weather.piece(coming, &mut self.prng);
+        pipe.arrived += self.network_conditions.piece(coming, &mut self.prng);
         if pipe.arrived == pipe.bytes.len() && pipe.ending.is_some() {
             pipe.ending_arrived = true;
         }
@@ -230,7 +231,7 @@ impl Network {
         let more = pipe.bytes.len() > pipe.arrived || (pipe.ending.is_some() && !pipe.ending_arrived);
         if !pipe.moving && more {
             pipe.moving = true;
-            clock.after(self.weather.delay_us(&mut self.prng), Wake::Arrive(to).into());
+            clock.after(self.network_conditions.delay_us(&mut self.prng), Wake::Arrive(to).into());
         }
     }
 

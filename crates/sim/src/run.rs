@@ -76,8 +76,8 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     swarm.pooling.max_db_connections = 0;
     swarm.pooling.tight_timeouts = false;
     swarm.pooling.auth_type = AuthType::Trust;
-    swarm.crowd.garbage_per_million = 0;
-    swarm.crowd.stranger_per_million = 0;
+    swarm.client_mix.garbage_per_million = 0;
+    swarm.client_mix.stranger_per_million = 0;
     swarm.pooling.reloads = Reloads::default();
     swarm.faults.retain(|(fault, _)| !fault.is_of_a_pooler());
     let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));

@@ -29,9 +29,9 @@ const fn simpler(name: &'static str, apply: fn(&mut Swarm)) -> Simpler {
 const SIMPLER: &[Simpler] = &[
     simpler("faultless", |world| world.faults.clear()),
     simpler("without-operator", |world| world.faults.retain(|(fault, _)| !fault.is_of_a_pooler())),
-    simpler("two-clients", |world| world.crowd.slots = world.crowd.slots.min(2)),
-    simpler("three-clients", |world| world.crowd.slots = world.crowd.slots.min(3)),
-    simpler("few-requests", |world| world.crowd.requests = world.crowd.requests.min(4)),
+    simpler("two-clients", |world| world.client_mix.slots = world.client_mix.slots.min(2)),
+    simpler("three-clients", |world| world.client_mix.slots = world.client_mix.slots.min(3)),
+    simpler("few-requests", |world| world.client_mix.requests = world.client_mix.requests.min(4)),
     simpler("short", |world| world.chaos_us = world.chaos_us.min(20_000)),
     simpler("shorter", |world| world.chaos_us /= 4),
     simpler("one-thread", |world| world.pooling.shards = 1),
@@ -45,11 +45,13 @@ const SIMPLER: &[Simpler] = &[
     simpler("trusting", |world| world.pooling.auth_type = AuthType::Trust),
     simpler("transactions", |world| world.pooling.pool_mode = PoolMode::Transaction),
     simpler("unreloaded", |world| world.pooling.reloads = Reloads::default()),
-    simpler("whole-packets", |world| world.weather.split_per_million = 0),
+    simpler("whole-packets", |world| world.network_conditions.split_per_million = 0),
     simpler("wide-pipes", |world| {
-        (world.weather.capacity_least, world.weather.capacity_most) = (65_536, 65_536);
+        (world.network_conditions.capacity_least, world.network_conditions.capacity_most) = (65_536, 65_536);
     }),
-    simpler("steady", |world| (world.weather.latency_us, world.weather.jitter_us) = (100, 1)),
+    simpler("steady", |world| {
+        (world.network_conditions.latency_us, world.network_conditions.jitter_us) = (100, 1)
+    }),
     simpler("quiet", |world| world.servers.chatter_per_million = 0),
     simpler("without-ddl", |world| world.servers.ddl_per_million = 0),
     simpler("roomy", |world| world.servers.max_connections = 1_000),
@@ -60,19 +62,25 @@ const SIMPLER: &[Simpler] = &[
         (world.driving.tick_late_us, world.driving.letter_us) = (1, 1);
     }),
     simpler("idle-threads", |world| world.driving.busy_percent = 0),
-    simpler("polite", |world| (world.crowd.garbage_per_million, world.crowd.stranger_per_million) = (0, 0)),
-    simpler("tame", |world| world.crowd.wild_per_million = 0),
-    simpler("immortal", |world| (world.crowd.die_per_million, world.crowd.slow_per_million) = (0, 0)),
-    simpler("listening", |world| (world.crowd.deaf_per_million, world.crowd.siesta_per_million) = (0, 0)),
-    simpler("patient-clients", |world| world.crowd.cancel_per_million = 0),
-    simpler("without-copy", |world| world.crowd.copy_per_million = 0),
-    simpler("without-replication", |world| world.crowd.replicate_per_million = 0),
-    simpler("without-set", |world| world.crowd.set_per_million = 0),
-    simpler("without-blocks", |world| world.crowd.transaction_per_million = 0),
-    simpler("without-errors", |world| world.crowd.fail_per_million = 0),
-    simpler("one-row", |world| world.crowd.rows_most = 1),
-    simpler("without-tls", |world| world.crowd.ask_for_tls = false),
-    simpler("one-ahead", |world| world.crowd.depth_most = 1),
+    simpler("polite", |world| {
+        (world.client_mix.garbage_per_million, world.client_mix.stranger_per_million) = (0, 0)
+    }),
+    simpler("tame", |world| world.client_mix.wild_per_million = 0),
+    simpler("immortal", |world| {
+        (world.client_mix.die_per_million, world.client_mix.slow_per_million) = (0, 0)
+    }),
+    simpler("listening", |world| {
+        (world.client_mix.deaf_per_million, world.client_mix.long_idle_per_million) = (0, 0)
+    }),
+    simpler("patient-clients", |world| world.client_mix.cancel_per_million = 0),
+    simpler("without-copy", |world| world.client_mix.copy_per_million = 0),
+    simpler("without-replication", |world| world.client_mix.replicate_per_million = 0),
+    simpler("without-set", |world| world.client_mix.set_per_million = 0),
+    simpler("without-blocks", |world| world.client_mix.transaction_per_million = 0),
+    simpler("without-errors", |world| world.client_mix.fail_per_million = 0),
+    simpler("one-row", |world| world.client_mix.rows_most = 1),
+    simpler("without-tls", |world| world.client_mix.ask_for_tls = false),
+    simpler("one-ahead", |world| world.client_mix.depth_most = 1),
 ];
 
 /// What is left of a seed.

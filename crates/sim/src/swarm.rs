@@ -10,7 +10,7 @@ use settings::{AuthType, PoolMode};
 
 /// What the network does to every connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct NetworkConditions {
     /// The least time between a write and its arrival.
     pub(crate) latency_us: u64,
     /// Up to so much more.
@@ -25,11 +25,11 @@ pub(crate) struct Weather {
     pub(crate) capacity_most: u64,
 }
 
-impl Weather {
-    fn draw(prng: &mut Prng) -> Weather {
+impl NetworkConditions {
+    fn draw(prng: &mut Prng) -> NetworkConditions {
         let small = prng.chance(400_000);
         let capacity_least = if small { prng.log_between(16, 512) } else { 4096 };
-        Weather {
+        NetworkConditions {
             latency_us: prng.log_between(5, 500),
             jitter_us: prng.log_between(1, 2_000),
             split_per_million: rate(prng, 600_000),
@@ -61,7 +61,7 @@ impl Weather {
 
 /// What clients are like.
 #[derive(Clone, Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ClientMix {
     /// How many there are at a time.
     pub(crate) slots: u32,
     /// Requests until a session ends of itself.
@@ -75,7 +75,7 @@ pub(crate) struct Crowd {
     /// How often a session stops reading for a while, per turn.
     pub(crate) deaf_per_million: u32,
     /// How often a session that holds nothing goes idle for longer than anybody may wait, per turn.
-    pub(crate) siesta_per_million: u32,
+    pub(crate) long_idle_per_million: u32,
     /// How often a session writes slowly, in pieces, per session.
     pub(crate) slow_per_million: u32,
     /// How often a session sends any message in any state, per session.
@@ -227,9 +227,9 @@ pub(crate) struct Driving {
 #[derive(Clone, Debug)]
 pub(crate) struct Swarm {
     /// The network.
-    pub(crate) weather: Weather,
+    pub(crate) network_conditions: NetworkConditions,
     /// The clients.
-    pub(crate) crowd: Crowd,
+    pub(crate) client_mix: ClientMix,
     /// The servers.
     pub(crate) servers: Servers,
     /// The pooler's settings.
@@ -246,16 +246,16 @@ impl Swarm {
     /// The world of a seed.
     pub(crate) fn draw(prng: &mut Prng) -> Swarm {
         let calm = prng.chance(250_000);
-        let (weather, crowd, mut servers, pooling) =
-            (Weather::draw(prng), crowd(prng), servers(prng), pooling(prng));
+        let (network_conditions, client_mix, mut servers, pooling) =
+            (NetworkConditions::draw(prng), client_mix(prng), servers(prng), pooling(prng));
         servers.secret = pooling.secret;
         // Nobody mends what passes through.
         if pooling.max_prepared_statements == 0 {
             servers.ddl_per_million = 0;
         }
         Swarm {
-            weather,
-            crowd,
+            network_conditions,
+            client_mix,
             servers,
             pooling,
             driving: driving(prng),
@@ -283,15 +283,15 @@ fn scaled(prng: &mut Prng, least: u64, most: u64) -> u32 {
     u32::try_from(prng.log_between(least, most)).unwrap_or(MILLION)
 }
 
-fn crowd(prng: &mut Prng) -> Crowd {
-    Crowd {
+fn client_mix(prng: &mut Prng) -> ClientMix {
+    ClientMix {
         slots: u32::try_from(prng.between(2, 10)).unwrap_or(2),
         requests: prng.log_between(4, 60),
         think_us: prng.log_between(1, 20_000),
         depth_most: prng.between(1, 5),
         die_per_million: rate(prng, 60_000),
         deaf_per_million: rate(prng, 30_000),
-        siesta_per_million: rate(prng, 20_000),
+        long_idle_per_million: rate(prng, 20_000),
         replicate_per_million: rate(prng, 600_000),
         slow_per_million: rate(prng, 500_000),
         wild_per_million: rate(prng, 800_000),

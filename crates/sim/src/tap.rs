@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::invariants::Referee;
+use crate::invariants::InvariantChecker;
 use crate::protocol::{Fields, Frames, Next};
 use crate::sql::Tag;
 
@@ -52,7 +52,7 @@ struct Point {
 
 /// How quiet a server is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moment {
+struct TimePoint {
     /// Answers owed to the client that used it last.
     owed: usize,
     /// Transaction status as last told.
@@ -84,7 +84,7 @@ pub(crate) struct Tap {
     /// Messages were sent that a Sync must end.
     amidst: bool,
     /// How quiet the server was when what is being sent began.
-    began: Moment,
+    began: TimePoint,
     /// It has been quiet since the last message that tells whose it is: those behind it may be another client's.
     quiet_since: bool,
     /// Half of something unbelievably long was sent: nothing sensible can follow.
@@ -107,7 +107,7 @@ impl Tap {
             owner: None,
             status: b'I',
             amidst: false,
-            began: Moment::default(),
+            began: TimePoint::default(),
             quiet_since: false,
             spoiled: false,
         }
@@ -128,7 +128,7 @@ impl Tap {
     }
 
     /// The pooler sends bytes.
-    pub(crate) fn sent(&mut self, bytes: &[u8], referee: &mut Referee, cancels: &Cancels<'_>) {
+    pub(crate) fn sent(&mut self, bytes: &[u8], checker: &mut InvariantChecker, cancels: &Cancels<'_>) {
         if self.to_server.is_empty() && !self.amidst {
             self.begin(cancels);
         }
@@ -148,7 +148,7 @@ impl Tap {
                 Next::Partial => break,
                 Next::Malformed => self.spoiled = true,
                 Next::Frame(kind) => {
-                    self.take_request(kind, &body, referee, cancels);
+                    self.take_request(kind, &body, checker, cancels);
                     // What belongs together begins anew behind each Query and Sync.
                     match kind {
                         b'Q' | b'S' | b'F' => self.amidst = false,
@@ -165,7 +165,7 @@ impl Tap {
     }
 
     /// The pooler has received bytes.
-    pub(crate) fn received(&mut self, bytes: &[u8], referee: &mut Referee) {
+    pub(crate) fn received(&mut self, bytes: &[u8], checker: &mut InvariantChecker) {
         self.to_pooler.push(bytes);
         if self.asked_for_tls && self.to_pooler.peek_byte().is_some() {
             self.to_pooler.skip_byte();
@@ -181,7 +181,7 @@ impl Tap {
                 b'Z' => {
                     self.status = body.first().copied().unwrap_or(0);
                     if let Some(owner) = self.points.pop_front().and_then(|point| point.owner) {
-                        referee.server_answered(owner);
+                        checker.server_answered(owner);
                     }
                 }
                 _ => (),
@@ -192,28 +192,28 @@ impl Tap {
 
     fn begin(&mut self, cancels: &Cancels<'_>) {
         self.began = self.moment(cancels);
-        let Moment { owed, status, cancel } = self.began;
+        let TimePoint { owed, status, cancel } = self.began;
         self.quiet_since |= owed == 0 && status == b'I' && !cancel;
     }
 
-    fn moment(&self, cancels: &Cancels<'_>) -> Moment {
+    fn moment(&self, cancels: &Cancels<'_>) -> TimePoint {
         let owed =
             self.points.iter().filter(|point| point.owner.is_some() && point.owner == self.owner).count();
-        Moment { owed, status: self.status, cancel: self.key.is_some_and(cancels.under_way) }
+        TimePoint { owed, status: self.status, cancel: self.key.is_some_and(cancels.under_way) }
     }
 
-    fn take_request(&mut self, kind: u8, body: &[u8], referee: &mut Referee, cancels: &Cancels<'_>) {
+    fn take_request(&mut self, kind: u8, body: &[u8], checker: &mut InvariantChecker, cancels: &Cancels<'_>) {
         let Some(tag) = tag_of(kind, body) else {
             let text = format!(
                 "a server was sent a torn `{}` after c{:?} had used it",
                 char::from(kind),
                 self.owner
             );
-            return referee.object("I2", text);
+            return checker.object("I2", text);
         };
         if let Some(Tag { client, .. }) = tag {
             self.requests += 1;
-            self.claim(client, kind, referee, cancels);
+            self.claim(client, kind, checker, cancels);
         }
         match kind {
             b'Q' => {
@@ -229,7 +229,7 @@ impl Tap {
     }
 
     /// A message of this client's is being sent: if it was another's turn before, the server must have been quiet.
-    fn claim(&mut self, client: u32, kind: u8, referee: &mut Referee, cancels: &Cancels<'_>) {
+    fn claim(&mut self, client: u32, kind: u8, checker: &mut InvariantChecker, cancels: &Cancels<'_>) {
         if kind != b'd'
             && let Some(other) = self.batch.replace(client).filter(|other| *other != client)
         {
@@ -237,31 +237,31 @@ impl Tap {
                 "a server got `{}` of c{client} amidst an unfinished request of c{other}",
                 char::from(kind)
             );
-            referee.object("I2", text);
+            checker.object("I2", text);
         }
         let own = matches!(self.purpose, Purpose::Session { own: true, .. });
-        if own != referee.must_have_own_server(client) {
-            referee.object("I2", format!("c{client} was given a server that is not of the kind it wants"));
+        if own != checker.must_have_own_server(client) {
+            checker.object("I2", format!("c{client} was given a server that is not of the kind it wants"));
         }
         let was_quiet = std::mem::take(&mut self.quiet_since);
         let Some(before) = self.owner.replace(client).filter(|before| *before != client) else { return };
         if own {
-            referee.object("I2", format!("c{client} was given the server that is c{before}'s own"));
+            checker.object("I2", format!("c{client} was given the server that is c{before}'s own"));
         }
         if was_quiet {
             return;
         }
-        let Moment { owed, status, cancel } = self.began;
+        let TimePoint { owed, status, cancel } = self.began;
         if owed > 0 {
-            referee
+            checker
                 .object("I2", format!("a server went from c{before} to c{client} with {owed} answers owed"));
         }
         if status != b'I' {
             let status = char::from(status);
-            referee.object("I2", format!("a server went from c{before} to c{client} in status {status}"));
+            checker.object("I2", format!("a server went from c{before} to c{client} in status {status}"));
         }
         if cancel && !(cancels.asked_by)(client) {
-            referee.object(
+            checker.object(
                 "I5",
                 format!("a server went from c{before} to c{client} with a cancel under way to it"),
             );
@@ -338,57 +338,57 @@ mod tests {
         [b'Z', 0, 0, 0, 5, status]
     }
 
-    fn verdict(act: impl FnOnce(&mut Tap, &mut Referee)) -> Option<&'static str> {
-        let (mut tap, mut referee) = (Tap::new(), Referee::default());
-        tap.sent(b"\0\0\0\x09\0\x03\0\0\0", &mut referee, QUIET);
-        tap.received(&ready(b'I'), &mut referee);
-        act(&mut tap, &mut referee);
-        referee.into_verdict().map(|violation| violation.invariant)
+    fn verdict(act: impl FnOnce(&mut Tap, &mut InvariantChecker)) -> Option<&'static str> {
+        let (mut tap, mut checker) = (Tap::new(), InvariantChecker::default());
+        tap.sent(b"\0\0\0\x09\0\x03\0\0\0", &mut checker, QUIET);
+        tap.received(&ready(b'I'), &mut checker);
+        act(&mut tap, &mut checker);
+        checker.into_verdict().map(|violation| violation.invariant)
     }
 
     #[test]
     fn a_quiet_server_may_change_hands() {
-        let found = verdict(|tap, referee| {
-            tap.sent(&query(1), referee, QUIET);
-            tap.received(&ready(b'I'), referee);
-            tap.sent(&query(2), referee, QUIET);
+        let found = verdict(|tap, checker| {
+            tap.sent(&query(1), checker, QUIET);
+            tap.received(&ready(b'I'), checker);
+            tap.sent(&query(2), checker, QUIET);
         });
         assert_eq!(found, None);
     }
 
     #[test]
     fn owed_answers_open_transactions_and_torn_messages_are_seen() {
-        let owed = verdict(|tap, referee| {
-            tap.sent(&query(1), referee, QUIET);
-            tap.sent(&query(2), referee, QUIET);
+        let owed = verdict(|tap, checker| {
+            tap.sent(&query(1), checker, QUIET);
+            tap.sent(&query(2), checker, QUIET);
         });
-        let open = verdict(|tap, referee| {
-            tap.sent(&query(1), referee, QUIET);
-            tap.received(&ready(b'T'), referee);
-            tap.sent(&query(2), referee, QUIET);
+        let open = verdict(|tap, checker| {
+            tap.sent(&query(1), checker, QUIET);
+            tap.received(&ready(b'T'), checker);
+            tap.sent(&query(2), checker, QUIET);
         });
-        let torn = verdict(|tap, referee| {
-            tap.sent(&query(1)[..12], referee, QUIET);
-            tap.sent(&query(2), referee, QUIET);
+        let torn = verdict(|tap, checker| {
+            tap.sent(&query(1)[..12], checker, QUIET);
+            tap.sent(&query(2), checker, QUIET);
         });
         assert_eq!([owed, open, torn], [Some("I2"); 3]);
     }
 
     #[test]
     fn a_server_of_ones_own_is_for_nobody_else() {
-        let begun = |act: fn(&mut Tap, &mut Referee)| {
-            let (mut tap, mut referee) = (Tap::new(), Referee::default());
-            referee.wants_own_server(1);
-            tap.sent(b"\0\0\0\x1e\0\x03\0\0replication\0database\0\0", &mut referee, QUIET);
-            tap.received(&ready(b'I'), &mut referee);
-            act(&mut tap, &mut referee);
-            referee.into_verdict().map(|violation| violation.invariant)
+        let begun = |act: fn(&mut Tap, &mut InvariantChecker)| {
+            let (mut tap, mut checker) = (Tap::new(), InvariantChecker::default());
+            checker.wants_own_server(1);
+            tap.sent(b"\0\0\0\x1e\0\x03\0\0replication\0database\0\0", &mut checker, QUIET);
+            tap.received(&ready(b'I'), &mut checker);
+            act(&mut tap, &mut checker);
+            checker.into_verdict().map(|violation| violation.invariant)
         };
-        assert_eq!(begun(|tap, referee| tap.sent(&query(1), referee, QUIET)), None);
-        assert_eq!(begun(|tap, referee| tap.sent(&query(2), referee, QUIET)), Some("I2"));
-        let shared = verdict(|tap, referee| {
-            referee.wants_own_server(1);
-            tap.sent(&query(1), referee, QUIET);
+        assert_eq!(begun(|tap, checker| tap.sent(&query(1), checker, QUIET)), None);
+        assert_eq!(begun(|tap, checker| tap.sent(&query(2), checker, QUIET)), Some("I2"));
+        let shared = verdict(|tap, checker| {
+            checker.wants_own_server(1);
+            tap.sent(&query(1), checker, QUIET);
         });
         assert_eq!(shared, Some("I2"));
     }
@@ -396,11 +396,11 @@ mod tests {
     #[test]
     fn a_cancel_under_way_is_seen() {
         let busy = Cancels { under_way: &|key| key == (7, 9), asked_by: &|_| false };
-        let found = verdict(|tap, referee| {
-            tap.received(b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x09", referee);
-            tap.sent(&query(1), referee, QUIET);
-            tap.received(&ready(b'I'), referee);
-            tap.sent(&query(2), referee, &busy);
+        let found = verdict(|tap, checker| {
+            tap.received(b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x09", checker);
+            tap.sent(&query(1), checker, QUIET);
+            tap.received(&ready(b'I'), checker);
+            tap.sent(&query(2), checker, &busy);
         });
         assert_eq!(found, Some("I5"));
     }

@@ -3,8 +3,8 @@
 //! Owns what follows from an answer (rows to send, what became of a transaction). What a request may be answered at all
 //! is `expect.rs`.
 
+use super::context::ClientContext;
 use super::expect::{Filling, Kind, Step, Verdict};
-use super::scene::Scene;
 use super::session::{Client, Phase};
 use crate::invariants::Claim;
 use crate::model::session::Status;
@@ -12,10 +12,10 @@ use crate::protocol::{Fields, error_field, message, text};
 use crate::sql::{Statement, Tag};
 
 /// How long a client may be idle: longer than anybody may have to wait for a server.
-const SIESTA_US: u64 = 150 * crate::clock::SECOND_US;
+const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
 
 impl Client {
-    pub(super) fn take(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+    pub(super) fn take(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         match (kind, self.phase) {
             (b'S', _) => {
                 let mut fields = Fields(body);
@@ -23,10 +23,10 @@ impl Client {
                     self.view.tell(name, value);
                 }
             }
-            (_, Phase::Open) if self.wild.is_some() => self.take_wild(kind, body, scene),
-            (b'N', _) => self.take_notice(body, scene),
-            (b'E', _) => self.take_error(body, scene),
-            (b'R', Phase::LoggingIn) => self.take_authentication(body, scene),
+            (_, Phase::Open) if self.wild.is_some() => self.take_wild(kind, body, context),
+            (b'N', _) => self.take_notice(body, context),
+            (b'E', _) => self.take_error(body, context),
+            (b'R', Phase::LoggingIn) => self.take_authentication(body, context),
             (b'K', Phase::LoggingIn) => {
                 let mut fields = Fields(body);
                 self.key = fields.long().zip(fields.long());
@@ -35,37 +35,37 @@ impl Client {
                 self.phase = Phase::Open;
                 self.waiting_since_us = None;
                 if let (Some(wild), Some(own)) = (&mut self.wild, self.view.own()) {
-                    wild.begin(own, scene.modern);
+                    wild.begin(own, context.modern);
                 }
             }
-            (b'Z', _) => self.take_ready(body, scene),
-            _ => self.take_answer(kind, body, scene),
+            (b'Z', _) => self.take_ready(body, context),
+            _ => self.take_answer(kind, body, context),
         }
     }
 
-    fn take_notice(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+    fn take_notice(&mut self, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(tag) = error_field(body, b'M').and_then(Tag::in_brackets) else { return };
         let fits = self.oldest().is_some_and(|step| step.is_of(tag));
         if !fits {
-            self.object("I1", format!("got a notice of {tag}"), scene);
+            self.object("I1", format!("got a notice of {tag}"), context);
         }
     }
 
-    fn take_error(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+    fn take_error(&mut self, body: &[u8], context: &mut ClientContext<'_>) {
         let sqlstate = String::from_utf8_lossy(error_field(body, b'C').unwrap_or(b"")).into_owned();
         let words = error_field(body, b'M').unwrap_or(b"");
         let readable = String::from_utf8_lossy(words).into_owned();
         if error_field(body, b'S') != Some(b"ERROR") {
-            if scene.fair && !self.disturbed && !self.awaits_refusal() {
-                self.object("unfair", format!("got FATAL {sqlstate} {readable}"), scene);
+            if context.fair && !self.disturbed && !self.awaits_refusal() {
+                self.object("unfair", format!("got FATAL {sqlstate} {readable}"), context);
             }
-            return self.leave(scene);
+            return self.leave(context);
         }
         let Some(step) = self.oldest() else {
             return self.object(
                 "I1",
                 format!("got the error {sqlstate} {readable} and waits for nothing"),
-                scene,
+                context,
             );
         };
         let expected = step.refusal(self.view.status) == Some(sqlstate.as_str());
@@ -82,24 +82,24 @@ impl Client {
             };
         let own = Tag::in_brackets(words).is_none_or(|tag| step.is_of(tag));
         let bound = step.kind == Kind::Bind && matches!(&*sqlstate, "0A000" | "26000");
-        let spoilt = scene.spoils && bound && !lost;
-        if spoilt && self.must_be_spared(&sqlstate, scene) {
+        let spoilt = context.spoils && bound && !lost;
+        if spoilt && self.must_be_spared(&sqlstate, context) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
-            return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), scene);
+            return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), context);
         }
         let expected = expected || spoilt;
         if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
-            return self.object(invariant, format!("{step} got the error {sqlstate} {readable}"), scene);
+            return self.object(invariant, format!("{step} got the error {sqlstate} {readable}"), context);
         }
         self.was_refused |= sqlstate == "25P02" || self.groups.front().is_some_and(|group| group.led);
         self.view.fail();
-        self.claim_rows(Claim::NotApplied, scene);
+        self.claim_rows(Claim::NotApplied, context);
         let Some(group) = self.groups.front_mut() else { return };
         for step in group.steps.drain(..) {
             if matches!(step.statement, Statement::Insert(_) | Statement::CopyIn) && !group.ends_transaction {
-                scene.referee.claim(step.tag, Claim::NotApplied);
+                context.checker.claim(step.tag, Claim::NotApplied);
             }
         }
         group.failed = true;
@@ -111,72 +111,73 @@ impl Client {
     /// Whether the pooler can have its request said again: nothing of it was done, nothing comes behind it, and the
     /// client does not read results by an old description. (Its Bind may be cut off from its Describe, so that only of
     /// those who never ask it is known.)
-    fn must_be_spared(&self, sqlstate: &str, scene: &Scene<'_>) -> bool {
+    fn must_be_spared(&self, sqlstate: &str, context: &ClientContext<'_>) -> bool {
         let keeps_description = sqlstate == "0A000" && self.has_described;
         let alone = self.groups.len() == 1 && !self.disturbed && !self.groups.iter().any(|group| group.led);
-        scene.mends && alone && self.view.status == Status::Idle && !keeps_description
+        context.mends && alone && self.view.status == Status::Idle && !keeps_description
     }
 
-    fn take_ready(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+    fn take_ready(&mut self, body: &[u8], context: &mut ClientContext<'_>) {
         let status = body.first().copied().unwrap_or(0);
         let Some(group) = self.groups.front().filter(|group| group.synced) else {
-            return self.object("I1", "got ReadyForQuery and waits for none".to_owned(), scene);
+            return self.object("I1", "got ReadyForQuery and waits for none".to_owned(), context);
         };
         if let Some(step) = group.steps.front() {
             let text = format!("{} ({:?}) was passed over by ReadyForQuery", step.tag, step.kind);
-            return self.object("I1", text, scene);
+            return self.object("I1", text, context);
         }
         if group.needs_server {
-            scene.referee.client_was_answered(self.number);
+            context.checker.client_was_answered(self.number);
         }
         if status != self.view.status.byte() {
             let text =
                 format!("was told status {}, which should be {:?}", char::from(status), self.view.status);
-            return self.object("I1", text, scene);
+            return self.object("I1", text, context);
         }
         if self.view.status == Status::Idle {
-            self.claim_rows(Claim::Applied, scene);
+            self.claim_rows(Claim::Applied, context);
         }
         if let Err(text) = self.view.settle() {
-            return self.object("I4", text, scene);
+            return self.object("I4", text, context);
         }
         self.groups.pop_front();
-        self.waiting_since_us = (!self.groups.is_empty()).then_some(scene.now_us);
+        self.waiting_since_us = (!self.groups.is_empty()).then_some(context.now_us);
         if self.groups.is_empty() {
             self.was_refused = false;
             self.planned_open = self.view.status != Status::Idle;
-            let naps = !self.planned_open && scene.shares && scene.chaos;
-            let siesta = naps && scene.prng.chance(scene.crowd.siesta_per_million);
-            let pause = if siesta { SIESTA_US } else { scene.prng.below(scene.crowd.think_us) };
-            self.thinks_until_us = scene.now_us + pause;
+            let naps = !self.planned_open && context.shares && context.chaos;
+            let long_idle = naps && context.prng.chance(context.client_mix.long_idle_per_million);
+            let pause =
+                if long_idle { LONG_IDLE_US } else { context.prng.below(context.client_mix.think_us) };
+            self.thinks_until_us = context.now_us + pause;
         }
     }
 
-    fn take_answer(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+    fn take_answer(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(step) = self.groups.front_mut().and_then(|group| group.steps.front_mut()) else {
             return self.object(
                 "I1",
                 format!("got `{}` and waits for no such thing", char::from(kind)),
-                scene,
+                context,
             );
         };
         match step.accept(kind, body, &self.view) {
             Err(text) => {
                 let invariant =
                     if text.contains(" ran with ") || text.contains("SHOW ") { "I4" } else { "I1" };
-                self.object(invariant, text, scene);
+                self.object(invariant, text, context);
             }
             Ok(Verdict::More) => (),
             Ok(Verdict::WantsRows) => {
                 let (tag, filling) = (step.tag, step.filling);
                 self.send_rows(tag, filling);
             }
-            Ok(Verdict::Streams) => self.stream_on(scene),
-            Ok(Verdict::Done) => self.finish_step(scene),
+            Ok(Verdict::Streams) => self.stream_on(context),
+            Ok(Verdict::Done) => self.finish_step(context),
         }
     }
 
-    fn finish_step(&mut self, scene: &mut Scene<'_>) {
+    fn finish_step(&mut self, context: &mut ClientContext<'_>) {
         let Some(step) = self.groups.front_mut().and_then(|group| group.steps.pop_front()) else { return };
         if let Some(name) = step.name {
             self.prepared.insert(name, (step.statement.clone(), step.tag));
@@ -186,8 +187,10 @@ impl Client {
         }
         match step.statement {
             Statement::Insert(_) | Statement::CopyIn => self.rows.push(step.tag),
-            Statement::Commit if self.view.status != Status::Failed => self.claim_rows(Claim::Applied, scene),
-            Statement::Commit | Statement::Rollback => self.claim_rows(Claim::NotApplied, scene),
+            Statement::Commit if self.view.status != Status::Failed => {
+                self.claim_rows(Claim::Applied, context)
+            }
+            Statement::Commit | Statement::Rollback => self.claim_rows(Claim::NotApplied, context),
             Statement::DiscardAll | Statement::DeallocateAll => self.prepared.clear(),
             _ => (),
         }

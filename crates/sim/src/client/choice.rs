@@ -1,7 +1,7 @@
 //! Which statement a client says next, and which of them can go together. Never sends it.
 
+use super::context::ClientContext;
 use super::expect::Filling;
-use super::scene::Scene;
 use super::session::Client;
 use crate::sql::{Statement, Tag, Value};
 
@@ -10,30 +10,31 @@ pub(crate) const TIME_ZONES: &[&str] = &["Etc/UTC", "Europe/Vienna", "Asia/Tokyo
 
 impl Client {
     /// A statement for one request. With `extended`, its tag goes into a parameter where it has one.
-    pub(super) fn choose(&mut self, tag: Tag, extended: bool, scene: &mut Scene<'_>) -> Statement {
-        let crowd = scene.crowd;
-        let prng = &mut *scene.prng;
+    pub(super) fn choose(&mut self, tag: Tag, extended: bool, context: &mut ClientContext<'_>) -> Statement {
+        let client_mix = context.client_mix;
+        let prng = &mut *context.prng;
         let value = || if extended { Value::Parameter } else { Value::Literal(tag.to_string()) };
         let own = || Value::Literal(tag.to_string());
         if self.planned_open && prng.chance(350_000) {
             return if prng.chance(200_000) { Statement::Rollback } else { Statement::Commit };
         }
-        if !self.planned_open && prng.chance(crowd.transaction_per_million) {
+        if !self.planned_open && prng.chance(client_mix.transaction_per_million) {
             return Statement::Begin;
         }
-        if prng.chance(crowd.fail_per_million) {
+        if prng.chance(client_mix.fail_per_million) {
             return match prng.below(3) {
                 0 => Statement::DivideByZero,
                 1 => Statement::Insert(Value::Null),
                 _ => Statement::Unknown,
             };
         }
-        if prng.chance(crowd.set_per_million) {
-            return self.choose_setting(scene);
+        if prng.chance(client_mix.set_per_million) {
+            return self.choose_setting(context);
         }
-        let rows =
-            |prng: &mut crate::prng::Prng| u32::try_from(prng.log_between(1, crowd.rows_most)).unwrap_or(1);
-        if prng.chance(crowd.copy_per_million) {
+        let rows = |prng: &mut crate::prng::Prng| {
+            u32::try_from(prng.log_between(1, client_mix.rows_most)).unwrap_or(1)
+        };
+        if prng.chance(client_mix.copy_per_million) {
             return if prng.chance(500_000) {
                 Statement::CopyIn
             } else {
@@ -54,8 +55,8 @@ impl Client {
         }
     }
 
-    fn choose_setting(&mut self, scene: &mut Scene<'_>) -> Statement {
-        let prng = &mut *scene.prng;
+    fn choose_setting(&mut self, context: &mut ClientContext<'_>) -> Statement {
+        let prng = &mut *context.prng;
         let reset = prng.pick(&["TimeZone", "application_name", "DateStyle"]).to_owned();
         match prng.below(100) {
             0..12 => return Statement::Reset(reset),
@@ -72,12 +73,12 @@ impl Client {
         Statement::Set(name.to_owned(), Some(value))
     }
 
-    pub(super) fn choose_to_prepare(&mut self, scene: &mut Scene<'_>) -> Statement {
-        let rows = u32::try_from(scene.prng.log_between(1, scene.crowd.rows_most)).unwrap_or(1);
-        if scene.prng.chance(scene.crowd.fail_per_million) {
+    pub(super) fn choose_to_prepare(&mut self, context: &mut ClientContext<'_>) -> Statement {
+        let rows = u32::try_from(context.prng.log_between(1, context.client_mix.rows_most)).unwrap_or(1);
+        if context.prng.chance(context.client_mix.fail_per_million) {
             return Statement::Unknown;
         }
-        match scene.prng.below(5) {
+        match context.prng.below(5) {
             4 => Statement::Stamp(None),
             0 => Statement::Select(Value::Parameter, rows),
             1 => Statement::Insert(Value::Parameter),
@@ -88,9 +89,9 @@ impl Client {
 }
 
 /// What to send into a COPY.
-pub(super) fn choose_filling(scene: &mut Scene<'_>) -> Filling {
-    let rows = u32::try_from(scene.prng.log_between(1, 200)).unwrap_or(1);
-    match scene.prng.below(10) {
+pub(super) fn choose_filling(context: &mut ClientContext<'_>) -> Filling {
+    let rows = u32::try_from(context.prng.log_between(1, 200)).unwrap_or(1);
+    match context.prng.below(10) {
         0..7 => Filling::Rows(rows),
         7..9 => Filling::BadRow(rows),
         _ => Filling::Failure,

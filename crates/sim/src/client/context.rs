@@ -1,20 +1,20 @@
 //! What the world lends a client while it acts, and what it may expect there. Never a client's own state.
 
-use crate::invariants::Referee;
+use crate::invariants::InvariantChecker;
 use crate::prng::Prng;
 use crate::steps::Steps;
-use crate::swarm::Crowd;
+use crate::swarm::ClientMix;
 
 /// What a client needs of the world while it acts.
-pub(crate) struct Scene<'a> {
+pub(crate) struct ClientContext<'a> {
     /// Chance.
     pub(crate) prng: &'a mut Prng,
     /// What of all this is left out.
     pub(crate) steps: &'a mut Steps,
     /// The judge.
-    pub(crate) referee: &'a mut Referee,
+    pub(crate) checker: &'a mut InvariantChecker,
     /// How clients are.
-    pub(crate) crowd: &'a Crowd,
+    pub(crate) client_mix: &'a ClientMix,
     /// Monotonic microseconds.
     pub(crate) now_us: u64,
     /// Nothing may go wrong for a client that does nothing wrong.

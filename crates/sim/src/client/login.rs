@@ -7,7 +7,7 @@ use std::fmt;
 
 use auth::{Credentials, Entropy, ServerKeyCache, ServerLogin, Step, Zeroizing};
 
-use super::scene::Scene;
+use super::context::ClientContext;
 use super::session::{Client, Phase};
 use crate::model::statement::UNREADABLE;
 use crate::prng::Prng;
@@ -34,15 +34,15 @@ impl fmt::Debug for Login {
 
 impl Login {
     /// Somebody's login: this user's, or now and then that of one who must not get in.
-    pub(super) fn draw(user: &str, database: &str, scene: &mut Scene<'_>) -> Login {
-        let stranger = scene.prng.chance(scene.crowd.stranger_per_million);
+    pub(super) fn draw(user: &str, database: &str, context: &mut ClientContext<'_>) -> Login {
+        let stranger = context.prng.chance(context.client_mix.stranger_per_million);
         let (mut user, mut password) = (user.to_owned(), PASSWORD);
         if stranger {
-            match scene.prng.below(4) {
+            match context.prng.below(4) {
                 // The right password of somebody else: it must not help.
-                0 | 1 => user = format!("nobody{}", scene.prng.below(3)),
-                2 => user = format!("{UNREADABLE}{}", scene.prng.below(3)),
-                _ if scene.asks => password = "guessed",
+                0 | 1 => user = format!("nobody{}", context.prng.below(3)),
+                2 => user = format!("{UNREADABLE}{}", context.prng.below(3)),
+                _ if context.asks => password = "guessed",
                 _ => user = "nobody".to_owned(),
             }
         }
@@ -58,14 +58,14 @@ impl Client {
         self.login.stranger && self.phase == Phase::LoggingIn
     }
 
-    pub(super) fn send_startup(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn send_startup(&mut self, context: &mut ClientContext<'_>) {
         let (user, database) = (self.login.user.clone(), self.login.database.clone());
-        let name = format!("app{}", scene.prng.below(3));
-        let zone = scene.prng.pick(super::choice::TIME_ZONES);
-        let says_zone = scene.prng.chance(300_000);
+        let name = format!("app{}", context.prng.below(3));
+        let zone = context.prng.pick(super::choice::TIME_ZONES);
+        let says_zone = context.prng.chance(300_000);
         let replicates = self.replicates;
         if replicates {
-            scene.referee.wants_own_server(self.number);
+            context.checker.wants_own_server(self.number);
         }
         let zone_pair = says_zone.then_some(("TimeZone", zone));
         self.view.asks(std::iter::once(("application_name", name.as_str())).chain(zone_pair));
@@ -88,9 +88,9 @@ impl Client {
     }
 
     /// An authentication message came.
-    pub(super) fn take_authentication(&mut self, body: &[u8], scene: &mut Scene<'_>) {
+    pub(super) fn take_authentication(&mut self, body: &[u8], context: &mut ClientContext<'_>) {
         let mut cache = ServerKeyCache::default();
-        let mut step = self.login.exchange.message(body, &mut Dice(scene.prng), &cache);
+        let mut step = self.login.exchange.message(body, &mut LoginEntropy(context.prng), &cache);
         if let Step::Ask(question) = &step {
             step = self.login.exchange.answer(question.solve(), &mut cache);
         }
@@ -100,22 +100,22 @@ impl Client {
                 self.output.extend(bytes);
             }
             Step::Accept(_) if self.login.stranger => {
-                self.object("I12", format!("was let in as {:?}", self.login), scene);
+                self.object("I12", format!("was let in as {:?}", self.login), context);
             }
-            Step::Accept(_) if scene.asks && !self.login.asked => {
-                self.object("I12", "was let in without a proof".to_owned(), scene);
+            Step::Accept(_) if context.asks && !self.login.asked => {
+                self.object("I12", "was let in without a proof".to_owned(), context);
             }
             Step::Accept(_) => (),
-            Step::Ask(_) => self.object("I1", "has nothing left to compute".to_owned(), scene),
-            Step::Reject(fault) => self.object("I1", format!("cannot log in: {fault:?}"), scene),
+            Step::Ask(_) => self.object("I1", "has nothing left to compute".to_owned(), context),
+            Step::Reject(fault) => self.object("I1", format!("cannot log in: {fault:?}"), context),
         }
     }
 }
 
 /// A client's chance as entropy.
-struct Dice<'a>(&'a mut Prng);
+struct LoginEntropy<'a>(&'a mut Prng);
 
-impl Entropy for Dice<'_> {
+impl Entropy for LoginEntropy<'_> {
     fn fill(&mut self, bytes: &mut [u8]) {
         for byte in bytes {
             *byte = self.0.next().to_le_bytes()[0];

@@ -2,12 +2,12 @@
 //! begin, end (`session`) and misbehave (`manners`).
 
 mod answers;
+mod behaviour;
 mod choice;
+pub(crate) mod context;
 pub(crate) mod expect;
 mod login;
-mod manners;
 pub(crate) mod message;
-pub(crate) mod scene;
 mod script;
 pub(crate) mod session;
 pub(crate) mod shadow;

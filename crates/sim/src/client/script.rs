@@ -3,8 +3,8 @@
 //! Writes; never judges an answer. Which statements they are is `choice.rs`.
 
 use super::choice::{TIME_ZONES, choose_filling, fits_into_many, pauses};
+use super::context::ClientContext;
 use super::expect::{Filling, Group, Kind, Step};
-use super::scene::Scene;
 use super::session::{Client, Phase, Style};
 use crate::network::Ending;
 use crate::protocol::{message, text};
@@ -26,24 +26,24 @@ impl Step {
 
 impl Client {
     /// The client may act: it does, if it wants to.
-    pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn act(&mut self, context: &mut ClientContext<'_>) {
         if self.phase == Phase::Over {
             return;
         }
-        if self.gives_up_at_us.is_some_and(|at_us| at_us <= scene.now_us) {
-            self.leave(scene);
+        if self.gives_up_at_us.is_some_and(|at_us| at_us <= context.now_us) {
+            self.leave(context);
             self.wants_close = Some(Ending::Reset);
         }
-        if self.phase != Phase::Open || self.gives_up() || scene.now_us < self.thinks_until_us {
+        if self.phase != Phase::Open || self.gives_up() || context.now_us < self.thinks_until_us {
             return;
         }
         if self.wild.is_some() {
-            return self.act_wild(scene);
+            return self.act_wild(context);
         }
         if let Some(group) = self.groups.front().filter(|group| !group.synced && group.steps.is_empty()) {
             // The describer has its answers and goes on; anybody else waits for rows to be wanted.
             if self.groups.len() == 1 && !group.failed {
-                self.go_on_after_flush(scene);
+                self.go_on_after_flush(context);
             }
             return;
         }
@@ -51,59 +51,59 @@ impl Client {
             return;
         }
         if self.budget == 0 {
-            return self.say_farewell(scene);
+            return self.say_farewell(context);
         }
-        self.grow_tired(scene);
-        let depth = scene.prng.between(1, scene.crowd.depth_most).min(self.budget);
+        self.grow_tired(context);
+        let depth = context.prng.between(1, context.client_mix.depth_most).min(self.budget);
         for _ in 0..depth {
             self.budget -= 1;
-            let mut own = scene.prng.fork();
-            if !scene.steps.take() {
+            let mut own = context.prng.fork();
+            if !context.steps.take() {
                 continue;
             }
-            std::mem::swap(scene.prng, &mut own);
-            let more = self.compose(scene);
-            std::mem::swap(scene.prng, &mut own);
-            scene.steps.note(format_args!("c{} {}", self.number, self.last_in_words()));
+            std::mem::swap(context.prng, &mut own);
+            let more = self.compose(context);
+            std::mem::swap(context.prng, &mut own);
+            context.steps.note(format_args!("c{} {}", self.number, self.last_in_words()));
             if !more {
                 break;
             }
         }
         if !self.groups.is_empty() {
-            self.waiting_since_us = Some(scene.now_us);
+            self.waiting_since_us = Some(context.now_us);
         }
-        self.talk_nonsense(scene);
+        self.talk_nonsense(context);
         self.wants_cancel |=
-            self.key.is_some() && scene.chaos && scene.prng.chance(scene.crowd.cancel_per_million);
+            self.key.is_some() && context.chaos && context.prng.chance(context.client_mix.cancel_per_million);
     }
 
     /// One group; false if nothing may be sent behind it before it is answered.
-    fn compose(&mut self, scene: &mut Scene<'_>) -> bool {
+    fn compose(&mut self, context: &mut ClientContext<'_>) -> bool {
         let rests = !self.planned_open && self.groups.is_empty();
-        if self.replicates && rests && scene.prng.chance(scene.crowd.stream_per_million) {
-            return self.compose_stream(scene);
+        if self.replicates && rests && context.prng.chance(context.client_mix.stream_per_million) {
+            return self.compose_stream(context);
         }
         let style = match self.style {
             Style::Mixed => {
-                scene.prng.pick(&[Style::Simple, Style::Extended, Style::Named, Style::Describer])
+                context.prng.pick(&[Style::Simple, Style::Extended, Style::Named, Style::Describer])
             }
             style => style,
         };
         match style {
-            Style::Simple => self.compose_simple(scene),
-            Style::Named if scene.named => self.compose_named(scene),
-            Style::Describer if scene.prng.chance(600_000) => self.compose_describer(scene),
-            _ => self.compose_extended(scene),
+            Style::Simple => self.compose_simple(context),
+            Style::Named if context.named => self.compose_named(context),
+            Style::Describer if context.prng.chance(600_000) => self.compose_describer(context),
+            _ => self.compose_extended(context),
         }
     }
 
-    fn compose_simple(&mut self, scene: &mut Scene<'_>) -> bool {
-        let count = if scene.prng.chance(150_000) { scene.prng.between(2, 3) } else { 1 };
+    fn compose_simple(&mut self, context: &mut ClientContext<'_>) -> bool {
+        let count = if context.prng.chance(150_000) { context.prng.between(2, 3) } else { 1 };
         let tag = self.next_tag();
         let mut group = Group { synced: true, needs_server: true, ..Group::default() };
         let mut words = Vec::new();
         for at in 0..count {
-            let mut statement = self.choose(tag, false, scene);
+            let mut statement = self.choose(tag, false, context);
             if count > 1 && !fits_into_many(&statement) {
                 statement = Statement::Select(Value::Literal(tag.to_string()), 1);
             }
@@ -114,7 +114,7 @@ impl Client {
             words.push(statement.to_string());
             self.plan(&statement, &mut group);
             let mut step = Step::new(Kind::Query, statement, tag);
-            step.filling = choose_filling(scene);
+            step.filling = choose_filling(context);
             group.steps.push_back(step);
         }
         let words = format!("{} /*{tag}*/", words.join("; "));
@@ -124,23 +124,23 @@ impl Client {
         !pausing
     }
 
-    fn compose_extended(&mut self, scene: &mut Scene<'_>) -> bool {
-        let count = if scene.prng.chance(200_000) { scene.prng.between(2, 3) } else { 1 };
+    fn compose_extended(&mut self, context: &mut ClientContext<'_>) -> bool {
+        let count = if context.prng.chance(200_000) { context.prng.between(2, 3) } else { 1 };
         let mut group = Group { needs_server: true, ..Group::default() };
         let mut pausing = false;
         for _ in 0..count {
             let tag = self.next_tag();
-            let mut statement = self.choose(tag, true, scene);
+            let mut statement = self.choose(tag, true, context);
             if count > 1 && (pauses(&statement) || !fits_into_many(&statement)) {
                 statement = Statement::Select(Value::Parameter, 1);
             }
             pausing |= pauses(&statement);
             self.plan(&statement, &mut group);
             self.send_parse("", &statement, Some(tag), tag, None, &mut group);
-            self.send_bind_and_execute("", &statement, tag, tag, scene, &mut group);
+            self.send_bind_and_execute("", &statement, tag, tag, context, &mut group);
         }
-        let defers = pausing && scene.prng.chance(500_000);
-        if !pausing && scene.prng.chance(50_000) {
+        let defers = pausing && context.prng.chance(500_000);
+        if !pausing && context.prng.chance(50_000) {
             self.send_close("no such name", &mut group);
         }
         self.finish_group(group, !defers);
@@ -148,36 +148,36 @@ impl Client {
     }
 
     /// Parse once under a name, Bind many times, Close sometimes.
-    fn compose_named(&mut self, scene: &mut Scene<'_>) -> bool {
+    fn compose_named(&mut self, context: &mut ClientContext<'_>) -> bool {
         let mut group = Group::default();
-        let name = format!("s{}", scene.prng.below(5));
+        let name = format!("s{}", context.prng.below(5));
         if let Some((statement, prepared_by)) = self.prepared.get(&name).cloned() {
-            if scene.prng.chance(80_000) {
+            if context.prng.chance(80_000) {
                 self.prepared.remove(&name);
                 self.send_close(&name, &mut group);
                 self.finish_group(group, true);
                 return true;
             }
-            self.lead(scene, &mut group);
+            self.lead(context, &mut group);
             let tag = self.next_tag();
             self.plan(&statement, &mut group);
-            self.send_bind_and_execute(&name, &statement, tag, prepared_by, scene, &mut group);
+            self.send_bind_and_execute(&name, &statement, tag, prepared_by, context, &mut group);
             self.finish_group(group, true);
             return true;
         }
         let parsed_already = self.groups.iter().flat_map(|group| &group.steps);
         if parsed_already.filter_map(|step| step.name.as_ref()).any(|parsed| *parsed == name) {
-            return self.compose_extended(scene);
+            return self.compose_extended(context);
         }
-        self.lead(scene, &mut group);
+        self.lead(context, &mut group);
         let tag = self.next_tag();
-        let statement = self.choose_to_prepare(scene);
+        let statement = self.choose_to_prepare(context);
         // A text without a tag is the same for many clients, so that poolers may share the statement.
-        let shared = statement != Statement::Unknown && scene.prng.chance(500_000);
+        let shared = statement != Statement::Unknown && context.prng.chance(500_000);
         self.send_parse(&name, &statement, (!shared).then_some(tag), tag, Some(name.clone()), &mut group);
-        if scene.prng.chance(500_000) {
+        if context.prng.chance(500_000) {
             self.plan(&statement, &mut group);
-            self.send_bind_and_execute(&name, &statement, tag, tag, scene, &mut group);
+            self.send_bind_and_execute(&name, &statement, tag, tag, context, &mut group);
         }
         self.finish_group(group, true);
         true
@@ -185,15 +185,15 @@ impl Client {
 
     /// Sometimes a statement without a name goes first: where it fails, what has a name is skipped, a Parse as well; where it sets
     /// something, that is in force for what follows.
-    fn lead(&mut self, scene: &mut Scene<'_>, group: &mut Group) {
-        if !scene.prng.chance(200_000) {
+    fn lead(&mut self, context: &mut ClientContext<'_>, group: &mut Group) {
+        if !context.prng.chance(200_000) {
             return;
         }
-        let fails = scene.crowd.fail_per_million > 0 && scene.prng.chance(400_000);
+        let fails = context.client_mix.fail_per_million > 0 && context.prng.chance(400_000);
         let statement = match fails {
             true => Statement::DivideByZero,
-            false if scene.prng.chance(400_000) => {
-                let zone = scene.prng.pick(TIME_ZONES);
+            false if context.prng.chance(400_000) => {
+                let zone = context.prng.pick(TIME_ZONES);
                 self.view.has_zone(zone);
                 Statement::Set("TimeZone".to_owned(), Some(zone.to_owned()))
             }
@@ -201,15 +201,15 @@ impl Client {
         };
         let tag = self.next_tag();
         self.send_parse("", &statement, Some(tag), tag, None, group);
-        self.send_bind_and_execute("", &statement, tag, tag, scene, group);
+        self.send_bind_and_execute("", &statement, tag, tag, context, group);
         (group.led, group.needs_server) = (true, true);
     }
 
     /// Parse, Describe, Flush; the rest follows when those are answered.
-    fn compose_describer(&mut self, scene: &mut Scene<'_>) -> bool {
+    fn compose_describer(&mut self, context: &mut ClientContext<'_>) -> bool {
         let tag = self.next_tag();
         let mut group = Group { needs_server: true, ..Group::default() };
-        let mut statement = self.choose(tag, true, scene);
+        let mut statement = self.choose(tag, true, context);
         if pauses(&statement) {
             statement = Statement::Select(Value::Parameter, 2);
         }
@@ -225,11 +225,11 @@ impl Client {
         false
     }
 
-    fn go_on_after_flush(&mut self, scene: &mut Scene<'_>) {
+    fn go_on_after_flush(&mut self, context: &mut ClientContext<'_>) {
         let Some((statement, tag)) = self.described.take() else { return };
         let Some(mut group) = self.groups.pop_front() else { return };
         self.plan(&statement, &mut group);
-        self.send_bind_and_execute("", &statement, tag, tag, scene, &mut group);
+        self.send_bind_and_execute("", &statement, tag, tag, context, &mut group);
         self.finish_group(group, true);
     }
 
@@ -271,14 +271,14 @@ impl Client {
         statement: &Statement,
         tag: Tag,
         prepared_by: Tag,
-        scene: &mut Scene<'_>,
+        context: &mut ClientContext<'_>,
         group: &mut Group,
     ) {
         group.needs_server |= statement.has_parameter();
-        let describes = self.describes && scene.prng.chance(600_000);
+        let describes = self.describes && context.prng.chance(600_000);
         self.has_described |= describes;
-        let limit = if statement.rows() > 1 && statement.returns_rows() && scene.prng.chance(200_000) {
-            u32::try_from(scene.prng.between(1, u64::from(statement.rows()))).unwrap_or(1)
+        let limit = if statement.rows() > 1 && statement.returns_rows() && context.prng.chance(200_000) {
+            u32::try_from(context.prng.between(1, u64::from(statement.rows()))).unwrap_or(1)
         } else {
             0
         };
@@ -301,7 +301,7 @@ impl Client {
         if describes {
             push(Kind::DescribePortal, 0, 0, none);
         }
-        push(Kind::Execute, limit, 0, choose_filling(scene));
+        push(Kind::Execute, limit, 0, choose_filling(context));
         if limit != 0 {
             push(Kind::Execute, 0, limit, none);
         }

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::context::ClientContext;
 use super::expect::{Group, Step};
 use super::login::Login;
-use super::scene::Scene;
 use super::shadowed::Wild;
 use super::view::View;
 use crate::invariants::Claim;
@@ -111,7 +111,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// A session that begins: its first packet is in the output.
-    pub(crate) fn new(number: u32, user: &str, database: &str, scene: &mut Scene<'_>) -> Client {
+    pub(crate) fn new(number: u32, user: &str, database: &str, context: &mut ClientContext<'_>) -> Client {
         let styles = [Style::Simple, Style::Extended, Style::Named, Style::Describer, Style::Mixed];
         let mut client = Client {
             number,
@@ -127,89 +127,89 @@ impl Client {
             wants_cancel: false,
             wants_close: None,
             disturbed: false,
-            waiting_since_us: Some(scene.now_us),
-            budget: scene.prng.between(1, scene.crowd.requests),
-            replicates: scene.prng.chance(scene.crowd.replicate_per_million),
-            login: Login::draw(user, database, scene),
-            style: scene.prng.pick(&styles),
+            waiting_since_us: Some(context.now_us),
+            budget: context.prng.between(1, context.client_mix.requests),
+            replicates: context.prng.chance(context.client_mix.replicate_per_million),
+            login: Login::draw(user, database, context),
+            style: context.prng.pick(&styles),
             requests: 0,
             planned_open: false,
             groups: VecDeque::new(),
             view: View::new(),
             prepared: BTreeMap::new(),
             described: None,
-            describes: scene.prng.chance(600_000),
+            describes: context.prng.chance(600_000),
             has_described: false,
             gives_up_at_us: None,
             was_refused: false,
-            wild: Wild::draw(number, scene),
+            wild: Wild::draw(number, context),
             stands_at: None,
             silent_until_us: 0,
             rows: Vec::new(),
             frames: Frames::default(),
         };
         client.replicates &= client.wild.is_none();
-        if scene.prng.chance(scene.crowd.slow_per_million) {
-            client.piece_most = scene.prng.log_between(1, 200);
+        if context.prng.chance(context.client_mix.slow_per_million) {
+            client.piece_most = context.prng.log_between(1, 200);
         }
-        if scene.crowd.ask_for_tls && scene.prng.chance(500_000) {
+        if context.client_mix.ask_for_tls && context.prng.chance(500_000) {
             client.phase = Phase::AskedForTls;
             client.send(|out| untyped(out, |body| body.extend_from_slice(&80_877_103_u32.to_be_bytes())));
         } else {
-            client.send_startup(scene);
+            client.send_startup(context);
         }
-        client.grow_tired(scene);
+        client.grow_tired(context);
         client
     }
 
     /// Bytes came from the pooler.
-    pub(crate) fn receive(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    pub(crate) fn receive(&mut self, bytes: &[u8], context: &mut ClientContext<'_>) {
         self.frames.push(bytes);
         if self.phase == Phase::AskedForTls {
             match self.frames.peek_byte() {
                 Some(b'N') => {
                     self.frames.skip_byte();
                     self.phase = Phase::LoggingIn;
-                    self.send_startup(scene);
+                    self.send_startup(context);
                 }
                 // Its login has lasted too long before the request was read.
                 Some(b'E') => self.phase = Phase::LoggingIn,
                 None => return,
-                other => self.object("I1", format!("SSLRequest was answered {other:?}"), scene),
+                other => self.object("I1", format!("SSLRequest was answered {other:?}"), context),
             }
         }
         let mut body = Vec::new();
-        while self.phase != Phase::Over && !scene.referee.has_objected() {
+        while self.phase != Phase::Over && !context.checker.has_objected() {
             match self.frames.next(&mut body) {
                 Next::Partial => return,
-                Next::Malformed => return self.object("I1", "got a malformed frame".to_owned(), scene),
-                Next::Frame(kind) => self.take(kind, &body, scene),
+                Next::Malformed => return self.object("I1", "got a malformed frame".to_owned(), context),
+                Next::Frame(kind) => self.take(kind, &body, context),
             }
         }
     }
 
     /// The pooler (or the network) has closed the connection.
-    pub(crate) fn hung_up(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn hung_up(&mut self, context: &mut ClientContext<'_>) {
         if self.phase != Phase::Over {
             let asked_for_it = self.wild.as_ref().is_some_and(|wild| wild.asked_for_it());
-            if scene.fair && !self.disturbed && !asked_for_it && !self.awaits_refusal() {
-                self.object("unfair", format!("was hung up on while {:?}", self.phase), scene);
+            if context.fair && !self.disturbed && !asked_for_it && !self.awaits_refusal() {
+                self.object("unfair", format!("was hung up on while {:?}", self.phase), context);
             }
-            self.leave(scene);
+            self.leave(context);
         }
     }
 
     /// The session breaks off here, whoever's doing it is.
-    pub(crate) fn leave(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn leave(&mut self, context: &mut ClientContext<'_>) {
         if self.phase == Phase::Over {
             return;
         }
         self.phase = Phase::Over;
         self.waiting_since_us = None;
         if let Some(wild) = self.wild.take() {
-            return self.leave_wild(&wild, scene);
+            return self.leave_wild(&wild, context);
         }
-        self.settle_rows(scene);
+        self.settle_rows(context);
     }
 
     /// Whether it has answers to wait for.
@@ -260,14 +260,14 @@ impl Client {
         self.output.extend(out);
     }
 
-    pub(super) fn claim_rows(&mut self, claim: Claim, scene: &mut Scene<'_>) {
+    pub(super) fn claim_rows(&mut self, claim: Claim, context: &mut ClientContext<'_>) {
         for tag in self.rows.drain(..) {
-            scene.referee.claim(tag, claim);
+            context.checker.claim(tag, claim);
         }
     }
 
     /// The session is over: what can be said of rows whose fate it was not told?
-    fn settle_rows(&mut self, scene: &mut Scene<'_>) {
+    fn settle_rows(&mut self, context: &mut ClientContext<'_>) {
         let open = self.view.status != Status::Idle;
         let ends = self.groups.iter().any(|group| group.ends_transaction);
         let synced = self.groups.iter().any(|group| group.synced);
@@ -276,16 +276,16 @@ impl Client {
         let left = self.groups.iter().flat_map(|group| group.steps.iter());
         let inserts = left.filter(|step| matches!(step.statement, Statement::Insert(_) | Statement::CopyIn));
         for step in inserts {
-            scene.referee.claim(step.tag, claim);
+            context.checker.claim(step.tag, claim);
         }
-        self.claim_rows(claim, scene);
+        self.claim_rows(claim, context);
     }
 
     pub(super) fn oldest(&self) -> Option<&Step> {
         self.groups.front().and_then(|group| group.steps.front())
     }
 
-    pub(super) fn object(&mut self, invariant: &'static str, text: String, scene: &mut Scene<'_>) {
-        scene.referee.object(invariant, format!("c{} {text}", self.number));
+    pub(super) fn object(&mut self, invariant: &'static str, text: String, context: &mut ClientContext<'_>) {
+        context.checker.object(invariant, format!("c{} {text}", self.number));
     }
 }

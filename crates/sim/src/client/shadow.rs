@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::model::ledger::Ledger;
 use crate::model::parameters::Parameters;
-use crate::model::session::{Progress, Session, Surroundings};
+use crate::model::session::{Progress, Session, SessionContext};
 use crate::prng::Prng;
 use crate::protocol::{Frames, Next};
 use crate::sql::Tag;
@@ -93,7 +93,7 @@ impl Shadow {
             let copied = self.session.is_copying_in();
             let mut strange = Vec::new();
             let Shadow { session, ledger, servers, prng, .. } = self;
-            let mut near = Surroundings { prng, ledger, servers, strange: &mut strange };
+            let mut near = SessionContext { prng, ledger, servers, strange: &mut strange };
             let mut progress = session.message(kind, &body, &mut near);
             while session.is_working() && progress != Progress::Ended {
                 progress = session.work(&mut near);

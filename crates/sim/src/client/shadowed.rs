@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use super::context::ClientContext;
 use super::message::Message;
-use super::scene::Scene;
 use super::session::{Client, Phase};
 use super::shadow::{Answer, Shadow};
 use super::wild::{Habit, Item, Script, TlsConfig};
@@ -34,20 +34,20 @@ pub(super) struct Wild {
 
 impl Wild {
     /// Such a client, now and then.
-    pub(super) fn draw(number: u32, scene: &mut Scene<'_>) -> Option<Box<Wild>> {
-        let crowd = scene.crowd;
-        if !scene.prng.chance(crowd.wild_per_million) {
+    pub(super) fn draw(number: u32, context: &mut ClientContext<'_>) -> Option<Box<Wild>> {
+        let client_mix = context.client_mix;
+        if !context.prng.chance(client_mix.wild_per_million) {
             return None;
         }
         let terms = TlsConfig {
-            named: scene.named && !scene.spoils,
-            by_sql: scene.sql_names,
-            pooled: scene.shares,
-            fail_per_million: crowd.fail_per_million,
-            copy_per_million: crowd.copy_per_million,
-            set_per_million: crowd.set_per_million,
+            named: context.named && !context.spoils,
+            by_sql: context.sql_names,
+            pooled: context.shares,
+            fail_per_million: client_mix.fail_per_million,
+            copy_per_million: client_mix.copy_per_million,
+            set_per_million: client_mix.set_per_million,
         };
-        let script = Script::new(number, Habit::draw(scene.prng), terms);
+        let script = Script::new(number, Habit::draw(context.prng), terms);
         Some(Box::new(Wild {
             script,
             shadow: None,
@@ -76,43 +76,43 @@ impl Wild {
 
 impl Client {
     /// The client may act.
-    pub(super) fn act_wild(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn act_wild(&mut self, context: &mut ClientContext<'_>) {
         let Some(mut wild) = self.wild.take() else { return };
-        self.go_on(&mut wild, scene);
-        self.note_waiting(&wild, scene);
+        self.go_on(&mut wild, context);
+        self.note_waiting(&wild, context);
         self.wild = Some(wild);
     }
 
-    fn go_on(&mut self, wild: &mut Wild, scene: &mut Scene<'_>) {
+    fn go_on(&mut self, wild: &mut Wild, context: &mut ClientContext<'_>) {
         if wild.owes() && (wild.waits || self.budget == 0) || wild.asked_for_it() && wild.owes() {
             return;
         }
         wild.waits = false;
         if self.budget == 0 {
-            return self.say_farewell(scene);
+            return self.say_farewell(context);
         }
         let Some(shadow) = &mut wild.shadow else { return };
-        self.grow_tired(scene);
+        self.grow_tired(context);
         self.budget -= 1;
         let mut bytes = Vec::new();
-        for _ in 0..scene.prng.log_between(1, 16) {
-            match wild.script.next(scene.prng) {
+        for _ in 0..context.prng.log_between(1, 16) {
+            match wild.script.next(context.prng) {
                 Item::Wait => {
                     wild.waits = true;
                     break;
                 }
-                Item::Send(_) if !scene.steps.take() => {}
+                Item::Send(_) if !context.steps.take() => {}
                 // A server that lacks the statement cannot parse it in a failed transaction.
                 Item::Send(Message::Describe(b'S', name) | Message::Parse(name, _))
                     if !name.is_empty() && shadow.has_failed() && shadow.has_statement(&name) => {}
                 // Names are passed on as they are there: what others have left is not looked for.
                 Item::Send(Message::Bind(_, name, _) | Message::Describe(b'S', name))
-                    if name.is_empty() && !scene.named && !shadow.has_statement(&name) => {}
+                    if name.is_empty() && !context.named && !shadow.has_statement(&name) => {}
                 Item::Send(message) => {
                     wild.ends_in_bind = matches!(message, Message::Bind(..));
                     let start = bytes.len();
                     message.write(&mut bytes);
-                    scene.steps.note(format_args!("c{} sends {message:?}", self.number));
+                    context.steps.note(format_args!("c{} sends {message:?}", self.number));
                     shadow.take(&bytes[start..]);
                     // PostgreSQL 18 would fail the next command, whichever it is, and a pooler answers some itself.
                     if shadow.has_ended() || shadow.is_left_open() {
@@ -122,15 +122,15 @@ impl Client {
                 }
             }
         }
-        self.stand_still(bytes.len(), scene);
+        self.stand_still(bytes.len(), context);
         self.output.extend(bytes);
-        self.talk_nonsense(scene);
-        self.thinks_until_us = scene.now_us + 1 + scene.prng.below(scene.crowd.think_us);
+        self.talk_nonsense(context);
+        self.thinks_until_us = context.now_us + 1 + context.prng.below(context.client_mix.think_us);
     }
 
-    fn note_waiting(&mut self, wild: &Wild, scene: &Scene<'_>) {
+    fn note_waiting(&mut self, wild: &Wild, context: &ClientContext<'_>) {
         self.waiting_since_us = match wild.owes() && self.phase == Phase::Open {
-            true => Some(self.waiting_since_us.unwrap_or(scene.now_us)),
+            true => Some(self.waiting_since_us.unwrap_or(context.now_us)),
             false => None,
         };
     }
@@ -141,19 +141,19 @@ impl Client {
     }
 
     /// A message came.
-    pub(super) fn take_wild(&mut self, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+    pub(super) fn take_wild(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(mut wild) = self.wild.take() else { return };
-        self.compare(&mut wild, kind, body, scene);
-        self.note_waiting(&wild, scene);
+        self.compare(&mut wild, kind, body, context);
+        self.note_waiting(&wild, context);
         self.wild = Some(wild);
     }
 
-    fn compare(&mut self, wild: &mut Wild, kind: u8, body: &[u8], scene: &mut Scene<'_>) {
+    fn compare(&mut self, wild: &mut Wild, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(shadow) = &mut wild.shadow else { return };
         if kind == b'N' && is_chatter(body) {
             let tag = error_field(body, b'M').and_then(Tag::in_brackets);
             if tag.is_some_and(|tag| tag.client != self.number) {
-                self.object("I1", format!("got a notice of {tag:?}"), scene);
+                self.object("I1", format!("got a notice of {tag:?}"), context);
             }
             return;
         }
@@ -163,37 +163,37 @@ impl Client {
             Ok(()) => {}
             Err(_) if fatal => {
                 let tolerated = self.disturbed || wild.asked_for_it();
-                if scene.fair && !tolerated {
+                if context.fair && !tolerated {
                     let words = String::from_utf8_lossy(error_field(body, b'M').unwrap_or(b"")).into_owned();
-                    self.object("unfair", format!("got FATAL {words}"), scene);
+                    self.object("unfair", format!("got FATAL {words}"), context);
                 }
-                return self.leave_wild(wild, scene);
+                return self.leave_wild(wild, context);
             }
             Err(expected) => {
                 let invariant = broken(kind, body, shadow.front());
                 let habit = wild.script.habit();
                 let found = crate::corpus::line(kind, body);
                 let text = format!("({habit:?}) got `{found}` where PostgreSQL sends {expected}");
-                return self.object(invariant, text, scene);
+                return self.object(invariant, text, context);
             }
         }
         let Some(answer) = shadow.pop() else { return };
         wild.applied.extend(answer.committed);
         if fatal {
-            return self.leave_wild(wild, scene);
+            return self.leave_wild(wild, context);
         }
         let Some(parameters) = answer.parameters else { return };
         for (name, value) in parameters {
             let told = self.view.told(name);
             if told != value {
                 let text = format!("{name} is `{value}` in PostgreSQL, told was `{told}`");
-                return self.object("I4", text, scene);
+                return self.object("I4", text, context);
             }
         }
     }
 
     /// The session is over: what is known of its rows.
-    pub(super) fn leave_wild(&mut self, wild: &Wild, scene: &mut Scene<'_>) {
+    pub(super) fn leave_wild(&mut self, wild: &Wild, context: &mut ClientContext<'_>) {
         for request in 1..=wild.script.requests() {
             let tag = Tag { client: self.number, request };
             let claim = if wild.applied.contains(&tag) {
@@ -203,7 +203,7 @@ impl Client {
             } else {
                 Claim::NotApplied
             };
-            scene.referee.claim(tag, claim);
+            context.checker.claim(tag, claim);
         }
         self.phase = Phase::Over;
         self.waiting_since_us = None;

@@ -1,7 +1,7 @@
 //! A stream in both directions at once, from the client's side: what it must hear, what it says meanwhile, when it ends it.
 
+use super::context::ClientContext;
 use super::expect::{Group, Kind, Step, Verdict};
-use super::scene::Scene;
 use super::session::Client;
 use crate::protocol::{Fields, message, text};
 use crate::sql::Statement;
@@ -55,15 +55,15 @@ impl Step {
 
 impl Client {
     /// Asks for a stream; nothing may be sent behind it.
-    pub(super) fn compose_stream(&mut self, scene: &mut Scene<'_>) -> bool {
+    pub(super) fn compose_stream(&mut self, context: &mut ClientContext<'_>) -> bool {
         let tag = self.next_tag();
-        let messages = u32::try_from(scene.prng.log_between(1, scene.crowd.rows_most)).unwrap_or(1);
+        let messages = u32::try_from(context.prng.log_between(1, context.client_mix.rows_most)).unwrap_or(1);
         let statement = Statement::Stream(messages);
         let words = format!("{statement} /*{tag}*/");
         self.send(|out| message(out, b'Q', |body| text(body, words.as_bytes())));
         let mut step = Step::new(Kind::Query, statement, tag);
-        step.stream.stops_at = if scene.prng.chance(500_000) {
-            u32::try_from(scene.prng.below(u64::from(messages))).unwrap_or(0)
+        step.stream.stops_at = if context.prng.chance(500_000) {
+            u32::try_from(context.prng.below(u64::from(messages))).unwrap_or(0)
         } else {
             u32::MAX
         };
@@ -78,7 +78,7 @@ impl Client {
 
     /// Something of a stream came: the client answers it now and then, and ends the stream when it has enough or the server
     /// has ended it.
-    pub(super) fn stream_on(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn stream_on(&mut self, context: &mut ClientContext<'_>) {
         if self.gives_up() {
             return;
         }
@@ -90,7 +90,7 @@ impl Client {
             step.stream.stopped = true;
             return self.send(|out| message(out, b'c', |_| ()));
         }
-        if scene.prng.chance(ANSWERS) {
+        if context.prng.chance(ANSWERS) {
             step.stream.said += 1;
             let words = format!("{}|{}", step.tag, step.stream.said);
             self.send(|out| message(out, b'd', |body| body.extend_from_slice(words.as_bytes())));

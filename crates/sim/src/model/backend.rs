@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::parameters::Parameters;
 use super::reply;
-use super::session::{Progress, Session, Surroundings};
+use super::session::{Progress, Session, SessionContext};
 use crate::network::End;
 use crate::protocol::{Fields, Frames, Next, message};
 
@@ -93,7 +93,7 @@ impl Backend {
     }
 
     /// Goes on by one step: work, or one frame.
-    pub(crate) fn step(&mut self, gate: Gate, near: &mut Surroundings<'_>) -> (Progress, Asked) {
+    pub(crate) fn step(&mut self, gate: Gate, near: &mut SessionContext<'_>) -> (Progress, Asked) {
         let mut body = Vec::new();
         let (progress, asked) = match &mut self.session {
             None => self.greet(gate, near),
@@ -110,14 +110,14 @@ impl Backend {
     }
 
     /// No message waits: a stream says more of its own accord. How long until it does so again; None if there is none.
-    pub(crate) fn stream_on(&mut self, near: &mut Surroundings<'_>) -> Option<u64> {
+    pub(crate) fn stream_on(&mut self, near: &mut SessionContext<'_>) -> Option<u64> {
         let pause_us = self.session.as_mut()?.stream_on(near);
         self.collect();
         pause_us
     }
 
     /// A cancel request for it was processed. True if it is to be driven on.
-    pub(crate) fn cancel(&mut self, near: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn cancel(&mut self, near: &mut SessionContext<'_>) -> bool {
         let Some(session) = &mut self.session else { return false };
         let hit = session.cancel(near);
         if hit {
@@ -158,7 +158,7 @@ impl Backend {
         }
     }
 
-    fn greet(&mut self, gate: Gate, near: &mut Surroundings<'_>) -> (Progress, Asked) {
+    fn greet(&mut self, gate: Gate, near: &mut SessionContext<'_>) -> (Progress, Asked) {
         let mut body = Vec::new();
         match self.frames.next_startup(&mut body) {
             Next::Partial => return (Progress::Waiting, Asked::Nothing),
@@ -183,7 +183,7 @@ impl Backend {
         }
     }
 
-    fn log_in(&mut self, fields: Fields<'_>, gate: Gate, near: &mut Surroundings<'_>) -> Progress {
+    fn log_in(&mut self, fields: Fields<'_>, gate: Gate, near: &mut SessionContext<'_>) -> Progress {
         let refusal = match (gate, asked_parameters(fields)) {
             (Gate::Starting, _) => ("57P03", "the database system is starting up"),
             (Gate::Full, _) => ("53300", "sorry, too many clients already"),

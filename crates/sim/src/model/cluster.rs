@@ -2,7 +2,7 @@
 
 use super::backend::{Asked, Backend, Gate};
 use super::ledger::Ledger;
-use super::session::{Progress, Surroundings};
+use super::session::{Progress, SessionContext};
 use crate::network::End;
 use crate::prng::Prng;
 use crate::swarm::Servers;
@@ -86,7 +86,7 @@ impl Cluster {
     pub(crate) fn step(&mut self, number: u32, now_us: u64) -> Progress {
         let gate = self.gate(now_us);
         let Cluster { backends, ledger, strange, servers, prng, .. } = self;
-        let mut near = Surroundings { prng, ledger, servers, strange };
+        let mut near = SessionContext { prng, ledger, servers, strange };
         let (progress, asked) = backends[number as usize].step(gate, &mut near);
         if let Progress::Busy(us) = progress {
             backends[number as usize].busy_until_us = Some(now_us + us);
@@ -106,7 +106,7 @@ impl Cluster {
     /// See [`Backend::stream_on`].
     pub(crate) fn stream_on(&mut self, number: u32, now_us: u64) -> Option<u64> {
         let Cluster { backends, ledger, strange, servers, prng, .. } = self;
-        let mut near = Surroundings { prng, ledger, servers, strange };
+        let mut near = SessionContext { prng, ledger, servers, strange };
         let pause_us = backends[number as usize].stream_on(&mut near)?;
         backends[number as usize].busy_until_us = Some(now_us + pause_us);
         Some(pause_us)

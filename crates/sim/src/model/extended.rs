@@ -3,7 +3,7 @@
 //! Checks stand in PostgreSQL's order, because a pooler's client is promised PostgreSQL's own error.
 
 use super::reply;
-use super::session::{Progress, Session, Status, Surroundings, Work};
+use super::session::{Progress, Session, SessionContext, Status, Work};
 use super::statement::{IN_FAILED, Running};
 use crate::protocol::{Fields, message};
 use crate::sql::{self, Statement, Tag};
@@ -42,14 +42,14 @@ const NO_STATEMENT: Refusal = ("26000", "prepared statement does not exist", Non
 const NO_PORTAL: Refusal = ("34000", "portal does not exist", None);
 
 impl Session {
-    pub(super) fn parse(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+    pub(super) fn parse(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         match self.try_parse(body) {
             Ok(()) => self.say(b'1', near),
             Err((sqlstate, words, tag)) => self.fail(sqlstate, words, tag, near),
         }
     }
 
-    pub(super) fn bind(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+    pub(super) fn bind(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         self.suffer_ddl(body, near);
         match self.try_bind(body) {
             Ok(()) => self.say(b'2', near),
@@ -57,14 +57,14 @@ impl Session {
         }
     }
 
-    pub(super) fn describe(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+    pub(super) fn describe(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         self.chatter(near);
         if let Err((sqlstate, words, tag)) = self.try_describe(body) {
             self.fail(sqlstate, words, tag, near);
         }
     }
 
-    pub(super) fn execute(&mut self, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+    pub(super) fn execute(&mut self, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
         let mut fields = Fields(body);
         let (Some(name), Some(limit)) = (fields.text(), fields.long()) else {
             self.fail(UNREADABLE.0, UNREADABLE.1, None, near);
@@ -88,7 +88,7 @@ impl Session {
         self.start(running, near)
     }
 
-    pub(super) fn close(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+    pub(super) fn close(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         if let Some((kind, name)) = kind_and_name(body) {
             if kind == b'S' {
                 self.statements.remove(name);
@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// DDL, or somebody's DEALLOCATE, may have come since the statement was used last.
-    fn suffer_ddl(&mut self, bind: &[u8], near: &mut Surroundings<'_>) {
+    fn suffer_ddl(&mut self, bind: &[u8], near: &mut SessionContext<'_>) {
         let mut fields = Fields(bind);
         let (Some(_), Some(name)) = (fields.text(), fields.text()) else { return };
         let now = self.transactions;
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    fn say(&mut self, kind: u8, near: &mut Surroundings<'_>) {
+    fn say(&mut self, kind: u8, near: &mut SessionContext<'_>) {
         self.chatter(near);
         reply::bare(&mut self.out, kind);
     }

@@ -19,7 +19,7 @@ use crate::swarm::Servers;
 pub(crate) const INT4PL: u32 = 177;
 
 /// What a session needs of the world while it works.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct SessionContext<'a> {
     /// Chance.
     pub(crate) prng: &'a mut Prng,
     /// The table.
@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// A message came; only to be called while the session is [`Progress::Waiting`].
-    pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+    pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
         if matches!(kind, b'Q' | b'F' | b'S') {
             let skipped = self.skipping && kind != b'S';
             self.readies.push_back(!(skipped || self.is_copying_in() || self.is_streaming()));
@@ -256,7 +256,7 @@ impl Session {
     }
 
     /// Goes on with a statement after [`Progress::Busy`] or [`Progress::Again`].
-    pub(crate) fn work(&mut self, near: &mut Surroundings<'_>) -> Progress {
+    pub(crate) fn work(&mut self, near: &mut SessionContext<'_>) -> Progress {
         let Some(work) = &mut self.work else { return Progress::Waiting };
         if work.running.is_some() {
             return self.run(near);
@@ -282,7 +282,7 @@ impl Session {
     }
 
     /// A cancel request reached this session.
-    pub(crate) fn cancel(&mut self, near: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn cancel(&mut self, near: &mut SessionContext<'_>) -> bool {
         if self.is_copying_in() {
             self.cancelled = true;
             return false;
@@ -313,7 +313,7 @@ impl Session {
         self.work.as_ref().and_then(|work| work.running.as_ref()).is_some_and(Running::is_copying_in)
     }
 
-    fn query(&mut self, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+    fn query(&mut self, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
         let text = Fields(body).text().unwrap_or(body);
         let tag = Tag::in_comment(text);
         self.statements.remove(&b""[..]);
@@ -332,7 +332,7 @@ impl Session {
     }
 
     /// FunctionCall: the model knows int4pl(1, 2) alone.
-    fn call_function(&mut self, body: &[u8], near: &mut Surroundings<'_>) {
+    fn call_function(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         self.work = Some(Work::new(VecDeque::new(), None));
         if self.status == Status::Failed {
             return self.fail("25P02", IN_FAILED, None, near);
@@ -350,7 +350,7 @@ impl Session {
         self.ready(near);
     }
 
-    fn sync(&mut self, near: &mut Surroundings<'_>) {
+    fn sync(&mut self, near: &mut SessionContext<'_>) {
         self.skipping = false;
         self.pipelined = false;
         self.has_lookup_path = false;
@@ -368,7 +368,7 @@ impl Session {
         sqlstate: Sqlstate,
         words: &str,
         tag: Option<Tag>,
-        near: &mut Surroundings<'_>,
+        near: &mut SessionContext<'_>,
     ) {
         self.chatter(near);
         // Errors and notices are flushed at once (`send_message_to_frontend`).
@@ -415,7 +415,7 @@ impl Session {
     }
 
     /// Ends the transaction: well, or with nothing done.
-    pub(super) fn end_transaction(&mut self, well: bool, near: &mut Surroundings<'_>) {
+    pub(super) fn end_transaction(&mut self, well: bool, near: &mut SessionContext<'_>) {
         self.status = Status::Idle;
         self.savepoints.clear();
         (self.pipelined, self.implicit, self.paused, self.left_open) = (false, false, false, false);
@@ -429,13 +429,13 @@ impl Session {
     }
 
     /// Statements outside a block commit when their query or their pipeline ends.
-    fn end_implicit(&mut self, near: &mut Surroundings<'_>) {
+    fn end_implicit(&mut self, near: &mut SessionContext<'_>) {
         if self.status == Status::Idle {
             self.end_transaction(true, near);
         }
     }
 
-    fn ready(&mut self, near: &mut Surroundings<'_>) {
+    fn ready(&mut self, near: &mut SessionContext<'_>) {
         for (name, value) in self.parameters.report() {
             reply::parameter(&mut self.out, name, &value);
         }
@@ -457,7 +457,7 @@ impl Session {
     }
 
     /// Servers say things unasked, between any two messages.
-    pub(super) fn chatter(&mut self, near: &mut Surroundings<'_>) {
+    pub(super) fn chatter(&mut self, near: &mut SessionContext<'_>) {
         if !near.prng.chance(near.servers.chatter_per_million) {
             return;
         }

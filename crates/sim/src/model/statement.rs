@@ -4,7 +4,7 @@
 
 use super::extended::{Portal, Prepared};
 use super::reply;
-use super::session::{Progress, Savepoint, Session, Status, Surroundings};
+use super::session::{Progress, Savepoint, Session, SessionContext, Status};
 use super::stream::Stream;
 use crate::sql::{Statement, Tag, Value};
 
@@ -78,7 +78,7 @@ impl Running {
 
 impl Session {
     /// Begins a statement: the checks that come before it runs, then the time it takes.
-    pub(super) fn start(&mut self, running: Running, near: &mut Surroundings<'_>) -> Progress {
+    pub(super) fn start(&mut self, running: Running, near: &mut SessionContext<'_>) -> Progress {
         near.ledger.statements += 1;
         let (statement, tag) = (&running.statement, running.tag);
         if self.status == Status::Failed && !statement.ends_transaction() {
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Goes on with the statement under way.
-    pub(super) fn run(&mut self, near: &mut Surroundings<'_>) -> Progress {
+    pub(super) fn run(&mut self, near: &mut SessionContext<'_>) -> Progress {
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Everybody is known. What a client set must not be in force while the pooler asks.
-    fn look_up(&mut self, name: &[u8], near: &mut Surroundings<'_>) {
+    fn look_up(&mut self, name: &[u8], near: &mut SessionContext<'_>) {
         if !self.parameters.are_initial() {
             near.strange.push("a question of the pooler's was asked under a client's parameters".to_owned());
         }
@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// A message while COPY FROM STDIN waits for data.
-    pub(super) fn copy_message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+    pub(super) fn copy_message(&mut self, kind: u8, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
@@ -229,14 +229,14 @@ impl Session {
         sqlstate: &'static str,
         words: &str,
         tag: Option<Tag>,
-        near: &mut Surroundings<'_>,
+        near: &mut SessionContext<'_>,
     ) -> Progress {
         self.fail(sqlstate, words, tag, near);
         Progress::Waiting
     }
 
     /// Sends up to [`SLICE_ROWS`] rows.
-    fn rows(&mut self, near: &mut Surroundings<'_>) -> Progress {
+    fn rows(&mut self, near: &mut SessionContext<'_>) -> Progress {
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
@@ -288,7 +288,7 @@ impl Session {
         Progress::Again
     }
 
-    fn copy_out(&mut self, line: &str, rows: u32, near: &mut Surroundings<'_>) {
+    fn copy_out(&mut self, line: &str, rows: u32, near: &mut SessionContext<'_>) {
         reply::copy_begins(&mut self.out, b'H');
         for _ in 0..rows {
             crate::protocol::message(&mut self.out, b'd', |body| body.extend_from_slice(line.as_bytes()));
@@ -299,7 +299,7 @@ impl Session {
     }
 
     /// PortalSuspended: the rest of the rows waits for the next Execute.
-    fn suspend(&mut self, near: &mut Surroundings<'_>) {
+    fn suspend(&mut self, near: &mut SessionContext<'_>) {
         self.chatter(near);
         reply::bare(&mut self.out, b's');
         let Some(running) = self.work.take().and_then(|work| work.running) else { return };
@@ -336,7 +336,7 @@ impl Session {
         statement: &Statement,
         tag: Option<Tag>,
         parameter: Option<&[u8]>,
-        near: &mut Surroundings<'_>,
+        near: &mut SessionContext<'_>,
     ) -> Result<String, (&'static str, &'static str)> {
         let word = match statement {
             Statement::Begin => self.begin(),
@@ -429,7 +429,7 @@ impl Session {
         "BEGIN"
     }
 
-    fn commit(&mut self, near: &mut Surroundings<'_>) -> &'static str {
+    fn commit(&mut self, near: &mut SessionContext<'_>) -> &'static str {
         let well = self.status != Status::Failed;
         if self.status == Status::Idle {
             self.warn("25P01", "there is no transaction in progress");
@@ -438,7 +438,7 @@ impl Session {
         if well { "COMMIT" } else { "ROLLBACK" }
     }
 
-    fn roll_back(&mut self, near: &mut Surroundings<'_>) -> &'static str {
+    fn roll_back(&mut self, near: &mut SessionContext<'_>) -> &'static str {
         if self.status == Status::Idle {
             self.warn("25P01", "there is no transaction in progress");
         }
@@ -503,7 +503,7 @@ impl Session {
     }
 
     /// EXECUTE: as what the name stands for.
-    fn start_executed(&mut self, mut running: Running, near: &mut Surroundings<'_>) -> Progress {
+    fn start_executed(&mut self, mut running: Running, near: &mut SessionContext<'_>) -> Progress {
         let Statement::Execute(name) = &running.statement else { return Progress::Again };
         let Some(prepared) = self.statements.get(name.as_bytes()) else {
             return self.refuse("26000", "prepared statement does not exist", running.tag, near);

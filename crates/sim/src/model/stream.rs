@@ -4,7 +4,7 @@
 //! overtaken unseen. Never decides when a stream is asked for.
 
 use super::reply;
-use super::session::{Progress, Session, Surroundings};
+use super::session::{Progress, Session, SessionContext};
 use crate::protocol::message;
 
 /// The most messages that are said at once.
@@ -26,7 +26,7 @@ impl Session {
     }
 
     /// Says a few messages more; how long until the next, None if nothing more is to be said.
-    pub(crate) fn stream_on(&mut self, near: &mut Surroundings<'_>) -> Option<u64> {
+    pub(crate) fn stream_on(&mut self, near: &mut SessionContext<'_>) -> Option<u64> {
         let running = self.work.as_mut().and_then(|work| work.running.as_mut())?;
         let (messages, tag) = (running.statement.rows(), running.tag?);
         let stream = running.stream.as_mut().filter(|stream| !stream.closed)?;
@@ -46,7 +46,12 @@ impl Session {
     }
 
     /// A message while a stream runs.
-    pub(super) fn stream_message(&mut self, kind: u8, body: &[u8], near: &mut Surroundings<'_>) -> Progress {
+    pub(super) fn stream_message(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        near: &mut SessionContext<'_>,
+    ) -> Progress {
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };

@@ -44,7 +44,7 @@ impl<P: Pooler> World<P> {
             Source::Written => self.shards[shard].pooler.written().get(range),
         };
         let Some(bytes) = found.map(<[u8]>::to_vec) else {
-            return self.referee.object("contract", format!("shard {shard} sent bytes that are not there"));
+            return self.checker.object("contract", format!("shard {shard} sent bytes that are not there"));
         };
         self.send(shard, to, &bytes);
     }
@@ -92,13 +92,13 @@ impl<P: Pooler> World<P> {
     fn obey_move(&mut self, shard: usize, conn: ConnId, to: usize, client: Box<shard::ClientMove>) {
         let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
             return self
-                .referee
+                .checker
                 .object("contract", format!("shard {shard} moved {conn:?}, which is nothing"));
         };
         self.flush(spot);
         let Some(socket) = self.shards[shard].sockets[conn.0 as usize].take() else { return };
         let Some(end) = socket.end.filter(|_| to < self.shards.len()) else {
-            return self.referee.object("contract", format!("shard {shard} moved {conn:?} to nowhere"));
+            return self.checker.object("contract", format!("shard {shard} moved {conn:?} to nowhere"));
         };
         self.set_owner(end, Owner::Nobody);
         self.moving += 1;

@@ -42,14 +42,14 @@ impl<P: Pooler> World<P> {
             .find_map(|(shard, audit)| Some((shard, audit.contradiction.clone()?)));
         let kept = names.counted();
         if let Some((shard, text)) = found {
-            return self.referee.object("I7", format!("shard {shard}: {text}"));
+            return self.checker.object("I7", format!("shard {shard}: {text}"));
         }
         // Who is on the way from one shard to another is counted and in no table.
         if self.moving > 0 {
             return;
         }
         if let Some(text) = difference(&kept, &sum(&audits)) {
-            self.referee.object("I7", text);
+            self.checker.object("I7", text);
         }
     }
 
@@ -60,12 +60,12 @@ impl<P: Pooler> World<P> {
             let Some(audit) = self.shards[shard].pooler.audit() else { continue };
             if audit.leftovers != shard::audit::Leftovers::default() {
                 let text = format!("shard {shard} still has {:?} and no clients", audit.leftovers);
-                self.referee.object("I10", text);
+                self.checker.object("I10", text);
             }
         }
         let keys = self.names().cancel_keys();
         if keys > 0 {
-            self.referee.object("I10", format!("{keys} cancel keys are known and there are no clients"));
+            self.checker.object("I10", format!("{keys} cancel keys are known and there are no clients"));
         }
     }
 }

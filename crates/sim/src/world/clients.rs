@@ -1,13 +1,13 @@
 //! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
 
-use super::{Birth, Era, Owner, What, World};
-use crate::client::scene::Scene;
+use super::{Era, Owner, ProcessStart, What, World};
+use crate::client::context::ClientContext;
 use crate::client::session::{Client, Phase};
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
 use crate::protocol::untyped;
 use crate::setup;
-use crate::swarm::Crowd;
+use crate::swarm::ClientMix;
 use settings::{AuthType, PoolMode};
 
 /// The longest pause of a slow writer between two pieces.
@@ -17,16 +17,16 @@ const PROBE_REQUESTS: u64 = 3;
 
 impl<P: Pooler> World<P> {
     /// Runs something of a client with the world around it.
-    fn with_client(&mut self, number: u32, act: impl FnOnce(&mut Client, &mut Scene<'_>)) {
+    fn with_client(&mut self, number: u32, act: impl FnOnce(&mut Client, &mut ClientContext<'_>)) {
         let fair = self.is_fair();
         let pooling = &self.swarm.pooling;
         let own = self.clients[number as usize].replicates;
         let shares = pooling.always_shares() && !own;
-        let mut scene = Scene {
+        let mut scene = ClientContext {
             prng: &mut self.prngs[number as usize],
             steps: &mut self.steps,
-            referee: &mut self.referee,
-            crowd: &self.swarm.crowd,
+            checker: &mut self.checker,
+            client_mix: &self.swarm.client_mix,
             now_us: self.clock.now_us(),
             fair,
             asks: self.swarm.pooling.auth_type != AuthType::Trust,
@@ -56,11 +56,11 @@ impl<P: Pooler> World<P> {
         let user = setup::user((slot / pooling.databases) % pooling.users);
         let probing = self.era == Era::Probing;
         let fair = self.is_fair();
-        let mut scene = Scene {
+        let mut scene = ClientContext {
             prng: &mut prng,
             steps: &mut self.steps,
-            referee: &mut self.referee,
-            crowd: &self.swarm.crowd,
+            checker: &mut self.checker,
+            client_mix: &self.swarm.client_mix,
             now_us: self.clock.now_us(),
             fair,
             asks: self.swarm.pooling.auth_type != AuthType::Trust,
@@ -79,7 +79,7 @@ impl<P: Pooler> World<P> {
         }
         let now_us = self.clock.now_us();
         client.disturbed |= self.current.is_none() || self.operator.is_unsafe(&database, now_us);
-        self.births.push(Birth { at_us: now_us, database });
+        self.births.push(ProcessStart { at_us: now_us, database });
         let end = self.network.open();
         self.set_owner(end, Owner::Client(number));
         self.set_owner(end.peer(), Owner::Nobody);
@@ -261,7 +261,7 @@ impl<P: Pooler> World<P> {
 
     pub(super) fn canceller_looks(&mut self, end: End) {
         if self.network.readable(end) > 0 {
-            self.referee.object("I1", "a cancel request was answered");
+            self.checker.object("I1", "a cancel request was answered");
         }
         if self.network.exhausted(end) {
             self.network.close(end, Ending::Finish, &mut self.clock);
@@ -278,16 +278,16 @@ impl<P: Pooler> World<P> {
 
     pub(super) fn begin_probing(&mut self) {
         self.era = Era::Probing;
-        self.swarm.crowd = Crowd {
+        self.swarm.client_mix = ClientMix {
             cancel_per_million: 0,
             garbage_per_million: 0,
             die_per_million: 0,
-            siesta_per_million: 0,
+            long_idle_per_million: 0,
             deaf_per_million: 0,
             think_us: 1_000,
-            ..self.swarm.crowd.clone()
+            ..self.swarm.client_mix.clone()
         };
-        for slot in 0..self.swarm.crowd.slots {
+        for slot in 0..self.swarm.client_mix.slots {
             self.begin_session(slot);
         }
     }

@@ -32,24 +32,24 @@ impl<P: Pooler> World<P> {
     /// After healing every session must have come to its end (I8), and FATAL is the end of a connection (I14).
     pub(super) fn expect_nobody_waiting(&mut self) {
         let Some(number) = self.slots.iter().flatten().copied().next() else { return };
-        if !self.referee.has_objected() {
+        if !self.checker.has_objected() {
             let client = &self.clients[number as usize];
             if client.phase == Phase::Over {
-                return self.referee.object("I14", format!("c{number} was told FATAL and never hung up on"));
+                return self.checker.object("I14", format!("c{number} was told FATAL and never hung up on"));
             }
             let words = client.wait_in_words();
-            self.referee.object("I8", format!("c{number} waits for ever; {words}"));
+            self.checker.object("I8", format!("c{number} waits for ever; {words}"));
         }
     }
 
     pub(super) fn finish(mut self) -> Outcome {
-        if !self.referee.has_objected() {
+        if !self.checker.has_objected() {
             self.expect_takeovers_over();
             self.expect_nothing_left();
             self.expect_commands_answered();
             self.expect_no_leftovers();
             self.expect_limits_in_force();
-            self.referee.compare(&self.cluster.ledger);
+            self.checker.compare(&self.cluster.ledger);
         }
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
         let (events, sessions) = (self.events, self.clients.len());
@@ -79,7 +79,7 @@ impl<P: Pooler> World<P> {
             }
         }
         for text in objections {
-            self.referee.object("I8", text);
+            self.checker.object("I8", text);
         }
         for database in (0..self.swarm.pooling.databases).map(crate::setup::database) {
             for user in (0..self.swarm.pooling.users).map(crate::setup::user) {
@@ -88,13 +88,13 @@ impl<P: Pooler> World<P> {
                 if self.counts_servers() && open != counted {
                     let text =
                         format!("{counted} servers are counted for {user} on {database}, {open} are open");
-                    self.referee.object("I7", text);
+                    self.checker.object("I7", text);
                 }
             }
         }
         let clients = self.names().counted().clients;
         if clients != 0 {
-            self.referee.object("I7", format!("{clients} clients are counted and there are none"));
+            self.checker.object("I7", format!("{clients} clients are counted and there are none"));
         }
     }
 
@@ -122,7 +122,7 @@ impl<P: Pooler> World<P> {
             }
         }
         if let Some((invariant, text)) = found {
-            self.referee.object(invariant, text);
+            self.checker.object(invariant, text);
         }
     }
 

@@ -5,16 +5,16 @@
 
 mod actions;
 mod audit;
+mod clients;
+mod faults;
 mod finish;
 mod operator;
 mod orders;
-mod people;
 mod process;
 mod reload;
 mod servers;
 mod sockets;
 mod takeover;
-mod trouble;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use shard::{ClientMove, ConnId, Event, Now};
 use crate::client::session::Client;
 use crate::clock::{Clock, SECOND_US};
 use crate::fault::Fault;
-use crate::invariants::{Referee, Violation};
+use crate::invariants::{InvariantChecker, Violation};
 use crate::model::cluster::{Attempt, Cluster};
 use crate::network::{End, Network, Notice, Wake};
 use crate::pooler::Pooler;
@@ -52,20 +52,20 @@ enum What {
     /// A connection between a client and the pooler reaches the acceptor.
     Accept(End),
     /// There may be something to read on a pooler's socket.
-    Readable(Spot),
+    Readable(ConnRef),
     /// The system took what was sent.
-    Completed(Spot),
+    Completed(ConnRef),
     /// A pooler's socket is clogged, or no longer.
-    Clogged(Spot),
-    WriteFailed(Spot),
+    Clogged(ConnRef),
+    WriteFailed(ConnRef),
     /// See above.
-    Drained(Spot),
+    Drained(ConnRef),
     /// Its socket is gone.
-    Closed(Spot),
+    Closed(ConnRef),
     /// A connection attempt ends.
-    Connect(Spot, Attempt, IpAddr),
+    Connect(ConnRef, Attempt, IpAddr),
     /// A login's question is answered.
-    Answered(Spot, auth::TaskResult),
+    Answered(ConnRef, auth::TaskResult),
     /// A shard asked to be woken.
     Tick(usize),
     /// A letter to a shard.
@@ -89,7 +89,7 @@ enum What {
     /// A shard hands something on.
     Gave(usize, usize, takeover::Item),
     /// Something from another process reaches a shard.
-    Inherit(usize, takeover::Legacy),
+    Inherit(usize, takeover::ImportedConn),
     /// The process that takes over dies.
     SuccessorDies(usize),
     /// A process starts where one has ended.
@@ -108,7 +108,7 @@ impl From<Wake> for What {
 
 /// A pooler's socket; the serial number tells it from others that had the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct ConnRef {
     shard: usize,
     conn: ConnId,
     serial: u64,
@@ -118,7 +118,7 @@ pub(super) struct Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Nobody,
-    Pooler(Spot),
+    Pooler(ConnRef),
     Client(u32),
     Canceller,
     Backend(u32),
@@ -140,7 +140,7 @@ struct ShardBox<P> {
     sockets: Vec<Option<Socket>>,
     tick_at_us: Option<u64>,
     late_ticks: u32,
-    still: orders::Stillness,
+    still: orders::Quiescence,
     /// Its process.
     process: usize,
     /// Its process has ended: nothing happens to it any more.
@@ -149,7 +149,7 @@ struct ShardBox<P> {
 
 impl<P> ShardBox<P> {
     fn new(pooler: P, process: usize) -> ShardBox<P> {
-        let still = orders::Stillness::default();
+        let still = orders::Quiescence::default();
         ShardBox {
             pooler,
             sockets: Vec::new(),
@@ -164,7 +164,7 @@ impl<P> ShardBox<P> {
 
 /// Where and when a client came from.
 #[derive(Debug)]
-struct Birth {
+struct ProcessStart {
     at_us: u64,
     database: String,
 }
@@ -190,7 +190,7 @@ pub(crate) struct World<P> {
     /// Clients whose transaction must not be cut.
     spared: Vec<u32>,
     config: Arc<Config>,
-    referee: Referee,
+    checker: InvariantChecker,
     trace: Trace,
     prng: Prng,
     /// The random numbers of each client.
@@ -203,7 +203,7 @@ pub(crate) struct World<P> {
     serial: u64,
     events: u64,
     operator: Operator,
-    births: Vec<Birth>,
+    births: Vec<ProcessStart>,
     /// Clients on their way from one shard to another.
     moving: u32,
     /// Until then waits are excused: the process was stopped not long ago.
@@ -239,10 +239,10 @@ impl<P: Pooler> World<P> {
     ) -> World<P> {
         let clock = Clock::new();
         let mut world = World {
-            network: Network::new(swarm.weather.clone(), prng.split(1)),
+            network: Network::new(swarm.network_conditions.clone(), prng.split(1)),
             cluster: Cluster::new(swarm.servers.clone(), prng.split(2)),
             prng: prng.split(3),
-            slots: vec![None; swarm.crowd.slots as usize],
+            slots: vec![None; swarm.client_mix.slots as usize],
             swarm,
             clock,
             owners: Vec::new(),
@@ -255,7 +255,7 @@ impl<P: Pooler> World<P> {
             starter,
             spared: Vec::new(),
             config,
-            referee: Referee::default(),
+            checker: InvariantChecker::default(),
             trace: Trace::new(keep_lines),
             prngs: Vec::new(),
             steps,
@@ -299,8 +299,8 @@ impl<P: Pooler> World<P> {
     }
 
     fn prepare(&mut self) {
-        for slot in 0..self.swarm.crowd.slots {
-            let delay = self.prng.below(self.swarm.crowd.think_us.max(1_000));
+        for slot in 0..self.swarm.client_mix.slots {
+            let delay = self.prng.below(self.swarm.client_mix.think_us.max(1_000));
             self.clock.after(delay, What::Session(slot));
         }
         for (fault, mean_us) in self.swarm.faults.clone() {
@@ -311,7 +311,7 @@ impl<P: Pooler> World<P> {
     }
 
     fn live_until(&mut self, until_us: u64, mut enough: impl FnMut(&World<P>) -> bool) {
-        while !self.referee.has_objected() && !enough(self) {
+        while !self.checker.has_objected() && !enough(self) {
             let Some(what) = self.clock.next(until_us) else {
                 self.clock.pass_to(until_us);
                 return;
@@ -322,7 +322,7 @@ impl<P: Pooler> World<P> {
                 self.heal();
             }
             if self.events > EVENTS_MOST {
-                return self.referee.object("I8", "the world never comes to rest");
+                return self.checker.object("I8", "the world never comes to rest");
             }
             self.happen(what);
         }
@@ -459,7 +459,7 @@ impl<P: Pooler> World<P> {
         let overdue = place.pooler.deadline().is_some_and(|deadline| deadline <= now_us);
         place.late_ticks = if overdue { place.late_ticks + 1 } else { 0 };
         if place.late_ticks > 10_000 {
-            self.referee.object("I16", format!("shard {shard} asks to be woken at once, for ever"));
+            self.checker.object("I16", format!("shard {shard} asks to be woken at once, for ever"));
         }
     }
 
@@ -484,6 +484,6 @@ impl<P> World<P> {
 
     /// The end of the run, early or not.
     fn verdict(self) -> (Option<Violation>, Trace, Steps) {
-        (self.referee.into_verdict(), self.trace, self.steps)
+        (self.checker.into_verdict(), self.trace, self.steps)
     }
 }

@@ -318,7 +318,7 @@ impl<P: Pooler> World<P> {
                 self.operator.sent_away.push((number, self.clock.now_us() + NOTICED_US));
             }
             Awaited::KillClient(number) if total > 1 => {
-                self.referee.object("I15", format!("KILL_CLIENT of c{number} closed {total} clients"));
+                self.checker.object("I15", format!("KILL_CLIENT of c{number} closed {total} clients"));
             }
             Awaited::Shutdown(mode) => self.shutdown_done(mode),
             _ => (),
@@ -339,7 +339,7 @@ impl<P: Pooler> World<P> {
     pub(super) fn expect_commands_answered(&mut self) {
         if let Some((awaited, owed, _)) = self.operator.awaited.values().next() {
             let text = format!("{owed} shards have not answered {awaited:?}");
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 
@@ -353,7 +353,7 @@ impl<P: Pooler> World<P> {
             |(number, by_us): &&(u32, u64)| now_us > *by_us && self.client_ends[*number as usize].is_some();
         if let Some((number, _)) = self.operator.sent_away.iter().find(late) {
             let text = format!("c{number} was closed by KILL_CLIENT and is still connected");
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
         self.operator.sent_away.retain(|(_, by_us)| now_us <= *by_us);
     }

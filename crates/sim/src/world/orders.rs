@@ -4,14 +4,14 @@
 use messages::Command;
 
 use super::operator::Awaited;
-use super::{Spot, World};
+use super::{ConnRef, World};
 use crate::client::session::Phase;
 use crate::pooler::Pooler;
 use crate::tap::Purpose;
 
 /// Which commands are done on a shard and not undone there.
 #[derive(Debug, Default)]
-pub(super) struct Stillness {
+pub(super) struct Quiescence {
     /// PAUSE or KILL, of all (None) or of single databases.
     paused: std::collections::BTreeSet<Option<String>>,
     /// SUSPEND, and since when.
@@ -21,7 +21,7 @@ pub(super) struct Stillness {
 /// What was read before SUSPEND, and one buffer more, is passed on within this time.
 const LAST_READ_US: u64 = 5_000;
 
-impl Stillness {
+impl Quiescence {
     /// The process that takes over speaks: it does not stand still, and passes RESUME on.
     pub(super) fn note_order(&mut self, command: &Command) {
         match command {
@@ -64,7 +64,7 @@ impl<P: Pooler> World<P> {
                 });
                 if let Some(tap) = left {
                     let text = format!("shard {shard} has paused {database:?} and holds {:?}", tap.purpose);
-                    return self.referee.object("I15", text);
+                    return self.checker.object("I15", text);
                 }
                 self.shards[shard].still.paused.insert(database.clone());
             }
@@ -74,23 +74,23 @@ impl<P: Pooler> World<P> {
     }
 
     /// A connection has become a session of a server.
-    pub(super) fn expect_not_paused(&mut self, spot: Spot, database: &str) {
+    pub(super) fn expect_not_paused(&mut self, spot: ConnRef, database: &str) {
         // Under SUSPEND what is being opened is opened.
         let paused = &self.shards[spot.shard].still.paused;
         if paused.contains(&None) || paused.contains(&Some(database.to_owned())) {
             let text = format!("shard {} opened a server of {database}, which is paused", spot.shard);
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 
     /// A client's request was sent to a server.
-    pub(super) fn expect_not_still(&mut self, spot: Spot, purpose: &Purpose) {
+    pub(super) fn expect_not_still(&mut self, spot: ConnRef, purpose: &Purpose) {
         if let Purpose::Session { database, .. } = purpose
             && self.shards[spot.shard].still.covers(database, self.clock.now_us())
         {
             let text =
                 format!("shard {} sent a request to a server of {database}, which is paused", spot.shard);
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 
@@ -101,7 +101,7 @@ impl<P: Pooler> World<P> {
         let is_open = self.clients[number as usize].phase == Phase::Open;
         if is_open && since_us.is_some_and(|since_us| *since_us < birth.at_us) {
             let text = format!("c{number} was let into {}, which is disabled", birth.database);
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 
@@ -125,7 +125,7 @@ impl<P: Pooler> World<P> {
             }
         }
         if let Some(text) = found {
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 }

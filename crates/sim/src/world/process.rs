@@ -98,7 +98,7 @@ impl<P: Pooler> World<P> {
             self.spared.remove(place);
         } else if hung_up {
             let text = format!("c{number} was cut in a transaction by SHUTDOWN WAIT_FOR_SERVERS");
-            self.referee.object("I20", text);
+            self.checker.object("I20", text);
         }
     }
 
@@ -110,7 +110,7 @@ impl<P: Pooler> World<P> {
             let servers = left.filter_map(|socket| socket.tap.as_deref());
             let has_server = servers.into_iter().any(|tap| matches!(tap.purpose, Purpose::Session { .. }));
             if has_server && mode == ShutdownMode::WaitForServers {
-                self.referee.object("I20", format!("shard {shard} ended and held servers"));
+                self.checker.object("I20", format!("shard {shard} ended and held servers"));
             }
         }
         self.exit(current);

@@ -16,10 +16,10 @@ impl<P: Pooler> World<P> {
             self.drive_one(woken);
         }
         if let Some(text) = self.cluster.strange.pop() {
-            self.referee.object("I1", text);
+            self.checker.object("I1", text);
         }
         if let Some(tag) = self.cluster.ledger.take_twice() {
-            self.referee.object("I6", format!("{tag} was applied twice"));
+            self.checker.object("I6", format!("{tag} was applied twice"));
         }
     }
 

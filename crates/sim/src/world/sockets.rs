@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use shard::{ClientMove, ConnId, ConnectFault, Event, Peer};
 
-use super::{Owner, Spot, What, World};
+use super::{ConnRef, Owner, What, World};
 use crate::model::cluster::Attempt;
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
@@ -21,7 +21,7 @@ const ACCEPT_AGAIN_US: u64 = 5_000;
 /// A pooler's socket.
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) spot: Spot,
+    pub(super) spot: ConnRef,
     /// Its end of the network; None while it is being connected.
     pub(super) end: Option<End>,
     /// Where it leads to, on connections to servers.
@@ -51,12 +51,12 @@ pub(super) struct Socket {
 #[derive(Debug)]
 pub(super) struct CancelUnderWay {
     pub(super) key: (u32, u32),
-    pub(super) spot: Spot,
+    pub(super) spot: ConnRef,
     pub(super) end: End,
 }
 
 impl Socket {
-    pub(super) fn new(spot: Spot, end: Option<End>) -> Socket {
+    pub(super) fn new(spot: ConnRef, end: Option<End>) -> Socket {
         Socket {
             spot,
             end,
@@ -82,7 +82,7 @@ impl Socket {
 }
 
 impl<P: Pooler> World<P> {
-    pub(super) fn socket(&mut self, spot: Spot) -> Option<&mut Socket> {
+    pub(super) fn socket(&mut self, spot: ConnRef) -> Option<&mut Socket> {
         let socket = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize)?.as_mut()?;
         (socket.spot.serial == spot.serial).then_some(socket)
     }
@@ -92,16 +92,16 @@ impl<P: Pooler> World<P> {
     }
 
     /// A new socket under an id that must be free.
-    pub(super) fn add_socket(&mut self, shard: usize, conn: ConnId, end: Option<End>) -> Spot {
+    pub(super) fn add_socket(&mut self, shard: usize, conn: ConnId, end: Option<End>) -> ConnRef {
         self.serial += 1;
-        let spot = Spot { shard, conn, serial: self.serial };
+        let spot = ConnRef { shard, conn, serial: self.serial };
         let sockets = &mut self.shards[shard].sockets;
         let at = conn.0 as usize;
         if sockets.len() <= at {
             sockets.resize_with(at + 1, || None);
         }
         if sockets[at].is_some() {
-            self.referee.object("contract", format!("shard {shard} used {conn:?} before it was closed"));
+            self.checker.object("contract", format!("shard {shard} used {conn:?} before it was closed"));
         }
         self.shards[shard].sockets[at] = Some(Socket::new(spot, end));
         if let Some(end) = end {
@@ -154,7 +154,7 @@ impl<P: Pooler> World<P> {
         conn
     }
 
-    pub(super) fn connect_ends(&mut self, spot: Spot, attempt: Attempt, address: IpAddr) {
+    pub(super) fn connect_ends(&mut self, spot: ConnRef, attempt: Attempt, address: IpAddr) {
         if self.socket(spot).is_none_or(|socket| socket.closing) {
             return;
         }
@@ -181,7 +181,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// An event for a socket that may be gone by now.
-    pub(super) fn tell(&mut self, spot: Spot, event: Event<'_>) {
+    pub(super) fn tell(&mut self, spot: ConnRef, event: Event<'_>) {
         let Some(socket) = self.socket(spot) else { return };
         if socket.closing {
             return;
@@ -201,7 +201,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// Plans a look at a socket, if none is planned.
-    pub(super) fn wake_reader(&mut self, spot: Spot) {
+    pub(super) fn wake_reader(&mut self, spot: ConnRef) {
         if let Some(socket) = self.socket(spot)
             && !socket.reading
         {
@@ -211,7 +211,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// Delivers at most one buffer, or the ending.
-    pub(super) fn read_socket(&mut self, spot: Spot) {
+    pub(super) fn read_socket(&mut self, spot: ConnRef) {
         let most = self.prng.between(1, self.swarm.driving.read_most).max(self.swarm.driving.read_most / 2);
         let Some(socket) = self.socket(spot) else { return };
         socket.reading = false;
@@ -246,7 +246,7 @@ impl<P: Pooler> World<P> {
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
         if let Some(tap) = &mut socket.tap {
             tap.read(readies);
-            tap.received(&bytes, &mut self.referee);
+            tap.received(&bytes, &mut self.checker);
         }
         let unsent = socket.has_unsent();
         socket.owes_drained |= unsent;
@@ -264,12 +264,12 @@ impl<P: Pooler> World<P> {
         self.trace.bytes(bytes);
         let Some(Some(socket)) = self.shards[shard].sockets.get_mut(to.0 as usize) else {
             return self
-                .referee
+                .checker
                 .object("contract", format!("shard {shard} sent to {to:?}, which is nothing"));
         };
         if socket.closing || socket.end.is_none() {
             return self
-                .referee
+                .checker
                 .object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
         }
         socket.unsent.extend(bytes);
@@ -278,14 +278,14 @@ impl<P: Pooler> World<P> {
         tap.read(end.map(|end| self.readies(end)).unwrap_or_default());
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
-        let mut referee = std::mem::take(&mut self.referee);
+        let mut checker = std::mem::take(&mut self.checker);
         let known = Cancels {
             under_way: &|key| cancels.iter().any(|cancel| cancel.key == key && self.is_under_way(cancel)),
             asked_by: &|client| self.clients.get(client as usize).is_some_and(|client| client.cancels > 0),
         };
         let requests = tap.requests;
-        tap.sent(bytes, &mut referee, &known);
-        self.referee = referee;
+        tap.sent(bytes, &mut checker, &known);
+        self.checker = checker;
         self.cancels = cancels;
         if tap.requests > requests {
             self.expect_not_still(spot, &tap.purpose);
@@ -307,7 +307,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// Writes what the network takes and tells the shard what it must know.
-    pub(super) fn flush(&mut self, spot: Spot) {
+    pub(super) fn flush(&mut self, spot: ConnRef) {
         let (clog_bytes, completion_us) = (self.swarm.driving.clog_bytes, self.swarm.driving.completion_us);
         let Some(Some(socket)) = self.shards[spot.shard].sockets.get_mut(spot.conn.0 as usize) else {
             return;
@@ -341,7 +341,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    pub(super) fn completed(&mut self, spot: Spot) {
+    pub(super) fn completed(&mut self, spot: ConnRef) {
         let Some(socket) = self.socket(spot) else { return };
         socket.completing = false;
         self.flush(spot);
@@ -351,12 +351,12 @@ impl<P: Pooler> World<P> {
     pub(super) fn close_socket(&mut self, shard: usize, conn: ConnId) {
         let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) else {
             return self
-                .referee
+                .checker
                 .object("contract", format!("shard {shard} closed {conn:?}, which is nothing"));
         };
         self.flush(spot);
         let Some(socket) = self.socket(spot).filter(|socket| !socket.closing) else {
-            return self.referee.object("contract", format!("shard {shard} closed {conn:?} twice"));
+            return self.checker.object("contract", format!("shard {shard} closed {conn:?} twice"));
         };
         let end = socket.end;
         if let Some(end) = end {
@@ -371,7 +371,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// The socket is no more, though its id is not free yet.
-    fn vanish(&mut self, spot: Spot) {
+    fn vanish(&mut self, spot: ConnRef) {
         if let Some(socket) = self.socket(spot) {
             socket.closing = true;
             if let Some(end) = socket.end {
@@ -380,7 +380,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    pub(super) fn closed(&mut self, spot: Spot) {
+    pub(super) fn closed(&mut self, spot: ConnRef) {
         if self.socket(spot).is_some() {
             self.shards[spot.shard].sockets[spot.conn.0 as usize] = None;
             self.deliver(spot.shard, Event::Closed { conn: spot.conn });
@@ -391,7 +391,7 @@ impl<P: Pooler> World<P> {
         let late = paused && self.prng.chance(self.swarm.driving.late_read_per_million);
         let Some(socket) = self.socket_at(shard, conn) else {
             return self
-                .referee
+                .checker
                 .object("contract", format!("shard {shard} paused or resumed {conn:?}, which is nothing"));
         };
         let changed = std::mem::replace(&mut socket.paused, paused) != paused;
@@ -405,7 +405,7 @@ impl<P: Pooler> World<P> {
     }
 
     /// What a connection to a server is for has become known: count it (I7), or watch it (I5).
-    fn learn_purpose(&mut self, spot: Spot, purpose: &Purpose) {
+    fn learn_purpose(&mut self, spot: ConnRef, purpose: &Purpose) {
         match purpose {
             Purpose::Unknown => (),
             Purpose::Cancel { key } => {
@@ -433,12 +433,12 @@ impl<P: Pooler> World<P> {
                 if of_pool > limit {
                     let text =
                         format!("{of_pool} servers are open for {user} on {database}, {limit} are allowed");
-                    self.referee.object("I7", text);
+                    self.checker.object("I7", text);
                 }
                 if database_limit > 0 && of_database > database_limit {
                     let text =
                         format!("{of_database} servers are open on {database}, {database_limit} are allowed");
-                    self.referee.object("I7", text);
+                    self.checker.object("I7", text);
                 }
             }
         }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use messages::Command;
 use shard::{ConnId, Event, Export, Import};
 
+use super::faults::STOP_US;
 use super::process::Process;
 use super::sockets::Socket;
-use super::trouble::STOP_US;
 use super::{Era, What, World};
 use crate::pooler::Pooler;
 
@@ -24,12 +24,12 @@ const UNTOLD_US: u64 = 5 * crate::clock::SECOND_US;
 #[derive(Debug)]
 pub(super) enum Item {
     Word(Export),
-    Leaver(Box<Leaver>),
+    ExportedConn(Box<ExportedConn>),
 }
 
 /// A socket that leaves.
 #[derive(Debug)]
-pub(super) struct Leaver {
+pub(super) struct ExportedConn {
     socket: Socket,
     state: Vec<u8>,
     link: Option<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Leaver {
 
 /// Something on its way to a shard.
 #[derive(Debug)]
-pub(super) enum Legacy {
+pub(super) enum ImportedConn {
     Word(Import),
     Sockets { client: Option<(Socket, Vec<u8>)>, server: Option<(Socket, Vec<u8>)> },
 }
@@ -64,7 +64,7 @@ pub(super) struct Takeover {
     /// Sockets that have come to the thread.
     gone: u64,
     gone_when_empty: Option<u64>,
-    halves: BTreeMap<(usize, u64), Box<Leaver>>,
+    halves: BTreeMap<(usize, u64), Box<ExportedConn>>,
     /// Which new shard has a pool's part of an old shard.
     heirs: BTreeMap<(String, String), BTreeMap<usize, usize>>,
 }
@@ -142,19 +142,19 @@ impl<P: Pooler> World<P> {
     pub(super) fn hand_on(&mut self, shard: usize, what: Export) {
         let process = self.shards[shard].process;
         let Some(number) = self.takeovers.iter().rposition(|takeover| takeover.from == process) else {
-            return self.referee.object("contract", format!("shard {shard} hands on and nobody takes over"));
+            return self.checker.object("contract", format!("shard {shard} hands on and nobody takes over"));
         };
         let item = match what {
             Export::Socket { conn, state, link, is_server } => {
                 let socket = self.shards[shard].sockets.get_mut(conn.0 as usize).and_then(Option::take);
                 let Some(socket) = socket.filter(|socket| !socket.closing) else {
                     let text = format!("shard {shard} hands on {conn:?}, which is nothing");
-                    return self.referee.object("contract", text);
+                    return self.checker.object("contract", text);
                 };
                 if let Some(end) = socket.end {
                     self.set_owner(end, super::Owner::Nobody);
                 }
-                Item::Leaver(Box::new(Leaver { socket, state, link, is_server }))
+                Item::ExportedConn(Box::new(ExportedConn { socket, state, link, is_server }))
             }
             word => Item::Word(word),
         };
@@ -177,9 +177,9 @@ impl<P: Pooler> World<P> {
                     Export::ServerClosed { state } => (state.clone(), Import::ServerClosed { state }),
                     _ => return,
                 };
-                self.send_over(number, shard, &state, Legacy::Word(word));
+                self.send_over(number, shard, &state, ImportedConn::Word(word));
             }
-            (progress, Item::Leaver(leaver)) => {
+            (progress, Item::ExportedConn(leaver)) => {
                 self.takeovers[number].gone += 1;
                 if let Some((state, parcel)) = self.whole(number, shard, *leaver) {
                     match progress {
@@ -197,7 +197,12 @@ impl<P: Pooler> World<P> {
     }
 
     /// Both halves of a pair, or the one socket that belongs to no other.
-    fn whole(&mut self, number: usize, shard: usize, leaver: Leaver) -> Option<(Vec<u8>, Legacy)> {
+    fn whole(
+        &mut self,
+        number: usize,
+        shard: usize,
+        leaver: ExportedConn,
+    ) -> Option<(Vec<u8>, ImportedConn)> {
         let mut parts = vec![leaver];
         if let Some(link) = parts[0].link {
             let Some(other) = self.takeovers[number].halves.remove(&(shard, link)) else {
@@ -208,22 +213,22 @@ impl<P: Pooler> World<P> {
         }
         let state = parts[0].state.clone();
         let (mut client, mut server) = (None, None);
-        for Leaver { socket, state, is_server, .. } in parts {
+        for ExportedConn { socket, state, is_server, .. } in parts {
             *(if is_server { &mut server } else { &mut client }) = Some((socket, state));
         }
-        Some((state, Legacy::Sockets { client, server }))
+        Some((state, ImportedConn::Sockets { client, server }))
     }
 
-    fn send_over(&mut self, number: usize, shard: usize, state: &[u8], legacy: Legacy) {
+    fn send_over(&mut self, number: usize, shard: usize, state: &[u8], legacy: ImportedConn) {
         let to = self.heir(number, shard, state);
         let at_us = self.post(to);
         self.clock.at(at_us, What::Inherit(to, legacy));
     }
 
-    fn give_back(&mut self, shard: usize, state: &[u8], parcel: Legacy) {
-        let has_server = matches!(&parcel, Legacy::Sockets { server: Some(_), .. });
+    fn give_back(&mut self, shard: usize, state: &[u8], parcel: ImportedConn) {
+        let has_server = matches!(&parcel, ImportedConn::Sockets { server: Some(_), .. });
         // It gave up its permit when it left.
-        let opened = has_server.then(|| Legacy::Word(Import::ServerOpened { state: state.to_vec() }));
+        let opened = has_server.then(|| ImportedConn::Word(Import::ServerOpened { state: state.to_vec() }));
         for legacy in opened.into_iter().chain([parcel]) {
             let at_us = self.post(shard);
             self.clock.at(at_us, What::Inherit(shard, legacy));
@@ -283,13 +288,13 @@ impl<P: Pooler> World<P> {
             let left = self.shards[shard].sockets.iter().flatten().count();
             if left > 0 {
                 let text = format!("shard {shard} says that it is empty and has {left} sockets");
-                self.referee.object("I15", text);
+                self.checker.object("I15", text);
             }
             self.shards[shard].ended = true;
         }
         for shard in self.processes[to].shards.clone() {
             let at_us = self.post(shard);
-            self.clock.at(at_us, What::Inherit(shard, Legacy::Word(Import::Gone)));
+            self.clock.at(at_us, What::Inherit(shard, ImportedConn::Word(Import::Gone)));
         }
         let leads_on = |next: &Takeover| next.from == to && next.progress == Progress::Giving;
         if let Some(onwards) = self.takeovers.iter().position(leads_on) {
@@ -316,10 +321,10 @@ impl<P: Pooler> World<P> {
     }
 
     /// Something from another process reaches a shard.
-    pub(super) fn inherit(&mut self, shard: usize, legacy: Legacy) {
+    pub(super) fn inherit(&mut self, shard: usize, legacy: ImportedConn) {
         let (client, server) = match legacy {
-            Legacy::Word(word) => return self.deliver(shard, Event::Import(Box::new(word))),
-            Legacy::Sockets { client, server } => (client, server),
+            ImportedConn::Word(word) => return self.deliver(shard, Event::Import(Box::new(word))),
+            ImportedConn::Sockets { client, server } => (client, server),
         };
         if self.shards[shard].ended {
             for (socket, _) in client.into_iter().chain(server) {
@@ -376,7 +381,7 @@ impl<P: Pooler> World<P> {
         if let Some(takeover) = self.takeovers.iter().find(|takeover| takeover.progress != Progress::Over) {
             let text =
                 format!("process {} never ends: {} sockets have left it", takeover.from, takeover.gone);
-            self.referee.object("I15", text);
+            self.checker.object("I15", text);
         }
     }
 }

@@ -26,7 +26,7 @@ impl<P: Pooler> World<P> {
             )
         });
         if let Some(text) = text {
-            self.referee.object("I8", text);
+            self.checker.object("I8", text);
         }
     }
 
@@ -56,7 +56,7 @@ impl<P: Pooler> World<P> {
             )
         });
         if let Some(text) = text {
-            self.referee.object("I8", text);
+            self.checker.object("I8", text);
         }
     }
 }
