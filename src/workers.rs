@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::{Input, TakeoverEvent};
-use driver::{Engine, News};
+use driver::{Engine, TakeoverProgress};
 use messages::{Command, Listing, ShardId, Subject};
 
 use crate::control_loop::Shards;
@@ -55,13 +55,13 @@ impl Shards for Workers {
     }
 }
 
-fn outcome(news: News) -> TakeoverEvent {
+fn outcome(news: TakeoverProgress) -> TakeoverEvent {
     match news {
-        News::Begun => TakeoverEvent::Begun,
-        News::Failed(why) => TakeoverEvent::Failed(why),
-        News::Orphaned => TakeoverEvent::Orphaned,
-        News::Resumed { database } => TakeoverEvent::Resumed { database },
-        News::Over => TakeoverEvent::Over,
+        TakeoverProgress::Begun => TakeoverEvent::Begun,
+        TakeoverProgress::Failed(why) => TakeoverEvent::Failed(why),
+        TakeoverProgress::Orphaned => TakeoverEvent::Orphaned,
+        TakeoverProgress::Resumed { database } => TakeoverEvent::Resumed { database },
+        TakeoverProgress::Over => TakeoverEvent::Over,
     }
 }
 

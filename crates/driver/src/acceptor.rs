@@ -14,19 +14,19 @@ use shard::event::Peer;
 use telemetry::{Level, Record};
 
 use crate::connect::text;
-use crate::door::{self, Door, REST_US};
 use crate::engine::Log;
+use crate::fd_reserve::{self, FdReserve, REST_US};
 use crate::listen::{Kind, Listener};
 
-/// Accepted in one turn of a loop at most, so that connections are not forgotten over newcomers.
+/// Connections accepted per turn of a loop, so that new connections do not starve the others.
 const TURN_ACCEPTS: u8 = 8;
-/// Running out of descriptors is told at most once in this time.
+/// Running out of descriptors is logged at most once in this time.
 const TELL_US: u64 = 60_000_000;
 
 /// The listening sockets as one thread sees them.
-pub(crate) struct Gate {
+pub(crate) struct Acceptor {
     watched: Vec<Watched>,
-    door: Arc<Door>,
+    door: Arc<FdReserve>,
     log: Log,
     /// Some rest until then.
     resting_until_us: Option<u64>,
@@ -43,35 +43,40 @@ struct Watched {
     /// None after it was closed.
     listener: Option<Arc<Listener>>,
     resting: bool,
-    /// When somebody was here last, and how many were let in at once then.
+    /// When a connection was last accepted, and how many in that batch.
     turn: u64,
     at_once: u8,
 }
 
 /// What came of an attempt to accept.
 pub(crate) enum Arrival {
-    /// Somebody came; true on a unix socket.
+    /// A connection was accepted; true on a unix socket.
     Client(OwnedFd, Peer, bool),
-    /// Somebody left before he could be welcomed, or the reserve was given up: try again.
+    /// A connection was closed before it could be accepted, or the descriptor reserve was used.
     Again,
-    /// Nobody is there (any more).
+    /// No connection is pending.
     Nobody,
-    /// Stop watching: until [`Gate::wake`] names it again, or for good.
+    /// Stop watching: until [`Acceptor::wake`] names it again, or for good.
     Rest,
     /// The same for want of a descriptor: the shard may have a connection that it can do without.
     Exhausted,
 }
 
-impl Gate {
-    /// A gate of these listening sockets; nothing is watched yet.
-    pub(crate) fn new(listeners: Vec<Arc<Listener>>, door: Arc<Door>, log: Log, is_off_duty: bool) -> Gate {
+impl Acceptor {
+    /// An acceptor for these listening sockets; nothing is watched yet.
+    pub(crate) fn new(
+        listeners: Vec<Arc<Listener>>,
+        door: Arc<FdReserve>,
+        log: Log,
+        is_off_duty: bool,
+    ) -> Acceptor {
         let watched = listeners.into_iter().map(|listener| Watched {
             listener: Some(listener),
             resting: false,
             turn: 0,
             at_once: 1,
         });
-        Gate {
+        Acceptor {
             watched: watched.collect(),
             door,
             log,
@@ -97,7 +102,7 @@ impl Gate {
         usize::from(one.at_once)
     }
 
-    /// Newcomers are to be waited for.
+    /// New connections are to be watched for.
     pub(crate) fn is_watched(&self) -> bool {
         !self.is_left && !self.is_off_duty
     }
@@ -123,7 +128,7 @@ impl Gate {
         gone.filter_map(|(number, one)| Some((number, one.listener.take_if(wanted)?))).collect()
     }
 
-    /// Accepts nobody, or (`false`) somebody again; the numbers to be watched no more, or again.
+    /// Pauses or (`false`) resumes accepting; returns the sockets to stop or start watching.
     pub(crate) fn leave(&mut self, is_left: bool) -> Vec<u32> {
         self.is_left = is_left;
         let numbers = self.end_rest();
@@ -166,14 +171,14 @@ impl Gate {
         match acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC) {
             Ok((socket, remote)) => {
                 let remote = remote.and_then(|any| any.try_into().ok());
-                match door::peer_of(&socket, &listener, remote) {
+                match fd_reserve::peer_of(&socket, &listener, remote) {
                     Some(peer) => Arrival::Client(socket, peer, listener.kind != Kind::Tcp),
                     None => Arrival::Again,
                 }
             }
             Err(Errno::INTR | Errno::CONNABORTED) => Arrival::Again,
             Err(Errno::AGAIN) => Arrival::Nobody,
-            Err(fault) if door::is_exhaustion(fault) => {
+            Err(fault) if fd_reserve::is_exhaustion(fault) => {
                 self.exhausted(number as usize, &listener, fault, now)
             }
             // It was shut down: nobody will come.
@@ -219,13 +224,13 @@ mod tests {
     use settings::Global;
     use std::net::TcpStream;
 
-    fn gate() -> (Gate, std::net::SocketAddr) {
+    fn gate() -> (Acceptor, std::net::SocketAddr) {
         let mut global = Global::default();
         (global.listen_addr, global.listen_port) = (vec!["127.0.0.1".to_owned()], 0);
         (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
         let listeners = Listeners::open(&global, Vec::new()).unwrap();
         let address = listeners.tcp_address().unwrap();
-        (Gate::new(listeners.all, Arc::new(Door::new()), Arc::new(|_| {}), false), address)
+        (Acceptor::new(listeners.all, Arc::new(FdReserve::new()), Arc::new(|_| {}), false), address)
     }
 
     #[test]
@@ -269,7 +274,7 @@ mod tests {
     #[test]
     fn a_crowd_is_let_in_by_more_at_once_from_turn_to_turn() {
         let (mut gate, _) = gate();
-        let next = |gate: &mut Gate| {
+        let next = |gate: &mut Acceptor| {
             let count = gate.how_many(0);
             assert!(gate.wake(Now::default()).is_empty());
             count

@@ -1,6 +1,6 @@
-//! Those who know passwords that Weir does not: directories and PAM, asked on threads of their own.
+//! External authentication backends: directories and PAM, asked on threads of their own.
 //!
-//! Owns how many are asked at once and that nobody is asked for a client that has given up. Never judges an answer.
+//! Owns the number of concurrent checks and cancels those of clients that have disconnected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,39 +10,39 @@ use settings::hba::RuleMethod;
 use settings::{AuthType, Config};
 
 use crate::clock::monotonic_us;
-use crate::crew::{Crew, Overloaded};
-use crate::helpers::Asker;
+use crate::helpers::Requester;
 use crate::ldap::Ldap;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, MailboxMessage};
 use crate::pam::Pam;
+use crate::thread_pool::{Overloaded, ThreadPool};
 
 /// Logins that are asked about at once: a directory that is down holds one up for seconds, and the others must not wait
 /// for that.
 const THREADS: usize = 64;
 
 /// The ways to them.
-pub(crate) struct Authorities {
+pub(crate) struct AuthBackends {
     mailboxes: Arc<[Mailbox]>,
     libraries: Arc<Libraries>,
-    directories: Crew,
-    pam: Crew,
+    directories: ThreadPool,
+    pam: ThreadPool,
 }
 
-/// What asks, loaded when first needed.
+/// The backend libraries, loaded on first use.
 #[derive(Default)]
 struct Libraries {
     ldap: Ldap,
     pam: Pam,
 }
 
-impl Authorities {
-    /// Nobody is asked yet, and no thread is there.
-    pub(crate) fn new(mailboxes: &Arc<[Mailbox]>) -> Authorities {
-        Authorities {
+impl AuthBackends {
+    /// No check is running, and no thread exists yet.
+    pub(crate) fn new(mailboxes: &Arc<[Mailbox]>) -> AuthBackends {
+        AuthBackends {
             mailboxes: Arc::clone(mailboxes),
             libraries: Arc::default(),
-            directories: Crew::new("weir-ldap", THREADS),
-            pam: Crew::new("weir-pam", THREADS),
+            directories: ThreadPool::new("weir-ldap", THREADS),
+            pam: ThreadPool::new("weir-pam", THREADS),
         }
     }
 
@@ -57,9 +57,9 @@ impl Authorities {
         }
     }
 
-    /// Asks; [`Letter::Answered`] follows. After `patience` (0 is never over) the client is gone, and a question that has
+    /// Asks; [`MailboxMessage::Answered`] follows. After `patience` (0 is never over) the client is gone, and a question that has
     /// not been asked by then is dropped.
-    pub(crate) fn ask(&self, asker: Asker, check: PasswordCheck, patience: Duration) {
+    pub(crate) fn ask(&self, requester: Requester, check: PasswordCheck, patience: Duration) {
         let crew = match check.authority {
             AuthBackend::Ldap(_) => &self.directories,
             AuthBackend::Pam => &self.pam,
@@ -69,11 +69,11 @@ impl Authorities {
         let job = move || {
             let waited = Duration::from_micros(monotonic_us().saturating_sub(asked_us));
             if patience.is_zero() || waited < patience {
-                answer(&mailboxes, asker, libraries.check(&check));
+                answer(&mailboxes, requester, libraries.check(&check));
             }
         };
         if let Err(Overloaded) = crew.take(Box::new(job)) {
-            answer(&self.mailboxes, asker, Err("too many logins wait for an answer".to_owned()));
+            answer(&self.mailboxes, requester, Err("too many logins wait for an answer".to_owned()));
         }
     }
 }
@@ -87,13 +87,13 @@ impl Libraries {
     }
 }
 
-fn answer(mailboxes: &[Mailbox], asker: Asker, outcome: Result<(), String>) {
+fn answer(mailboxes: &[Mailbox], requester: Requester, outcome: Result<(), String>) {
     let verdict = match outcome {
         Ok(()) => CheckResult::Passed,
         Err(reason) => CheckResult::Refused(reason),
     };
-    if let Some(mailbox) = mailboxes.get(usize::from(asker.shard.0)) {
-        let Asker { conn, ticket, .. } = asker;
-        mailbox.post(Letter::Answered { conn, ticket, answer: TaskResult::Checked(verdict) });
+    if let Some(mailbox) = mailboxes.get(usize::from(requester.shard.0)) {
+        let Requester { conn, generation, .. } = requester;
+        mailbox.post(MailboxMessage::Answered { conn, generation, answer: TaskResult::Checked(verdict) });
     }
 }

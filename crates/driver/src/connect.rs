@@ -17,7 +17,7 @@ use shard::{ConnectFault, Target};
 use crate::helpers::Helpers;
 use crate::options;
 
-/// What a name stands for, and with which address to begin this time.
+/// The addresses of a name, and the one to start with this time.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     /// At least one; ports are meaningless.

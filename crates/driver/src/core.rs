@@ -38,7 +38,7 @@ pub struct Held {
     pub buffers: usize,
     /// Requests that the kernel has not answered for the last time.
     pub requests: usize,
-    /// Events of which the shard was not told.
+    /// Events not yet passed to the shard.
     pub events: usize,
 }
 

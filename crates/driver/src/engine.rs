@@ -17,15 +17,17 @@ use shard::Shard;
 use telemetry::{Level, Record};
 
 use crate::core::Core;
-use crate::directory::OneProcess;
-use crate::door::Door;
-use crate::entropy::{Draught, KernelEntropy};
+use crate::entropy::{BufferedEntropy, KernelEntropy};
 use crate::epoll::EpollLoop;
+use crate::fd_reserve::FdReserve;
 use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
-use crate::mailbox::{Letter, Mailbox};
-use crate::outside::Outside;
-use crate::succession::{self, Giver, Heir, Inheritance, News, Predecessor, Succession};
+use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::process_registry::ProcessRegistry;
+use crate::shard_context::ShardContext;
+use crate::takeover::{
+    self, Predecessor, Takeover, TakeoverImport, TakeoverProgress, TakeoverReceiver, TakeoverSender,
+};
 use crate::uring::{self, ReceiveBuffers, RingSize, UringLoop};
 
 /// Where log records go; called by every thread.
@@ -46,10 +48,10 @@ pub struct Plan {
     pub receive_buffers: ReceiveBuffers,
     /// Queues of io_uring, per shard.
     pub ring: RingSize,
-    /// Bound already, so that a port in use is told before anything runs.
+    /// Bound already, so that a port in use is reported before anything runs.
     pub listeners: Listeners,
     /// Of the process that this one takes over from, if there is one.
-    pub inheritance: Inheritance,
+    pub inheritance: TakeoverImport,
     /// The log.
     pub log: Log,
     /// The control thread's ear.
@@ -57,7 +59,7 @@ pub struct Plan {
 }
 
 /// What a shard is made of.
-pub struct Seat {
+pub struct ShardArgs {
     /// Its number.
     pub id: ShardId,
     /// The configuration to begin with.
@@ -94,8 +96,8 @@ pub struct Engine {
     threads: Vec<JoinHandle<()>>,
     driver: &'static str,
     fallback: Option<String>,
-    succession: Arc<Succession>,
-    directory: Arc<OneProcess>,
+    succession: Arc<Takeover>,
+    directory: Arc<ProcessRegistry>,
     generation: u64,
     log: Log,
 }
@@ -112,8 +114,8 @@ impl Engine {
         let mock = Arc::new(MockKey::new(KernelEntropy::key()));
         let user_id = rustix::process::geteuid().as_raw();
         let generation = plan.inheritance.generation;
-        Engine::start_with(plan, move |seat: Seat| {
-            let entropy = Box::new(Draught::new());
+        Engine::start_with(plan, move |seat: ShardArgs| {
+            let entropy = Box::new(BufferedEntropy::new());
             let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
             shard.trust_unix_user(user_id);
             shard.limit_files(crate::process::file_limit());
@@ -128,7 +130,7 @@ impl Engine {
     /// [`StartFault`]; nothing runs then.
     pub fn start_with<C: Core + 'static>(
         plan: Plan,
-        make: impl Fn(Seat) -> C + Send + Sync + 'static,
+        make: impl Fn(ShardArgs) -> C + Send + Sync + 'static,
     ) -> Result<Engine, StartFault> {
         if !(1..=64).contains(&plan.threads) {
             return Err(StartFault::Threads(plan.threads));
@@ -142,20 +144,20 @@ impl Engine {
             (plan.log)(Record::new(Level::Warning, format!("nobody who needs it can log in: {lack}")));
         }
         let helpers = Arc::new(helpers);
-        let directory = Arc::new(OneProcess::new(plan.threads));
+        let directory = Arc::new(ProcessRegistry::new(plan.threads));
         let inheritance = plan.inheritance;
         directory.process().continue_ids_at(inheritance.next_id);
-        let mut crew = Crew {
+        let mut crew = EngineBuilder {
             plan,
             mailboxes,
             helpers,
-            door: Arc::new(Door::new()),
+            door: Arc::new(FdReserve::new()),
             succession: Arc::default(),
             directory,
             threads: Vec::new(),
         };
         let (driver, fallback) = crew.launch(make)?;
-        let Crew { plan, mailboxes, helpers, threads, succession, directory, .. } = crew;
+        let EngineBuilder { plan, mailboxes, helpers, threads, succession, directory, .. } = crew;
         announce(&plan.log, plan.io, driver, fallback.as_deref());
         let generation = inheritance.generation;
         let (listeners, log) = (plan.listeners, plan.log);
@@ -186,7 +188,7 @@ impl Engine {
             self.helpers.known().configure(&config.global);
         }
         if let Some(mailbox) = self.mailboxes.get(usize::from(shard.0)) {
-            mailbox.post(Letter::Command(command));
+            mailbox.post(MailboxMessage::Command(command));
         }
     }
 
@@ -212,7 +214,7 @@ impl Engine {
     /// # Errors
     /// The predecessor has gone, or the system's.
     pub fn take_over(&self, predecessor: Predecessor) -> io::Result<()> {
-        Heir {
+        TakeoverReceiver {
             succession: Arc::clone(&self.succession),
             mailboxes: Arc::clone(&self.mailboxes),
             directory: Arc::clone(&self.directory),
@@ -221,7 +223,7 @@ impl Engine {
         .start(predecessor)
     }
 
-    /// Opens a line to the process that takes over, and hands everything over to it; `news` hears what comes of it.
+    /// Opens a channel to the process that takes over, and hands everything over to it; `news` hears what comes of it.
     /// `name` is of the abstract name space, `note` what the control thread says to the other's, `panel` the panel's listening
     /// socket, and `patience` how long the successor may take before it is ready.
     ///
@@ -233,10 +235,10 @@ impl Engine {
         note: String,
         panel: Option<OwnedFd>,
         patience: Duration,
-        news: impl Fn(News) + Send + 'static,
+        news: impl Fn(TakeoverProgress) + Send + 'static,
     ) -> io::Result<()> {
-        Giver {
-            line: succession::line_to(name)?,
+        TakeoverSender {
+            line: takeover::line_to(name)?,
             succession: Arc::clone(&self.succession),
             mailboxes: Arc::clone(&self.mailboxes),
             listeners: self.listeners.clone(),
@@ -251,7 +253,7 @@ impl Engine {
         .start()
     }
 
-    /// Asks the process that this one still takes over from, if there is one, to cancel what nobody here runs.
+    /// Forwards a cancel request for an unknown key to the predecessor, if there is one.
     pub fn cancel_at_predecessor(&self, key: &[u8]) {
         self.succession.cancel_there(key);
     }
@@ -274,7 +276,7 @@ impl Engine {
     fn close(&self, all: bool) {
         self.listeners.close(all);
         for mailbox in self.mailboxes.iter() {
-            mailbox.post(Letter::CloseListeners { all });
+            mailbox.post(MailboxMessage::CloseListeners { all });
         }
     }
 
@@ -282,7 +284,7 @@ impl Engine {
     pub fn join(self) {
         self.listeners.close(true);
         for mailbox in self.mailboxes.iter() {
-            mailbox.post(Letter::Stop);
+            mailbox.post(MailboxMessage::Stop);
         }
         for thread in self.threads {
             let _ = thread.join();
@@ -291,28 +293,29 @@ impl Engine {
 }
 
 /// An engine in the making.
-struct Crew {
+struct EngineBuilder {
     plan: Plan,
     mailboxes: Arc<[Mailbox]>,
     helpers: Arc<Helpers>,
-    door: Arc<Door>,
-    succession: Arc<Succession>,
-    directory: Arc<OneProcess>,
+    door: Arc<FdReserve>,
+    succession: Arc<Takeover>,
+    directory: Arc<ProcessRegistry>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew {
+impl EngineBuilder {
     /// Starts the threads, hears whether each could make its ring, and tells all which driver it is to be.
     fn launch<C: Core + 'static>(
         &mut self,
-        make: impl Fn(Seat) -> C + Send + Sync + 'static,
+        make: impl Fn(ShardArgs) -> C + Send + Sync + 'static,
     ) -> Result<(&'static str, Option<String>), StartFault> {
         let make = Arc::new(make);
         let directory: Arc<dyn PoolRegistry> = self.directory.clone();
         let (verdicts, heard) = channel();
         let mut starts: Vec<SyncSender<bool>> = Vec::new();
         for id in (0..self.plan.threads).map(ShardId) {
-            let seat = Seat { id, config: Arc::clone(&self.plan.config), directory: Arc::clone(&directory) };
+            let seat =
+                ShardArgs { id, config: Arc::clone(&self.plan.config), directory: Arc::clone(&directory) };
             let (start, started) = sync_channel(1);
             let (make, outside, verdicts) = (Arc::clone(&make), self.outside(id), verdicts.clone());
             let try_uring = self.plan.io != IoDriver::Epoll;
@@ -337,8 +340,8 @@ impl Crew {
         Ok((if by_uring { "io_uring" } else { "epoll" }, fallback))
     }
 
-    fn outside(&self, id: ShardId) -> Outside {
-        Outside {
+    fn outside(&self, id: ShardId) -> ShardContext {
+        ShardContext {
             id,
             mailboxes: Arc::clone(&self.mailboxes),
             helpers: Arc::clone(&self.helpers),
@@ -355,7 +358,7 @@ impl Crew {
 /// A shard's thread: waits to be told the driver, then loops until it is stopped.
 fn run<C: Core>(
     started: Receiver<bool>,
-    outside: Outside,
+    outside: ShardContext,
     ring: Option<uring::Kernel>,
     make: impl FnOnce() -> C,
 ) {

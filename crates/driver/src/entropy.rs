@@ -5,7 +5,7 @@ use std::process;
 
 use auth::Entropy;
 
-/// Bytes taken from the kernel at once by a [`Draught`].
+/// Bytes taken from the kernel at once by a [`BufferedEntropy`].
 const DRAUGHT: usize = 256;
 
 /// The kernel's random bytes.
@@ -13,19 +13,19 @@ const DRAUGHT: usize = 256;
 pub(crate) struct KernelEntropy;
 
 /// The same, asked for many at a time: what one thread's logins need. None is given out twice, nor kept once it is.
-pub(crate) struct Draught {
+pub(crate) struct BufferedEntropy {
     bytes: [u8; DRAUGHT],
     given: usize,
 }
 
-impl Draught {
+impl BufferedEntropy {
     /// None drawn yet.
-    pub(crate) fn new() -> Draught {
-        Draught { bytes: [0; DRAUGHT], given: DRAUGHT }
+    pub(crate) fn new() -> BufferedEntropy {
+        BufferedEntropy { bytes: [0; DRAUGHT], given: DRAUGHT }
     }
 }
 
-impl Entropy for Draught {
+impl Entropy for BufferedEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
         if bytes.len() > DRAUGHT - self.given {
             KernelEntropy.fill(&mut self.bytes);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_given_twice_nor_kept() {
-        let mut draught = Draught::new();
+        let mut draught = BufferedEntropy::new();
         let mut all = Vec::new();
         for _ in 0..100 {
             let mut key = [0; 16];

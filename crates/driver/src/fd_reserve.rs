@@ -18,14 +18,14 @@ use crate::sys;
 pub(crate) const REST_US: u64 = 1_000_000;
 
 /// The reserve of a process.
-pub(crate) struct Door {
+pub(crate) struct FdReserve {
     spare: Mutex<Option<OwnedFd>>,
 }
 
-impl Door {
+impl FdReserve {
     /// Takes a descriptor into reserve.
-    pub(crate) fn new() -> Door {
-        Door { spare: Mutex::new(spare()) }
+    pub(crate) fn new() -> FdReserve {
+        FdReserve { spare: Mutex::new(spare()) }
     }
 
     /// Gives the reserve up; true if there was one, so that one more descriptor is free now.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_reserve_is_given_up_once() {
-        let door = Door::new();
+        let door = FdReserve::new();
         assert!(door.give_up());
         assert!(!door.give_up());
         assert!(door.refill());

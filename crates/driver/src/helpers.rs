@@ -1,6 +1,6 @@
-//! Threads for what would hold a shard up: looking up names, watching their zones, deriving keys.
+//! Threads for calls that would block a shard: name lookups, key derivation, password checks.
 //!
-//! Owns the threads. Answers go to the mailbox of the shard that asked; nobody waits for them.
+//! Owns the threads. Results go to the mailbox of the requesting shard, which does not wait.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use messages::{ShardId, ShardMessage};
 use settings::{Config, Global};
 use shard::ConnId;
 
-use crate::authorities::Authorities;
+use crate::auth_backends::AuthBackends;
 use crate::connect::Addresses;
-use crate::mailbox::{Letter, Mailbox, Ticket};
+use crate::mailbox::{Generation, Mailbox, MailboxMessage};
 use crate::names::Names;
 use crate::sys;
 
@@ -23,17 +23,17 @@ const THREADS: usize = 2;
 
 /// Whom an answer is for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) shard: ShardId,
     pub(crate) conn: ConnId,
-    pub(crate) ticket: Ticket,
+    pub(crate) generation: Generation,
 }
 
 /// The way to the helper threads; they end when it is dropped.
 pub(crate) struct Helpers {
-    names: Sender<(Asker, String)>,
-    sums: Sender<(Asker, OffloadedTask)>,
-    authorities: Authorities,
+    names: Sender<(Requester, String)>,
+    sums: Sender<(Requester, OffloadedTask)>,
+    authorities: AuthBackends,
     known: Arc<Names>,
 }
 
@@ -44,26 +44,26 @@ impl Helpers {
         let tell = move |host: &str, gone: &[std::net::IpAddr]| {
             for mailbox in shards.iter() {
                 let moved = ShardMessage::HostMoved { host: host.to_owned(), gone: gone.to_vec() };
-                mailbox.post(Letter::ShardMessage(moved));
+                mailbox.post(MailboxMessage::ShardMessage(moved));
             }
         };
         let known = Arc::new(Names::new(global, Box::new(tell)));
-        let (names, names_asked) = channel::<(Asker, String)>();
-        let (sums, sums_asked) = channel::<(Asker, OffloadedTask)>();
+        let (names, names_asked) = channel::<(Requester, String)>();
+        let (sums, sums_asked) = channel::<(Requester, OffloadedTask)>();
         let (looks_up, watches) = (Arc::clone(&known), Arc::clone(&known));
-        spawn("weir-names", names_asked, mailboxes, move |asker, host| Letter::Resolved {
-            conn: asker.conn,
-            ticket: asker.ticket,
+        spawn("weir-names", names_asked, mailboxes, move |requester, host| MailboxMessage::Resolved {
+            conn: requester.conn,
+            generation: requester.generation,
             addresses: looks_up.look_up(&host),
         })?;
         let work = move || watches.watch_zones();
         thread::Builder::new().name("weir-zones".to_owned()).stack_size(256 * 1024).spawn(work)?;
-        spawn("weir-keys", sums_asked, mailboxes, |asker, question| Letter::Answered {
-            conn: asker.conn,
-            ticket: asker.ticket,
+        spawn("weir-keys", sums_asked, mailboxes, |requester, question| MailboxMessage::Answered {
+            conn: requester.conn,
+            generation: requester.generation,
             answer: answer(&question),
         })?;
-        Ok(Helpers { names, sums, authorities: Authorities::new(mailboxes), known })
+        Ok(Helpers { names, sums, authorities: AuthBackends::new(mailboxes), known })
     }
 
     /// What a configuration needs and this machine lacks.
@@ -81,16 +81,16 @@ impl Helpers {
         &self.known
     }
 
-    /// Looks a name up; [`Letter::Resolved`] follows.
-    pub(crate) fn resolve(&self, asker: Asker, host: &str) {
-        let _ = self.names.send((asker, host.to_owned()));
+    /// Looks a name up; [`MailboxMessage::Resolved`] follows.
+    pub(crate) fn resolve(&self, requester: Requester, host: &str) {
+        let _ = self.names.send((requester, host.to_owned()));
     }
 
-    /// Finds out; [`Letter::Answered`] follows. `patience` is how long the client is waited for (0 is for ever).
-    pub(crate) fn ask(&self, asker: Asker, question: OffloadedTask, patience: Duration) {
+    /// Finds out; [`MailboxMessage::Answered`] follows. `patience` is how long the client is waited for (0 is for ever).
+    pub(crate) fn ask(&self, requester: Requester, question: OffloadedTask, patience: Duration) {
         match question {
-            OffloadedTask::Check(check) => self.authorities.ask(asker, *check, patience),
-            quick => drop(self.sums.send((asker, quick))),
+            OffloadedTask::Check(check) => self.authorities.ask(requester, *check, patience),
+            quick => drop(self.sums.send((requester, quick))),
         }
     }
 }
@@ -111,9 +111,9 @@ fn answer(question: &OffloadedTask) -> TaskResult {
 
 fn spawn<Asked: Send + 'static>(
     name: &str,
-    asked: Receiver<(Asker, Asked)>,
+    asked: Receiver<(Requester, Asked)>,
     mailboxes: &Arc<[Mailbox]>,
-    answer: impl Fn(Asker, Asked) -> Letter + Send + Sync + 'static,
+    answer: impl Fn(Requester, Asked) -> MailboxMessage + Send + Sync + 'static,
 ) -> io::Result<()> {
     let (asked, answer) = (Arc::new(Mutex::new(asked)), Arc::new(answer));
     for _ in 0..THREADS {
@@ -121,9 +121,9 @@ fn spawn<Asked: Send + 'static>(
         let work = move || {
             loop {
                 let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                let Ok((asker, question)) = next else { return };
-                if let Some(mailbox) = mailboxes.get(usize::from(asker.shard.0)) {
-                    mailbox.post(answer(asker, question));
+                let Ok((requester, question)) = next else { return };
+                if let Some(mailbox) = mailboxes.get(usize::from(requester.shard.0)) {
+                    mailbox.post(answer(requester, question));
                 }
             }
         };
@@ -143,8 +143,8 @@ mod tests {
     fn answers_come_by_mail() {
         let mailboxes: Arc<[Mailbox]> = Arc::new([Mailbox::new().unwrap()]);
         let helpers = Helpers::start(&mailboxes, &Global::default()).unwrap();
-        let asker = Asker { shard: ShardId(0), conn: ConnId(7), ticket: 3 };
-        helpers.resolve(asker, "localhost");
+        let requester = Requester { shard: ShardId(0), conn: ConnId(7), generation: 3 };
+        helpers.resolve(requester, "localhost");
         let mut letters = VecDeque::new();
         for _ in 0..6_000 {
             mailboxes[0].collect(&mut letters);
@@ -153,7 +153,7 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        let Some(Letter::Resolved { conn: ConnId(7), ticket: 3, addresses: Ok(addresses) }) =
+        let Some(MailboxMessage::Resolved { conn: ConnId(7), generation: 3, addresses: Ok(addresses) }) =
             letters.pop_front()
         else {
             panic!("no answer");

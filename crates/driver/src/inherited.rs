@@ -1,4 +1,4 @@
-//! Listening sockets that somebody else has bound: a predecessor process, or the service manager.
+//! Listening sockets bound by another process: the service manager or the predecessor.
 //!
 //! Owns finding the one that the settings want. Never binds and never accepts.
 
@@ -14,7 +14,7 @@ use crate::connect::unix_address;
 use crate::listen::{Kind, ListenFault, Listener, SocketFile, backlog, remove_if_same};
 use crate::options;
 
-/// A listening socket that somebody else has bound: a predecessor process, or the service manager.
+/// A listening socket bound by another process.
 pub struct Inherited {
     pub(crate) socket: OwnedFd,
     /// Its name in the file system with its inode, where it is ours to remove.
@@ -70,7 +70,7 @@ impl Inherited {
         Ok(self.into_unix(&path, port.unwrap_or(global.listen_port)))
     }
 
-    /// Nobody wants it: its name goes too.
+    /// It is not used: closed.
     pub(crate) fn remove_file(&self) {
         if let Some((path, inode)) = &self.file {
             remove_if_same(path, *inode);

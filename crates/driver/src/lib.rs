@@ -4,18 +4,15 @@
 //! what the shard wants done ([`shard::Action`]). It is the only crate with `unsafe`, confined to `sys`, `library`,
 //! `ldap`, `pam`, `uring::ring` and `uring::buffers`. It never looks into the bytes and never decides who may do what.
 
-mod authorities;
+mod acceptor;
+mod auth_backends;
 mod clock;
 mod connect;
 mod core;
-mod crew;
-mod directory;
-mod door;
 mod engine;
 mod entropy;
 mod epoll;
-mod fuse;
-mod gate;
+mod fd_reserve;
 mod helpers;
 mod inherited;
 mod inspect;
@@ -25,20 +22,23 @@ mod listen;
 mod mailbox;
 mod names;
 mod options;
-mod outside;
 mod pam;
-mod parcel;
 pub mod process;
+mod process_registry;
+mod shard_context;
 pub mod signals;
-mod succession;
 mod sys;
 pub mod syslog;
+mod takeover;
+mod thread_pool;
 mod uring;
+mod watchdog;
+mod write_batch;
 
 pub use crate::core::{Core, Held};
-pub use directory::OneProcess;
-pub use engine::{Engine, Log, Plan, Reports, Seat, StartFault};
+pub use engine::{Engine, Log, Plan, Reports, ShardArgs, StartFault};
 pub use inherited::Inherited;
 pub use listen::{ListenFault, Listeners, unix_path};
-pub use succession::{Inheritance, News, Predecessor, TakeoverFault};
+pub use process_registry::ProcessRegistry;
+pub use takeover::{Predecessor, TakeoverFault, TakeoverImport, TakeoverProgress};
 pub use uring::{ReceiveBuffers, RingSize};

@@ -68,7 +68,7 @@ pub enum ListenFault {
     Refused(String, Vec<String>),
     /// The unix socket's file cannot be given its group or permissions: where and the system's words.
     File(String, String),
-    /// Somebody listens on the unix socket already.
+    /// Another process listens on the unix socket.
     UnixInUse(String),
     /// A descriptor that the service manager passed is no listening socket.
     Passed,
@@ -105,7 +105,7 @@ impl std::error::Error for ListenFault {}
 struct Refusal(&'static str, Errno);
 
 impl Refusal {
-    /// The line of the log, PgBouncer's.
+    /// The log line, as in PgBouncer.
     fn at(&self, place: impl fmt::Display) -> String {
         format!("cannot listen on {place}: {}(): {}", self.0, text(self.1))
     }
@@ -181,7 +181,7 @@ impl Listeners {
         }
     }
 
-    /// Refuses new connections at once, whoever holds the sockets; `all` means the unix socket too.
+    /// Rejects new connections at once, even if other processes hold the sockets; `all` includes the unix socket.
     pub(crate) fn close(&self, all: bool) {
         let ours = self.all.iter().filter(|listener| !listener.is_left.load(Ordering::Acquire));
         for listener in ours.filter(|listener| all || listener.kind == Kind::Tcp) {
@@ -319,7 +319,7 @@ fn unix_bound(path: &str) -> Result<OwnedFd, Refusal> {
     outcome.map_err(bind_refused).map(|()| socket)
 }
 
-/// Gives the socket's file its group and permissions. Before listen, so that nobody slips in by the wrong ones.
+/// Sets group and permissions of the socket's file, before listen, so that no client connects with the wrong ones.
 fn own_file(path: &str, global: &Global) -> Result<SocketFile, ListenFault> {
     let refused = |fault: io::Error| ListenFault::File(format!("unix:{path}"), fault.to_string());
     let group = global.unix_socket_group.as_deref().filter(|group| !group.is_empty());

@@ -13,26 +13,26 @@ use rustix::event::{EventfdFlags, eventfd};
 use shard::{ClientMove, ConnId};
 
 use crate::connect::Addresses;
-use crate::succession::Legacy;
+use crate::takeover::Imported;
 
-/// Which occupant of a [`ConnId`] is meant: ids are used again, tickets (nearly) never.
-pub(crate) type Ticket = u32;
+/// The generation of a [`ConnId`]: tells its successive connections apart.
+pub(crate) type Generation = u32;
 
 /// What may be written to a shard's thread.
-pub(crate) enum Letter {
+pub(crate) enum MailboxMessage {
     /// For the shard, from the control thread.
     Command(Command),
     /// For the shard, from another one.
     ShardMessage(ShardMessage),
     /// A client that moves here.
-    Adopt(Mover),
+    Adopt(ConnMove),
     /// A helper has answered a login's question.
-    Answered { conn: ConnId, ticket: Ticket, answer: TaskResult },
+    Answered { conn: ConnId, generation: Generation, answer: TaskResult },
     /// A helper has looked up.
-    Resolved { conn: ConnId, ticket: Ticket, addresses: Result<Addresses, String> },
+    Resolved { conn: ConnId, generation: Generation, addresses: Result<Addresses, String> },
     /// Stop accepting; `all` means the unix socket too.
     CloseListeners { all: bool },
-    /// Accept nobody for a while: another process is to watch the same sockets. [`crate::succession::Item::GatesRest`]
+    /// Accept nobody for a while: another process is to watch the same sockets. [`crate::takeover::Item::GatesRest`]
     /// answers.
     RestGates,
     /// Accept again.
@@ -40,13 +40,13 @@ pub(crate) enum Letter {
     /// Accept clients too, or leave that to the thread that does it for all.
     CallToGates { is_called: bool },
     /// Something from a process that this one takes over from.
-    Inherit(Legacy),
+    Inherit(Imported),
     /// Leave the loop.
     Stop,
 }
 
 /// A socket on its way to another shard.
-pub(crate) struct Mover {
+pub(crate) struct ConnMove {
     pub(crate) fd: OwnedFd,
     pub(crate) client: Box<ClientMove>,
     /// Output that the socket has not taken yet.
@@ -55,39 +55,39 @@ pub(crate) struct Mover {
     pub(crate) unread: Vec<u8>,
 }
 
-/// One shard's letters.
+/// One shard's messages.
 pub(crate) struct Mailbox {
-    letters: Mutex<VecDeque<Letter>>,
-    bell: OwnedFd,
+    letters: Mutex<VecDeque<MailboxMessage>>,
+    wakeup: OwnedFd,
 }
 
 impl Mailbox {
     /// An empty mailbox.
     pub(crate) fn new() -> io::Result<Mailbox> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { letters: Mutex::new(VecDeque::new()), bell })
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Mailbox { letters: Mutex::new(VecDeque::new()), wakeup })
     }
 
-    /// Adds a letter, and rings if the owner may be asleep.
-    pub(crate) fn post(&self, letter: Letter) {
+    /// Adds a message, and wakes the owner if it may be asleep.
+    pub(crate) fn post(&self, letter: MailboxMessage) {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         let was_empty = letters.is_empty();
         letters.push_back(letter);
         drop(letters);
         if was_empty {
             // The counter is never read and cannot overflow in any process's life; each write is an edge.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Takes all letters; `into` should be empty and is used again and again.
-    pub(crate) fn collect(&self, into: &mut VecDeque<Letter>) {
+    /// Takes all messages; `into` should be empty and is reused.
+    pub(crate) fn collect(&self, into: &mut VecDeque<MailboxMessage>) {
         std::mem::swap(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner), into);
     }
 
-    /// Readable (by edges) when letters have come.
-    pub(crate) fn bell(&self) -> &OwnedFd {
-        &self.bell
+    /// Readable (edge-triggered) when messages have arrived.
+    pub(crate) fn wakeup(&self) -> &OwnedFd {
+        &self.wakeup
     }
 }
 
@@ -99,15 +99,15 @@ mod tests {
     #[test]
     fn only_the_first_letter_rings() {
         let mailbox = Mailbox::new().unwrap();
-        mailbox.post(Letter::Stop);
-        mailbox.post(Letter::Stop);
+        mailbox.post(MailboxMessage::Stop);
+        mailbox.post(MailboxMessage::Stop);
         let mut count = [0; 8];
-        rustix::io::read(mailbox.bell(), &mut count).unwrap();
+        rustix::io::read(mailbox.wakeup(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 1);
         let mut letters = VecDeque::new();
         mailbox.collect(&mut letters);
         assert_eq!(letters.len(), 2);
-        mailbox.post(Letter::Stop);
-        assert!(rustix::io::read(mailbox.bell(), &mut count).is_ok());
+        mailbox.post(MailboxMessage::Stop);
+        assert!(rustix::io::read(mailbox.wakeup(), &mut count).is_ok());
     }
 }

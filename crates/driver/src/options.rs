@@ -48,7 +48,7 @@ pub(crate) fn change_listener(socket: impl AsFd, global: &Global) {
     apply_to_listener(socket, global);
 }
 
-/// Takes the kernel's own values from a socket that nobody has changed.
+/// Reads the kernel's defaults from an unchanged socket.
 fn reset(socket: BorrowedFd<'_>) {
     let Ok(fresh) = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None) else {
         return;

@@ -96,7 +96,7 @@ pub fn user_name(user_id: u32) -> Option<String> {
     sys::account_name(user_id)
 }
 
-/// Becomes another user for good.
+/// Switches to another user permanently.
 ///
 /// # Errors
 /// NotFound if there is no such user; else the system's.

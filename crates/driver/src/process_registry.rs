@@ -10,9 +10,9 @@ use messages::ShardId;
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 
 /// The directory of one process.
-pub struct OneProcess {
+pub struct ProcessRegistry {
     names: Mutex<Names>,
-    /// Where the clients are, by their cancel keys.
+    /// The shard of each client, by cancel key.
     cancel_keys: Mutex<HashMap<CancelKeyPrefix, (u16, u32)>>,
     process: Arc<ProcessCounts>,
     busy_percent: Vec<AtomicU32>,
@@ -27,14 +27,14 @@ struct Names {
     pools_begun: Vec<u32>,
 }
 
-impl OneProcess {
+impl ProcessRegistry {
     /// A directory for so many shards (1..=64).
     #[must_use]
-    pub fn new(shards: u16) -> OneProcess {
+    pub fn new(shards: u16) -> ProcessRegistry {
         let count = usize::from(shards);
         let names = Names { pools_begun: vec![0; count], ..Names::default() };
         let busy_percent = (0..count).map(|_| AtomicU32::new(0)).collect();
-        OneProcess {
+        ProcessRegistry {
             names: Mutex::new(names),
             cancel_keys: Mutex::default(),
             process: Arc::default(),
@@ -79,7 +79,7 @@ fn forget_unheld(counts: &mut HashMap<String, Arc<ConnectionCounts>>, name: &str
     }
 }
 
-impl PoolRegistry for OneProcess {
+impl PoolRegistry for ProcessRegistry {
     fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         let names = &mut *self.names();
         let emptiest = self.emptiest(&names.pools_begun);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn pools_begin_where_the_fewest_are() {
-        let directory = OneProcess::new(3);
+        let directory = ProcessRegistry::new(3);
         directory.set_busy_percent(0, 50);
         let first = |name| directory.pool(name, "u").shards();
         assert_eq!([first("a"), first("b"), first("c"), first("d")], [0b010, 0b100, 0b001, 0b010]);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_forgotten_when_nobody_holds_it() {
-        let directory = OneProcess::new(2);
+        let directory = ProcessRegistry::new(2);
         let held = directory.pool("a", "u");
         directory.forget_pool("a", "u");
         assert!(Arc::ptr_eq(&held, &directory.pool("a", "u")));
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn counts_go_with_the_last_pool_that_holds_them() {
-        let directory = OneProcess::new(2);
+        let directory = ProcessRegistry::new(2);
         let (pool, database, user) = (directory.pool("a", "u"), directory.database("a"), directory.user("u"));
         assert!(database.register());
         drop((pool, user));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn everybody_gets_the_same_counts() {
-        let directory = OneProcess::new(1);
+        let directory = ProcessRegistry::new(1);
         assert!(directory.user("u").servers.take(1));
         assert!(!directory.user("u").servers.take(1));
         assert!(directory.database("u").servers.take(1), "a database is not a user");

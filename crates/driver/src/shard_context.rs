@@ -1,4 +1,4 @@
-//! What a shard's thread knows of the rest of the process: letters, helpers, the log, the listening sockets.
+//! The rest of the process as a shard's thread sees it.
 //!
 //! Never touches a connection.
 
@@ -10,30 +10,30 @@ use settings::Config;
 use shard::{Action, ConnId};
 use telemetry::{Level, Record};
 
-use crate::door::Door;
+use crate::acceptor::Acceptor;
 use crate::engine::{Log, Reports};
-use crate::gate::Gate;
-use crate::helpers::{Asker, Helpers};
+use crate::fd_reserve::FdReserve;
+use crate::helpers::{Helpers, Requester};
 use crate::inspect::with_descriptors;
 use crate::listen::Listener;
-use crate::mailbox::{Letter, Mailbox, Mover, Ticket};
-use crate::succession::{Item, Leaver, Succession};
+use crate::mailbox::{ConnMove, Generation, Mailbox, MailboxMessage};
+use crate::takeover::{ExportedConn, Item, Takeover};
 
 /// What helpers and listings ask of a connection, however its loop keeps it.
-pub(crate) trait Occupant {
-    /// Which of the occupants of its id it is.
-    fn ticket(&self) -> Ticket;
+pub(crate) trait Slot {
+    /// The generation of its id.
+    fn generation(&self) -> Generation;
     /// Its socket, while it has one.
     fn socket(&self) -> Option<&OwnedFd>;
 }
 
 /// One shard's share of the process.
-pub(crate) struct Outside {
+pub(crate) struct ShardContext {
     pub(crate) id: ShardId,
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) helpers: Arc<Helpers>,
-    pub(crate) door: Arc<Door>,
-    pub(crate) succession: Arc<Succession>,
+    pub(crate) door: Arc<FdReserve>,
+    pub(crate) succession: Arc<Takeover>,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) reports: Reports,
     pub(crate) log: Log,
@@ -44,16 +44,16 @@ pub(crate) struct Outside {
 /// Who accepts clients while he has the time.
 const WELCOMES: ShardId = ShardId(0);
 
-impl Outside {
+impl ShardContext {
     /// This shard's own mailbox.
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailboxes[usize::from(self.id.0)]
     }
 
     /// The listening sockets, taken once.
-    pub(crate) fn gate(&mut self) -> Gate {
+    pub(crate) fn gate(&mut self) -> Acceptor {
         let listeners = std::mem::take(&mut self.listeners);
-        Gate::new(listeners, Arc::clone(&self.door), Arc::clone(&self.log), self.id != WELCOMES)
+        Acceptor::new(listeners, Arc::clone(&self.door), Arc::clone(&self.log), self.id != WELCOMES)
     }
 
     /// The thread that welcomes everybody says how busy it was: from `limit` percent on the others are called to the
@@ -66,21 +66,21 @@ impl Outside {
         let is_called = percent >= limit;
         if is_called != std::mem::replace(&mut self.gates_shared, is_called) {
             for mailbox in self.mailboxes.iter().skip(1) {
-                mailbox.post(Letter::CallToGates { is_called });
+                mailbox.post(MailboxMessage::CallToGates { is_called });
             }
         }
     }
 
-    /// Does what needs none of the loop's sockets. What does is the loop's own, and never comes here.
-    pub(crate) fn act(&self, action: Action, conns: &[impl Occupant], config: &Config) {
+    /// Executes actions that need none of the loop's sockets; the loop executes the others itself.
+    pub(crate) fn act(&self, action: Action, conns: &[impl Slot], config: &Config) {
         match action {
             Action::Ask { conn, question } => {
-                self.helpers.ask(self.asker(conn, conns), *question, config.global.client_login_timeout);
+                self.helpers.ask(self.requester(conn, conns), *question, config.global.client_login_timeout);
             }
-            Action::SendToShard { to, message } => self.post(to, Letter::ShardMessage(*message)),
+            Action::SendToShard { to, message } => self.post(to, MailboxMessage::ShardMessage(*message)),
             Action::Export(what) => self.succession.say(Item::FromShard(self.id, *what)),
             Action::Report(report) => {
-                let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Occupant::socket);
+                let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Slot::socket);
                 let descriptor = |conn| socket(conn).map_or(-1, AsRawFd::as_raw_fd);
                 self.report(with_descriptors(*report, descriptor));
             }
@@ -90,27 +90,27 @@ impl Outside {
     }
 
     /// Who an answer about this connection is for.
-    pub(crate) fn asker(&self, conn: ConnId, conns: &[impl Occupant]) -> Asker {
-        let ticket = conns.get(conn.0 as usize).map_or_else(Ticket::default, Occupant::ticket);
-        Asker { shard: self.id, conn, ticket }
+    pub(crate) fn requester(&self, conn: ConnId, conns: &[impl Slot]) -> Requester {
+        let generation = conns.get(conn.0 as usize).map_or_else(Generation::default, Slot::generation);
+        Requester { shard: self.id, conn, generation }
     }
 
     /// Sends a client away.
-    pub(crate) fn hand_over(&self, to: ShardId, mover: Mover) {
-        self.post(to, Letter::Adopt(mover));
+    pub(crate) fn hand_over(&self, to: ShardId, mover: ConnMove) {
+        self.post(to, MailboxMessage::Adopt(mover));
     }
 
     /// Sends a socket to the process that takes over.
-    pub(crate) fn send_off(&self, leaver: Leaver) {
-        self.succession.say(Item::Leaver(self.id, Box::new(leaver)));
+    pub(crate) fn send_off(&self, leaver: ExportedConn) {
+        self.succession.say(Item::ExportedConn(self.id, Box::new(leaver)));
     }
 
-    /// The gates of this thread rest.
+    /// This thread does not accept connections.
     pub(crate) fn gates_rest(&self) {
         self.succession.say(Item::GatesRest);
     }
 
-    fn post(&self, to: ShardId, letter: Letter) {
+    fn post(&self, to: ShardId, letter: MailboxMessage) {
         debug_assert!(usize::from(to.0) < self.mailboxes.len(), "no such shard");
         if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
             mailbox.post(letter);

@@ -178,7 +178,7 @@ unsafe fn internet_address(socket: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Becomes a user for good: its groups, its group, itself, in this order; all threads of the process.
+/// Switches to a user permanently.
 pub(crate) fn become_account(account: &Account) -> io::Result<()> {
     // SAFETY: the name is a C string that outlives the call.
     check(unsafe { libc::initgroups(account.name.as_ptr(), account.group_id) })?;

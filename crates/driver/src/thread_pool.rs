@@ -1,7 +1,7 @@
 //! Threads that come when there is work and go when there is none, for work that waits for others: directories, PAM.
 //!
 //! Owns how many there are at once and how much may wait. Never knows what it runs, and never joins a thread: one that
-//! hangs in somebody's library must not keep the process.
+//! hangs in a library must not delay the exit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Modules of PAM keep buffers on the stack.
 const STACK_BYTES: usize = 1024 * 1024;
 
-/// The threads and their work.
-pub(crate) struct Crew {
+/// A pool of threads and its queue.
+pub(crate) struct ThreadPool {
     shared: Arc<Shared>,
 }
 
@@ -27,7 +27,7 @@ struct Shared {
     name: &'static str,
     most: usize,
     work: Mutex<Work>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
@@ -38,11 +38,11 @@ struct Work {
     over: bool,
 }
 
-impl Crew {
-    /// Nobody yet, and never more than `most` threads.
-    pub(crate) fn new(name: &'static str, most: usize) -> Crew {
-        let (work, bell) = (Mutex::default(), Condvar::new());
-        Crew { shared: Arc::new(Shared { name, most, work, bell }) }
+impl ThreadPool {
+    /// No threads yet, and never more than `most`.
+    pub(crate) fn new(name: &'static str, most: usize) -> ThreadPool {
+        let (work, wakeup) = (Mutex::default(), Condvar::new());
+        ThreadPool { shared: Arc::new(Shared { name, most, work, wakeup }) }
     }
 
     /// Runs it as soon as a thread is free.
@@ -69,22 +69,22 @@ impl Crew {
             }
         }
         drop(work);
-        self.shared.bell.notify_one();
+        self.shared.wakeup.notify_one();
         Ok(())
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         let mut work = self.shared.work();
         work.over = true;
         work.waiting.clear();
         drop(work);
-        self.shared.bell.notify_all();
+        self.shared.wakeup.notify_all();
     }
 }
 
-/// There is nobody left to do it.
+/// Every thread is busy and the queue is full.
 #[derive(Debug)]
 pub(crate) struct Overloaded;
 
@@ -105,7 +105,7 @@ impl Shared {
             }
             work.idle += 1;
             let (after, waited) =
-                self.bell.wait_timeout(work, LINGER).unwrap_or_else(PoisonError::into_inner);
+                self.wakeup.wait_timeout(work, LINGER).unwrap_or_else(PoisonError::into_inner);
             work = after;
             work.idle -= 1;
             if work.over || (waited.timed_out() && work.waiting.is_empty()) {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn one_that_hangs_stops_no_other() {
-        let crew = Crew::new("test", 4);
+        let crew = ThreadPool::new("test", 4);
         let (release, released) = channel::<()>();
         crew.take(Box::new(move || assert!(released.recv().is_err()))).unwrap();
         let (done, is_done) = channel();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn threads_and_waiting_work_have_an_end() {
-        let crew = Crew::new("test", 2);
+        let crew = ThreadPool::new("test", 2);
         let (release, released) = channel::<()>();
         let released = Arc::new(Mutex::new(released));
         let (started, has_started) = channel();
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_used_again() {
-        let crew = Crew::new("test", 8);
+        let crew = ThreadPool::new("test", 8);
         for _ in 0..20 {
             let (done, is_done) = channel();
             crew.take(Box::new(move || done.send(()).unwrap())).unwrap();

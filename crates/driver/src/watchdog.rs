@@ -12,35 +12,35 @@ use std::{io, thread};
 
 use rustix::net::{Shutdown, shutdown};
 
-/// All fuses of a process.
+/// All socket watchdogs of a process.
 #[derive(Default)]
-pub(crate) struct Fuses {
+pub(crate) struct SocketWatchdogs {
     shared: Arc<Shared>,
 }
 
-/// One that burns, by when it is due.
-pub(crate) type Fuse = (Instant, u64);
+/// An armed watchdog, ordered by deadline.
+pub(crate) type SocketWatchdog = (Instant, u64);
 
 #[derive(Default)]
 struct Shared {
-    burning: Mutex<Burning>,
-    bell: Condvar,
+    burning: Mutex<Armed>,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct Burning {
-    sockets: BTreeMap<Fuse, OwnedFd>,
+struct Armed {
+    sockets: BTreeMap<SocketWatchdog, OwnedFd>,
     lit: u64,
     watched: bool,
     over: bool,
 }
 
-impl Fuses {
-    /// Cuts the socket after this time, unless the fuse is put out before.
+impl SocketWatchdogs {
+    /// Shuts the socket down after this time, unless the watchdog is disarmed before.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn light(&self, socket: OwnedFd, time: Duration) -> io::Result<Fuse> {
+    pub(crate) fn light(&self, socket: OwnedFd, time: Duration) -> io::Result<SocketWatchdog> {
         let mut burning = self.shared.burning();
         if !burning.watched {
             let shared = Arc::clone(&self.shared);
@@ -52,25 +52,25 @@ impl Fuses {
         let fuse = (Instant::now() + time, burning.lit);
         burning.sockets.insert(fuse, socket);
         drop(burning);
-        self.shared.bell.notify_all();
+        self.shared.wakeup.notify_all();
         Ok(fuse)
     }
 
     /// The step was done in time, or is not waited for any more.
-    pub(crate) fn put_out(&self, fuse: Fuse) {
+    pub(crate) fn put_out(&self, fuse: SocketWatchdog) {
         self.shared.burning().sockets.remove(&fuse);
     }
 }
 
-impl Drop for Fuses {
+impl Drop for SocketWatchdogs {
     fn drop(&mut self) {
         self.shared.burning().over = true;
-        self.shared.bell.notify_all();
+        self.shared.wakeup.notify_all();
     }
 }
 
 impl Shared {
-    fn burning(&self) -> MutexGuard<'_, Burning> {
+    fn burning(&self) -> MutexGuard<'_, Armed> {
         self.burning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,7 +78,7 @@ impl Shared {
         let mut burning = self.burning();
         while !burning.over {
             let Some(next) = burning.sockets.first_entry() else {
-                burning = self.bell.wait(burning).unwrap_or_else(PoisonError::into_inner);
+                burning = self.wakeup.wait(burning).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = next.key().0.saturating_duration_since(Instant::now());
@@ -87,7 +87,7 @@ impl Shared {
                 let _ = shutdown(next.remove(), Shutdown::Both);
                 continue;
             }
-            let waited = self.bell.wait_timeout(burning, left);
+            let waited = self.wakeup.wait_timeout(burning, left);
             burning = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_fuse_cuts_its_socket_and_no_other() {
-        let fuses = Fuses::default();
+        let fuses = SocketWatchdogs::default();
         let (mut late, _peer) = UnixStream::pair().unwrap();
         let (quick, mut quick_peer) = UnixStream::pair().unwrap();
         let fuse = fuses.light(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();

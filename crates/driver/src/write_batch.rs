@@ -6,18 +6,18 @@ use std::io::IoSlice;
 
 use shard::{ConnId, Source};
 
-/// Most pieces of one parcel; more become a second parcel.
+/// Segments per batch, at most; more go into a second batch.
 pub(crate) const PIECES: usize = 16;
 
 /// A range of one of the two sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct Segment {
     pub(crate) source: Source,
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-impl Piece {
+impl Segment {
     fn length(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
@@ -31,8 +31,8 @@ pub(crate) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// The bytes of a piece; a piece outside its source is a bug of the shard and empty.
-    pub(crate) fn of(&self, piece: Piece) -> &'a [u8] {
+    /// The bytes of a segment; one outside its source is a bug of the shard and empty.
+    pub(crate) fn of(&self, piece: Segment) -> &'a [u8] {
         let whole = match piece.source {
             Source::Received => self.received,
             Source::Written => self.written,
@@ -44,21 +44,21 @@ impl<'a> Bytes<'a> {
 }
 
 /// Pieces for one connection.
-pub(crate) struct Parcel {
+pub(crate) struct WriteBatch {
     to: ConnId,
     count: usize,
-    pieces: [Piece; PIECES],
+    pieces: [Segment; PIECES],
 }
 
-impl Parcel {
+impl WriteBatch {
     /// Nothing yet.
-    pub(crate) fn new() -> Parcel {
-        const NOTHING: Piece = Piece { source: Source::Written, start: 0, end: 0 };
-        Parcel { to: ConnId(0), count: 0, pieces: [NOTHING; PIECES] }
+    pub(crate) fn new() -> WriteBatch {
+        const NOTHING: Segment = Segment { source: Source::Written, start: 0, end: 0 };
+        WriteBatch { to: ConnId(0), count: 0, pieces: [NOTHING; PIECES] }
     }
 
-    /// Adds a piece; false if it does not fit in here and this parcel must go first.
-    pub(crate) fn take(&mut self, to: ConnId, piece: Piece) -> bool {
+    /// Adds a segment; false if it does not fit and this batch must be written first.
+    pub(crate) fn take(&mut self, to: ConnId, piece: Segment) -> bool {
         if self.count == 0 {
             self.to = to;
         } else if self.to != to {
@@ -82,7 +82,7 @@ impl Parcel {
     }
 
     /// The pieces in order.
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn pieces(&self) -> &[Segment] {
         &self.pieces[..self.count]
     }
 
@@ -113,13 +113,13 @@ impl Parcel {
 mod tests {
     use super::*;
 
-    fn piece(source: Source, start: u32, end: u32) -> Piece {
-        Piece { source, start, end }
+    fn piece(source: Source, start: u32, end: u32) -> Segment {
+        Segment { source, start, end }
     }
 
     #[test]
     fn neighbours_become_one_piece() {
-        let mut parcel = Parcel::new();
+        let mut parcel = WriteBatch::new();
         assert!(parcel.take(ConnId(1), piece(Source::Received, 0, 5)));
         assert!(parcel.take(ConnId(1), piece(Source::Received, 5, 9)));
         assert!(parcel.take(ConnId(1), piece(Source::Written, 9, 11)));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_full_parcel_refuses() {
-        let mut parcel = Parcel::new();
+        let mut parcel = WriteBatch::new();
         for index in 0..u32::try_from(PIECES).unwrap_or(0) {
             assert!(parcel.take(ConnId(1), piece(Source::Written, index * 2, index * 2 + 1)));
         }

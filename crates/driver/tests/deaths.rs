@@ -1,4 +1,4 @@
-//! Peers that die while output for them is stuck, on both loops and by real sockets: every death is told.
+//! Peers that fail while output for them is pending, on both loops with real sockets: every failure is reported.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Connections that began elsewhere, seated by readiness.
+//! Adopts connections of another shard or process, with epoll.
 
 use std::os::fd::OwnedFd;
 
@@ -7,9 +7,9 @@ use shard::{ConnId, Event};
 use crate::core::Core;
 use crate::epoll::EpollLoop;
 use crate::epoll::conn::State;
-use crate::succession::Seats;
+use crate::takeover::AdoptSocket;
 
-impl<C: Core> Seats for EpollLoop<C> {
+impl<C: Core> AdoptSocket for EpollLoop<C> {
     fn seat(&mut self, socket: OwnedFd, unsent: Vec<u8>) -> ConnId {
         let conn = self.core.allocate_id();
         let is_unix = crate::connect::ends(&socket).1.is_none();
@@ -25,7 +25,7 @@ impl<C: Core> Seats for EpollLoop<C> {
     fn hear(&mut self, conn: ConnId, unread: &[u8]) {
         if !unread.is_empty() && self.net.open(conn).is_some() {
             self.core.handle(Event::Received { conn, bytes: unread, unsent: false }, self.net.now);
-            self.obey(unread);
+            self.run_actions(unread);
         }
     }
 }

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use crate::connect::Attempt;
-use crate::mailbox::Ticket;
-use crate::outside::Occupant;
-use crate::parcel::{Bytes, Parcel};
+use crate::mailbox::Generation;
+use crate::shard_context::Slot;
+use crate::write_batch::{Bytes, WriteBatch};
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Unused.
     #[default]
     Free,
     /// A helper is looking its name up.
@@ -33,8 +33,8 @@ pub(crate) enum State {
 #[derive(Debug, Default)]
 pub(crate) struct Conn {
     pub(crate) socket: Option<OwnedFd>,
-    /// Counts the occupants of this id.
-    pub(crate) ticket: Ticket,
+    /// The generation of this id.
+    pub(crate) generation: Generation,
     pub(crate) state: State,
     /// The system said that there is something to read, and nothing since has said the contrary.
     pub(crate) readable: bool,
@@ -50,11 +50,11 @@ pub(crate) struct Conn {
     pub(crate) lost: bool,
     /// The shard wants no bytes now.
     pub(crate) paused: bool,
-    /// The shard was told that the peer's end was seen since it reads no more.
+    /// The shard was notified of the peer's end of file while it does not read.
     pub(crate) half_told: bool,
     /// Waits for its turn to be read.
     pub(crate) queued: bool,
-    /// The shard was told to stop feeding it.
+    /// The shard was told that its send buffer is full.
     pub(crate) clogged: bool,
     /// The shard waits to hear that all output has gone.
     pub(crate) owes_drained: bool,
@@ -93,7 +93,7 @@ impl Backlog {
         self.bytes
     }
 
-    fn append(&mut self, parcel: &Parcel, bytes: Bytes<'_>, mut skip: usize) {
+    fn append(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>, mut skip: usize) {
         if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -107,9 +107,9 @@ impl Backlog {
     }
 }
 
-impl Occupant for Conn {
-    fn ticket(&self) -> Ticket {
-        self.ticket
+impl Slot for Conn {
+    fn generation(&self) -> Generation {
+        self.generation
     }
 
     fn socket(&self) -> Option<&OwnedFd> {
@@ -119,8 +119,8 @@ impl Occupant for Conn {
 
 impl Conn {
     /// A socket that is ready for bytes.
-    pub(crate) fn open(socket: OwnedFd, ticket: Ticket, is_unix: bool) -> Conn {
-        Conn { socket: Some(socket), ticket, state: State::Open, is_unix, ..Conn::default() }
+    pub(crate) fn open(socket: OwnedFd, generation: Generation, is_unix: bool) -> Conn {
+        Conn { socket: Some(socket), generation, state: State::Open, is_unix, ..Conn::default() }
     }
 
     /// It may be read now.
@@ -134,8 +134,8 @@ impl Conn {
         recv(socket, into, RecvFlags::DONTWAIT).map(|(count, _)| count)
     }
 
-    /// Sends a parcel as far as the socket takes it and keeps the rest; true if some had to be kept.
-    pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) -> Result<bool, Errno> {
+    /// Sends a batch as far as the socket accepts it and buffers the rest; true if some was buffered.
+    pub(crate) fn send(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>) -> Result<bool, Errno> {
         self.emptied = false;
         let length = parcel.length();
         let sent = if self.backlog.is_some() { 0 } else { self.transmit(parcel, bytes)? };
@@ -145,7 +145,7 @@ impl Conn {
         Ok(sent < length)
     }
 
-    fn transmit(&self, parcel: &Parcel, bytes: Bytes<'_>) -> Result<usize, Errno> {
+    fn transmit(&self, parcel: &WriteBatch, bytes: Bytes<'_>) -> Result<usize, Errno> {
         if let [only] = parcel.pieces() {
             return self.write(&[IoSlice::new(bytes.of(*only))]);
         }

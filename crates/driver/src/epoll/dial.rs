@@ -6,19 +6,19 @@ use shard::{ConnId, Event, Target};
 use crate::connect::{self, Addresses, Step};
 use crate::epoll::conn::{Conn, State};
 use crate::epoll::net::Net;
-use crate::mailbox::Ticket;
+use crate::mailbox::Generation;
 
 impl Net {
     /// Begins to open a server connection.
     pub(crate) fn dial(&mut self, conn: ConnId, target: &Target, config: &Config) {
         let slot = self.slot(conn);
         debug_assert_eq!(slot.state, State::Free, "the id is taken");
-        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
-        *slot = Conn { state: State::Resolving, queued, ticket, ..Conn::default() };
+        let (queued, generation) = (slot.queued, slot.generation.wrapping_add(1));
+        *slot = Conn { state: State::Resolving, queued, generation, ..Conn::default() };
         let step = connect::dial(target, &self.outside.helpers, &config.global);
         if let (Step::Ask(_), Some(host)) = (&step, target.host()) {
-            let asker = self.outside.asker(conn, &self.conns);
-            self.outside.helpers.resolve(asker, host);
+            let requester = self.outside.requester(conn, &self.conns);
+            self.outside.helpers.resolve(requester, host);
         }
         self.take_step(conn, step);
     }
@@ -27,11 +27,11 @@ impl Net {
     pub(crate) fn resolved(
         &mut self,
         conn: ConnId,
-        ticket: Ticket,
+        generation: Generation,
         answer: Result<Addresses, String>,
         config: &Config,
     ) {
-        if self.is_current(conn, ticket)
+        if self.is_current(conn, generation)
             && let Some(attempt) = self.slot(conn).attempt.take()
         {
             self.take_step(conn, attempt.resolved(answer, &config.global));

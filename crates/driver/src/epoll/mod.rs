@@ -3,10 +3,10 @@
 //! Waits, reads, tells the shard, does what the shard wants. A short read means that the socket is drained, so a
 //! message costs one read and one write.
 
+mod adopt;
 mod conn;
 mod dial;
 mod net;
-mod seats;
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,15 +19,15 @@ use rustix::time::Timespec;
 use shard::event::Peer;
 use shard::{Action, ConnId, Event};
 
+use crate::acceptor::Arrival;
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::epoll::conn::State;
 use crate::epoll::net::{Net, parts, watch_other};
-use crate::gate::Arrival;
-use crate::mailbox::{Letter, Mover, Ticket};
-use crate::outside::Outside;
-use crate::parcel::{Bytes, Parcel, Piece};
-use crate::succession::Seats;
+use crate::mailbox::{ConnMove, Generation, MailboxMessage};
+use crate::shard_context::ShardContext;
+use crate::takeover::AdoptSocket;
+use crate::write_batch::{Bytes, Segment, WriteBatch};
 
 /// One buffer per thread: large enough that a large result costs few calls.
 const SCRATCH: usize = 64 * 1024;
@@ -44,26 +44,26 @@ pub(crate) struct EpollLoop<C> {
     net: Net,
     scratch: Box<[u8]>,
     clock: Clock,
-    letters: VecDeque<Letter>,
+    letters: VecDeque<MailboxMessage>,
     stopped: bool,
 }
 
 impl<C: Core> EpollLoop<C> {
     /// A loop that listens already.
-    pub(crate) fn new(core: C, outside: Outside) -> io::Result<EpollLoop<C>> {
+    pub(crate) fn new(core: C, outside: ShardContext) -> io::Result<EpollLoop<C>> {
         let net = Net::new(outside)?;
-        watch_other(&net.epoll, net.outside.mailbox().bell(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
+        watch_other(&net.epoll, net.outside.mailbox().wakeup(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
         net.gate.to_watch().into_iter().for_each(|number| net.watch_gate(number));
         let scratch = vec![0; SCRATCH].into_boxed_slice();
         Ok(EpollLoop { core, net, scratch, clock: Clock::new(), letters: VecDeque::new(), stopped: false })
     }
 
-    /// Loops until it is told to stop.
+    /// Runs the loop until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(BATCH);
         self.begin_batch();
         self.core.start(self.net.now);
-        self.obey(&[]);
+        self.run_actions(&[]);
         while !self.stopped {
             let timeout = self.timeout();
             events.clear();
@@ -113,11 +113,11 @@ impl<C: Core> EpollLoop<C> {
     }
 
     fn dispatch(&mut self, data: u64, flags: EventFlags) {
-        let (ConnId(number), ticket) = parts(data);
-        if ticket == Ticket::MAX {
+        let (ConnId(number), generation) = parts(data);
+        if generation == Generation::MAX {
             return if number == MAILBOX { self.read_mail() } else { self.accept(number) };
         }
-        let Some(conn) = self.net.meant(data) else { return };
+        let Some(conn) = self.net.lookup(data) else { return };
         let slot = self.net.slot(conn);
         match slot.state {
             State::Connecting => {
@@ -136,25 +136,25 @@ impl<C: Core> EpollLoop<C> {
     fn wake(&mut self, data: u64, flags: EventFlags) {
         // First, because closing must know whether there is something to be read.
         if flags.contains(EventFlags::IN)
-            && let Some(slot) = self.net.meant(data).and_then(|conn| self.net.open(conn))
+            && let Some(slot) = self.net.lookup(data).and_then(|conn| self.net.open(conn))
         {
             slot.readable = !(slot.paused && planted::bug!("loop_edge_lost"));
             slot.has_urgent |= flags.contains(EventFlags::PRI);
         }
         if flags.contains(EventFlags::OUT)
-            && let Some(conn) = self.net.meant(data)
+            && let Some(conn) = self.net.lookup(data)
         {
             self.net.writable(conn);
             self.tell_pending();
         }
         if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
-            && let Some(conn) = self.net.meant(data)
+            && let Some(conn) = self.net.lookup(data)
         {
             self.net.saw_end(conn);
             self.tell_pending();
         }
         if flags.contains(EventFlags::IN)
-            && let Some(conn) = self.net.meant(data)
+            && let Some(conn) = self.net.lookup(data)
         {
             self.read(conn);
         }
@@ -189,7 +189,7 @@ impl<C: Core> EpollLoop<C> {
     fn receive(&mut self, conn: ConnId, count: usize, unsent: bool) {
         let bytes = &self.scratch[..count];
         self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
-        obey(&mut self.core, &mut self.net, bytes);
+        run_actions(&mut self.core, &mut self.net, bytes);
         self.tell_pending();
     }
 
@@ -234,13 +234,13 @@ impl<C: Core> EpollLoop<C> {
     fn welcome(&mut self, socket: OwnedFd, peer: Peer, is_unix: bool) {
         let conn = self.core.allocate_id();
         self.net.occupy(conn, socket, is_unix, State::Open);
-        let ticket = self.net.slot(conn).ticket;
+        let generation = self.net.slot(conn).generation;
         self.deliver(Event::Accepted { conn, peer });
         if !is_unix && self.core.config().global.tcp_defer_accept {
             self.net.slot(conn).readable = true;
             self.read(conn);
         }
-        if self.net.open(conn).is_some_and(|slot| slot.ticket == ticket) {
+        if self.net.open(conn).is_some_and(|slot| slot.generation == generation) {
             self.net.watch(conn);
         }
     }
@@ -262,45 +262,45 @@ impl<C: Core> EpollLoop<C> {
         self.letters = letters;
     }
 
-    fn open_letter(&mut self, letter: Letter) {
+    fn open_letter(&mut self, letter: MailboxMessage) {
         match letter {
-            Letter::Command(command) => self.deliver(Event::Command(command)),
-            Letter::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
-            Letter::Adopt(mover) => self.adopt(mover),
-            Letter::Answered { conn, ticket, answer } => {
-                if self.net.is_current(conn, ticket) {
+            MailboxMessage::Command(command) => self.deliver(Event::Command(command)),
+            MailboxMessage::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
+            MailboxMessage::Adopt(mover) => self.adopt(mover),
+            MailboxMessage::Answered { conn, generation, answer } => {
+                if self.net.is_current(conn, generation) {
                     self.deliver(Event::Answered { conn, answer });
                 }
             }
-            Letter::Resolved { conn, ticket, addresses } => {
+            MailboxMessage::Resolved { conn, generation, addresses } => {
                 let config = self.core.config();
-                self.net.resolved(conn, ticket, addresses, config);
+                self.net.resolved(conn, generation, addresses, config);
                 self.tell_pending();
             }
-            Letter::CloseListeners { all } => {
+            MailboxMessage::CloseListeners { all } => {
                 for (_, listener) in self.net.gate.close(all) {
                     self.net.leave_gate(&listener.socket);
                 }
             }
-            Letter::RestGates => {
+            MailboxMessage::RestGates => {
                 for number in self.net.gate.leave(true) {
                     self.net.gate.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
                 }
                 self.net.outside.gates_rest();
             }
-            Letter::WakeGates => {
+            MailboxMessage::WakeGates => {
                 self.net.gate.leave(false).into_iter().for_each(|number| self.net.watch_gate(number));
             }
-            Letter::CallToGates { is_called: true } => {
+            MailboxMessage::CallToGates { is_called: true } => {
                 self.net.gate.call(true).into_iter().for_each(|number| self.net.watch_gate(number));
             }
-            Letter::CallToGates { is_called: false } => self.leave_gates(),
-            Letter::Inherit(legacy) => legacy.settle(self),
-            Letter::Stop => self.stopped = true,
+            MailboxMessage::CallToGates { is_called: false } => self.leave_gates(),
+            MailboxMessage::Inherit(legacy) => legacy.settle(self),
+            MailboxMessage::Stop => self.stopped = true,
         }
     }
 
-    fn adopt(&mut self, mover: Mover) {
+    fn adopt(&mut self, mover: ConnMove) {
         let conn = self.seat(mover.fd, mover.unsent);
         self.deliver(Event::Adopted { conn, client: mover.client });
         self.hear(conn, &mover.unread);
@@ -308,29 +308,29 @@ impl<C: Core> EpollLoop<C> {
 
     fn deliver(&mut self, event: Event<'static>) {
         self.core.handle(event, self.net.now);
-        self.obey(&[]);
+        self.run_actions(&[]);
     }
 
     /// Does all that the shard wants after an event, and tells it what came of that.
-    fn obey(&mut self, received: &[u8]) {
-        obey(&mut self.core, &mut self.net, received);
+    fn run_actions(&mut self, received: &[u8]) {
+        run_actions(&mut self.core, &mut self.net, received);
         self.tell_pending();
     }
 
     fn tell_pending(&mut self) {
         while let Some(event) = self.net.next_pending() {
             self.core.handle(event, self.net.now);
-            obey(&mut self.core, &mut self.net, &[]);
+            run_actions(&mut self.core, &mut self.net, &[]);
         }
     }
 }
 
 /// Takes all actions; consecutive sends to one connection go out together.
-fn obey<C: Core>(core: &mut C, net: &mut Net, received: &[u8]) {
-    let mut parcel = Parcel::new();
+fn run_actions<C: Core>(core: &mut C, net: &mut Net, received: &[u8]) {
+    let mut parcel = WriteBatch::new();
     while let Some(action) = core.poll() {
         if let Action::Send { to, source, start, end } = action {
-            let piece = Piece { source, start, end };
+            let piece = Segment { source, start, end };
             if !parcel.take(to, piece) {
                 net.send(&parcel, Bytes { received, written: core.written() });
                 parcel.clear();

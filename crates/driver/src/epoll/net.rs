@@ -13,13 +13,13 @@ use settings::Config;
 use shard::{Action, ClientMove, ConnId, Event, Export, Now};
 use telemetry::Level;
 
+use crate::acceptor::Acceptor;
 use crate::core::{Held, forget_half_close, told_of};
 use crate::epoll::conn::{Backlog, Conn, State};
-use crate::gate::Gate;
-use crate::mailbox::{Mover, Ticket};
-use crate::outside::Outside;
-use crate::parcel::{Bytes, Parcel};
-use crate::succession::{Farewell, Leaver};
+use crate::mailbox::{ConnMove, Generation};
+use crate::shard_context::ShardContext;
+use crate::takeover::{ExportState, ExportedConn};
+use crate::write_batch::{Bytes, WriteBatch};
 
 /// Output that may wait for one connection before whoever feeds it is told to stop, in bytes.
 const CLOG: usize = 64 * 1024;
@@ -30,20 +30,20 @@ const INWARD: EventFlags =
 
 /// Connections of one thread.
 pub(crate) struct Net {
-    pub(crate) outside: Outside,
+    pub(crate) outside: ShardContext,
     pub(crate) now: Now,
     pub(crate) conns: Vec<Conn>,
     /// Connections that may be read without asking the system first.
     pub(crate) ready: VecDeque<ConnId>,
-    /// What the shard is still to be told, once the event at hand is dealt with.
+    /// Events for the shard, deferred until the current one is handled.
     pub(crate) pending: VecDeque<Event<'static>>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Acceptor,
     pub(crate) epoll: OwnedFd,
 }
 
 impl Net {
     /// No connections yet.
-    pub(crate) fn new(mut outside: Outside) -> io::Result<Net> {
+    pub(crate) fn new(mut outside: ShardContext) -> io::Result<Net> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let gate = outside.gate();
         Ok(Net {
@@ -71,17 +71,17 @@ impl Net {
         self.conns.get_mut(conn.0 as usize).filter(|slot| slot.state == State::Open)
     }
 
-    /// Seats a socket on an id and watches it.
+    /// Adopts a socket under an id and watches it.
     pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, is_unix: bool, state: State) {
         self.occupy(conn, socket, is_unix, state);
         self.watch(conn);
     }
 
-    /// Seats a socket on an id, to be watched soon.
+    /// Adopts a socket under an id, to be watched soon.
     pub(crate) fn occupy(&mut self, conn: ConnId, socket: OwnedFd, is_unix: bool, state: State) {
         let slot = self.slot(conn);
-        let ticket = slot.ticket.wrapping_add(1);
-        *slot = Conn { state, ..Conn::open(socket, ticket, is_unix) };
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Conn { state, ..Conn::open(socket, generation, is_unix) };
     }
 
     /// Registers a socket, once. A socket that cannot be watched counts as hung up: its next read will tell.
@@ -92,7 +92,7 @@ impl Net {
         let flags = if asks_room { BOTH_WAYS } else { INWARD };
         slot.is_watched = true;
         slot.hears_of_room = asks_room && !slot.is_unix;
-        if let Err(fault) = epoll::add(&self.epoll, socket, tag(conn, slot.ticket), flags) {
+        if let Err(fault) = epoll::add(&self.epoll, socket, tag(conn, slot.generation), flags) {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
             self.outside.log(Level::Warning, format!("cannot watch a socket: {fault}"));
             self.lose(conn);
@@ -123,7 +123,7 @@ impl Net {
             Action::Move { conn, to, client } => self.hand_over(conn, to, client),
             Action::Export(what) => match *what {
                 Export::Socket { conn, state, link, is_server } => {
-                    self.send_off(conn, Farewell { state, link, is_server });
+                    self.send_off(conn, ExportState { state, link, is_server });
                 }
                 other => self.outside.act(Action::Export(Box::new(other)), &self.conns, config),
             },
@@ -131,8 +131,8 @@ impl Net {
         }
     }
 
-    /// Sends a parcel, or queues it behind what waits already.
-    pub(crate) fn send(&mut self, parcel: &Parcel, bytes: Bytes<'_>) {
+    /// Sends a batch, or queues it behind pending output.
+    pub(crate) fn send(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>) {
         let conn = parcel.to();
         let Some(slot) = self.open(conn).filter(|slot| !slot.lost) else { return };
         let had_backlog = slot.backlog.is_some();
@@ -179,7 +179,7 @@ impl Net {
         if wanted || slot.is_unix {
             let flags = if wanted { BOTH_WAYS } else { INWARD };
             slot.hears_of_room = !slot.is_unix;
-            let _ = epoll::modify(&self.epoll, socket, tag(conn, slot.ticket), flags);
+            let _ = epoll::modify(&self.epoll, socket, tag(conn, slot.generation), flags);
         }
     }
 
@@ -241,30 +241,30 @@ impl Net {
             return;
         }
         slot.farewell();
-        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
-        *slot = Conn { state: State::Closing, queued, ticket, ..Conn::default() };
+        let (queued, generation) = (slot.queued, slot.generation.wrapping_add(1));
+        *slot = Conn { state: State::Closing, queued, generation, ..Conn::default() };
         self.gate.a_file_is_free();
         self.pending.push_back(Event::Closed { conn });
     }
 
     fn hand_over(&mut self, conn: ConnId, to: ShardId, client: Box<ClientMove>) {
         if let Some((fd, unsent)) = self.take_away(conn) {
-            self.outside.hand_over(to, Mover { fd, client, unsent, unread: Vec::new() });
+            self.outside.hand_over(to, ConnMove { fd, client, unsent, unread: Vec::new() });
         }
     }
 
-    fn send_off(&mut self, conn: ConnId, farewell: Farewell) {
+    fn send_off(&mut self, conn: ConnId, farewell: ExportState) {
         let (socket, unsent) =
             self.take_away(conn).map_or((None, Vec::new()), |(fd, unsent)| (Some(fd), unsent));
-        self.outside.send_off(Leaver { socket, farewell, unsent, unread: Vec::new() });
+        self.outside.send_off(ExportedConn { socket, farewell, unsent, unread: Vec::new() });
     }
 
     /// Takes a socket off this shard, with output that it has not taken yet; its id is free.
     fn take_away(&mut self, conn: ConnId) -> Option<(OwnedFd, Vec<u8>)> {
         let slot = self.open(conn)?;
         let unsent = slot.backlog.take().map(|backlog| backlog.into_bytes()).unwrap_or_default();
-        let (queued, ticket) = (slot.queued, slot.ticket.wrapping_add(1));
-        let left = std::mem::replace(slot, Conn { queued, ticket, ..Conn::default() });
+        let (queued, generation) = (slot.queued, slot.generation.wrapping_add(1));
+        let left = std::mem::replace(slot, Conn { queued, generation, ..Conn::default() });
         let fd = left.socket?;
         if left.is_watched {
             let _ = epoll::delete(&self.epoll, &fd);
@@ -313,19 +313,19 @@ impl Net {
     }
 
     /// The connection that the system means, if it is still that one.
-    pub(crate) fn meant(&self, data: u64) -> Option<ConnId> {
-        let (conn, ticket) = parts(data);
+    pub(crate) fn lookup(&self, data: u64) -> Option<ConnId> {
+        let (conn, generation) = parts(data);
         self.conns
             .get(conn.0 as usize)
-            .filter(|slot| slot.ticket == ticket || planted::bug!("loop_wrong_slot"))
+            .filter(|slot| slot.generation == generation || planted::bug!("loop_wrong_slot"))
             .map(|_| conn)
     }
 
     /// Whether a name is still wanted, or a key.
-    pub(crate) fn is_current(&self, conn: ConnId, ticket: Ticket) -> bool {
+    pub(crate) fn is_current(&self, conn: ConnId, generation: Generation) -> bool {
         self.conns
             .get(conn.0 as usize)
-            .is_some_and(|slot| slot.ticket == ticket && slot.state != State::Closing)
+            .is_some_and(|slot| slot.generation == generation && slot.state != State::Closing)
     }
 }
 
@@ -336,15 +336,15 @@ pub(crate) fn watch_other(
     number: u32,
     flags: EventFlags,
 ) -> Result<(), Errno> {
-    epoll::add(epoll, socket, tag(ConnId(number), Ticket::MAX), flags)
+    epoll::add(epoll, socket, tag(ConnId(number), Generation::MAX), flags)
 }
 
-fn tag(conn: ConnId, ticket: Ticket) -> EventData {
-    EventData::new_u64(u64::from(ticket) << 32 | u64::from(conn.0))
+fn tag(conn: ConnId, generation: Generation) -> EventData {
+    EventData::new_u64(u64::from(generation) << 32 | u64::from(conn.0))
 }
 
 /// Undoes [`tag`].
-pub(crate) fn parts(data: u64) -> (ConnId, Ticket) {
+pub(crate) fn parts(data: u64) -> (ConnId, Generation) {
     let low = u32::try_from(data & u64::from(u32::MAX)).unwrap_or(0);
     (ConnId(low), u32::try_from(data >> 32).unwrap_or(0))
 }

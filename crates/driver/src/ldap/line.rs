@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{io, ptr};
 
 use super::{Api, Handle, OPTION_NETWORK_TIMEOUT, SUCCESS};
-use crate::fuse::{Fuse, Fuses};
+use crate::watchdog::{SocketWatchdog, SocketWatchdogs};
 
 /// Longest wait for the first answer on a connection, TLS included.
 const GREETING: Duration = Duration::from_secs(5);
@@ -27,13 +27,13 @@ pub(super) struct Line<'a> {
     unused: *mut c_void,
     // The above is libldap's, what follows is ours.
     api: &'a Api,
-    fuses: &'a Fuses,
+    fuses: &'a SocketWatchdogs,
     has_tls: bool,
-    burning: Mutex<Vec<Fuse>>,
+    burning: Mutex<Vec<SocketWatchdog>>,
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(api: &'a Api, fuses: &'a Fuses, has_tls: bool) -> Line<'a> {
+    pub(super) fn new(api: &'a Api, fuses: &'a SocketWatchdogs, has_tls: bool) -> Line<'a> {
         let burning = Mutex::default();
         Line {
             added: line_added,
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    fn burning(&self) -> MutexGuard<'_, Vec<Fuse>> {
+    fn burning(&self) -> MutexGuard<'_, Vec<SocketWatchdog>> {
         self.burning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

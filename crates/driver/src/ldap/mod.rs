@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use auth::ldap;
 use settings::ldap::{BindMethod, Options, Scheme};
 
-use crate::fuse::Fuses;
 use crate::library::functions;
+use crate::watchdog::SocketWatchdogs;
 use line::Line;
 use session::Session;
 
@@ -65,7 +65,7 @@ functions! {
 #[derive(Default)]
 pub(crate) struct Ldap {
     api: OnceLock<Api>,
-    fuses: Fuses,
+    fuses: SocketWatchdogs,
 }
 
 impl Ldap {

@@ -15,7 +15,7 @@ const DATAGRAM_BYTES: u16 = 1232;
 /// A name server's answer.
 pub(crate) type Answer = Message<Vec<u8>>;
 
-/// Asks one server once; waits for the answer, for so long at most.
+/// Queries one server once; waits for the reply until the deadline.
 pub(crate) fn ask(
     server: SocketAddr,
     name: &Name<Vec<u8>>,
@@ -84,7 +84,7 @@ fn read(bytes: Vec<u8>, question: &Answer) -> Option<Answer> {
     answer.is_answer(question).then_some(answer)
 }
 
-/// What is left of the time; a socket waits for ever if it is told to wait for none.
+/// The time left; never zero, as a zero timeout means no timeout to a socket.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

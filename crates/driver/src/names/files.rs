@@ -1,6 +1,6 @@
 //! `/etc/hosts` and `resolv.conf` (resolv.conf(5)), as far as a stub resolver needs them.
 //!
-//! Owns their two little languages. Never asks a name server.
+//! Owns the syntax of both files. Queries no name server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Where name servers listen unless a port is said.
 const PORT: u16 = 53;
 
-/// As many name servers as glibc asks.
+/// The number of name servers that glibc uses.
 const SERVERS: usize = 3;
 
 /// How names are looked up.

@@ -17,7 +17,7 @@ use settings::Global;
 
 use crate::clock::monotonic_us;
 use crate::connect::Addresses;
-use resolver::{Found, Resolver, Unfound};
+use resolver::{Found, LookupError, Resolver};
 use zones::Zones;
 
 /// Names that are kept at once; beyond, those that have expired go, and if none has, all.
@@ -31,25 +31,25 @@ pub(crate) struct Names {
     resolver: Resolver,
     state: Mutex<State>,
     /// Rung when zones have to be looked at.
-    bell: Condvar,
+    wakeup: Condvar,
     tell: Tell,
 }
 
 #[derive(Default)]
 struct State {
-    hosts: BTreeMap<String, Kept>,
-    /// Look-ups that wait for their answer.
+    hosts: BTreeMap<String, CachedName>,
+    /// Pending lookups.
     underway: BTreeMap<String, u64>,
     zones: Zones,
     max_ttl_us: u64,
     nxdomain_ttl_us: u64,
-    /// Nobody looks names up any more.
+    /// The resolver has stopped.
     closed: bool,
 }
 
 /// What is known of a name.
 #[derive(Clone)]
-struct Kept {
+struct CachedName {
     answer: Result<Addresses, String>,
     until_us: u64,
 }
@@ -60,7 +60,7 @@ impl Names {
         let names = Names {
             resolver: Resolver::new(global.resolv_conf.as_deref()),
             state: Mutex::default(),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
             tell,
         };
         names.configure(global);
@@ -75,7 +75,7 @@ impl Names {
         state.nxdomain_ttl_us = micros(global.dns_nxdomain_ttl);
         state.zones.set_period(micros(global.dns_zone_check_period));
         drop(state);
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,7 +92,7 @@ impl Names {
         Some(kept.answer.clone())
     }
 
-    /// Finds out what a name stands for, unless that is known; waits.
+    /// Resolves a name unless it is cached; blocks.
     pub(crate) fn look_up(&self, host: &str) -> Result<Addresses, String> {
         match self.remembered(host) {
             Some(answer) => answer,
@@ -100,7 +100,7 @@ impl Names {
         }
     }
 
-    /// Finds out what a name stands for now; waits. Tells of addresses that have gone.
+    /// Resolves a name again; blocks. Reports addresses that were removed.
     fn look_up_anew(&self, host: &str) -> Result<Addresses, String> {
         *self.state().underway.entry(host.to_owned()).or_default() += 1;
         let found = self.resolver.addresses(host);
@@ -115,14 +115,18 @@ impl Names {
                 (Ok(in_order(addresses)), ttl_us.min(max_us))
             }
             // Nobody could be asked: what was true is the best guess.
-            (Err(Unfound::NoAnswer(_) | Unfound::Silence(_)), Some(before)) => {
+            (Err(LookupError::NoAnswer(_) | LookupError::Silence(_)), Some(before)) => {
                 (Ok(before.clone()), nxdomain_us)
             }
             (Err(fault), _) => (Err(fault.text()), nxdomain_us),
         };
-        state.keep(host, Kept { answer: answer.clone(), until_us: now_us.saturating_add(ttl_us) }, now_us);
+        state.keep(
+            host,
+            CachedName { answer: answer.clone(), until_us: now_us.saturating_add(ttl_us) },
+            now_us,
+        );
         drop(state);
-        self.bell.notify_all();
+        self.wakeup.notify_all();
         if let (Some(before), Ok(after)) = (before, &answer) {
             let gone = gone(&before, after);
             if !gone.is_empty() {
@@ -135,7 +139,7 @@ impl Names {
     /// Lets [`Names::watch_zones`] end.
     pub(crate) fn close(&self) {
         self.state().closed = true;
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     /// Watches zones until the end: when a serial number has changed, all names of the zone are looked up again.
@@ -164,10 +168,10 @@ impl Names {
                 return Some(due);
             }
             state = match state.zones.next_us() {
-                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(next_us) => {
                     let wait = std::time::Duration::from_micros(next_us.saturating_sub(now_us));
-                    self.bell.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
+                    self.wakeup.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
@@ -186,7 +190,7 @@ impl Names {
         let now_us = monotonic_us();
         let state = self.state();
         let underway = |name: &str| state.underway.get(name).copied().unwrap_or(0);
-        let known = |(name, kept): (&String, &Kept)| HostRow {
+        let known = |(name, kept): (&String, &CachedName)| HostRow {
             name: name.clone(),
             known: true,
             underway: underway(name),
@@ -224,7 +228,7 @@ impl State {
         self.underway.retain(|_, count| *count > 0);
     }
 
-    fn keep(&mut self, host: &str, kept: Kept, now_us: u64) {
+    fn keep(&mut self, host: &str, kept: CachedName, now_us: u64) {
         if self.hosts.len() >= NAMES && !self.hosts.contains_key(host) {
             self.hosts.retain(|_, kept| kept.until_us > now_us);
             if self.hosts.len() >= NAMES {
@@ -285,7 +289,7 @@ mod tests {
     fn names_are_bounded() {
         let mut state = State::default();
         for number in 0..3 * NAMES {
-            let kept = Kept { answer: Err("none".to_owned()), until_us: 10 };
+            let kept = CachedName { answer: Err("none".to_owned()), until_us: 10 };
             state.keep(&format!("h{number}.test"), kept, 5);
         }
         assert!(state.hosts.len() <= NAMES);

@@ -1,6 +1,6 @@
 //! From a host name to its addresses: the hosts file, then the name servers, then whatever else the system knows.
 //!
-//! Owns that order, which servers are asked, and what their answers mean. Waits; only helper threads may call it.
+//! Owns that order, which servers are queried, and how replies are interpreted. Blocks; only for helper threads.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::{fs, io};
@@ -15,32 +15,32 @@ use crate::names::files::{Settings, in_hosts};
 const HOSTS: &str = "/etc/hosts";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// What a name stands for.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// At least one.
     pub(crate) addresses: Vec<IpAddr>,
-    /// For how long; None where nobody said.
+    /// Its TTL; None if unknown.
     pub(crate) ttl_s: Option<u32>,
 }
 
-/// Why a name stands for nothing.
+/// Why a lookup failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unfound {
+pub(crate) enum LookupError {
     /// There is no such name, or it has no address.
     NoSuchName,
-    /// Nobody who could be asked knows: the reason of the last one.
+    /// No server could resolve it.
     NoAnswer(String),
-    /// Nobody who could be asked has said anything in time: asking for more would only take as long again.
+    /// No server replied in time.
     Silence(String),
 }
 
-impl Unfound {
+impl LookupError {
     /// For the log.
     pub(crate) fn text(&self) -> String {
         match self {
-            Unfound::NoSuchName => "no such name".to_owned(),
-            Unfound::NoAnswer(why) | Unfound::Silence(why) => format!("no answer: {why}"),
+            LookupError::NoSuchName => "no such name".to_owned(),
+            LookupError::NoAnswer(why) | LookupError::Silence(why) => format!("no answer: {why}"),
         }
     }
 }
@@ -57,14 +57,14 @@ impl Resolver {
     }
 
     /// A name's addresses.
-    pub(crate) fn addresses(&self, host: &str) -> Result<Found, Unfound> {
+    pub(crate) fn addresses(&self, host: &str) -> Result<Found, LookupError> {
         let addresses = in_hosts(&fs::read_to_string(HOSTS).unwrap_or_default(), host);
         if !addresses.is_empty() {
             return Ok(Found { addresses, ttl_s: None });
         }
         let asked = self.ask_servers(host);
         match (asked, &self.own_file) {
-            (Err(Unfound::Silence(why)), _) => Err(Unfound::Silence(why)),
+            (Err(LookupError::Silence(why)), _) => Err(LookupError::Silence(why)),
             (Err(unfound), None) => ask_system(host).ok_or(unfound),
             (answer, _) => answer,
         }
@@ -88,20 +88,20 @@ impl Resolver {
         Settings::read(&fs::read_to_string(path).unwrap_or_default())
     }
 
-    fn ask_servers(&self, host: &str) -> Result<Found, Unfound> {
+    fn ask_servers(&self, host: &str) -> Result<Found, LookupError> {
         let settings = self.settings();
-        let mut unfound = Unfound::NoSuchName;
+        let mut unfound = LookupError::NoSuchName;
         for name in settings.candidates(host) {
             match self.of_name(&settings, &name) {
-                Err(Unfound::NoSuchName) => {}
-                Err(Unfound::NoAnswer(why)) => unfound = Unfound::NoAnswer(why),
+                Err(LookupError::NoSuchName) => {}
+                Err(LookupError::NoAnswer(why)) => unfound = LookupError::NoAnswer(why),
                 found_or_silence => return found_or_silence,
             }
         }
         Err(unfound)
     }
 
-    fn of_name(&self, settings: &Settings, name: &str) -> Result<Found, Unfound> {
+    fn of_name(&self, settings: &Settings, name: &str) -> Result<Found, LookupError> {
         let mut found = Found { addresses: Vec::new(), ttl_s: None };
         found.take(&self.ask(settings, name, Rtype::A)?);
         // A server that has answered once and not twice is no reason to do without what it said.
@@ -110,12 +110,12 @@ impl Resolver {
             Err(fault) if found.addresses.is_empty() => return Err(fault),
             Err(_) => {}
         }
-        if found.addresses.is_empty() { Err(Unfound::NoSuchName) } else { Ok(found) }
+        if found.addresses.is_empty() { Err(LookupError::NoSuchName) } else { Ok(found) }
     }
 
-    /// Asks the servers in turn until one has something to say.
-    fn ask(&self, settings: &Settings, name: &str, kind: Rtype) -> Result<Answer, Unfound> {
-        let name: Name<Vec<u8>> = name.parse().map_err(|_| Unfound::NoSuchName)?;
+    /// Queries the servers in turn until one replies.
+    fn ask(&self, settings: &Settings, name: &str, kind: Rtype) -> Result<Answer, LookupError> {
+        let name: Name<Vec<u8>> = name.parse().map_err(|_| LookupError::NoSuchName)?;
         let (mut why, mut silence) = ("no name server".to_owned(), true);
         for _ in 0..settings.attempts {
             for server in &settings.servers {
@@ -131,7 +131,7 @@ impl Resolver {
                 }
             }
         }
-        Err(if silence { Unfound::Silence(why) } else { Unfound::NoAnswer(why) })
+        Err(if silence { LookupError::Silence(why) } else { LookupError::NoAnswer(why) })
     }
 }
 
@@ -225,15 +225,15 @@ mod tests {
         let nobody = server(|question| {
             MessageBuilder::new_vec().start_answer(question, Rcode::NXDOMAIN).unwrap().finish()
         });
-        assert_eq!(nobody.addresses("db.test"), Err(Unfound::NoSuchName));
-        assert_eq!(nobody.addresses("a..b"), Err(Unfound::NoSuchName));
+        assert_eq!(nobody.addresses("db.test"), Err(LookupError::NoSuchName));
+        assert_eq!(nobody.addresses("a..b"), Err(LookupError::NoSuchName));
         let broken = server(|question| {
             MessageBuilder::new_vec().start_answer(question, Rcode::SERVFAIL).unwrap().finish()
         });
-        assert!(matches!(broken.addresses("db.test"), Err(Unfound::NoAnswer(_))));
+        assert!(matches!(broken.addresses("db.test"), Err(LookupError::NoAnswer(_))));
         let garbage = server(|_| vec![1, 2, 3]);
         assert!(
-            matches!(garbage.addresses("db.test"), Err(Unfound::Silence(why)) if why.contains("timeout"))
+            matches!(garbage.addresses("db.test"), Err(LookupError::Silence(why)) if why.contains("timeout"))
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Zones of known names, and the serial numbers of their SOA records (`dns_zone_check_period`).
 //!
-//! Owns when a zone is due and whether it has changed. Never asks anybody.
+//! Owns when a zone is due and whether it has changed. Does no I/O.
 
 use std::collections::BTreeMap;
 

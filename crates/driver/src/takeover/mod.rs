@@ -5,10 +5,10 @@
 //! Owns what the two say; what is sent of a connection is the shards' ([`shard::Export`], [`shard::Import`]).
 
 mod frame;
-mod handover;
-mod legacy;
+mod imported;
 mod peer;
-mod takeover;
+mod receiver;
+mod sender;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ use messages::ShardId;
 use shard::Export;
 use shard::takeover::fields::FieldsOut;
 
-pub(crate) use handover::Giver;
-pub(crate) use legacy::{Legacy, Seats};
-pub(crate) use takeover::Heir;
-pub use takeover::{Inheritance, Predecessor, TakeoverFault};
+pub(crate) use imported::{AdoptSocket, Imported};
+pub(crate) use receiver::TakeoverReceiver;
+pub use receiver::{Predecessor, TakeoverFault, TakeoverImport};
+pub(crate) use sender::TakeoverSender;
 
 /// Kinds of messages from the old process.
 mod from_old {
@@ -69,7 +69,7 @@ mod field {
 
 /// What a running takeover tells the control thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum TakeoverProgress {
     /// The successor listens; from now on connections leave.
     Begun,
     /// Nothing came of it (its words), and everything is as before.
@@ -86,10 +86,10 @@ pub enum News {
 }
 
 /// A socket that has left its shard for the next process.
-pub(crate) struct Leaver {
+pub(crate) struct ExportedConn {
     /// None if it was lost on the way; it counts all the same.
     pub(crate) socket: Option<OwnedFd>,
-    pub(crate) farewell: Farewell,
+    pub(crate) farewell: ExportState,
     /// Output that the socket has not taken yet.
     pub(crate) unsent: Vec<u8>,
     /// Input that was read already and that the shard has not seen.
@@ -97,7 +97,7 @@ pub(crate) struct Leaver {
 }
 
 /// What the shard said of it.
-pub(crate) struct Farewell {
+pub(crate) struct ExportState {
     pub(crate) state: Vec<u8>,
     pub(crate) link: Option<u64>,
     pub(crate) is_server: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Farewell {
 /// Something for the thread that hands over.
 pub(crate) enum Item {
     FromShard(ShardId, Export),
-    Leaver(ShardId, Box<Leaver>),
+    ExportedConn(ShardId, Box<ExportedConn>),
     GatesRest,
     Heard(frame::Frame),
     /// The successor has hung up.
@@ -117,26 +117,26 @@ pub(crate) enum Item {
 
 /// The process's place among those that take over from one another; shared by all its threads.
 #[derive(Default)]
-pub(crate) struct Succession {
-    giver: Mutex<Option<Sender<Item>>>,
+pub(crate) struct Takeover {
+    takeover_sender: Mutex<Option<Sender<Item>>>,
     predecessor: Mutex<Option<Arc<OwnedFd>>>,
 }
 
-impl Succession {
+impl Takeover {
     /// Tells the thread that hands over, if there is one.
     pub(crate) fn say(&self, item: Item) {
-        if let Some(giver) = &*lock(&self.giver) {
-            let _ = giver.send(item);
+        if let Some(takeover_sender) = &*lock(&self.takeover_sender) {
+            let _ = takeover_sender.send(item);
         }
     }
 
-    /// Somebody hands over from now on, or nobody any more.
-    fn set_giver(&self, giver: Option<Sender<Item>>) {
-        *lock(&self.giver) = giver;
+    /// A predecessor hands over from now on, or no longer does.
+    fn set_giver(&self, takeover_sender: Option<Sender<Item>>) {
+        *lock(&self.takeover_sender) = takeover_sender;
     }
 
     fn has_giver(&self) -> bool {
-        lock(&self.giver).is_some()
+        lock(&self.takeover_sender).is_some()
     }
 
     /// The line to a process that this one still takes over from.
@@ -148,7 +148,7 @@ impl Succession {
         lock(&self.predecessor).is_some()
     }
 
-    /// Asks the predecessor to cancel what nobody here runs.
+    /// Forwards a cancel request for an unknown key to the predecessor.
     pub(crate) fn cancel_there(&self, key: &[u8]) {
         self.ask_predecessor(from_new::CANCEL, key);
     }

@@ -43,7 +43,7 @@ fn is_trusted(user_id: u32) -> bool {
     user_id == ROOT || user_id == crate::process::user_id()
 }
 
-/// Connects; None if nobody listens there, TimedOut if others queue there until then.
+/// Connects; None if no process listens there, TimedOut if its backlog stays full.
 pub(super) fn connect_by(address: &SocketAddrUnix, until: Instant) -> io::Result<Option<OwnedFd>> {
     let flags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -23,26 +23,26 @@ use wire::tag::backend as tag;
 use wire::{encode, error};
 
 use super::frame::{self, Frame};
-use super::legacy::{Legacy, Newcomer};
-use super::{Item, Succession, field, from_new, from_old, peer};
-use crate::directory::OneProcess;
+use super::imported::{Imported, ImportedConn};
+use super::{Item, Takeover, field, from_new, from_old, peer};
 use crate::engine::Log;
 use crate::inherited::Inherited;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::process_registry::ProcessRegistry;
 
 /// User and database of the console.
 const CONSOLE: &[u8] = b"pgbouncer";
 /// No message of the console is longer here.
 const CONSOLE_FRAME_BYTES: u32 = 64 * 1024;
 
-/// Why nothing can be taken over although somebody is there.
+/// Why a running process cannot be taken over.
 #[derive(Debug)]
 pub enum TakeoverFault {
     /// The console does not let this process in.
     NotAllowed,
     /// The process at the socket belongs to this user of the system, who is neither this process's nor root.
     Foreign(u32),
-    /// The old process says no: its words.
+    /// The old process refused, with its error.
     Refused(String),
     /// It does not do its part, or not in time.
     Broken(io::Error),
@@ -80,7 +80,7 @@ impl From<io::ErrorKind> for TakeoverFault {
 
 /// What a process must know of the one before from its beginning on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Inheritance {
+pub struct TakeoverImport {
     pub(crate) generation: u64,
     pub(crate) next_id: u64,
 }
@@ -91,13 +91,13 @@ pub struct Predecessor {
     /// When it must have let this process take over.
     until: Instant,
     /// For [`crate::Plan`].
-    pub inheritance: Inheritance,
+    pub inheritance: TakeoverImport,
     /// Its listening sockets; [`crate::Listeners::open`] takes those that are wanted.
     pub listeners: Vec<Inherited>,
     /// The panel's listening socket, which the old process has open too until this one is ready. None from a version that does
     /// not send it.
     pub panel: Option<OwnedFd>,
-    /// What its control thread says to this process's.
+    /// The note of its control thread.
     pub note: String,
 }
 
@@ -124,7 +124,7 @@ impl Predecessor {
     fn introduced(line: OwnedFd, until: Instant) -> Result<Predecessor, TakeoverFault> {
         let hello = expect(&line, from_old::HELLO, until)?;
         let fields = Fields::read(&hello.payload).ok_or(io::ErrorKind::InvalidData)?;
-        let inheritance = Inheritance {
+        let inheritance = TakeoverImport {
             generation: fields.number(field::GENERATION).unwrap_or(0) + 1,
             next_id: fields.number(field::NEXT_ID).unwrap_or(1),
         };
@@ -156,15 +156,15 @@ impl Predecessor {
 }
 
 /// The part of the engine that receives.
-pub(crate) struct Heir {
-    pub(crate) succession: Arc<Succession>,
+pub(crate) struct TakeoverReceiver {
+    pub(crate) succession: Arc<Takeover>,
     pub(crate) mailboxes: Arc<[Mailbox]>,
-    pub(crate) directory: Arc<OneProcess>,
+    pub(crate) directory: Arc<ProcessRegistry>,
     pub(crate) log: Log,
 }
 
-impl Heir {
-    /// Says that this process listens, and receives everything from now on.
+impl TakeoverReceiver {
+    /// Announces that this process listens, and receives everything from now on.
     pub(crate) fn start(self, predecessor: Predecessor) -> io::Result<()> {
         let line = Arc::new(predecessor.line);
         frame::put(&line, from_new::READY, &[], &[])?;
@@ -184,19 +184,19 @@ impl Heir {
             }
         };
         for mailbox in self.mailboxes.iter() {
-            mailbox.post(Letter::Inherit(Legacy::Word(Import::Gone)));
+            mailbox.post(MailboxMessage::Inherit(Imported::Word(Import::Gone)));
         }
         self.succession.set_predecessor(None);
         self.succession.say(Item::PredecessorOver);
         (self.log)(Record::new(Level::Log, text));
     }
 
-    fn pass_on(&self, frame: Frame, heirs: &mut Heirs) {
+    fn pass_on(&self, frame: Frame, heirs: &mut PoolOwners) {
         let Some(fields) = Fields::read(&frame.payload) else { return };
         let from = fields.small(field::SHARD).and_then(|shard| u16::try_from(shard).ok()).unwrap_or(0);
         let word = |make: fn(Vec<u8>) -> Import| {
             let state = fields.bytes(field::STATE)?.to_vec();
-            Some((state.clone(), Legacy::Word(make(state))))
+            Some((state.clone(), Imported::Word(make(state))))
         };
         let parcel = match frame.kind {
             from_old::POOL => word(|state| Import::Pool { state }),
@@ -206,14 +206,14 @@ impl Heir {
             _ => None,
         };
         let Some((state, legacy)) = parcel else { return };
-        let to = self.heir(from, &state, heirs);
+        let to = self.takeover_receiver(from, &state, heirs);
         if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
-            mailbox.post(Letter::Inherit(legacy));
+            mailbox.post(MailboxMessage::Inherit(legacy));
         }
     }
 
     /// Each part of a pool there becomes a part of it here, as far as there are threads.
-    fn heir(&self, from: u16, state: &[u8], heirs: &mut Heirs) -> ShardId {
+    fn takeover_receiver(&self, from: u16, state: &[u8], heirs: &mut PoolOwners) -> ShardId {
         let count = u16::try_from(self.mailboxes.len()).unwrap_or(1).max(1);
         let Some((database, user)) = shard::takeover::pool_of(state) else { return ShardId(from % count) };
         let parts = heirs.entry((database.clone(), user.clone())).or_default();
@@ -223,14 +223,14 @@ impl Heir {
 }
 
 /// Which shard has a pool's part of a shard of the old process.
-type Heirs = BTreeMap<(String, String), BTreeMap<u16, ShardId>>;
+type PoolOwners = BTreeMap<(String, String), BTreeMap<u16, ShardId>>;
 
-fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Legacy)> {
+fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Imported)> {
     let mut sockets = sockets.into_iter();
     let mut newcomer = |[state, unsent, unread]: [u16; 3]| {
         let state = fields.bytes(state)?.to_vec();
         let bytes = |number| fields.bytes(number).unwrap_or_default().to_vec();
-        Some(Box::new(Newcomer {
+        Some(Box::new(ImportedConn {
             socket: sockets.next()?,
             state,
             unsent: bytes(unsent),
@@ -240,7 +240,7 @@ fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Legac
     let client = newcomer(field::CLIENT);
     let server = newcomer(field::SERVER);
     let state = client.as_ref().or(server.as_ref())?.state.clone();
-    Some((state, Legacy::Sockets { client, server }))
+    Some((state, Imported::Sockets { client, server }))
 }
 
 fn is_of_panel(frame: &Frame) -> bool {
@@ -266,7 +266,7 @@ fn unguessable() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Says on the console where the line is to go.
+/// Sends TAKEOVER with the name of the channel on the console.
 fn ask(console: &OwnedFd, name: &str, until: Instant) -> Result<(), TakeoverFault> {
     let mut packet = Vec::new();
     encode::startup(&mut packet, Version::V3_0, &[(b"user", CONSOLE), (b"database", CONSOLE)]);
@@ -302,7 +302,7 @@ fn ready(console: &OwnedFd, frames: &mut Frames, until: Instant) -> Result<(), T
     }
 }
 
-/// Waits for the old process to open the line. Whoever else comes is not listened to.
+/// Waits for the old process to open the channel; other processes are ignored.
 fn accept(door: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
     loop {
         peer::wait_readable(door, until)?;

@@ -19,31 +19,31 @@ use shard::{Export, Import};
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};
-use super::legacy::{Legacy, Newcomer};
-use super::{Farewell, Item, Leaver, News, Succession, field, from_new, from_old};
+use super::imported::{Imported, ImportedConn};
+use super::{ExportState, ExportedConn, Item, Takeover, TakeoverProgress, field, from_new, from_old};
 use crate::engine::Log;
 use crate::listen::{Kind, Listener, Listeners};
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, MailboxMessage};
 
 /// What the thread works with.
-pub(crate) struct Giver {
+pub(crate) struct TakeoverSender {
     pub(crate) line: OwnedFd,
-    pub(crate) succession: Arc<Succession>,
+    pub(crate) succession: Arc<Takeover>,
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) listeners: Listeners,
     /// The panel's listening socket: another handle of it, closed as soon as it is sent.
     pub(crate) panel: Option<OwnedFd>,
-    /// Goes to the successor: which process of its line this is, the next id, and what the control thread says.
+    /// Sent to the successor.
     pub(crate) generation: u64,
     pub(crate) next_id: u64,
     pub(crate) note: String,
     /// `suspend_timeout`: how long the successor may take before it is ready.
     pub(crate) patience: Duration,
     pub(crate) log: Log,
-    pub(crate) news: Box<dyn Fn(News) + Send>,
+    pub(crate) news: Box<dyn Fn(TakeoverProgress) + Send>,
 }
 
-impl Giver {
+impl TakeoverSender {
     /// Starts to hand over.
     ///
     /// # Errors
@@ -73,18 +73,22 @@ impl Giver {
         if let Err(why) = prepared {
             self.succession.set_giver(None);
             self.open_gates();
-            return (self.news)(News::Failed(why.to_string()));
+            return (self.news)(TakeoverProgress::Failed(why.to_string()));
         }
-        (self.news)(News::Begun);
-        let mut giving = Giving::new(&self);
+        (self.news)(TakeoverProgress::Begun);
+        let mut giving = SendContext::new(&self);
         match giving.give_everything(early.into_iter().chain(items.iter())) {
-            Ok(()) => (self.news)(News::Over),
+            Ok(()) => (self.news)(TakeoverProgress::Over),
             Err(why) => {
                 giving.take_back(items.iter());
                 self.succession.set_giver(None);
                 self.open_gates();
                 let is_open = self.listeners.any_listens();
-                (self.news)(if is_open { News::Failed(why.to_string()) } else { News::Orphaned });
+                (self.news)(if is_open {
+                    TakeoverProgress::Failed(why.to_string())
+                } else {
+                    TakeoverProgress::Orphaned
+                });
             }
         }
     }
@@ -92,10 +96,10 @@ impl Giver {
     /// Clients come in here again.
     fn open_gates(&self) {
         self.listeners.leave_to_successor(false);
-        self.tell_all(|| Letter::WakeGates);
+        self.tell_all(|| MailboxMessage::WakeGates);
     }
 
-    fn tell_all(&self, letter: impl Fn() -> Letter) {
+    fn tell_all(&self, letter: impl Fn() -> MailboxMessage) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
     }
 
@@ -128,7 +132,7 @@ impl Giver {
         frame::put(&self.line, from_old::LISTENERS_END, &[], &[])
     }
 
-    /// The successor asks for the gates to rest, starts its threads, and is ready.
+    /// The successor requests accepting to pause, starts its threads, and is ready.
     fn let_it_get_ready(
         &self,
         items: &Receiver<Item>,
@@ -142,7 +146,7 @@ impl Giver {
             match item {
                 Item::Heard(Frame { kind: from_new::REST_GATES, .. }) => {
                     self.listeners.leave_to_successor(true);
-                    self.tell_all(|| Letter::RestGates);
+                    self.tell_all(|| MailboxMessage::RestGates);
                 }
                 Item::GatesRest => {
                     awake = awake.saturating_sub(1);
@@ -159,7 +163,7 @@ impl Giver {
 
     fn cancel(&self, key: Vec<u8>) {
         if let Some(first) = self.mailboxes.first() {
-            first.post(Letter::Command(Command::Cancel { key: key.into() }));
+            first.post(MailboxMessage::Command(Command::Cancel { key: key.into() }));
         }
     }
 
@@ -167,39 +171,39 @@ impl Giver {
     fn resume(&self, payload: &[u8]) {
         let fields = Fields::read(payload);
         let database = fields.as_ref().and_then(|fields| fields.text(field::DATABASE)).map(str::to_owned);
-        (self.news)(News::Resumed { database });
+        (self.news)(TakeoverProgress::Resumed { database });
     }
 }
 
 /// What has gone and what is awaited.
-struct Giving<'a> {
-    giver: &'a Giver,
+struct SendContext<'a> {
+    takeover_sender: &'a TakeoverSender,
     round: u32,
     /// Sockets that each shard said had left when it was empty, in this round.
-    told: BTreeMap<u16, u64>,
+    reported_sockets: BTreeMap<u16, u64>,
     /// Sockets that have come here.
     gone: u64,
     /// That number when every shard said for the first time that it was empty.
     gone_when_empty: Option<u64>,
     /// Clients whose server has not come yet, and the other way round.
-    halves: BTreeMap<(u16, u64), Box<Leaver>>,
+    halves: BTreeMap<(u16, u64), Box<ExportedConn>>,
     /// Those that could not be sent.
-    refused: Vec<(ShardId, Parcel)>,
+    refused: Vec<(ShardId, Batch)>,
 }
 
 /// What travels together: a client, a server, or both.
 #[derive(Default)]
-struct Parcel {
-    client: Option<Box<Newcomer>>,
-    server: Option<Box<Newcomer>>,
+struct Batch {
+    client: Option<Box<ImportedConn>>,
+    server: Option<Box<ImportedConn>>,
 }
 
-impl<'a> Giving<'a> {
-    fn new(giver: &'a Giver) -> Giving<'a> {
-        Giving {
-            giver,
+impl<'a> SendContext<'a> {
+    fn new(takeover_sender: &'a TakeoverSender) -> SendContext<'a> {
+        SendContext {
+            takeover_sender,
             round: 1,
-            told: BTreeMap::new(),
+            reported_sockets: BTreeMap::new(),
             gone: 0,
             gone_when_empty: None,
             halves: BTreeMap::new(),
@@ -214,21 +218,23 @@ impl<'a> Giving<'a> {
                 break;
             }
         }
-        frame::put(&self.giver.line, from_old::BYE, &[], &[])
+        frame::put(&self.takeover_sender.line, from_old::BYE, &[], &[])
     }
 
     /// Has every shard keep what it has, and gives back what had left it and was not sent.
     fn take_back(&mut self, items: impl Iterator<Item = Item>) {
-        self.giver.tell_all(|| Letter::Command(Command::AbortExport));
+        self.takeover_sender.tell_all(|| MailboxMessage::Command(Command::AbortExport));
         // In the order of a mailbox, a shard keeps before it gets anything back, so that nothing leaves twice.
         for (shard, parcel) in std::mem::take(&mut self.refused) {
             self.give_back(shard, parcel);
         }
-        self.told.clear();
+        self.reported_sockets.clear();
         for item in items {
             match item {
-                Item::FromShard(shard, Export::Kept { sockets }) => drop(self.told.insert(shard.0, sockets)),
-                Item::Leaver(shard, leaver) => {
+                Item::FromShard(shard, Export::Kept { sockets }) => {
+                    self.reported_sockets.insert(shard.0, sockets);
+                }
+                Item::ExportedConn(shard, leaver) => {
                     self.gone += 1;
                     if let Some(parcel) = self.whole(shard, leaver) {
                         self.give_back(shard, parcel);
@@ -242,21 +248,21 @@ impl<'a> Giving<'a> {
         }
     }
 
-    fn give_back(&self, shard: ShardId, parcel: Parcel) {
-        let Parcel { client, server } = parcel;
-        let Some(mailbox) = self.giver.mailboxes.get(usize::from(shard.0)) else { return };
+    fn give_back(&self, shard: ShardId, parcel: Batch) {
+        let Batch { client, server } = parcel;
+        let Some(mailbox) = self.takeover_sender.mailboxes.get(usize::from(shard.0)) else { return };
         // It gave up its permit when it left, and must not come in on that of one whom a predecessor still has.
         if let Some(server) = &server {
             let opened = Import::ServerOpened { state: server.state.clone() };
-            mailbox.post(Letter::Inherit(Legacy::Word(opened)));
+            mailbox.post(MailboxMessage::Inherit(Imported::Word(opened)));
         }
-        mailbox.post(Letter::Inherit(Legacy::Sockets { client, server }));
+        mailbox.post(MailboxMessage::Inherit(Imported::Sockets { client, server }));
     }
 
-    /// Asks every shard whether anything is left.
+    /// Asks every shard whether connections are left.
     fn ask(&self) {
         let round = self.round;
-        self.giver.tell_all(|| Letter::Command(Command::Export { round }));
+        self.takeover_sender.tell_all(|| MailboxMessage::Command(Command::Export { round }));
     }
 
     /// True if that was the last.
@@ -271,15 +277,19 @@ impl<'a> Giving<'a> {
             }
             Item::FromShard(shard, Export::Empty { round, sockets }) => {
                 if round == self.round {
-                    self.told.insert(shard.0, sockets);
+                    self.reported_sockets.insert(shard.0, sockets);
                 }
             }
-            Item::Leaver(shard, leaver) => {
+            Item::ExportedConn(shard, leaver) => {
                 self.gone += 1;
                 self.send(shard, leaver)?;
             }
-            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.giver.cancel(payload),
-            Item::Heard(Frame { kind: from_new::RESUME, payload, .. }) => self.giver.resume(&payload),
+            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => {
+                self.takeover_sender.cancel(payload)
+            }
+            Item::Heard(Frame { kind: from_new::RESUME, payload, .. }) => {
+                self.takeover_sender.resume(&payload)
+            }
             Item::PredecessorOver => {
                 self.gone_when_empty = None;
                 self.next_round();
@@ -295,7 +305,7 @@ impl<'a> Giving<'a> {
     /// Empty means empty only if every shard says so once more when all have said it: a client may have been on its way
     /// from one to another.
     fn is_over(&mut self) -> bool {
-        if !self.all_told() || self.giver.succession.has_predecessor() {
+        if !self.all_told() || self.takeover_sender.succession.has_predecessor() {
             return false;
         }
         if self.gone_when_empty == Some(self.gone) {
@@ -308,11 +318,12 @@ impl<'a> Giving<'a> {
 
     /// Every shard has said how many sockets have left it, and as many have come here.
     fn all_told(&self) -> bool {
-        self.told.len() == self.giver.mailboxes.len() && self.told.values().sum::<u64>() == self.gone
+        self.reported_sockets.len() == self.takeover_sender.mailboxes.len()
+            && self.reported_sockets.values().sum::<u64>() == self.gone
     }
 
     fn next_round(&mut self) {
-        self.told.clear();
+        self.reported_sockets.clear();
         self.round += 1;
         self.ask();
     }
@@ -321,11 +332,11 @@ impl<'a> Giving<'a> {
         let mut out = FieldsOut::new();
         out.number(field::SHARD, shard.0.into());
         out.bytes(field::STATE, state);
-        frame::put(&self.giver.line, kind, &out.into_bytes(), &[])
+        frame::put(&self.takeover_sender.line, kind, &out.into_bytes(), &[])
     }
 
     /// A socket goes at once, or when its other half is there.
-    fn send(&mut self, shard: ShardId, leaver: Box<Leaver>) -> io::Result<()> {
+    fn send(&mut self, shard: ShardId, leaver: Box<ExportedConn>) -> io::Result<()> {
         let Some(parcel) = self.whole(shard, leaver) else { return Ok(()) };
         let sent = self.put(shard, &parcel);
         if sent.is_err() {
@@ -335,8 +346,8 @@ impl<'a> Giving<'a> {
     }
 
     /// What the socket belongs to, once that is all here; None too if a part of it was lost on the way.
-    fn whole(&mut self, shard: ShardId, leaver: Box<Leaver>) -> Option<Parcel> {
-        let mut parcel = Parcel::default();
+    fn whole(&mut self, shard: ShardId, leaver: Box<ExportedConn>) -> Option<Batch> {
+        let mut parcel = Batch::default();
         let mut is_whole = true;
         if let Some(link) = leaver.farewell.link {
             let Some(other) = self.halves.remove(&(shard.0, link)) else {
@@ -348,13 +359,13 @@ impl<'a> Giving<'a> {
         if !parcel.add(*leaver) || !is_whole {
             // Half a pair is no use to anybody.
             let text = "a connection was lost while it was handed over";
-            (self.giver.log)(Record::new(Level::Warning, text));
+            (self.takeover_sender.log)(Record::new(Level::Warning, text));
             return None;
         }
         Some(parcel)
     }
 
-    fn put(&self, shard: ShardId, parcel: &Parcel) -> io::Result<()> {
+    fn put(&self, shard: ShardId, parcel: &Batch) -> io::Result<()> {
         let mut out = FieldsOut::new();
         let mut sockets = Vec::new();
         out.number(field::SHARD, shard.0.into());
@@ -367,15 +378,15 @@ impl<'a> Giving<'a> {
             out.bytes(unread, &one.unread);
             sockets.push(one.socket.as_fd());
         }
-        frame::put(&self.giver.line, from_old::SOCKETS, &out.into_bytes(), &sockets)
+        frame::put(&self.takeover_sender.line, from_old::SOCKETS, &out.into_bytes(), &sockets)
     }
 }
 
-impl Parcel {
+impl Batch {
     /// False if the socket was lost on the way.
-    fn add(&mut self, leaver: Leaver) -> bool {
-        let Leaver { socket, farewell: Farewell { state, is_server, .. }, unsent, unread } = leaver;
-        let newcomer = socket.map(|socket| Box::new(Newcomer { socket, state, unsent, unread }));
+    fn add(&mut self, leaver: ExportedConn) -> bool {
+        let ExportedConn { socket, farewell: ExportState { state, is_server, .. }, unsent, unread } = leaver;
+        let newcomer = socket.map(|socket| Box::new(ImportedConn { socket, state, unsent, unread }));
         let place = if is_server { &mut self.server } else { &mut self.client };
         *place = newcomer;
         place.is_some()

@@ -1,4 +1,4 @@
-//! Connections that began elsewhere, seated by completion.
+//! Adopts connections of another shard or process, with io_uring.
 
 use std::os::fd::OwnedFd;
 
@@ -6,11 +6,11 @@ use rustix::io::ioctl_fionbio;
 use shard::{ConnId, Event};
 
 use crate::core::Core;
-use crate::succession::Seats;
+use crate::takeover::AdoptSocket;
 use crate::uring::UringLoop;
 use crate::uring::net::Origin;
 
-impl<C: Core> Seats for UringLoop<C> {
+impl<C: Core> AdoptSocket for UringLoop<C> {
     fn seat(&mut self, socket: OwnedFd, unsent: Vec<u8>) -> ConnId {
         let conn = self.core.allocate_id();
         // The other driver may have had it.
@@ -26,7 +26,7 @@ impl<C: Core> Seats for UringLoop<C> {
     fn hear(&mut self, conn: ConnId, unread: &[u8]) {
         if !unread.is_empty() && self.net.open(conn).is_some() {
             self.core.handle(Event::Received { conn, bytes: unread, unsent: false }, self.net.now);
-            self.obey(Origin::Owned(unread));
+            self.run_actions(Origin::Owned(unread));
         }
     }
 }

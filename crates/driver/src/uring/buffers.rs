@@ -165,7 +165,7 @@ impl Buffers {
         unsafe { self.memory.add(usize::from(id) * self.stride) }
     }
 
-    /// The kernel had none for somebody: it gets more from now on, if there are more.
+    /// The kernel ran out of buffers for a connection: it gets more from now on, if there are any.
     pub(crate) fn ran_out(&mut self) {
         const BURST: u16 = 2048;
         self.has_run_out = true;

@@ -10,16 +10,16 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use shard::ConnId;
 
 use crate::connect::Attempt;
-use crate::mailbox::Ticket;
-use crate::outside::Occupant;
+use crate::mailbox::Generation;
+use crate::shard_context::Slot;
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::outbox::Outbox;
-use crate::uring::ring::{Flight, Op, Ring, Tag};
+use crate::uring::ring::{InFlight, Op, Ring, Tag};
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Unused.
     #[default]
     Free,
     /// A helper is looking its name up.
@@ -80,8 +80,8 @@ impl Input {
 #[derive(Debug, Default)]
 pub(crate) struct Conn {
     pub(crate) socket: Option<OwnedFd>,
-    /// Counts the occupants of this id (28 bits).
-    pub(crate) ticket: Ticket,
+    /// The generation of this id (28 bits).
+    pub(crate) generation: Generation,
     pub(crate) state: State,
     pub(crate) receive: Receive,
     /// It stays on this shard: receive without being asked each time, once it has been heard a few times.
@@ -96,9 +96,9 @@ pub(crate) struct Conn {
     pub(crate) end_seen: bool,
     /// The end was received: nothing more will come.
     pub(crate) ended: bool,
-    /// The shard was not told of the end yet.
+    /// The shard was not notified of the end yet.
     pub(crate) end_waits: bool,
-    /// The socket refused output: what is left is void.
+    /// The socket failed: pending output is dropped.
     pub(crate) lost: bool,
     /// The shard wants no bytes now.
     pub(crate) paused: bool,
@@ -106,13 +106,13 @@ pub(crate) struct Conn {
     pub(crate) full: bool,
     /// The send in flight was in flight at the last look, too.
     pub(crate) is_slow: bool,
-    /// The shard was told that the peer's end was seen since it reads no more.
+    /// The shard was notified of the peer's end of file while it does not read.
     pub(crate) half_told: bool,
-    /// The shard was told to stop feeding it.
+    /// The shard was told that its send buffer is full.
     pub(crate) clogged: bool,
     /// The shard waits to hear that all output has gone.
     pub(crate) owes_drained: bool,
-    /// Stands in the list of those to be attended to after the batch.
+    /// In the list of connections to handle after the batch.
     pub(crate) dirty: bool,
     /// There were no buffers for it.
     pub(crate) starved: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Conn {
     /// Output that is queued, in flight or not, in bytes.
     pub(crate) queued: u32,
     /// A send that the kernel works on.
-    pub(crate) flight: Option<Flight>,
+    pub(crate) flight: Option<InFlight>,
     /// Output behind that.
     pub(crate) out: Option<Box<Outbox>>,
     /// Input that arrived while the shard did not want it.
@@ -134,9 +134,9 @@ pub(crate) struct Conn {
     pub(crate) attempt: Option<Box<Attempt>>,
 }
 
-impl Occupant for Conn {
-    fn ticket(&self) -> Ticket {
-        self.ticket
+impl Slot for Conn {
+    fn generation(&self) -> Generation {
+        self.generation
     }
 
     fn socket(&self) -> Option<&OwnedFd> {
@@ -169,7 +169,7 @@ impl Conn {
     pub(crate) fn cancel(&mut self, conn: ConnId, op: Op, ring: &mut Ring) {
         self.requests += 1;
         self.cancels += 1;
-        ring.cancel(Tag { op, ticket: self.ticket, number: conn.0 });
+        ring.cancel(Tag { op, generation: self.generation, number: conn.0 });
     }
 
     /// The kernel has answered one of those. True if it must be asked again: it does not find a request that it has in

@@ -7,7 +7,7 @@ use settings::Config;
 use shard::{ConnId, Event, Target};
 
 use crate::connect::{self, Addresses, Step};
-use crate::mailbox::Ticket;
+use crate::mailbox::Generation;
 use crate::uring::conn::State;
 use crate::uring::net::Net;
 use crate::uring::ring::{Op, Tag};
@@ -18,8 +18,8 @@ impl Net {
         self.renew(conn, State::Resolving);
         let step = connect::dial(target, &self.outside.helpers, &config.global);
         if let (Step::Ask(_), Some(host)) = (&step, target.host()) {
-            let asker = self.outside.asker(conn, &self.conns);
-            self.outside.helpers.resolve(asker, host);
+            let requester = self.outside.requester(conn, &self.conns);
+            self.outside.helpers.resolve(requester, host);
         }
         self.take_step(conn, step);
     }
@@ -28,11 +28,11 @@ impl Net {
     pub(crate) fn resolved(
         &mut self,
         conn: ConnId,
-        ticket: Ticket,
+        generation: Generation,
         answer: Result<Addresses, String>,
         config: &Config,
     ) {
-        if self.is_current(conn, ticket)
+        if self.is_current(conn, generation)
             && let Some(attempt) = self.slot(conn).attempt.take()
         {
             self.take_step(conn, attempt.resolved(answer, &config.global));
@@ -56,7 +56,7 @@ impl Net {
             Step::Connected(socket, _) => self.connected(conn, socket),
             Step::Underway(socket, attempt) => {
                 let slot = &mut self.conns[conn.0 as usize];
-                let tag = Tag { op: Op::Watch, ticket: slot.ticket, number: conn.0 };
+                let tag = Tag { op: Op::Watch, generation: slot.generation, number: conn.0 };
                 self.ring.watch(tag, socket.as_fd(), i32::from(libc::POLLOUT), false);
                 slot.requests += 1;
                 (slot.state, slot.watched) = (State::Connecting, true);

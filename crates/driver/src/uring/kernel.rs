@@ -1,6 +1,6 @@
 //! Whether io_uring works here, found out by doing what the loop will do.
 //!
-//! Containers forbid it, old kernels lack parts of it: each refusal becomes a reason in plain words.
+//! Containers forbid it, old kernels lack parts of it: each failure becomes a reason for the log.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -66,7 +66,7 @@ impl Kernel {
     /// Receives one byte by a multishot receive, then sees its end.
     fn try_out(&mut self) -> io::Result<()> {
         let (near, far) = socket_pair()?;
-        let tag = Tag { op: Op::Receive, ticket: 0, number: 0 };
+        let tag = Tag { op: Op::Receive, generation: 0, number: 0 };
         self.ring.receive_on(tag, near.as_fd());
         rustix::io::write(&far, b"x")?;
         let first = self.answer()?;

@@ -1,4 +1,4 @@
-//! Clients on their way to another shard (or anybody to another process) while the kernel still works on them.
+//! Connections that move to another shard or process while kernel requests on them are pending.
 //!
 //! Normally nothing is in flight when a client moves. Where something is, its id is free at once all the same: the
 //! connection waits here until the kernel has let go of it, and takes along what has come and what has not gone.
@@ -7,8 +7,8 @@ use messages::ShardId;
 use shard::{ClientMove, ConnId};
 
 use crate::core::told_of;
-use crate::mailbox::Mover;
-use crate::succession::{Farewell, Leaver};
+use crate::mailbox::ConnMove;
+use crate::takeover::{ExportState, ExportedConn};
 use crate::uring::conn::{Conn, Receive};
 use crate::uring::net::Net;
 use crate::uring::ring::{Completion, Op};
@@ -26,7 +26,7 @@ pub(crate) enum Destination {
     /// To another shard.
     Shard(ShardId, Box<ClientMove>),
     /// To another process.
-    Successor(Farewell),
+    Successor(ExportState),
 }
 
 impl Net {
@@ -35,13 +35,13 @@ impl Net {
         if self.open(conn).is_none() {
             if let Destination::Successor(farewell) = to {
                 let (unsent, unread) = (Vec::new(), Vec::new());
-                self.outside.send_off(Leaver { socket: None, farewell, unsent, unread });
+                self.outside.send_off(ExportedConn { socket: None, farewell, unsent, unread });
             }
             return;
         }
         let slot = &mut self.conns[conn.0 as usize];
         slot.cancel_all(conn, &mut self.ring);
-        let stays = Conn { dirty: slot.dirty, ticket: slot.ticket, ..Conn::default() };
+        let stays = Conn { dirty: slot.dirty, generation: slot.generation, ..Conn::default() };
         let mut slot = std::mem::replace(slot, stays);
         self.pending.retain(|event| told_of(event) != Some(conn));
         let mut unread = Vec::new();
@@ -57,10 +57,11 @@ impl Net {
         }
     }
 
-    /// An answer that concerns nobody who is seated here.
+    /// A completion for a connection that is gone.
     pub(crate) fn answer_leaving(&mut self, answer: Completion) {
-        let meant = |one: &Leaving| (one.conn.0, one.slot.ticket) == (answer.tag.number, answer.tag.ticket);
-        let Some(index) = self.leaving.iter().position(meant) else {
+        let lookup =
+            |one: &Leaving| (one.conn.0, one.slot.generation) == (answer.tag.number, answer.tag.generation);
+        let Some(index) = self.leaving.iter().position(lookup) else {
             debug_assert!(answer.buffer.is_none(), "bytes for nobody");
             return;
         };
@@ -104,11 +105,11 @@ impl Net {
         let (socket, unread) = (leaving.slot.socket, leaving.unread);
         match (leaving.to, socket) {
             (Destination::Shard(to, client), Some(fd)) => {
-                self.outside.hand_over(to, Mover { fd, client, unsent, unread });
+                self.outside.hand_over(to, ConnMove { fd, client, unsent, unread });
             }
             (Destination::Shard(..), None) => {}
             (Destination::Successor(farewell), socket) => {
-                self.outside.send_off(Leaver { socket, farewell, unsent, unread });
+                self.outside.send_off(ExportedConn { socket, farewell, unsent, unread });
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Answers are taken, the shard is told, what it wants is noted and asked of the kernel in one go. Received buffers
 //! are forwarded without a copy.
 
+mod adopt;
 mod buffers;
 mod conn;
 mod dial;
@@ -11,7 +12,6 @@ mod leave;
 mod net;
 mod outbox;
 mod ring;
-mod seats;
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,12 +20,12 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use shard::{ConnId, Event};
 
+use crate::acceptor::Arrival;
 use crate::clock::Clock;
 use crate::core::Core;
-use crate::gate::Arrival;
-use crate::mailbox::{Letter, Mover};
-use crate::outside::Outside;
-use crate::succession::Seats;
+use crate::mailbox::{ConnMove, MailboxMessage};
+use crate::shard_context::ShardContext;
+use crate::takeover::AdoptSocket;
 use crate::uring::buffers::Buffer;
 use crate::uring::conn::{Input, Receive, State};
 use crate::uring::net::{Net, Origin};
@@ -41,7 +41,7 @@ pub(crate) struct UringLoop<C> {
     core: C,
     net: Net,
     clock: Clock,
-    letters: VecDeque<Letter>,
+    letters: VecDeque<MailboxMessage>,
     /// The gates' watches were cancelled; that counts once the kernel was entered.
     gates_cancelled: bool,
     /// The clock was looked at, as about once a second.
@@ -51,7 +51,7 @@ pub(crate) struct UringLoop<C> {
 
 impl<C: Core> UringLoop<C> {
     /// A loop that listens already.
-    pub(crate) fn new(core: C, outside: Outside, kernel: Kernel) -> UringLoop<C> {
+    pub(crate) fn new(core: C, outside: ShardContext, kernel: Kernel) -> UringLoop<C> {
         let net = Net::new(outside, kernel);
         let mut this = UringLoop {
             core,
@@ -67,12 +67,12 @@ impl<C: Core> UringLoop<C> {
         this
     }
 
-    /// Loops until it is told to stop.
+    /// Runs the loop until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut answers = Vec::new();
         self.begin_batch();
         self.core.start(self.net.now);
-        self.obey(Origin::Nothing);
+        self.run_actions(Origin::Nothing);
         while !self.stopped {
             self.net.attend_all();
             self.net.ring.turn(self.sleep_us(), &mut answers)?;
@@ -122,11 +122,11 @@ impl<C: Core> UringLoop<C> {
     }
 
     fn take(&mut self, answer: Completion) {
-        let Tag { op, ticket, number } = answer.tag;
+        let Tag { op, generation, number } = answer.tag;
         match op {
             // Another watch may have begun already.
-            Op::Gate if answer.result == Err(Errno::CANCELED) => return,
-            Op::Gate => return self.accept(number),
+            Op::Acceptor if answer.result == Err(Errno::CANCELED) => return,
+            Op::Acceptor => return self.accept(number),
             Op::Bell => {
                 if !answer.more {
                     self.watch_bell();
@@ -137,7 +137,7 @@ impl<C: Core> UringLoop<C> {
         }
         let conn = ConnId(number);
         let slot = self.net.slot(conn);
-        if slot.ticket != ticket || slot.requests == 0 {
+        if slot.generation != generation || slot.requests == 0 {
             return self.net.answer_leaving(answer);
         }
         if !answer.more {
@@ -204,7 +204,7 @@ impl<C: Core> UringLoop<C> {
         slot.owes_drained |= unsent;
         let bytes = self.net.buffers.bytes(&buffer, length);
         self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
-        obey(&mut self.core, &mut self.net, Origin::Buffer(&buffer));
+        run_actions(&mut self.core, &mut self.net, Origin::Buffer(&buffer));
         self.net.buffers.release(buffer);
         self.tell_pending();
     }
@@ -277,7 +277,7 @@ impl<C: Core> UringLoop<C> {
         }
     }
 
-    /// The socket refuses output: what is left of it is void.
+    /// The socket failed: its pending output is dropped.
     fn lose(&mut self, conn: ConnId, mut outbox: Box<Outbox>) {
         outbox.clear(&mut self.net.buffers);
         self.net.recycle(outbox);
@@ -317,12 +317,12 @@ impl<C: Core> UringLoop<C> {
         let unsent = slot.queued > 0;
         slot.owes_drained |= unsent;
         self.core.handle(Event::Received { conn, bytes, unsent }, self.net.now);
-        self.obey(Origin::Owned(bytes));
+        self.run_actions(Origin::Owned(bytes));
     }
 
     fn watch_gate(&mut self, number: u32) {
         const STATES: i32 = libc::POLLIN as i32 | libc::EPOLLEXCLUSIVE;
-        let tag = Tag { op: Op::Gate, ticket: 0, number };
+        let tag = Tag { op: Op::Acceptor, generation: 0, number };
         if let Some(socket) = self.net.gate.socket(number) {
             self.net.ring.watch(tag, socket.as_fd(), STATES, false);
         }
@@ -331,15 +331,15 @@ impl<C: Core> UringLoop<C> {
     /// Ends the watches on the listening sockets; they are left to a successor once the kernel was entered.
     fn rest_gates(&mut self) {
         for number in self.net.gate.leave(true) {
-            self.net.ring.cancel(Tag { op: Op::Gate, ticket: 0, number });
+            self.net.ring.cancel(Tag { op: Op::Acceptor, generation: 0, number });
         }
         self.gates_cancelled = true;
     }
 
     fn watch_bell(&mut self) {
-        let tag = Tag { op: Op::Bell, ticket: 0, number: 0 };
-        let bell = self.net.outside.mailbox().bell();
-        self.net.ring.watch(tag, bell.as_fd(), i32::from(libc::POLLIN), true);
+        let tag = Tag { op: Op::Bell, generation: 0, number: 0 };
+        let wakeup = self.net.outside.mailbox().wakeup();
+        self.net.ring.watch(tag, wakeup.as_fd(), i32::from(libc::POLLIN), true);
     }
 
     fn accept(&mut self, number: u32) {
@@ -365,7 +365,7 @@ impl<C: Core> UringLoop<C> {
     /// Watches no more; whom it was woken for already is let in, because nobody else was.
     fn leave_gates(&mut self) {
         for number in self.net.gate.call(false) {
-            self.net.ring.cancel(Tag { op: Op::Gate, ticket: 0, number });
+            self.net.ring.cancel(Tag { op: Op::Acceptor, generation: 0, number });
             self.accept(number);
         }
     }
@@ -379,37 +379,37 @@ impl<C: Core> UringLoop<C> {
         self.letters = letters;
     }
 
-    fn open_letter(&mut self, letter: Letter) {
+    fn open_letter(&mut self, letter: MailboxMessage) {
         match letter {
-            Letter::Command(command) => self.deliver(Event::Command(command)),
-            Letter::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
-            Letter::Adopt(mover) => self.adopt(mover),
-            Letter::Answered { conn, ticket, answer } => {
-                if self.net.is_current(conn, ticket) {
+            MailboxMessage::Command(command) => self.deliver(Event::Command(command)),
+            MailboxMessage::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
+            MailboxMessage::Adopt(mover) => self.adopt(mover),
+            MailboxMessage::Answered { conn, generation, answer } => {
+                if self.net.is_current(conn, generation) {
                     self.deliver(Event::Answered { conn, answer });
                 }
             }
-            Letter::Resolved { conn, ticket, addresses } => {
+            MailboxMessage::Resolved { conn, generation, addresses } => {
                 let config = self.core.config();
-                self.net.resolved(conn, ticket, addresses, config);
+                self.net.resolved(conn, generation, addresses, config);
                 self.tell_pending();
             }
             // Shutting a socket down ends the watch on it, and the next accept finds it closed.
-            Letter::CloseListeners { all } => drop(self.net.gate.close(all)),
-            Letter::RestGates => self.rest_gates(),
-            Letter::WakeGates => {
+            MailboxMessage::CloseListeners { all } => drop(self.net.gate.close(all)),
+            MailboxMessage::RestGates => self.rest_gates(),
+            MailboxMessage::WakeGates => {
                 self.net.gate.leave(false).into_iter().for_each(|number| self.watch_gate(number));
             }
-            Letter::CallToGates { is_called: true } => {
+            MailboxMessage::CallToGates { is_called: true } => {
                 self.net.gate.call(true).into_iter().for_each(|number| self.watch_gate(number));
             }
-            Letter::CallToGates { is_called: false } => self.leave_gates(),
-            Letter::Inherit(legacy) => legacy.settle(self),
-            Letter::Stop => self.stopped = true,
+            MailboxMessage::CallToGates { is_called: false } => self.leave_gates(),
+            MailboxMessage::Inherit(legacy) => legacy.settle(self),
+            MailboxMessage::Stop => self.stopped = true,
         }
     }
 
-    fn adopt(&mut self, mover: Mover) {
+    fn adopt(&mut self, mover: ConnMove) {
         let conn = self.core.allocate_id();
         self.net.seat_with(conn, mover.fd, &mover.unsent, false);
         self.deliver(Event::Adopted { conn, client: mover.client });
@@ -418,25 +418,25 @@ impl<C: Core> UringLoop<C> {
 
     fn deliver(&mut self, event: Event<'static>) {
         self.core.handle(event, self.net.now);
-        self.obey(Origin::Nothing);
+        self.run_actions(Origin::Nothing);
     }
 
     /// Does all that the shard wants after an event, and tells it what came of that.
-    fn obey(&mut self, origin: Origin<'_>) {
-        obey(&mut self.core, &mut self.net, origin);
+    fn run_actions(&mut self, origin: Origin<'_>) {
+        run_actions(&mut self.core, &mut self.net, origin);
         self.tell_pending();
     }
 
     fn tell_pending(&mut self) {
         while let Some(event) = self.net.next_pending() {
             self.core.handle(event, self.net.now);
-            obey(&mut self.core, &mut self.net, Origin::Nothing);
+            run_actions(&mut self.core, &mut self.net, Origin::Nothing);
         }
     }
 }
 
 /// Takes all actions.
-fn obey<C: Core>(core: &mut C, net: &mut Net, origin: Origin<'_>) {
+fn run_actions<C: Core>(core: &mut C, net: &mut Net, origin: Origin<'_>) {
     while let Some(action) = core.poll() {
         net.act(action, origin, core.written(), core.config());
     }

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use settings::Config;
 use shard::{Action, ConnId, Event, Export, Now, Source};
 
+use crate::acceptor::Acceptor;
 use crate::core::{Held, forget_half_close};
-use crate::gate::Gate;
-use crate::mailbox::Ticket;
-use crate::outside::Outside;
-use crate::succession::Farewell;
+use crate::mailbox::Generation;
+use crate::shard_context::ShardContext;
+use crate::takeover::ExportState;
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::conn::{Conn, Receive, State};
 use crate::uring::kernel::Kernel;
@@ -43,28 +43,28 @@ pub(crate) enum Origin<'a> {
 
 /// Connections of one thread.
 pub(crate) struct Net {
-    pub(crate) outside: Outside,
+    pub(crate) outside: ShardContext,
     pub(crate) now: Now,
     pub(crate) ring: Ring,
     pub(crate) buffers: Buffers,
     pub(crate) conns: Vec<Conn>,
     /// Connections that want something of the kernel after this batch.
     dirty: Vec<ConnId>,
-    /// Connections with input that was kept and may be told now.
+    /// Connections with deferred input that may be delivered now.
     pub(crate) ready: VecDeque<ConnId>,
     /// Connections for which there was no buffer.
     pub(crate) starved: Vec<ConnId>,
-    /// What the shard is still to be told, once the event at hand is dealt with.
+    /// Events for the shard, deferred until the current one is handled.
     pub(crate) pending: VecDeque<Event<'static>>,
     pub(crate) leaving: Vec<Leaving>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Acceptor,
     #[allow(clippy::vec_box)] // they come and go as boxes
     spares: Vec<Box<Outbox>>,
 }
 
 impl Net {
     /// No connections yet.
-    pub(crate) fn new(mut outside: Outside, kernel: Kernel) -> Net {
+    pub(crate) fn new(mut outside: ShardContext, kernel: Kernel) -> Net {
         let gate = outside.gate();
         Net {
             outside,
@@ -96,16 +96,16 @@ impl Net {
         self.conns.get_mut(conn.0 as usize).filter(|slot| slot.state == State::Open)
     }
 
-    /// Begins with a new occupant of an id.
+    /// Starts a new generation of an id.
     pub(crate) fn renew(&mut self, conn: ConnId, state: State) -> &mut Conn {
         let slot = self.slot(conn);
         debug_assert!(matches!(slot.state, State::Free), "the id is taken");
-        let (dirty, ticket) = (slot.dirty, slot.ticket.wrapping_add(1) & TICKETS);
-        *slot = Conn { state, dirty, ticket, ..Conn::default() };
+        let (dirty, generation) = (slot.dirty, slot.generation.wrapping_add(1) & TICKETS);
+        *slot = Conn { state, dirty, generation, ..Conn::default() };
         slot
     }
 
-    /// Seats a socket that was open elsewhere, with output that it has not taken yet.
+    /// Adopts an open socket, with output that was not sent yet.
     pub(crate) fn seat_with(&mut self, conn: ConnId, socket: OwnedFd, unsent: &[u8], settled: bool) {
         let slot = self.renew(conn, State::Open);
         if !unsent.is_empty() {
@@ -115,7 +115,7 @@ impl Net {
         self.seat(conn, socket, settled);
     }
 
-    /// Seats an open socket, which must be a blocking one: a ring waits on no other.
+    /// Adopts an open socket, which must be in blocking mode.
     pub(crate) fn seat(&mut self, conn: ConnId, socket: OwnedFd, settled: bool) {
         let slot = self.slot(conn);
         slot.state = State::Open;
@@ -136,7 +136,7 @@ impl Net {
             Action::Move { conn, to, client } => self.leave(conn, Destination::Shard(to, client)),
             Action::Export(what) => match *what {
                 Export::Socket { conn, state, link, is_server } => {
-                    self.leave(conn, Destination::Successor(Farewell { state, link, is_server }));
+                    self.leave(conn, Destination::Successor(ExportState { state, link, is_server }));
                 }
                 other => self.outside.act(Action::Export(Box::new(other)), &self.conns, config),
             },
@@ -145,9 +145,9 @@ impl Net {
     }
 
     /// Whether an answer is still wanted.
-    pub(crate) fn is_current(&self, conn: ConnId, ticket: Ticket) -> bool {
+    pub(crate) fn is_current(&self, conn: ConnId, generation: Generation) -> bool {
         let wanted = |slot: &&Conn| !matches!(slot.state, State::Free | State::Closing | State::Closed);
-        self.conns.get(conn.0 as usize).filter(wanted).is_some_and(|slot| slot.ticket == ticket)
+        self.conns.get(conn.0 as usize).filter(wanted).is_some_and(|slot| slot.generation == generation)
     }
 
     /// Notes that a connection may want something of the kernel.
@@ -230,7 +230,7 @@ impl Net {
             return;
         }
         let Some(socket) = &slot.socket else { return };
-        let tag = |op| Tag { op, ticket: slot.ticket, number: conn.0 };
+        let tag = |op| Tag { op, generation: slot.generation, number: conn.0 };
         if slot.flight.is_none()
             && let Some(out) = slot.out.take()
         {
@@ -268,7 +268,7 @@ impl Net {
         }
     }
 
-    /// Stops receiving: bytes have arrived that nobody wants now.
+    /// Stops receiving: bytes have arrived that the shard does not read now.
     pub(crate) fn stop_receiving(&mut self, conn: ConnId) {
         let slot = &mut self.conns[conn.0 as usize];
         if slot.receive == Receive::Armed {

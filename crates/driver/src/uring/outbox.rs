@@ -15,21 +15,21 @@ pub(crate) const PIECES: usize = 16;
 
 /// A piece of output.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum Segment {
     /// A range of a receive buffer, forwarded without a copy.
     Shared { buffer: Buffer, start: u32, end: u32 },
     /// Copied bytes from `start`.
     Owned { bytes: Vec<u8>, start: usize },
 }
 
-impl Piece {
+impl Segment {
     /// The bytes that are still to go.
     pub(crate) fn bytes<'a>(&'a self, buffers: &'a Buffers) -> &'a [u8] {
         match self {
-            Piece::Shared { buffer, start, end } => {
+            Segment::Shared { buffer, start, end } => {
                 buffers.bytes(buffer, *end as usize).get(*start as usize..).unwrap_or_default()
             }
-            Piece::Owned { bytes, start } => bytes.get(*start..).unwrap_or_default(),
+            Segment::Owned { bytes, start } => bytes.get(*start..).unwrap_or_default(),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Piece {
 /// Pieces in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<Segment>,
     /// Memory of own bytes that have gone.
     spare: Vec<u8>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Adds a range of a received buffer.
     pub(crate) fn share(&mut self, buffers: &mut Buffers, from: &Buffer, begin: u32, until: u32) {
-        if let Some(Piece::Shared { buffer, end, .. }) = self.pieces.back_mut()
+        if let Some(Segment::Shared { buffer, end, .. }) = self.pieces.back_mut()
             && buffer == from
             && *end == begin
         {
@@ -53,18 +53,18 @@ impl Outbox {
             return;
         }
         let buffer = buffers.hold(from);
-        self.pieces.push_back(Piece::Shared { buffer, start: begin, end: until });
+        self.pieces.push_back(Segment::Shared { buffer, start: begin, end: until });
     }
 
     /// Adds a copy.
     pub(crate) fn copy(&mut self, more: &[u8]) {
-        if let Some(Piece::Owned { bytes, .. }) = self.pieces.back_mut() {
+        if let Some(Segment::Owned { bytes, .. }) = self.pieces.back_mut() {
             bytes.extend_from_slice(more);
             return;
         }
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.extend_from_slice(more);
-        self.pieces.push_back(Piece::Owned { bytes, start: 0 });
+        self.pieces.push_back(Segment::Owned { bytes, start: 0 });
     }
 
     /// Nothing is left.
@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     /// What goes with the next send.
-    pub(crate) fn front(&self) -> impl ExactSizeIterator<Item = &Piece> {
+    pub(crate) fn front(&self) -> impl ExactSizeIterator<Item = &Segment> {
         self.pieces.iter().take(PIECES)
     }
 
@@ -94,8 +94,8 @@ impl Outbox {
             let left = piece.bytes(buffers).len();
             if gone < left {
                 match piece {
-                    Piece::Shared { start, .. } => *start += u32::try_from(gone).unwrap_or(0),
-                    Piece::Owned { start, .. } => *start += gone,
+                    Segment::Shared { start, .. } => *start += u32::try_from(gone).unwrap_or(0),
+                    Segment::Owned { start, .. } => *start += gone,
                 }
                 return;
             }
@@ -114,7 +114,7 @@ impl Outbox {
     /// It keeps at least twice as much memory of received buffers as it has bytes of them.
     pub(crate) fn is_sparse(&self, buffers: &Buffers) -> bool {
         let (mut held, mut bytes) = (0, 0);
-        for piece in self.pieces.iter().filter(|piece| matches!(piece, Piece::Shared { .. })) {
+        for piece in self.pieces.iter().filter(|piece| matches!(piece, Segment::Shared { .. })) {
             held += buffers.size() as usize;
             bytes += piece.bytes(buffers).len();
         }
@@ -132,7 +132,7 @@ impl Outbox {
             all.extend_from_slice(piece.bytes(buffers));
             self.let_go(buffers, piece);
         }
-        self.pieces.push_back(Piece::Owned { bytes: all, start: 0 });
+        self.pieces.push_back(Segment::Owned { bytes: all, start: 0 });
     }
 
     /// Drops everything.
@@ -152,14 +152,14 @@ impl Outbox {
         all
     }
 
-    fn let_go(&mut self, buffers: &mut Buffers, piece: Piece) {
+    fn let_go(&mut self, buffers: &mut Buffers, piece: Segment) {
         match piece {
-            Piece::Shared { buffer, .. } => buffers.release(buffer),
-            Piece::Owned { mut bytes, .. } if self.spare.capacity() == 0 && bytes.capacity() <= SPARE => {
+            Segment::Shared { buffer, .. } => buffers.release(buffer),
+            Segment::Owned { mut bytes, .. } if self.spare.capacity() == 0 && bytes.capacity() <= SPARE => {
                 bytes.clear();
                 self.spare = bytes;
             }
-            Piece::Owned { .. } => {}
+            Segment::Owned { .. } => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::uring::buffers::{Buffers, GROUP};
-use crate::uring::outbox::{Outbox, PIECES, Piece};
+use crate::uring::outbox::{Outbox, PIECES, Segment};
 
 /// How long a ring's queues are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,32 +54,32 @@ pub(crate) enum Op {
     /// The state of a connection's socket.
     Watch = 4,
     /// A listening socket.
-    Gate = 5,
+    Acceptor = 5,
     /// The mailbox.
     Bell = 6,
     /// Output of a connection whose success the kernel keeps to itself; told as [`Op::Send`].
     QuietSend = 7,
 }
 
-const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Gate, Op::Bell, Op::QuietSend];
+const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Acceptor, Op::Bell, Op::QuietSend];
 
 /// Comes back with the answer: what was asked, and for which occupant of which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) op: Op,
-    pub(crate) ticket: u32,
+    pub(crate) generation: u32,
     pub(crate) number: u32,
 }
 
 impl Tag {
     fn pack(self) -> u64 {
-        (self.op as u64) << 60 | u64::from(self.ticket & TICKETS) << 32 | u64::from(self.number)
+        (self.op as u64) << 60 | u64::from(self.generation & TICKETS) << 32 | u64::from(self.number)
     }
 
     fn unpack(data: u64) -> Option<Tag> {
         let op = OPS.into_iter().find(|op| *op as u64 == data >> 60)?;
-        let ticket = u32::try_from(data >> 32 & u64::from(TICKETS)).ok()?;
-        Some(Tag { op, ticket, number: u32::try_from(data & u64::from(u32::MAX)).ok()? })
+        let generation = u32::try_from(data >> 32 & u64::from(TICKETS)).ok()?;
+        Some(Tag { op, generation, number: u32::try_from(data & u64::from(u32::MAX)).ok()? })
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Completion {
 
 /// A send in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flight(u32);
+pub(crate) struct InFlight(u32);
 
 /// How a send is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl Ring {
         outbox: Box<Outbox>,
         buffers: &Buffers,
         manner: Manner,
-    ) -> Flight {
+    ) -> InFlight {
         let mut sending = self.hangar.pop().unwrap_or_else(Sending::new);
         sending.outbox = outbox;
         sending.point_to_pieces(buffers);
@@ -214,11 +214,11 @@ impl Ring {
         });
         self.flights[flight as usize] = Some(sending);
         self.push(entry, asked);
-        Flight(flight)
+        InFlight(flight)
     }
 
     /// The outbox of a send that was answered.
-    pub(crate) fn land(&mut self, flight: Flight) -> Box<Outbox> {
+    pub(crate) fn land(&mut self, flight: InFlight) -> Box<Outbox> {
         self.landed.push(flight.0);
         let Some(mut sending) = self.flights[flight.0 as usize].take() else { return Box::default() };
         let outbox = mem::take(&mut sending.outbox);
@@ -227,7 +227,7 @@ impl Ring {
     }
 
     /// A send keeps more memory of received buffers than it is long.
-    pub(crate) fn is_sparse(&self, flight: Flight, buffers: &Buffers) -> bool {
+    pub(crate) fn is_sparse(&self, flight: InFlight, buffers: &Buffers) -> bool {
         let sending = self.flights.get(flight.0 as usize).and_then(Option::as_ref);
         sending.is_some_and(|sending| sending.outbox.is_sparse(buffers))
     }
@@ -336,7 +336,7 @@ impl Sending {
     fn point_to_pieces(&mut self, buffers: &Buffers) {
         let mut count = 0;
         for (vector, piece) in self.vectors.iter_mut().zip(self.outbox.front()) {
-            let bytes = Piece::bytes(piece, buffers);
+            let bytes = Segment::bytes(piece, buffers);
             *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
             count += 1;
         }
@@ -398,7 +398,7 @@ mod tests {
         let plan = ReceiveBuffers { size: 4096, first: 1, most: 2 };
         let Kernel { mut ring, buffers } = Kernel::new(RingSize::default(), plan).unwrap();
         let (near, far) = socket_pair().unwrap();
-        let tag = Tag { op: Op::Send, ticket: 1, number: 2 };
+        let tag = Tag { op: Op::Send, generation: 1, number: 2 };
         let mut answers = Vec::new();
         let mut gone = 0;
         for _ in 0..10_000 {
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn tags_come_back_as_they_went() {
         for op in OPS {
-            let tag = Tag { op, ticket: TICKETS, number: u32::MAX - 1 };
+            let tag = Tag { op, generation: TICKETS, number: u32::MAX - 1 };
             assert_eq!(Tag::unpack(tag.pack()), Some(tag));
         }
         assert_eq!(Tag::unpack(0), None);

@@ -14,7 +14,7 @@ use weir_driver::{Core, Held};
 
 use crate::script::{Act, Habits, Key, OnHalfClosed, OnReceived};
 
-/// Where the shard stands with a connection.
+/// The shard's state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// The shard has not heard of it.
@@ -45,7 +45,7 @@ pub struct Conn {
     pub failed: Option<String>,
     pub paused: bool,
     pub hung_up: bool,
-    /// HalfClosed was told in this pause.
+    /// HalfClosed was delivered in this pause.
     pub half_closed: bool,
     pub write_failed: bool,
     pub clogged: bool,

@@ -12,7 +12,7 @@ use messages::ShardId;
 use rustix::net::{SocketAddrUnix, bind, connect, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settings::{Config, IoDriver};
-use weir_driver::{Engine, Held, Inheritance, Listeners, Plan};
+use weir_driver::{Engine, Held, Listeners, Plan, TakeoverImport};
 
 use crate::peers::{PeerSocket, SeenEnd, address_of, new_socket};
 use crate::recorder::{ModelShard, PeerEnd, Shared, Stage, State};
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
             io,
             receive_buffers: script.start.buffers,
             ring: script.start.ring,
-            inheritance: Inheritance::default(),
+            inheritance: TakeoverImport::default(),
             listeners,
             log: Arc::new(|_| {}),
             reports: Arc::new(|_| {}),

@@ -72,7 +72,7 @@ fn half_close_after_the_end() -> Vec<Step> {
     ]
 }
 
-/// Only the second pause is still one when the shard is told.
+/// Only the second pause is in effect when the shard is notified.
 fn half_close_and_two_pauses() -> Vec<Step> {
     let pauses = vec![Act::Resume(0), Act::Pause(0), Act::Resume(0), Act::Pause(0)];
     vec![

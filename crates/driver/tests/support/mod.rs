@@ -12,7 +12,7 @@ use messages::Command;
 use settings::{Config, IoDriver};
 use shard::event::Peer;
 use shard::{Action, ConnId, Event, Now, Source, Target};
-use weir_driver::{Core, Engine, Listeners, Plan, ReceiveBuffers, RingSize, Seat};
+use weir_driver::{Core, Engine, Listeners, Plan, ReceiveBuffers, RingSize, ShardArgs};
 
 /// What scripted shards have seen, added up.
 #[derive(Default)]
@@ -49,7 +49,7 @@ pub struct Script {
 }
 
 impl Script {
-    pub fn new(seat: Seat, seen: Arc<Seen>, target: Option<Target>) -> Script {
+    pub fn new(seat: ShardArgs, seen: Arc<Seen>, target: Option<Target>) -> Script {
         Script {
             shard: seat.id.0,
             config: seat.config,
@@ -280,7 +280,7 @@ impl Setup {
         let plan = plan(&self, &seen);
         let address = plan.listeners.tcp_address().unwrap_or_else(|| "0.0.0.0:0".parse().unwrap());
         let (told, target) = (Arc::clone(&seen), self.target);
-        let make = move |seat: Seat| Script::new(seat, Arc::clone(&told), target.clone());
+        let make = move |seat: ShardArgs| Script::new(seat, Arc::clone(&told), target.clone());
         let engine = Engine::start_with(plan, make).unwrap();
         assert_driver(&engine, self.io);
         Stage { engine: Some(engine), address, seen }
@@ -296,7 +296,7 @@ pub fn plan(setup: &Setup, seen: &Arc<Seen>) -> Plan {
         io: setup.io,
         receive_buffers: setup.buffers,
         ring: RingSize::default(),
-        inheritance: weir_driver::Inheritance::default(),
+        inheritance: weir_driver::TakeoverImport::default(),
         listeners: Listeners::open(&setup.config.global, Vec::new()).unwrap(),
         log: Arc::new(move |record| told.log.lock().unwrap().push(record.text)),
         reports: Arc::new(|_| {}),
