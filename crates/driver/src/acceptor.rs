@@ -26,7 +26,7 @@ const TELL_US: u64 = 60_000_000;
 /// The listening sockets as one thread sees them.
 pub(crate) struct Acceptor {
     watched: Vec<Watched>,
-    door: Arc<FdReserve>,
+    fd_reserve: Arc<FdReserve>,
     log: Log,
     /// Some rest until then.
     resting_until_us: Option<u64>,
@@ -66,7 +66,7 @@ impl Acceptor {
     /// An acceptor for these listening sockets; nothing is watched yet.
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
-        door: Arc<FdReserve>,
+        fd_reserve: Arc<FdReserve>,
         log: Log,
         is_off_duty: bool,
     ) -> Acceptor {
@@ -78,7 +78,7 @@ impl Acceptor {
         });
         Acceptor {
             watched: watched.collect(),
-            door,
+            fd_reserve,
             log,
             resting_until_us: None,
             told_until_us: 0,
@@ -88,7 +88,7 @@ impl Acceptor {
         }
     }
 
-    /// How many to let in now that somebody is at this gate; more may be there, and the next turn will tell. An attempt
+    /// How many to let in now that somebody is at this acceptor; more may be there, and the next turn will tell. An attempt
     /// that finds nobody is dear (the kernel makes a socket before it looks), so it begins with one, and with twice as
     /// many as in the turn before while the crowd lasts. Whoever is sent away empties the queue.
     pub(crate) fn how_many(&mut self, number: u32) -> usize {
@@ -196,7 +196,7 @@ impl Acceptor {
             return Arrival::Rest;
         }
         self.resting_until_us = Some(now.mono_us + REST_US);
-        if listener.kind != Kind::Tcp && self.door.give_up() {
+        if listener.kind != Kind::Tcp && self.fd_reserve.give_up() {
             return Arrival::Again;
         }
         self.watched[index].resting = true;
@@ -210,7 +210,7 @@ impl Acceptor {
             return Vec::new();
         }
         // The next who needs the reserve may be an administrator: it is tried for until it is there.
-        self.resting_until_us = (!self.door.refill()).then_some(now.mono_us + REST_US);
+        self.resting_until_us = (!self.fd_reserve.refill()).then_some(now.mono_us + REST_US);
         let rested = |(number, one): (u32, &mut Watched)| std::mem::take(&mut one.resting).then_some(number);
         (0..).zip(&mut self.watched).filter_map(rested).collect()
     }
@@ -224,7 +224,7 @@ mod tests {
     use settings::Global;
     use std::net::TcpStream;
 
-    fn gate() -> (Acceptor, std::net::SocketAddr) {
+    fn acceptor() -> (Acceptor, std::net::SocketAddr) {
         let mut global = Global::default();
         (global.listen_addr, global.listen_port) = (vec!["127.0.0.1".to_owned()], 0);
         (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
@@ -235,10 +235,11 @@ mod tests {
 
     #[test]
     fn clients_come_with_both_addresses() {
-        let (mut gate, address) = gate();
-        assert!(matches!(gate.accept(0, Now::default()), Arrival::Nobody));
+        let (mut acceptor, address) = acceptor();
+        assert!(matches!(acceptor.accept(0, Now::default()), Arrival::Nobody));
         let client = TcpStream::connect(address).unwrap();
-        let Arrival::Client(_, Peer::Inet { remote, local }, false) = gate.accept(0, Now::default()) else {
+        let Arrival::Client(_, Peer::Inet { remote, local }, false) = acceptor.accept(0, Now::default())
+        else {
             panic!("nobody came");
         };
         assert_eq!((remote, local), (client.local_addr().unwrap(), address));
@@ -246,51 +247,51 @@ mod tests {
 
     #[test]
     fn a_tcp_listener_without_descriptors_rests_until_one_is_free() {
-        let (mut gate, _) = gate();
-        let listener = gate.watched[0].listener.clone().unwrap();
+        let (mut acceptor, _) = acceptor();
+        let listener = acceptor.watched[0].listener.clone().unwrap();
         let now = Now { mono_us: 5, wall_us: 0 };
-        assert!(matches!(gate.exhausted(0, &listener, Errno::MFILE, now), Arrival::Exhausted));
-        assert_eq!(gate.deadline_us(), Some(5 + REST_US));
-        assert!(gate.wake(now).is_empty());
-        gate.a_file_is_free();
-        assert_eq!(gate.wake(now), [0]);
-        assert!(gate.wake(now).is_empty());
+        assert!(matches!(acceptor.exhausted(0, &listener, Errno::MFILE, now), Arrival::Exhausted));
+        assert_eq!(acceptor.deadline_us(), Some(5 + REST_US));
+        assert!(acceptor.wake(now).is_empty());
+        acceptor.a_file_is_free();
+        assert_eq!(acceptor.wake(now), [0]);
+        assert!(acceptor.wake(now).is_empty());
     }
 
     #[test]
     fn a_thread_off_duty_watches_while_it_is_called() {
-        let (mut gate, _) = gate();
-        gate.is_off_duty = true;
-        assert!(gate.to_watch().is_empty());
-        assert_eq!(gate.call(true), [0]);
-        assert!(gate.is_watched());
-        assert_eq!(gate.leave(true), [0], "another process takes over");
-        assert!(gate.call(false).is_empty() && gate.call(true).is_empty());
-        assert_eq!(gate.leave(false), [0]);
-        assert_eq!(gate.call(false), [0]);
-        assert!(gate.leave(true) == [0] && gate.leave(false).is_empty());
+        let (mut acceptor, _) = acceptor();
+        acceptor.is_off_duty = true;
+        assert!(acceptor.to_watch().is_empty());
+        assert_eq!(acceptor.call(true), [0]);
+        assert!(acceptor.is_watched());
+        assert_eq!(acceptor.leave(true), [0], "another process takes over");
+        assert!(acceptor.call(false).is_empty() && acceptor.call(true).is_empty());
+        assert_eq!(acceptor.leave(false), [0]);
+        assert_eq!(acceptor.call(false), [0]);
+        assert!(acceptor.leave(true) == [0] && acceptor.leave(false).is_empty());
     }
 
     #[test]
     fn a_crowd_is_let_in_by_more_at_once_from_turn_to_turn() {
-        let (mut gate, _) = gate();
-        let next = |gate: &mut Acceptor| {
-            let count = gate.how_many(0);
-            assert!(gate.wake(Now::default()).is_empty());
+        let (mut acceptor, _) = acceptor();
+        let next = |acceptor: &mut Acceptor| {
+            let count = acceptor.how_many(0);
+            assert!(acceptor.wake(Now::default()).is_empty());
             count
         };
-        assert_eq!([1, 2, 4, 8, 8].map(|_| next(&mut gate)), [1, 2, 4, 8, 8]);
-        gate.wake(Now::default());
-        assert_eq!(next(&mut gate), 1, "nobody came for a turn");
-        gate.is_off_duty = true;
-        assert_eq!(next(&mut gate), usize::MAX);
+        assert_eq!([1, 2, 4, 8, 8].map(|_| next(&mut acceptor)), [1, 2, 4, 8, 8]);
+        acceptor.wake(Now::default());
+        assert_eq!(next(&mut acceptor), 1, "nobody came for a turn");
+        acceptor.is_off_duty = true;
+        assert_eq!(next(&mut acceptor), usize::MAX);
     }
 
     #[test]
     fn what_was_closed_is_watched_no_more() {
-        let (mut gate, _) = gate();
-        assert_eq!(gate.close(false).len(), 1);
-        assert!(gate.close(true).is_empty());
-        assert!(matches!(gate.accept(0, Now::default()), Arrival::Rest));
+        let (mut acceptor, _) = acceptor();
+        assert_eq!(acceptor.close(false).len(), 1);
+        assert!(acceptor.close(true).is_empty());
+        assert!(matches!(acceptor.accept(0, Now::default()), Arrival::Rest));
     }
 }

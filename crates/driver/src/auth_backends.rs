@@ -60,7 +60,7 @@ impl AuthBackends {
     /// Asks; [`MailboxMessage::Answered`] follows. After `patience` (0 is never over) the client is gone, and a question that has
     /// not been asked by then is dropped.
     pub(crate) fn ask(&self, requester: Requester, check: PasswordCheck, patience: Duration) {
-        let crew = match check.authority {
+        let threads = match check.authority {
             AuthBackend::Ldap(_) => &self.directories,
             AuthBackend::Pam => &self.pam,
         };
@@ -72,7 +72,7 @@ impl AuthBackends {
                 answer(&mailboxes, requester, libraries.check(&check));
             }
         };
-        if let Err(Overloaded) = crew.take(Box::new(job)) {
+        if let Err(Overloaded) = threads.take(Box::new(job)) {
             answer(&self.mailboxes, requester, Err("too many logins wait for an answer".to_owned()));
         }
     }

@@ -147,17 +147,17 @@ impl Engine {
         let directory = Arc::new(ProcessRegistry::new(plan.threads));
         let inheritance = plan.inheritance;
         directory.process().continue_ids_at(inheritance.next_id);
-        let mut crew = EngineBuilder {
+        let mut builder = EngineBuilder {
             plan,
             mailboxes,
             helpers,
-            door: Arc::new(FdReserve::new()),
+            fd_reserve: Arc::new(FdReserve::new()),
             succession: Arc::default(),
             directory,
             threads: Vec::new(),
         };
-        let (driver, fallback) = crew.launch(make)?;
-        let EngineBuilder { plan, mailboxes, helpers, threads, succession, directory, .. } = crew;
+        let (driver, fallback) = builder.launch(make)?;
+        let EngineBuilder { plan, mailboxes, helpers, threads, succession, directory, .. } = builder;
         announce(&plan.log, plan.io, driver, fallback.as_deref());
         let generation = inheritance.generation;
         let (listeners, log) = (plan.listeners, plan.log);
@@ -209,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// Receives everything that the predecessor hands on; its gates must rest ([`Predecessor::rest_gates`]).
+    /// Receives everything that the predecessor hands on; its acceptors must rest ([`Predecessor::rest_gates`]).
     ///
     /// # Errors
     /// The predecessor has gone, or the system's.
@@ -297,7 +297,7 @@ struct EngineBuilder {
     plan: Plan,
     mailboxes: Arc<[Mailbox]>,
     helpers: Arc<Helpers>,
-    door: Arc<FdReserve>,
+    fd_reserve: Arc<FdReserve>,
     succession: Arc<Takeover>,
     directory: Arc<ProcessRegistry>,
     threads: Vec<JoinHandle<()>>,
@@ -345,7 +345,7 @@ impl EngineBuilder {
             id,
             mailboxes: Arc::clone(&self.mailboxes),
             helpers: Arc::clone(&self.helpers),
-            door: Arc::clone(&self.door),
+            fd_reserve: Arc::clone(&self.fd_reserve),
             succession: Arc::clone(&self.succession),
             listeners: self.plan.listeners.all.clone(),
             reports: Arc::clone(&self.plan.reports),

@@ -71,17 +71,17 @@ mod tests {
 
     #[test]
     fn no_byte_is_given_twice_nor_kept() {
-        let mut draught = BufferedEntropy::new();
+        let mut entropy_buffer = BufferedEntropy::new();
         let mut all = Vec::new();
         for _ in 0..100 {
             let mut key = [0; 16];
-            draught.fill(&mut key);
+            entropy_buffer.fill(&mut key);
             assert!(!all.contains(&key));
             all.push(key);
         }
-        assert!(draught.bytes[..draught.given].iter().all(|byte| *byte == 0));
+        assert!(entropy_buffer.bytes[..entropy_buffer.given].iter().all(|byte| *byte == 0));
         let mut long = [0; 4 * DRAUGHT];
-        draught.fill(&mut long);
+        entropy_buffer.fill(&mut long);
         assert!(long.chunks(16).all(|part| part != [0; 16]));
     }
 }

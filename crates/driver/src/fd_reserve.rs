@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn the_reserve_is_given_up_once() {
-        let door = FdReserve::new();
-        assert!(door.give_up());
-        assert!(!door.give_up());
-        assert!(door.refill());
-        assert!(door.give_up());
+        let fd_reserve = FdReserve::new();
+        assert!(fd_reserve.give_up());
+        assert!(!fd_reserve.give_up());
+        assert!(fd_reserve.refill());
+        assert!(fd_reserve.give_up());
     }
 }

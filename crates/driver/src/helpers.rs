@@ -145,16 +145,16 @@ mod tests {
         let helpers = Helpers::start(&mailboxes, &Global::default()).unwrap();
         let requester = Requester { shard: ShardId(0), conn: ConnId(7), generation: 3 };
         helpers.resolve(requester, "localhost");
-        let mut letters = VecDeque::new();
+        let mut messages = VecDeque::new();
         for _ in 0..6_000 {
-            mailboxes[0].collect(&mut letters);
-            if !letters.is_empty() {
+            mailboxes[0].collect(&mut messages);
+            if !messages.is_empty() {
                 break;
             }
             thread::sleep(Duration::from_millis(10));
         }
         let Some(MailboxMessage::Resolved { conn: ConnId(7), generation: 3, addresses: Ok(addresses) }) =
-            letters.pop_front()
+            messages.pop_front()
         else {
             panic!("no answer");
         };

@@ -1,6 +1,6 @@
 //! A shard's mailbox: the only way into its thread besides its sockets.
 //!
-//! Owns the queue and the wake-up (an eventfd, written only when the queue was empty). Never reads a letter.
+//! Owns the queue and the wake-up (an eventfd, written only when the queue was empty). Never reads a message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,7 +57,7 @@ pub(crate) struct ConnMove {
 
 /// One shard's messages.
 pub(crate) struct Mailbox {
-    letters: Mutex<VecDeque<MailboxMessage>>,
+    messages: Mutex<VecDeque<MailboxMessage>>,
     wakeup: OwnedFd,
 }
 
@@ -65,15 +65,15 @@ impl Mailbox {
     /// An empty mailbox.
     pub(crate) fn new() -> io::Result<Mailbox> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { letters: Mutex::new(VecDeque::new()), wakeup })
+        Ok(Mailbox { messages: Mutex::new(VecDeque::new()), wakeup })
     }
 
     /// Adds a message, and wakes the owner if it may be asleep.
-    pub(crate) fn post(&self, letter: MailboxMessage) {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = letters.is_empty();
-        letters.push_back(letter);
-        drop(letters);
+    pub(crate) fn post(&self, message: MailboxMessage) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = messages.is_empty();
+        messages.push_back(message);
+        drop(messages);
         if was_empty {
             // The counter is never read and cannot overflow in any process's life; each write is an edge.
             let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
@@ -82,7 +82,7 @@ impl Mailbox {
 
     /// Takes all messages; `into` should be empty and is reused.
     pub(crate) fn collect(&self, into: &mut VecDeque<MailboxMessage>) {
-        std::mem::swap(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner), into);
+        std::mem::swap(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner), into);
     }
 
     /// Readable (edge-triggered) when messages have arrived.
@@ -104,9 +104,9 @@ mod tests {
         let mut count = [0; 8];
         rustix::io::read(mailbox.wakeup(), &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 1);
-        let mut letters = VecDeque::new();
-        mailbox.collect(&mut letters);
-        assert_eq!(letters.len(), 2);
+        let mut messages = VecDeque::new();
+        mailbox.collect(&mut messages);
+        assert_eq!(messages.len(), 2);
         mailbox.post(MailboxMessage::Stop);
         assert!(rustix::io::read(mailbox.wakeup(), &mut count).is_ok());
     }

@@ -32,7 +32,7 @@ pub(crate) struct ShardContext {
     pub(crate) id: ShardId,
     pub(crate) mailboxes: Arc<[Mailbox]>,
     pub(crate) helpers: Arc<Helpers>,
-    pub(crate) door: Arc<FdReserve>,
+    pub(crate) fd_reserve: Arc<FdReserve>,
     pub(crate) succession: Arc<Takeover>,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) reports: Reports,
@@ -51,13 +51,13 @@ impl ShardContext {
     }
 
     /// The listening sockets, taken once.
-    pub(crate) fn gate(&mut self) -> Acceptor {
+    pub(crate) fn acceptor(&mut self) -> Acceptor {
         let listeners = std::mem::take(&mut self.listeners);
-        Acceptor::new(listeners, Arc::clone(&self.door), Arc::clone(&self.log), self.id != WELCOMES)
+        Acceptor::new(listeners, Arc::clone(&self.fd_reserve), Arc::clone(&self.log), self.id != WELCOMES)
     }
 
     /// The thread that welcomes everybody says how busy it was: from `limit` percent on the others are called to the
-    /// gates, and below half of that they may go. A client that is accepted where its pool is need not move.
+    /// acceptors, and below half of that they may go. A client that is accepted where its pool is need not move.
     pub(crate) fn share_gates(&mut self, percent: u32, limit: u32) {
         if self.id != WELCOMES {
             return;
@@ -101,8 +101,8 @@ impl ShardContext {
     }
 
     /// Sends a socket to the process that takes over.
-    pub(crate) fn send_off(&self, leaver: ExportedConn) {
-        self.succession.say(Item::ExportedConn(self.id, Box::new(leaver)));
+    pub(crate) fn send_off(&self, exported: ExportedConn) {
+        self.succession.say(Item::ExportedConn(self.id, Box::new(exported)));
     }
 
     /// This thread does not accept connections.
@@ -110,10 +110,10 @@ impl ShardContext {
         self.succession.say(Item::GatesRest);
     }
 
-    fn post(&self, to: ShardId, letter: MailboxMessage) {
+    fn post(&self, to: ShardId, message: MailboxMessage) {
         debug_assert!(usize::from(to.0) < self.mailboxes.len(), "no such shard");
         if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
-            mailbox.post(letter);
+            mailbox.post(message);
         }
     }
 

@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn one_that_hangs_stops_no_other() {
-        let crew = ThreadPool::new("test", 4);
+        let threads = ThreadPool::new("test", 4);
         let (release, released) = channel::<()>();
-        crew.take(Box::new(move || assert!(released.recv().is_err()))).unwrap();
+        threads.take(Box::new(move || assert!(released.recv().is_err()))).unwrap();
         let (done, is_done) = channel();
         for number in 0..100 {
             let done = done.clone();
-            crew.take(Box::new(move || done.send(number).unwrap())).unwrap();
+            threads.take(Box::new(move || done.send(number).unwrap())).unwrap();
         }
         let mut seen: Vec<i32> = is_done.iter().take(100).collect();
         seen.sort_unstable();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn threads_and_waiting_work_have_an_end() {
-        let crew = ThreadPool::new("test", 2);
+        let threads = ThreadPool::new("test", 2);
         let (release, released) = channel::<()>();
         let released = Arc::new(Mutex::new(released));
         let (started, has_started) = channel();
@@ -151,28 +151,28 @@ mod tests {
                 started.send(()).unwrap();
                 let _ = released.lock().unwrap().recv();
             };
-            crew.take(Box::new(hang)).unwrap();
+            threads.take(Box::new(hang)).unwrap();
             has_started.recv().unwrap();
         }
         for _ in 0..WAITING {
-            crew.take(Box::new(|| ())).unwrap();
+            threads.take(Box::new(|| ())).unwrap();
         }
-        assert!(crew.take(Box::new(|| ())).is_err());
-        assert_eq!(crew.shared.work().threads, 2);
+        assert!(threads.take(Box::new(|| ())).is_err());
+        assert_eq!(threads.shared.work().threads, 2);
         drop(release);
     }
 
     #[test]
     fn a_thread_is_used_again() {
-        let crew = ThreadPool::new("test", 8);
+        let threads = ThreadPool::new("test", 8);
         for _ in 0..20 {
             let (done, is_done) = channel();
-            crew.take(Box::new(move || done.send(()).unwrap())).unwrap();
+            threads.take(Box::new(move || done.send(()).unwrap())).unwrap();
             is_done.recv().unwrap();
-            while crew.shared.work().idle == 0 {
+            while threads.shared.work().idle == 0 {
                 thread::yield_now();
             }
         }
-        assert_eq!(crew.shared.work().threads, 1);
+        assert_eq!(threads.shared.work().threads, 1);
     }
 }

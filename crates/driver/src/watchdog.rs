@@ -1,7 +1,7 @@
 //! Fuses: sockets inside somebody else's library that are cut when a step takes too long, so that whoever waits for them
 //! there goes on.
 //!
-//! Owns a thread that sleeps until the next is due, started with the first. A fuse holds the socket by a descriptor of its
+//! Owns a thread that sleeps until the next is due, started with the first. A watchdog holds the socket by a descriptor of its
 //! own, so that it never cuts another that has got the number since.
 
 use std::collections::BTreeMap;
@@ -49,16 +49,16 @@ impl SocketWatchdogs {
             burning.watched = true;
         }
         burning.lit += 1;
-        let fuse = (Instant::now() + time, burning.lit);
-        burning.sockets.insert(fuse, socket);
+        let watchdog = (Instant::now() + time, burning.lit);
+        burning.sockets.insert(watchdog, socket);
         drop(burning);
         self.shared.wakeup.notify_all();
-        Ok(fuse)
+        Ok(watchdog)
     }
 
     /// The step was done in time, or is not waited for any more.
-    pub(crate) fn put_out(&self, fuse: SocketWatchdog) {
-        self.shared.burning().sockets.remove(&fuse);
+    pub(crate) fn put_out(&self, watchdog: SocketWatchdog) {
+        self.shared.burning().sockets.remove(&watchdog);
     }
 }
 
@@ -103,15 +103,15 @@ mod tests {
 
     #[test]
     fn a_fuse_cuts_its_socket_and_no_other() {
-        let fuses = SocketWatchdogs::default();
+        let watchdogs = SocketWatchdogs::default();
         let (mut late, _peer) = UnixStream::pair().unwrap();
         let (quick, mut quick_peer) = UnixStream::pair().unwrap();
-        let fuse = fuses.light(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
-        fuses.put_out(fuse);
-        assert_eq!(fuses.shared.burning().sockets.len(), 0);
+        let watchdog = watchdogs.light(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        watchdogs.put_out(watchdog);
+        assert_eq!(watchdogs.shared.burning().sockets.len(), 0);
         let (kept, mut kept_peer) = UnixStream::pair().unwrap();
-        fuses.light(kept.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
-        fuses.light(late.try_clone().unwrap().into(), Duration::from_millis(20)).unwrap();
+        watchdogs.light(kept.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        watchdogs.light(late.try_clone().unwrap().into(), Duration::from_millis(20)).unwrap();
         assert_eq!(late.read(&mut [0]).unwrap(), 0, "cut while it was waited for");
         (&kept).write_all(b"x").unwrap();
         kept_peer.read_exact(&mut [0]).unwrap();

@@ -23,7 +23,7 @@ impl Segment {
     }
 }
 
-/// What the pieces point into.
+/// What the segments point into.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     pub(crate) received: &'a [u8],
@@ -32,13 +32,13 @@ pub(crate) struct Bytes<'a> {
 
 impl<'a> Bytes<'a> {
     /// The bytes of a segment; one outside its source is a bug of the shard and empty.
-    pub(crate) fn of(&self, piece: Segment) -> &'a [u8] {
-        let whole = match piece.source {
+    pub(crate) fn of(&self, segment: Segment) -> &'a [u8] {
+        let whole = match segment.source {
             Source::Received => self.received,
             Source::Written => self.written,
         };
-        let bytes = whole.get(piece.start as usize..piece.end as usize);
-        debug_assert!(bytes.is_some(), "{piece:?} of {} bytes", whole.len());
+        let bytes = whole.get(segment.start as usize..segment.end as usize);
+        debug_assert!(bytes.is_some(), "{segment:?} of {} bytes", whole.len());
         bytes.unwrap_or_default()
     }
 }
@@ -47,31 +47,31 @@ impl<'a> Bytes<'a> {
 pub(crate) struct WriteBatch {
     to: ConnId,
     count: usize,
-    pieces: [Segment; PIECES],
+    segments: [Segment; PIECES],
 }
 
 impl WriteBatch {
     /// Nothing yet.
     pub(crate) fn new() -> WriteBatch {
         const NOTHING: Segment = Segment { source: Source::Written, start: 0, end: 0 };
-        WriteBatch { to: ConnId(0), count: 0, pieces: [NOTHING; PIECES] }
+        WriteBatch { to: ConnId(0), count: 0, segments: [NOTHING; PIECES] }
     }
 
     /// Adds a segment; false if it does not fit and this batch must be written first.
-    pub(crate) fn take(&mut self, to: ConnId, piece: Segment) -> bool {
+    pub(crate) fn take(&mut self, to: ConnId, segment: Segment) -> bool {
         if self.count == 0 {
             self.to = to;
         } else if self.to != to {
             return false;
-        } else if let Some(last) = self.pieces.get_mut(self.count - 1)
-            && last.source == piece.source
-            && last.end == piece.start
+        } else if let Some(last) = self.segments.get_mut(self.count - 1)
+            && last.source == segment.source
+            && last.end == segment.start
         {
-            last.end = piece.end;
+            last.end = segment.end;
             return true;
         }
-        let Some(free) = self.pieces.get_mut(self.count) else { return false };
-        *free = piece;
+        let Some(free) = self.segments.get_mut(self.count) else { return false };
+        *free = segment;
         self.count += 1;
         true
     }
@@ -81,9 +81,9 @@ impl WriteBatch {
         self.to
     }
 
-    /// The pieces in order.
-    pub(crate) fn pieces(&self) -> &[Segment] {
-        &self.pieces[..self.count]
+    /// The segments in order.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments[..self.count]
     }
 
     /// Nothing is in it.
@@ -93,7 +93,7 @@ impl WriteBatch {
 
     /// All bytes of it.
     pub(crate) fn length(&self) -> usize {
-        self.pieces().iter().map(|piece| piece.length()).sum()
+        self.segments().iter().map(|segment| segment.length()).sum()
     }
 
     /// Empties it.
@@ -101,10 +101,10 @@ impl WriteBatch {
         self.count = 0;
     }
 
-    /// The pieces as the system wants them; the first `pieces().len()` count.
+    /// The segments as the system wants them; the first `segments().len()` count.
     pub(crate) fn slices<'a>(&self, bytes: Bytes<'a>) -> [IoSlice<'a>; PIECES] {
         std::array::from_fn(|index| {
-            IoSlice::new(self.pieces().get(index).map_or(&[][..], |piece| bytes.of(*piece)))
+            IoSlice::new(self.segments().get(index).map_or(&[][..], |segment| bytes.of(*segment)))
         })
     }
 }
@@ -113,27 +113,27 @@ impl WriteBatch {
 mod tests {
     use super::*;
 
-    fn piece(source: Source, start: u32, end: u32) -> Segment {
+    fn segment(source: Source, start: u32, end: u32) -> Segment {
         Segment { source, start, end }
     }
 
     #[test]
     fn neighbours_become_one_piece() {
-        let mut parcel = WriteBatch::new();
-        assert!(parcel.take(ConnId(1), piece(Source::Received, 0, 5)));
-        assert!(parcel.take(ConnId(1), piece(Source::Received, 5, 9)));
-        assert!(parcel.take(ConnId(1), piece(Source::Written, 9, 11)));
-        assert_eq!(parcel.pieces(), [piece(Source::Received, 0, 9), piece(Source::Written, 9, 11)]);
-        assert_eq!(parcel.length(), 11);
-        assert!(!parcel.take(ConnId(2), piece(Source::Received, 11, 12)), "another connection");
+        let mut batch = WriteBatch::new();
+        assert!(batch.take(ConnId(1), segment(Source::Received, 0, 5)));
+        assert!(batch.take(ConnId(1), segment(Source::Received, 5, 9)));
+        assert!(batch.take(ConnId(1), segment(Source::Written, 9, 11)));
+        assert_eq!(batch.segments(), [segment(Source::Received, 0, 9), segment(Source::Written, 9, 11)]);
+        assert_eq!(batch.length(), 11);
+        assert!(!batch.take(ConnId(2), segment(Source::Received, 11, 12)), "another connection");
     }
 
     #[test]
     fn a_full_parcel_refuses() {
-        let mut parcel = WriteBatch::new();
+        let mut batch = WriteBatch::new();
         for index in 0..u32::try_from(PIECES).unwrap_or(0) {
-            assert!(parcel.take(ConnId(1), piece(Source::Written, index * 2, index * 2 + 1)));
+            assert!(batch.take(ConnId(1), segment(Source::Written, index * 2, index * 2 + 1)));
         }
-        assert!(!parcel.take(ConnId(1), piece(Source::Written, 100, 101)));
+        assert!(!batch.take(ConnId(1), segment(Source::Written, 100, 101)));
     }
 }

@@ -93,16 +93,16 @@ impl Backlog {
         self.bytes
     }
 
-    fn append(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>, mut skip: usize) {
+    fn append(&mut self, batch: &WriteBatch, bytes: Bytes<'_>, mut skip: usize) {
         if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        for piece in parcel.pieces() {
-            let piece = bytes.of(*piece);
-            let gone = skip.min(piece.len());
+        for segment in batch.segments() {
+            let segment = bytes.of(*segment);
+            let gone = skip.min(segment.len());
             skip -= gone;
-            self.bytes.extend_from_slice(&piece[gone..]);
+            self.bytes.extend_from_slice(&segment[gone..]);
         }
     }
 }
@@ -135,22 +135,22 @@ impl Conn {
     }
 
     /// Sends a batch as far as the socket accepts it and buffers the rest; true if some was buffered.
-    pub(crate) fn send(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>) -> Result<bool, Errno> {
+    pub(crate) fn send(&mut self, batch: &WriteBatch, bytes: Bytes<'_>) -> Result<bool, Errno> {
         self.emptied = false;
-        let length = parcel.length();
-        let sent = if self.backlog.is_some() { 0 } else { self.transmit(parcel, bytes)? };
+        let length = batch.length();
+        let sent = if self.backlog.is_some() { 0 } else { self.transmit(batch, bytes)? };
         if sent < length && !(sent > 0 && planted::bug!("loop_rest_dropped")) {
-            self.backlog.get_or_insert_default().append(parcel, bytes, sent);
+            self.backlog.get_or_insert_default().append(batch, bytes, sent);
         }
         Ok(sent < length)
     }
 
-    fn transmit(&self, parcel: &WriteBatch, bytes: Bytes<'_>) -> Result<usize, Errno> {
-        if let [only] = parcel.pieces() {
+    fn transmit(&self, batch: &WriteBatch, bytes: Bytes<'_>) -> Result<usize, Errno> {
+        if let [only] = batch.segments() {
             return self.write(&[IoSlice::new(bytes.of(*only))]);
         }
-        let count = parcel.pieces().len();
-        self.write(&parcel.slices(bytes)[..count])
+        let count = batch.segments().len();
+        self.write(&batch.slices(bytes)[..count])
     }
 
     /// Writes once, never waits; 0 if the socket takes nothing.
@@ -193,7 +193,7 @@ impl Conn {
     /// Last words as far as they go without waiting; then reads away a little of what is unread, because closing over
     /// unread bytes resets the connection and may cost the peer those last words. Most leave by a message of their own,
     /// which was just read: behind that nothing was said and nothing is to be read.
-    pub(crate) fn farewell(&mut self) {
+    pub(crate) fn export_state(&mut self) {
         const READS: usize = 16;
         if self.state != State::Open || self.ended || self.lost {
             return;

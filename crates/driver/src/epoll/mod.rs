@@ -44,7 +44,7 @@ pub(crate) struct EpollLoop<C> {
     net: Net,
     scratch: Box<[u8]>,
     clock: Clock,
-    letters: VecDeque<MailboxMessage>,
+    messages: VecDeque<MailboxMessage>,
     stopped: bool,
 }
 
@@ -53,9 +53,9 @@ impl<C: Core> EpollLoop<C> {
     pub(crate) fn new(core: C, outside: ShardContext) -> io::Result<EpollLoop<C>> {
         let net = Net::new(outside)?;
         watch_other(&net.epoll, net.outside.mailbox().wakeup(), MAILBOX, EventFlags::IN | EventFlags::ET)?;
-        net.gate.to_watch().into_iter().for_each(|number| net.watch_gate(number));
+        net.acceptor.to_watch().into_iter().for_each(|number| net.watch_gate(number));
         let scratch = vec![0; SCRATCH].into_boxed_slice();
-        Ok(EpollLoop { core, net, scratch, clock: Clock::new(), letters: VecDeque::new(), stopped: false })
+        Ok(EpollLoop { core, net, scratch, clock: Clock::new(), messages: VecDeque::new(), stopped: false })
     }
 
     /// Runs the loop until it is stopped.
@@ -79,7 +79,7 @@ impl<C: Core> EpollLoop<C> {
             if self.core.deadline().is_some_and(|due| due <= self.net.now.mono_us) {
                 self.deliver(Event::Tick);
             }
-            for number in self.net.gate.wake(self.net.now) {
+            for number in self.net.acceptor.wake(self.net.now) {
                 self.net.watch_gate(number);
             }
         }
@@ -102,7 +102,7 @@ impl<C: Core> EpollLoop<C> {
         if !self.net.ready.is_empty() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        let due = [self.core.deadline(), self.net.gate.deadline_us()].into_iter().flatten().min()?;
+        let due = [self.core.deadline(), self.net.acceptor.deadline_us()].into_iter().flatten().min()?;
         // Rounded up to the milliseconds that the system counts in: early would mean to turn for nothing.
         let milliseconds = due.saturating_sub(self.net.now.mono_us).div_ceil(1_000).min(3_600_000);
         let seconds = i64::try_from(milliseconds / 1_000).unwrap_or(0);
@@ -209,8 +209,8 @@ impl<C: Core> EpollLoop<C> {
     }
 
     fn accept(&mut self, number: u32) {
-        for _ in 0..self.net.gate.how_many(number) {
-            match self.net.gate.accept(number, self.net.now) {
+        for _ in 0..self.net.acceptor.how_many(number) {
+            match self.net.acceptor.accept(number, self.net.now) {
                 Arrival::Client(socket, peer, is_unix) => self.welcome(socket, peer, is_unix),
                 Arrival::Again => {}
                 Arrival::Nobody => return,
@@ -224,7 +224,7 @@ impl<C: Core> EpollLoop<C> {
     }
 
     fn rest_at(&self, number: u32) {
-        if let Some(socket) = self.net.gate.socket(number) {
+        if let Some(socket) = self.net.acceptor.socket(number) {
             self.net.leave_gate(socket);
         }
     }
@@ -247,25 +247,25 @@ impl<C: Core> EpollLoop<C> {
 
     /// Watches no more; whom it was woken for already is let in, because nobody else was.
     fn leave_gates(&mut self) {
-        for number in self.net.gate.call(false) {
-            self.net.gate.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
+        for number in self.net.acceptor.call(false) {
+            self.net.acceptor.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
             self.accept(number);
         }
     }
 
     fn read_mail(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.net.outside.mailbox().collect(&mut letters);
-        for letter in letters.drain(..) {
-            self.open_letter(letter);
+        let mut messages = std::mem::take(&mut self.messages);
+        self.net.outside.mailbox().collect(&mut messages);
+        for message in messages.drain(..) {
+            self.open_letter(message);
         }
-        self.letters = letters;
+        self.messages = messages;
     }
 
-    fn open_letter(&mut self, letter: MailboxMessage) {
-        match letter {
+    fn open_letter(&mut self, message: MailboxMessage) {
+        match message {
             MailboxMessage::Command(command) => self.deliver(Event::Command(command)),
-            MailboxMessage::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
+            MailboxMessage::ShardMessage(message) => self.deliver(Event::ShardMessage(message)),
             MailboxMessage::Adopt(mover) => self.adopt(mover),
             MailboxMessage::Answered { conn, generation, answer } => {
                 if self.net.is_current(conn, generation) {
@@ -278,21 +278,25 @@ impl<C: Core> EpollLoop<C> {
                 self.tell_pending();
             }
             MailboxMessage::CloseListeners { all } => {
-                for (_, listener) in self.net.gate.close(all) {
+                for (_, listener) in self.net.acceptor.close(all) {
                     self.net.leave_gate(&listener.socket);
                 }
             }
             MailboxMessage::RestGates => {
-                for number in self.net.gate.leave(true) {
-                    self.net.gate.socket(number).into_iter().for_each(|socket| self.net.leave_gate(socket));
+                for number in self.net.acceptor.leave(true) {
+                    self.net
+                        .acceptor
+                        .socket(number)
+                        .into_iter()
+                        .for_each(|socket| self.net.leave_gate(socket));
                 }
                 self.net.outside.gates_rest();
             }
             MailboxMessage::WakeGates => {
-                self.net.gate.leave(false).into_iter().for_each(|number| self.net.watch_gate(number));
+                self.net.acceptor.leave(false).into_iter().for_each(|number| self.net.watch_gate(number));
             }
             MailboxMessage::CallToGates { is_called: true } => {
-                self.net.gate.call(true).into_iter().for_each(|number| self.net.watch_gate(number));
+                self.net.acceptor.call(true).into_iter().for_each(|number| self.net.watch_gate(number));
             }
             MailboxMessage::CallToGates { is_called: false } => self.leave_gates(),
             MailboxMessage::Inherit(legacy) => legacy.settle(self),
@@ -327,25 +331,25 @@ impl<C: Core> EpollLoop<C> {
 
 /// Takes all actions; consecutive sends to one connection go out together.
 fn run_actions<C: Core>(core: &mut C, net: &mut Net, received: &[u8]) {
-    let mut parcel = WriteBatch::new();
+    let mut batch = WriteBatch::new();
     while let Some(action) = core.poll() {
         if let Action::Send { to, source, start, end } = action {
             let piece = Segment { source, start, end };
-            if !parcel.take(to, piece) {
-                net.send(&parcel, Bytes { received, written: core.written() });
-                parcel.clear();
-                parcel.take(to, piece);
+            if !batch.take(to, piece) {
+                net.send(&batch, Bytes { received, written: core.written() });
+                batch.clear();
+                batch.take(to, piece);
             }
             continue;
         }
-        if !parcel.is_empty() {
-            net.send(&parcel, Bytes { received, written: core.written() });
-            parcel.clear();
+        if !batch.is_empty() {
+            net.send(&batch, Bytes { received, written: core.written() });
+            batch.clear();
         }
         let config = core.config();
         net.act(action, config);
     }
-    if !parcel.is_empty() {
-        net.send(&parcel, Bytes { received, written: core.written() });
+    if !batch.is_empty() {
+        net.send(&batch, Bytes { received, written: core.written() });
     }
 }

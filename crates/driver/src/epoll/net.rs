@@ -37,7 +37,7 @@ pub(crate) struct Net {
     pub(crate) ready: VecDeque<ConnId>,
     /// Events for the shard, deferred until the current one is handled.
     pub(crate) pending: VecDeque<Event<'static>>,
-    pub(crate) gate: Acceptor,
+    pub(crate) acceptor: Acceptor,
     pub(crate) epoll: OwnedFd,
 }
 
@@ -45,14 +45,14 @@ impl Net {
     /// No connections yet.
     pub(crate) fn new(mut outside: ShardContext) -> io::Result<Net> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let gate = outside.gate();
+        let acceptor = outside.acceptor();
         Ok(Net {
             outside,
             now: Now::default(),
             conns: Vec::new(),
             ready: VecDeque::new(),
             pending: VecDeque::new(),
-            gate,
+            acceptor,
             epoll,
         })
     }
@@ -101,7 +101,7 @@ impl Net {
 
     /// Waits for clients of a listening socket; of several threads one is woken.
     pub(crate) fn watch_gate(&self, number: u32) {
-        if let Some(socket) = self.gate.socket(number) {
+        if let Some(socket) = self.acceptor.socket(number) {
             let _ = watch_other(&self.epoll, socket, number, EventFlags::IN | EventFlags::EXCLUSIVE);
         }
     }
@@ -132,11 +132,11 @@ impl Net {
     }
 
     /// Sends a batch, or queues it behind pending output.
-    pub(crate) fn send(&mut self, parcel: &WriteBatch, bytes: Bytes<'_>) {
-        let conn = parcel.to();
+    pub(crate) fn send(&mut self, batch: &WriteBatch, bytes: Bytes<'_>) {
+        let conn = batch.to();
         let Some(slot) = self.open(conn).filter(|slot| !slot.lost) else { return };
         let had_backlog = slot.backlog.is_some();
-        match slot.send(parcel, bytes) {
+        match slot.send(batch, bytes) {
             Ok(false) => {}
             Ok(true) => {
                 if !slot.clogged && slot.waiting() > CLOG {
@@ -240,10 +240,10 @@ impl Net {
         if matches!(slot.state, State::Free | State::Closing) {
             return;
         }
-        slot.farewell();
+        slot.export_state();
         let (queued, generation) = (slot.queued, slot.generation.wrapping_add(1));
         *slot = Conn { state: State::Closing, queued, generation, ..Conn::default() };
-        self.gate.a_file_is_free();
+        self.acceptor.a_file_is_free();
         self.pending.push_back(Event::Closed { conn });
     }
 
@@ -253,10 +253,10 @@ impl Net {
         }
     }
 
-    fn send_off(&mut self, conn: ConnId, farewell: ExportState) {
+    fn send_off(&mut self, conn: ConnId, export_state: ExportState) {
         let (socket, unsent) =
             self.take_away(conn).map_or((None, Vec::new()), |(fd, unsent)| (Some(fd), unsent));
-        self.outside.send_off(ExportedConn { socket, farewell, unsent, unread: Vec::new() });
+        self.outside.send_off(ExportedConn { socket, export_state, unsent, unread: Vec::new() });
     }
 
     /// Takes a socket off this shard, with output that it has not taken yet; its id is free.

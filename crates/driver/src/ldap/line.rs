@@ -1,6 +1,6 @@
 //! One connection that libldap makes, from its making to its first answer.
 //!
-//! Owns the callbacks that libldap is given and the fuse that ends a wait. Never says or reads anything on it.
+//! Owns the callbacks that libldap is given and the watchdog that ends a wait. Never says or reads anything on it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -27,26 +27,26 @@ pub(super) struct Line<'a> {
     unused: *mut c_void,
     // The above is libldap's, what follows is ours.
     api: &'a Api,
-    fuses: &'a SocketWatchdogs,
+    watchdogs: &'a SocketWatchdogs,
     has_tls: bool,
     burning: Mutex<Vec<SocketWatchdog>>,
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(api: &'a Api, fuses: &'a SocketWatchdogs, has_tls: bool) -> Line<'a> {
+    pub(super) fn new(api: &'a Api, watchdogs: &'a SocketWatchdogs, has_tls: bool) -> Line<'a> {
         let burning = Mutex::default();
         Line {
             added: line_added,
             deleted: line_deleted,
             unused: ptr::null_mut(),
             api,
-            fuses,
+            watchdogs,
             has_tls,
             burning,
         }
     }
 
-    /// A fuse ends the wait for the first answer, for libldap's own timeouts do not reach into TLS: with GnuTLS and a
+    /// A watchdog ends the wait for the first answer, for libldap's own timeouts do not reach into TLS: with GnuTLS and a
     /// timeout for the network, it asks again and again for what does not come, without end and without a pause. So it
     /// is made to wait instead.
     fn guard(&self, handle: Handle, socket: *mut c_void) -> io::Result<()> {
@@ -58,8 +58,8 @@ impl<'a> Line<'a> {
         }
         // SAFETY: the descriptor is open: the connection was just made, by this thread.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
-        let fuse = self.fuses.light(socket, GREETING)?;
-        self.burning().push(fuse);
+        let watchdog = self.watchdogs.light(socket, GREETING)?;
+        self.burning().push(watchdog);
         if self.has_tls {
             // SAFETY: the handle is live; without a value the option is as if never set.
             unsafe { (self.api.ldap_set_option)(handle, OPTION_NETWORK_TIMEOUT, ptr::null()) };
@@ -73,8 +73,8 @@ impl<'a> Line<'a> {
 
     /// An answer came, or none will.
     pub(super) fn put_out(&self) {
-        for fuse in self.burning().drain(..) {
-            self.fuses.put_out(fuse);
+        for watchdog in self.burning().drain(..) {
+            self.watchdogs.put_out(watchdog);
         }
     }
 }

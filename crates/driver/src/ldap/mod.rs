@@ -65,7 +65,7 @@ functions! {
 #[derive(Default)]
 pub(crate) struct Ldap {
     api: OnceLock<Api>,
-    fuses: SocketWatchdogs,
+    watchdogs: SocketWatchdogs,
 }
 
 impl Ldap {
@@ -109,7 +109,7 @@ impl Ldap {
         user: &str,
         password: &[u8],
     ) -> Result<(), Fault> {
-        let line = Line::new(api, &self.fuses, options.scheme == Scheme::Ldaps || options.start_tls);
+        let line = Line::new(api, &self.watchdogs, options.scheme == Scheme::Ldaps || options.start_tls);
         let session = Session::open(api, options, &line, server, deadline)?;
         let name = match &options.way {
             BindMethod::Bind { prefix, suffix } => ldap::bind_name(prefix, user, suffix),

@@ -41,8 +41,8 @@ impl Imported {
             Imported::Sockets { client, server } => (client, server),
         };
         let mut unheard = Vec::new();
-        let mut seat = |newcomer: Box<ImportedConn>| {
-            let ImportedConn { socket, state, unsent, unread } = *newcomer;
+        let mut seat = |imported: Box<ImportedConn>| {
+            let ImportedConn { socket, state, unsent, unread } = *imported;
             let conn = at.seat(socket, unsent);
             unheard.push((conn, unread));
             (conn, state)

@@ -89,7 +89,7 @@ pub enum TakeoverProgress {
 pub(crate) struct ExportedConn {
     /// None if it was lost on the way; it counts all the same.
     pub(crate) socket: Option<OwnedFd>,
-    pub(crate) farewell: ExportState,
+    pub(crate) export_state: ExportState,
     /// Output that the socket has not taken yet.
     pub(crate) unsent: Vec<u8>,
     /// Input that was read already and that the shard has not seen.

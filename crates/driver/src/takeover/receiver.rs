@@ -115,9 +115,9 @@ impl Predecessor {
         let Some(console) = peer::connect_by(&peer::address(socket_path)?, until)? else { return Ok(None) };
         peer::check(&console).map_err(TakeoverFault::Foreign)?;
         let name = format!("weir-takeover-{}-{:x}", std::process::id(), unguessable());
-        let door = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let fd_reserve = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         ask(&console, &name, until)?;
-        let line = accept(&door, until)?;
+        let line = accept(&fd_reserve, until)?;
         Predecessor::introduced(line, until).map(Some)
     }
 
@@ -143,7 +143,7 @@ impl Predecessor {
         }
     }
 
-    /// Has the old process accept no more. To be called before this process watches the same sockets: a newcomer wakes
+    /// Has the old process accept no more. To be called before this process watches the same sockets: a new connection wakes
     /// one of those who watch, and it must not be one that does not look.
     ///
     /// # Errors
@@ -198,14 +198,14 @@ impl TakeoverReceiver {
             let state = fields.bytes(field::STATE)?.to_vec();
             Some((state.clone(), Imported::Word(make(state))))
         };
-        let parcel = match frame.kind {
+        let batch = match frame.kind {
             from_old::POOL => word(|state| Import::Pool { state }),
             from_old::SERVER_OPENED => word(|state| Import::ServerOpened { state }),
             from_old::SERVER_CLOSED => word(|state| Import::ServerClosed { state }),
             from_old::SOCKETS => sockets(&fields, frame.sockets),
             _ => None,
         };
-        let Some((state, legacy)) = parcel else { return };
+        let Some((state, legacy)) = batch else { return };
         let to = self.takeover_receiver(from, &state, heirs);
         if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
             mailbox.post(MailboxMessage::Inherit(legacy));
@@ -227,7 +227,7 @@ type PoolOwners = BTreeMap<(String, String), BTreeMap<u16, ShardId>>;
 
 fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Imported)> {
     let mut sockets = sockets.into_iter();
-    let mut newcomer = |[state, unsent, unread]: [u16; 3]| {
+    let mut imported = |[state, unsent, unread]: [u16; 3]| {
         let state = fields.bytes(state)?.to_vec();
         let bytes = |number| fields.bytes(number).unwrap_or_default().to_vec();
         Some(Box::new(ImportedConn {
@@ -237,8 +237,8 @@ fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Impor
             unread: bytes(unread),
         }))
     };
-    let client = newcomer(field::CLIENT);
-    let server = newcomer(field::SERVER);
+    let client = imported(field::CLIENT);
+    let server = imported(field::SERVER);
     let state = client.as_ref().or(server.as_ref())?.state.clone();
     Some((state, Imported::Sockets { client, server }))
 }
@@ -303,10 +303,10 @@ fn ready(console: &OwnedFd, frames: &mut Frames, until: Instant) -> Result<(), T
 }
 
 /// Waits for the old process to open the channel; other processes are ignored.
-fn accept(door: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
+fn accept(fd_reserve: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
     loop {
-        peer::wait_readable(door, until)?;
-        let (stream, _) = door.accept()?;
+        peer::wait_readable(fd_reserve, until)?;
+        let (stream, _) = fd_reserve.accept()?;
         if peer::check(&stream).is_ok() {
             return Ok(stream.into());
         }

@@ -1,6 +1,6 @@
 //! The old process's side: a thread that sends everything to the process that takes over.
 //!
-//! Until the successor is ready, nothing is changed for good: if it goes away, the gates are opened again. After that
+//! Until the successor is ready, nothing is changed for good: if it goes away, the acceptors are opened again. After that
 //! its death means that whatever it has not been sent yet is served here on; what is on its way to this thread goes back
 //! to its shard. Never decides when a connection may leave.
 
@@ -99,8 +99,8 @@ impl TakeoverSender {
         self.tell_all(|| MailboxMessage::WakeGates);
     }
 
-    fn tell_all(&self, letter: impl Fn() -> MailboxMessage) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
+    fn tell_all(&self, message: impl Fn() -> MailboxMessage) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(message()));
     }
 
     fn get_ready(&mut self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
@@ -225,8 +225,8 @@ impl<'a> SendContext<'a> {
     fn take_back(&mut self, items: impl Iterator<Item = Item>) {
         self.takeover_sender.tell_all(|| MailboxMessage::Command(Command::AbortExport));
         // In the order of a mailbox, a shard keeps before it gets anything back, so that nothing leaves twice.
-        for (shard, parcel) in std::mem::take(&mut self.refused) {
-            self.give_back(shard, parcel);
+        for (shard, batch) in std::mem::take(&mut self.refused) {
+            self.give_back(shard, batch);
         }
         self.reported_sockets.clear();
         for item in items {
@@ -234,10 +234,10 @@ impl<'a> SendContext<'a> {
                 Item::FromShard(shard, Export::Kept { sockets }) => {
                     self.reported_sockets.insert(shard.0, sockets);
                 }
-                Item::ExportedConn(shard, leaver) => {
+                Item::ExportedConn(shard, exported) => {
                     self.gone += 1;
-                    if let Some(parcel) = self.whole(shard, leaver) {
-                        self.give_back(shard, parcel);
+                    if let Some(batch) = self.whole(shard, exported) {
+                        self.give_back(shard, batch);
                     }
                 }
                 _ => {}
@@ -248,8 +248,8 @@ impl<'a> SendContext<'a> {
         }
     }
 
-    fn give_back(&self, shard: ShardId, parcel: Batch) {
-        let Batch { client, server } = parcel;
+    fn give_back(&self, shard: ShardId, batch: Batch) {
+        let Batch { client, server } = batch;
         let Some(mailbox) = self.takeover_sender.mailboxes.get(usize::from(shard.0)) else { return };
         // It gave up its permit when it left, and must not come in on that of one whom a predecessor still has.
         if let Some(server) = &server {
@@ -280,9 +280,9 @@ impl<'a> SendContext<'a> {
                     self.reported_sockets.insert(shard.0, sockets);
                 }
             }
-            Item::ExportedConn(shard, leaver) => {
+            Item::ExportedConn(shard, exported) => {
                 self.gone += 1;
-                self.send(shard, leaver)?;
+                self.send(shard, exported)?;
             }
             Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => {
                 self.takeover_sender.cancel(payload)
@@ -336,41 +336,40 @@ impl<'a> SendContext<'a> {
     }
 
     /// A socket goes at once, or when its other half is there.
-    fn send(&mut self, shard: ShardId, leaver: Box<ExportedConn>) -> io::Result<()> {
-        let Some(parcel) = self.whole(shard, leaver) else { return Ok(()) };
-        let sent = self.put(shard, &parcel);
+    fn send(&mut self, shard: ShardId, exported: Box<ExportedConn>) -> io::Result<()> {
+        let Some(batch) = self.whole(shard, exported) else { return Ok(()) };
+        let sent = self.put(shard, &batch);
         if sent.is_err() {
-            self.refused.push((shard, parcel));
+            self.refused.push((shard, batch));
         }
         sent
     }
 
     /// What the socket belongs to, once that is all here; None too if a part of it was lost on the way.
-    fn whole(&mut self, shard: ShardId, leaver: Box<ExportedConn>) -> Option<Batch> {
-        let mut parcel = Batch::default();
+    fn whole(&mut self, shard: ShardId, exported: Box<ExportedConn>) -> Option<Batch> {
+        let mut batch = Batch::default();
         let mut is_whole = true;
-        if let Some(link) = leaver.farewell.link {
+        if let Some(link) = exported.export_state.link {
             let Some(other) = self.halves.remove(&(shard.0, link)) else {
-                self.halves.insert((shard.0, link), leaver);
+                self.halves.insert((shard.0, link), exported);
                 return None;
             };
-            is_whole = parcel.add(*other);
+            is_whole = batch.add(*other);
         }
-        if !parcel.add(*leaver) || !is_whole {
+        if !batch.add(*exported) || !is_whole {
             // Half a pair is no use to anybody.
             let text = "a connection was lost while it was handed over";
             (self.takeover_sender.log)(Record::new(Level::Warning, text));
             return None;
         }
-        Some(parcel)
+        Some(batch)
     }
 
-    fn put(&self, shard: ShardId, parcel: &Batch) -> io::Result<()> {
+    fn put(&self, shard: ShardId, batch: &Batch) -> io::Result<()> {
         let mut out = FieldsOut::new();
         let mut sockets = Vec::new();
         out.number(field::SHARD, shard.0.into());
-        for (one, [state, unsent, unread]) in
-            [(&parcel.client, field::CLIENT), (&parcel.server, field::SERVER)]
+        for (one, [state, unsent, unread]) in [(&batch.client, field::CLIENT), (&batch.server, field::SERVER)]
         {
             let Some(one) = one else { continue };
             out.bytes(state, &one.state);
@@ -384,11 +383,12 @@ impl<'a> SendContext<'a> {
 
 impl Batch {
     /// False if the socket was lost on the way.
-    fn add(&mut self, leaver: ExportedConn) -> bool {
-        let ExportedConn { socket, farewell: ExportState { state, is_server, .. }, unsent, unread } = leaver;
-        let newcomer = socket.map(|socket| Box::new(ImportedConn { socket, state, unsent, unread }));
+    fn add(&mut self, exported: ExportedConn) -> bool {
+        let ExportedConn { socket, export_state: ExportState { state, is_server, .. }, unsent, unread } =
+            exported;
+        let imported = socket.map(|socket| Box::new(ImportedConn { socket, state, unsent, unread }));
         let place = if is_server { &mut self.server } else { &mut self.client };
-        *place = newcomer;
+        *place = imported;
         place.is_some()
     }
 }

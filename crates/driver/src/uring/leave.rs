@@ -33,9 +33,9 @@ impl Net {
     /// Takes a socket off this shard.
     pub(crate) fn leave(&mut self, conn: ConnId, to: Destination) {
         if self.open(conn).is_none() {
-            if let Destination::Successor(farewell) = to {
+            if let Destination::Successor(export_state) = to {
                 let (unsent, unread) = (Vec::new(), Vec::new());
-                self.outside.send_off(ExportedConn { socket: None, farewell, unsent, unread });
+                self.outside.send_off(ExportedConn { socket: None, export_state, unsent, unread });
             }
             return;
         }
@@ -108,8 +108,8 @@ impl Net {
                 self.outside.hand_over(to, ConnMove { fd, client, unsent, unread });
             }
             (Destination::Shard(..), None) => {}
-            (Destination::Successor(farewell), socket) => {
-                self.outside.send_off(ExportedConn { socket, farewell, unsent, unread });
+            (Destination::Successor(export_state), socket) => {
+                self.outside.send_off(ExportedConn { socket, export_state, unsent, unread });
             }
         }
     }

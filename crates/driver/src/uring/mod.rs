@@ -41,8 +41,8 @@ pub(crate) struct UringLoop<C> {
     core: C,
     net: Net,
     clock: Clock,
-    letters: VecDeque<MailboxMessage>,
-    /// The gates' watches were cancelled; that counts once the kernel was entered.
+    messages: VecDeque<MailboxMessage>,
+    /// The acceptors' watches were cancelled; that counts once the kernel was entered.
     gates_cancelled: bool,
     /// The clock was looked at, as about once a second.
     second_passed: bool,
@@ -57,12 +57,12 @@ impl<C: Core> UringLoop<C> {
             core,
             net,
             clock: Clock::new(),
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
             gates_cancelled: false,
             second_passed: false,
             stopped: false,
         };
-        this.net.gate.to_watch().into_iter().for_each(|number| this.watch_gate(number));
+        this.net.acceptor.to_watch().into_iter().for_each(|number| this.watch_gate(number));
         this.watch_bell();
         this
     }
@@ -87,7 +87,7 @@ impl<C: Core> UringLoop<C> {
             if self.core.deadline().is_some_and(|due| due <= self.net.now.mono_us) {
                 self.deliver(Event::Tick);
             }
-            for number in self.net.gate.wake(self.net.now) {
+            for number in self.net.acceptor.wake(self.net.now) {
                 self.watch_gate(number);
             }
             self.net.feed_starved();
@@ -116,7 +116,8 @@ impl<C: Core> UringLoop<C> {
             return Some(0);
         }
         let trim_us = self.net.buffers.wants_trim().then(|| self.clock.next_look_us());
-        let due = [self.core.deadline(), self.net.gate.deadline_us(), trim_us].into_iter().flatten().min()?;
+        let due =
+            [self.core.deadline(), self.net.acceptor.deadline_us(), trim_us].into_iter().flatten().min()?;
         // At least a little, lest a deadline that is nearly there turns the loop for nothing.
         Some(due.saturating_sub(self.net.now.mono_us).clamp(100, 3_600_000_000))
     }
@@ -323,14 +324,14 @@ impl<C: Core> UringLoop<C> {
     fn watch_gate(&mut self, number: u32) {
         const STATES: i32 = libc::POLLIN as i32 | libc::EPOLLEXCLUSIVE;
         let tag = Tag { op: Op::Acceptor, generation: 0, number };
-        if let Some(socket) = self.net.gate.socket(number) {
+        if let Some(socket) = self.net.acceptor.socket(number) {
             self.net.ring.watch(tag, socket.as_fd(), STATES, false);
         }
     }
 
     /// Ends the watches on the listening sockets; they are left to a successor once the kernel was entered.
     fn rest_gates(&mut self) {
-        for number in self.net.gate.leave(true) {
+        for number in self.net.acceptor.leave(true) {
             self.net.ring.cancel(Tag { op: Op::Acceptor, generation: 0, number });
         }
         self.gates_cancelled = true;
@@ -343,8 +344,8 @@ impl<C: Core> UringLoop<C> {
     }
 
     fn accept(&mut self, number: u32) {
-        for _ in 0..self.net.gate.how_many(number) {
-            match self.net.gate.accept(number, self.net.now) {
+        for _ in 0..self.net.acceptor.how_many(number) {
+            match self.net.acceptor.accept(number, self.net.now) {
                 Arrival::Client(socket, peer, _) => {
                     let conn = self.core.allocate_id();
                     self.net.renew(conn, State::Open);
@@ -357,32 +358,32 @@ impl<C: Core> UringLoop<C> {
                 Arrival::Exhausted => return self.deliver(Event::FilesRanOut),
             }
         }
-        if self.net.gate.is_watched() {
+        if self.net.acceptor.is_watched() {
             self.watch_gate(number);
         }
     }
 
     /// Watches no more; whom it was woken for already is let in, because nobody else was.
     fn leave_gates(&mut self) {
-        for number in self.net.gate.call(false) {
+        for number in self.net.acceptor.call(false) {
             self.net.ring.cancel(Tag { op: Op::Acceptor, generation: 0, number });
             self.accept(number);
         }
     }
 
     fn read_mail(&mut self) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.net.outside.mailbox().collect(&mut letters);
-        for letter in letters.drain(..) {
-            self.open_letter(letter);
+        let mut messages = std::mem::take(&mut self.messages);
+        self.net.outside.mailbox().collect(&mut messages);
+        for message in messages.drain(..) {
+            self.open_letter(message);
         }
-        self.letters = letters;
+        self.messages = messages;
     }
 
-    fn open_letter(&mut self, letter: MailboxMessage) {
-        match letter {
+    fn open_letter(&mut self, message: MailboxMessage) {
+        match message {
             MailboxMessage::Command(command) => self.deliver(Event::Command(command)),
-            MailboxMessage::ShardMessage(letter) => self.deliver(Event::ShardMessage(letter)),
+            MailboxMessage::ShardMessage(message) => self.deliver(Event::ShardMessage(message)),
             MailboxMessage::Adopt(mover) => self.adopt(mover),
             MailboxMessage::Answered { conn, generation, answer } => {
                 if self.net.is_current(conn, generation) {
@@ -395,13 +396,13 @@ impl<C: Core> UringLoop<C> {
                 self.tell_pending();
             }
             // Shutting a socket down ends the watch on it, and the next accept finds it closed.
-            MailboxMessage::CloseListeners { all } => drop(self.net.gate.close(all)),
+            MailboxMessage::CloseListeners { all } => drop(self.net.acceptor.close(all)),
             MailboxMessage::RestGates => self.rest_gates(),
             MailboxMessage::WakeGates => {
-                self.net.gate.leave(false).into_iter().for_each(|number| self.watch_gate(number));
+                self.net.acceptor.leave(false).into_iter().for_each(|number| self.watch_gate(number));
             }
             MailboxMessage::CallToGates { is_called: true } => {
-                self.net.gate.call(true).into_iter().for_each(|number| self.watch_gate(number));
+                self.net.acceptor.call(true).into_iter().for_each(|number| self.watch_gate(number));
             }
             MailboxMessage::CallToGates { is_called: false } => self.leave_gates(),
             MailboxMessage::Inherit(legacy) => legacy.settle(self),

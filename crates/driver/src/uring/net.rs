@@ -57,7 +57,7 @@ pub(crate) struct Net {
     /// Events for the shard, deferred until the current one is handled.
     pub(crate) pending: VecDeque<Event<'static>>,
     pub(crate) leaving: Vec<Leaving>,
-    pub(crate) gate: Acceptor,
+    pub(crate) acceptor: Acceptor,
     #[allow(clippy::vec_box)] // they come and go as boxes
     spares: Vec<Box<Outbox>>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Net {
 impl Net {
     /// No connections yet.
     pub(crate) fn new(mut outside: ShardContext, kernel: Kernel) -> Net {
-        let gate = outside.gate();
+        let acceptor = outside.acceptor();
         Net {
             outside,
             now: Now::default(),
@@ -77,7 +77,7 @@ impl Net {
             starved: Vec::new(),
             pending: VecDeque::new(),
             leaving: Vec::new(),
-            gate,
+            acceptor,
             spares: Vec::new(),
         }
     }
@@ -363,7 +363,7 @@ impl Net {
             socket.into_iter().for_each(|socket| _ = socket.into_raw_fd());
         }
         slot.state = State::Closed;
-        self.gate.a_file_is_free();
+        self.acceptor.a_file_is_free();
         self.pending.push_back(Event::Closed { conn });
     }
 

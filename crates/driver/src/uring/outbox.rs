@@ -10,10 +10,10 @@ use crate::uring::buffers::{Buffer, Buffers};
 /// Own bytes are kept for the next outbox up to this capacity.
 const SPARE: usize = 16 * 1024;
 
-/// Most pieces of one send.
+/// Most segments of one send.
 pub(crate) const PIECES: usize = 16;
 
-/// A piece of output.
+/// A segment of output.
 #[derive(Debug)]
 pub(crate) enum Segment {
     /// A range of a receive buffer, forwarded without a copy.
@@ -37,7 +37,7 @@ impl Segment {
 /// Pieces in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    pieces: VecDeque<Segment>,
+    segments: VecDeque<Segment>,
     /// Memory of own bytes that have gone.
     spare: Vec<u8>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Adds a range of a received buffer.
     pub(crate) fn share(&mut self, buffers: &mut Buffers, from: &Buffer, begin: u32, until: u32) {
-        if let Some(Segment::Shared { buffer, end, .. }) = self.pieces.back_mut()
+        if let Some(Segment::Shared { buffer, end, .. }) = self.segments.back_mut()
             && buffer == from
             && *end == begin
         {
@@ -53,70 +53,70 @@ impl Outbox {
             return;
         }
         let buffer = buffers.hold(from);
-        self.pieces.push_back(Segment::Shared { buffer, start: begin, end: until });
+        self.segments.push_back(Segment::Shared { buffer, start: begin, end: until });
     }
 
     /// Adds a copy.
     pub(crate) fn copy(&mut self, more: &[u8]) {
-        if let Some(Segment::Owned { bytes, .. }) = self.pieces.back_mut() {
+        if let Some(Segment::Owned { bytes, .. }) = self.segments.back_mut() {
             bytes.extend_from_slice(more);
             return;
         }
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.extend_from_slice(more);
-        self.pieces.push_back(Segment::Owned { bytes, start: 0 });
+        self.segments.push_back(Segment::Owned { bytes, start: 0 });
     }
 
     /// Nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.segments.is_empty()
     }
 
     /// What goes with the next send.
     pub(crate) fn front(&self) -> impl ExactSizeIterator<Item = &Segment> {
-        self.pieces.iter().take(PIECES)
+        self.segments.iter().take(PIECES)
     }
 
     /// The same for a system call; the number says how many count.
     pub(crate) fn slices<'a>(&'a self, buffers: &'a Buffers) -> ([IoSlice<'a>; PIECES], usize) {
-        let slice = |index: usize| self.pieces.get(index).map_or(&[][..], |piece| piece.bytes(buffers));
+        let slice = |index: usize| self.segments.get(index).map_or(&[][..], |segment| segment.bytes(buffers));
         (std::array::from_fn(|index| IoSlice::new(slice(index))), self.front().len())
     }
 
     /// Nothing is left over by the next send.
     pub(crate) fn fits_one_send(&self) -> bool {
-        self.pieces.len() <= PIECES
+        self.segments.len() <= PIECES
     }
 
     /// So many bytes have gone.
     pub(crate) fn advance(&mut self, buffers: &mut Buffers, mut gone: usize) {
-        while let Some(piece) = self.pieces.front_mut() {
-            let left = piece.bytes(buffers).len();
+        while let Some(segment) = self.segments.front_mut() {
+            let left = segment.bytes(buffers).len();
             if gone < left {
-                match piece {
+                match segment {
                     Segment::Shared { start, .. } => *start += u32::try_from(gone).unwrap_or(0),
                     Segment::Owned { start, .. } => *start += gone,
                 }
                 return;
             }
             gone -= left;
-            if let Some(piece) = self.pieces.pop_front() {
-                self.let_go(buffers, piece);
+            if let Some(segment) = self.segments.pop_front() {
+                self.let_go(buffers, segment);
             }
         }
     }
 
     /// Puts later output behind this; `later` is empty then.
     pub(crate) fn append(&mut self, later: &mut Outbox) {
-        self.pieces.append(&mut later.pieces);
+        self.segments.append(&mut later.segments);
     }
 
     /// It keeps at least twice as much memory of received buffers as it has bytes of them.
     pub(crate) fn is_sparse(&self, buffers: &Buffers) -> bool {
         let (mut held, mut bytes) = (0, 0);
-        for piece in self.pieces.iter().filter(|piece| matches!(piece, Segment::Shared { .. })) {
+        for segment in self.segments.iter().filter(|segment| matches!(segment, Segment::Shared { .. })) {
             held += buffers.size() as usize;
-            bytes += piece.bytes(buffers).len();
+            bytes += segment.bytes(buffers).len();
         }
         held > 0 && held >= 2 * bytes
     }
@@ -126,34 +126,34 @@ impl Outbox {
         if !self.is_sparse(buffers) {
             return;
         }
-        let length = self.pieces.iter().map(|piece| piece.bytes(buffers).len()).sum();
+        let length = self.segments.iter().map(|segment| segment.bytes(buffers).len()).sum();
         let mut all = Vec::with_capacity(length);
-        while let Some(piece) = self.pieces.pop_front() {
-            all.extend_from_slice(piece.bytes(buffers));
-            self.let_go(buffers, piece);
+        while let Some(segment) = self.segments.pop_front() {
+            all.extend_from_slice(segment.bytes(buffers));
+            self.let_go(buffers, segment);
         }
-        self.pieces.push_back(Segment::Owned { bytes: all, start: 0 });
+        self.segments.push_back(Segment::Owned { bytes: all, start: 0 });
     }
 
     /// Drops everything.
     pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
-        while let Some(piece) = self.pieces.pop_front() {
-            self.let_go(buffers, piece);
+        while let Some(segment) = self.segments.pop_front() {
+            self.let_go(buffers, segment);
         }
     }
 
     /// Takes everything as copied bytes.
     pub(crate) fn into_bytes(mut self, buffers: &mut Buffers) -> Vec<u8> {
         let mut all = Vec::new();
-        while let Some(piece) = self.pieces.pop_front() {
-            all.extend_from_slice(piece.bytes(buffers));
-            self.let_go(buffers, piece);
+        while let Some(segment) = self.segments.pop_front() {
+            all.extend_from_slice(segment.bytes(buffers));
+            self.let_go(buffers, segment);
         }
         all
     }
 
-    fn let_go(&mut self, buffers: &mut Buffers, piece: Segment) {
-        match piece {
+    fn let_go(&mut self, buffers: &mut Buffers, segment: Segment) {
+        match segment {
             Segment::Shared { buffer, .. } => buffers.release(buffer),
             Segment::Owned { mut bytes, .. } if self.spare.capacity() == 0 && bytes.capacity() <= SPARE => {
                 bytes.clear();

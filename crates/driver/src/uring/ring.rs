@@ -63,7 +63,7 @@ pub(crate) enum Op {
 
 const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Acceptor, Op::Bell, Op::QuietSend];
 
-/// Comes back with the answer: what was asked, and for which occupant of which number.
+/// Comes back with the answer: what was asked, and for which connection of which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) op: Op,
