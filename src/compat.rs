@@ -27,6 +27,12 @@ const CONSOLE: &[(&str, &str, &str)] = &[
     ("SHOW ERRORS", "own", "errors sent to clients, by SQLSTATE"),
     ("SHOW HISTOGRAMS", "own", "how long clients waited, transactions and queries took"),
     ("SHOW QUERIES", "own", "time of each kind of query, while track_queries is on"),
+    ("SHOW QUERY_HISTOGRAMS", "own", "the same durations in buckets"),
+    (
+        "SHOW QUERY_TEXTS",
+        "own",
+        "a statement of each kind with parameters instead of values, as EXPLAIN (GENERIC_PLAN) takes it",
+    ),
     ("SHOW SERVER_ERRORS", "own", "pools whose server logins fail: since when, and why"),
     ("SHOW SHARDS", "own", "activity of each thread"),
     (
@@ -35,6 +41,8 @@ const CONSOLE: &[(&str, &str, &str)] = &[
         "SHOW CLIENTS with each client's thread and the reason why it keeps its server outside of a request",
     ),
     ("SHOW SHARD_SERVERS", "own", "SHOW SERVERS likewise"),
+    ("CANCEL_CLIENT", "own", "cancels the query that a client is running; the client stays connected"),
+    ("RESET_QUERIES", "own", "discards what SHOW QUERIES has counted, of one database or of all"),
     ("TAKEOVER", "own", "sent by a process that was started with -R to the process it replaces"),
     ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
 ];

@@ -195,6 +195,11 @@ impl<C: Shards> ControlLoop<C> {
                     panel.server_answered(id, facts);
                 }
             }
+            Output::Explained { id, outcome } => {
+                if let Some(panel) = &self.panel {
+                    panel.explained(id, outcome);
+                }
+            }
             Output::Configured(config) => {
                 self.log_reopen_error(self.logger.configure(&config.global));
                 self.tls.configure(&config, &self.logger);

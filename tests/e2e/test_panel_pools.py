@@ -365,3 +365,16 @@ def test_a_forced_user_is_one_of_the_servers(weir, pg):
     told = panel.is_refused(web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "user": "nobody-here"}), 422, "unprocessable_entity", "may log in")
     assert told["field"] == "user"
     assert web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "user": "alice"})[0] == 200
+
+
+def test_queries_are_found_and_go_with_their_pool(weir, pg):
+    pooler, web = started(weir, track_queries=1)
+    create(web, user="alice")
+    pooler.value("select 1 as Needle", database="test-pool")
+    pooler.value("select 2 as other", database="test-pool")
+    texts = lambda search: [row["text"] for row in web.get(f"/api/v1/queries?database=test-pool&search={search}")["queries"]]  # noqa: E731
+    host.eventually(lambda: len(texts("")) == 2)
+    [found] = texts("nEEDLE")
+    assert "needle" in found.lower() and texts("nothing-has-this") == []
+    assert web.ask("DELETE", "/api/v1/pools/test-pool")[0] == 204
+    host.eventually(lambda: texts("") == [] and not [row for row in pooler.console("SHOW QUERIES") if row["database"] == "test-pool"])

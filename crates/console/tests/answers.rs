@@ -86,6 +86,7 @@ impl World {
                     Output::Log(_)
                     | Output::PanelReply { .. }
                     | Output::ServerReply { .. }
+                    | Output::Explained { .. }
                     | Output::ReadPools { .. }
                     | Output::WritePools { .. }
                     | Output::PoolReply { .. }
@@ -110,6 +111,7 @@ impl World {
             Command::Pause { request, .. }
             | Command::Kill { request, .. }
             | Command::KillClient { request, .. }
+            | Command::CancelClient { request, .. }
             | Command::Suspend { request }
             | Command::Shutdown { request, .. } => (request, None),
             Command::WaitClose { request, .. } => {

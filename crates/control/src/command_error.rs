@@ -33,6 +33,8 @@ pub enum CommandError {
     BadClientId,
     /// The client's: no client has this id.
     ClientNotFound,
+    /// The client's: CANCEL_CLIENT of a client that is not connected, or runs no query.
+    NothingToCancel,
     /// The client's: RESUME during a shutdown.
     ShuttingDown,
     /// The configuration file's: details are in the log.
@@ -84,6 +86,7 @@ impl CommandError {
             CommandError::DatabaseNeeded => "a database is required".to_owned(),
             CommandError::NoSuchDatabase(name) => format!("no such database: {name}"),
             CommandError::ConsoleDatabase { verb } => format!("cannot {verb} admin db: {}", crate::CONSOLE),
+            CommandError::NothingToCancel => "client not found, or not running a query".to_owned(),
             CommandError::BadClientId => "invalid client pointer supplied".to_owned(),
             CommandError::ClientNotFound => "client not found".to_owned(),
             CommandError::ShuttingDown => "pooler is shutting down".to_owned(),

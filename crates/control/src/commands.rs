@@ -75,6 +75,10 @@ pub static COMMANDS: &[CommandRow] = commands! {
         kill;
     "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), "Closes the client that SHOW CLIENTS shows with this id.",
         kill_client;
+    "CANCEL_CLIENT", Optional, Admin, Some(" <client_id>"), "Cancels the query that the client with this id is running; the client stays connected.",
+        cancel_client;
+    "RESET_QUERIES", Optional, Admin, Some(" [<db>]"), "Discards what SHOW QUERIES has counted, of one database or of all.",
+        reset_queries;
     "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
         shutdown;
     "TAKEOVER", Optional, Admin, None, "Sent by another Weir started with -R: hands everything over to it.",
@@ -182,6 +186,20 @@ fn kill_client(control: &mut Control, context: &CommandContext<'_>) -> Result<()
     let id = context.argument.unwrap_or_default().parse().map_err(|_| CommandError::BadClientId)?;
     let order = |request| Command::KillClient { request, id };
     control.request_all(Some(context.requester), Purpose::KillClient(0), false, order);
+    Ok(())
+}
+
+fn cancel_client(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    let id = context.argument.unwrap_or_default().parse().map_err(|_| CommandError::BadClientId)?;
+    let order = |request| Command::CancelClient { request, id };
+    control.request_all(Some(context.requester), Purpose::CancelClient(0), false, order);
+    Ok(())
+}
+
+fn reset_queries(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    let database = database(control, context, "reset queries of")?;
+    control.broadcast(&Command::ResetQueries { database });
+    control.complete(context.requester, "RESET_QUERIES");
     Ok(())
 }
 
@@ -384,6 +402,35 @@ mod tests {
         harness.done(0, 0);
         harness.done(1, 1);
         assert_eq!(harness.tag(), "KILL_CLIENT");
+    }
+
+    #[test]
+    fn cancel_client_says_whether_a_query_was_running() {
+        let mut harness = Harness::new();
+        harness.ask("CANCEL_CLIENT x1");
+        assert_eq!(harness.error(), ("08P01", "invalid client pointer supplied"));
+        for (count, outcome) in [(0, None), (1, Some("CANCEL_CLIENT"))] {
+            harness.ask("CANCEL_CLIENT 7");
+            harness.done(0, 0);
+            harness.done(1, count);
+            match outcome {
+                Some(tag) => assert_eq!(harness.tag(), tag),
+                None => assert_eq!(harness.error(), ("08P01", "client not found, or not running a query")),
+            }
+        }
+    }
+
+    #[test]
+    fn queries_are_reset_of_one_database_or_of_all() {
+        let mut harness = Harness::new();
+        harness.ask("RESET_QUERIES dne");
+        assert_eq!(harness.error(), ("08P01", "no such database: dne"));
+        for (sql, name) in [("RESET_QUERIES app", Some("app")), ("RESET_QUERIES", None)] {
+            harness.ask(sql);
+            assert_eq!(harness.tag(), "RESET_QUERIES");
+            let Some((1, Command::ResetQueries { database })) = harness.told.last() else { panic!() };
+            assert_eq!(database.as_deref(), name);
+        }
     }
 
     #[test]

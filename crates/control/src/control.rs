@@ -1,7 +1,7 @@
 //! The state machine of the control thread, its inputs and outputs.
 //! One input in, then outputs until there are none. Does no I/O.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use messages::{AdminReply, Command, ReplyPart, Report, RequestId, ShardId, ShutdownMode, Subject};
@@ -10,7 +10,9 @@ use telemetry::{Level, Record};
 
 use crate::aggregate::Aggregate;
 use crate::pause_state::PauseState;
-use crate::pools::{PoolEditor, PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault};
+use crate::pools::{
+    ExplainOutcome, ExplainRequest, PoolEditor, PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault,
+};
 use crate::request::{Purpose, Request, Requester, Requests};
 use crate::statistics::Statistics;
 use crate::takeover::TakeoverEvent;
@@ -52,6 +54,8 @@ pub enum Input {
         /// The user of that pool.
         user: String,
     },
+    /// A statement is to be explained; [`Output::Explained`] answers, unless [`Input::CancelServerQuery`] comes first.
+    Explain(ExplainRequest),
     /// That request was abandoned.
     CancelServerQuery {
         /// The id of the request.
@@ -124,6 +128,13 @@ pub enum Output {
         /// The server's properties; none where it cannot be queried.
         facts: Option<ServerInfo>,
     },
+    /// The answer to [`Input::Explain`].
+    Explained {
+        /// From the request.
+        id: u64,
+        /// The plan's lines, or why there are none.
+        outcome: ExplainOutcome,
+    },
     /// The answer to [`Input::Pools`].
     PoolReply {
         /// From the request.
@@ -172,6 +183,8 @@ pub struct Control {
     /// Requests waiting for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
     pub(crate) pools: PoolEditor,
+    /// Server queries that are EXPLAINs.
+    pub(crate) explains: BTreeSet<u64>,
     pub(crate) now_us: u64,
     next_sample_us: u64,
     outputs: VecDeque<Output>,
@@ -193,6 +206,7 @@ impl Control {
             statistics: Statistics::new(now_us),
             loading: VecDeque::new(),
             pools: PoolEditor::default(),
+            explains: BTreeSet::new(),
             now_us,
             next_sample_us,
             outputs: VecDeque::new(),
@@ -221,6 +235,7 @@ impl Control {
             Input::FilesRead(config) => self.files_loaded(config),
             Input::Pools(request) => self.pool_request(request),
             Input::QueryServer { id, database, user } => self.query_server(id, database, user),
+            Input::Explain(request) => self.explain(request),
             Input::CancelServerQuery { id } => self.cancel_server_query(id),
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),

@@ -189,8 +189,8 @@ impl Control {
     /// A shard has completed a request.
     pub(crate) fn done(&mut self, id: RequestId, count: u64) {
         let Some(request) = self.requests.find(id) else { return };
-        if let Purpose::KillClient(closed) = &mut request.purpose {
-            *closed += count;
+        if let Purpose::KillClient(sum) | Purpose::CancelClient(sum) = &mut request.purpose {
+            *sum += count;
         }
         request.owed = request.owed.saturating_sub(1);
         if request.owed == 0 {
@@ -223,6 +223,10 @@ impl Control {
                 self.refuse(requester, &CommandError::ClientNotFound)
             }
             (Purpose::KillClient(_), Some(requester)) => self.complete(requester, "KILL_CLIENT"),
+            (Purpose::CancelClient(0), Some(requester)) => {
+                self.refuse(requester, &CommandError::NothingToCancel);
+            }
+            (Purpose::CancelClient(_), Some(requester)) => self.complete(requester, "CANCEL_CLIENT"),
             (Purpose::Shutdown, _) => self.end(),
             (_, None) => {}
         }

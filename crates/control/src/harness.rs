@@ -34,6 +34,7 @@ pub(crate) struct Harness {
     pub(crate) resumed_before: Vec<Option<String>>,
     /// How often the pools file was requested.
     pub(crate) pool_reads: usize,
+    pub(crate) explained: Vec<(u64, crate::ExplainOutcome)>,
     pub(crate) server_answers: Vec<(u64, Option<crate::ServerInfo>)>,
     pub(crate) pool_writes: Vec<String>,
     pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolError>)>,
@@ -67,6 +68,7 @@ impl Harness {
             resumed_before: Vec::new(),
             pool_reads: 0,
             server_answers: Vec::new(),
+            explained: Vec::new(),
             pool_writes: Vec::new(),
             pool_answers: Vec::new(),
         }
@@ -89,6 +91,7 @@ impl Harness {
                 Output::StrayCancel { .. } => {}
                 Output::ResumePredecessor { database } => self.resumed_before.push(database),
                 Output::ServerReply { id, facts } => self.server_answers.push((id, facts)),
+                Output::Explained { id, outcome } => self.explained.push((id, outcome)),
                 Output::ReadPools { .. } => self.pool_reads += 1,
                 Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),
                 Output::PoolReply { id, answer } => self.pool_answers.push((id, *answer)),
@@ -217,6 +220,7 @@ fn request_of(command: &Command) -> Option<RequestId> {
         | Command::Pause { request, .. }
         | Command::Kill { request, .. }
         | Command::KillClient { request, .. }
+        | Command::CancelClient { request, .. }
         | Command::Suspend { request }
         | Command::WaitClose { request, .. }
         | Command::Shutdown { request, .. } => Some(*request),

@@ -27,8 +27,8 @@ pub use commands::{Argument, COMMANDS, CommandRow};
 pub use control::{Control, Input, Output, ProcessInfo};
 pub use messages::Signal;
 pub use pools::{
-    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, ServerInfo, WriteFault,
-    cluster_id, clusters,
+    Budget, Cluster, ExplainOutcome, ExplainRequest, PoolChange, PoolError, PoolOutcome, PoolRequest,
+    PoolSpec, ServerInfo, WriteFault, cluster_id, clusters,
 };
 pub use statement::{Grammar, PanelQuery, ParseError, Statement};
 pub use takeover::TakeoverEvent;

@@ -50,6 +50,8 @@ pub(crate) enum Purpose {
     WaitClose,
     /// KILL_CLIENT, with the number of clients that were closed.
     KillClient(u64),
+    /// CANCEL_CLIENT, with the number of cancel requests that were sent.
+    CancelClient(u64),
     /// SHUTDOWN.
     Shutdown,
 }

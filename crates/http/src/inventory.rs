@@ -233,6 +233,12 @@ impl Inventory {
         rows.map(part).collect()
     }
 
+    /// The likeliest user by whom the server of a pool can be asked.
+    pub(crate) fn user_of(&self, config: &Config, cluster: &Cluster, name: &str) -> Option<String> {
+        let of_pool = Cluster { entries: std::iter::once(name.to_owned()).collect(), ..cluster.clone() };
+        self.ways(config, &of_pool).into_iter().next().map(|(_, user)| user)
+    }
+
     /// Entries and users by which the server of a cluster can be asked, the likeliest first: pools that have servers, users
     /// that entries force, the one of auth_query, users whose passwords are known.
     fn ways(&self, config: &Config, cluster: &Cluster) -> Vec<(String, String)> {

@@ -29,6 +29,7 @@ mod otlp;
 mod panel;
 mod parameters;
 mod pools_desk;
+mod query_trends;
 mod routes;
 mod seal;
 mod shared;

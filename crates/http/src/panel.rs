@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::{PoolError, PoolOutcome, ServerInfo};
+use control::{ExplainOutcome, PoolError, PoolOutcome, ServerInfo};
 use messages::ReplyPart;
 use settings::{Config, Global};
 use telemetry::{Level, Record};
@@ -28,6 +28,7 @@ use crate::lab::Lab;
 use crate::live::{Live, keep_sampling};
 use crate::otlp::keep_exporting;
 use crate::pools_desk::{PoolsDesk, PoolsWaiting, Tell};
+use crate::query_trends::{QueryTrends, keep_query_trends};
 use crate::shared::{Exported, Shared, Situation};
 use crate::time::us;
 use crate::{routes, seal, threads};
@@ -103,6 +104,7 @@ impl Panel {
             journal: plan.journal,
             log_readers: Arc::new(Semaphore::new(LOG_READERS)),
             live: Live::new(),
+            query_trends: QueryTrends::default(),
             lab: Arc::clone(&lab),
             socket: Arc::clone(&socket),
             born_us: us(plan.born),
@@ -128,6 +130,11 @@ impl Panel {
     /// A server has said something of itself, or cannot be asked.
     pub fn server_answered(&self, id: u64, facts: Option<ServerInfo>) {
         self.pools_waiting.inquired(id, facts);
+    }
+
+    /// A statement was explained, or cannot be.
+    pub fn explained(&self, id: u64, outcome: ExplainOutcome) {
+        self.pools_waiting.explained(id, outcome);
     }
 
     /// A new configuration is in force.
@@ -219,7 +226,7 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
     let mut situation = shared.situation.clone();
     let mut entrance = Entrance::new(shared, first)?;
     let mut guests = Guests::new(router);
-    let (mut sampling, mut exporting) = (Errand::new(), Errand::new());
+    let (mut sampling, mut exporting, mut trends) = (Errand::new(), Errand::new(), Errand::new());
     let mut read: Option<Arc<Config>> = None;
     let mut seal = None;
     loop {
@@ -237,7 +244,9 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
         entrance.follow(shared, &now);
         if now.config.global.http_port == 0 {
             sampling.stop();
+            trends.stop();
         } else {
+            trends.keep_going(|| keep_query_trends(Arc::clone(shared)));
             sampling.keep_going(|| keep_sampling(Arc::clone(shared)));
         }
         if !now.is_over {
@@ -246,6 +255,7 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
         tokio::select! {
             () = exporting.ended() => {}
             () = sampling.ended() => {}
+            () = trends.ended() => {}
             changed = situation.changed() => if changed.is_err() { return Ok(()) },
             guest = entrance.guest() => match guest {
                 Ok((stream, address)) => {

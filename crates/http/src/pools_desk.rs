@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use control::{Input, PoolChange, PoolError, PoolOutcome, PoolRequest, ServerInfo};
+use control::{
+    ExplainOutcome, ExplainRequest, Input, PoolChange, PoolError, PoolOutcome, PoolRequest, ServerInfo,
+};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -51,6 +53,7 @@ pub(crate) struct PoolsDesk {
 pub(crate) struct PoolsWaiting {
     changes: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
     questions: Mutex<HashMap<u64, oneshot::Sender<Option<ServerInfo>>>>,
+    explains: Mutex<HashMap<u64, oneshot::Sender<ExplainOutcome>>>,
 }
 
 impl PoolsWaiting {
@@ -64,6 +67,12 @@ impl PoolsWaiting {
     pub(crate) fn inquired(&self, id: u64, facts: Option<ServerInfo>) {
         let asker = self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         asker.map(|asker| asker.send(facts));
+    }
+
+    /// A statement was explained, or cannot be.
+    pub(crate) fn explained(&self, id: u64, outcome: ExplainOutcome) {
+        let asker = self.explains.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        asker.map(|asker| asker.send(outcome));
     }
 }
 
@@ -122,6 +131,28 @@ impl PoolsDesk {
         facts
     }
 
+    /// The plan of a statement, or why there is none.
+    ///
+    /// # Errors
+    /// Nobody has answered in time.
+    pub(crate) async fn explain(
+        &self,
+        database: String,
+        user: String,
+        statement: String,
+        generic: bool,
+    ) -> Result<ExplainOutcome, Failure> {
+        let late = || Failure::unavailable("the server did not answer in time");
+        let place = timeout(PATIENCE / 2, self.places.acquire()).await;
+        let _place = place.map_err(|_| late())?.map_err(|_| late())?;
+        let id = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.waiting.explains.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let _underway = Underway { desk: self, id };
+        (self.tell)(Input::Explain(ExplainRequest { id, database, user, statement, generic }));
+        timeout(PATIENCE / 2, answer).await.ok().and_then(Result::ok).ok_or_else(late)
+    }
+
     fn remembered(&self, cluster: &str) -> Option<Option<ServerInfo>> {
         let all = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, facts) = all.get(cluster)?;
@@ -148,8 +179,10 @@ struct Underway<'a> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        let mut questions = self.desk.waiting.questions.lock().unwrap_or_else(PoisonError::into_inner);
-        if questions.remove(&self.id).is_some() {
+        let waiting = &self.desk.waiting;
+        let mut questions = waiting.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut explains = waiting.explains.lock().unwrap_or_else(PoisonError::into_inner);
+        if questions.remove(&self.id).is_some() || explains.remove(&self.id).is_some() {
             (self.desk.tell)(Input::CancelServerQuery { id: self.id });
         }
     }

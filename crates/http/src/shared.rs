@@ -16,6 +16,7 @@ use crate::journal::Journal;
 use crate::lab::Lab;
 use crate::live::Live;
 use crate::pools_desk::{PoolsDesk, Tell};
+use crate::query_trends::QueryTrends;
 
 /// Handed to every route.
 pub(crate) struct Shared {
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     /// Room for those who follow it.
     pub(crate) log_readers: Arc<Semaphore>,
     pub(crate) live: Live,
+    pub(crate) query_trends: QueryTrends,
     pub(crate) lab: Arc<Lab>,
     /// What a process that takes over is handed.
     pub(crate) socket: Arc<PanelSocket>,

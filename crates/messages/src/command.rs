@@ -69,6 +69,18 @@ pub enum Command {
         /// The `id` that SHOW CLIENTS shows.
         id: u64,
     },
+    /// Send a cancel request for the query that one client is running. Done's count says whether it was here and running one.
+    CancelClient {
+        /// Comes back when the cancel request is on its way.
+        request: RequestId,
+        /// The `id` that SHOW CLIENTS shows.
+        id: u64,
+    },
+    /// Discard the query statistics (`track_queries`) of one database, or of all.
+    ResetQueries {
+        /// One database, or all.
+        database: Option<String>,
+    },
     /// No new clients; see [`ShutdownMode`]. Done when the shard is empty of what the mode waits for.
     Shutdown {
         /// Comes back when done.

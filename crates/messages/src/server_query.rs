@@ -16,6 +16,9 @@ pub struct ServerQuery {
     pub sql: String,
     /// The values, as text.
     pub values: Vec<String>,
+    /// Sent as a simple query, without values, because EXPLAIN then accepts a statement whose parameters have none. Only for
+    /// text without a semicolon, which cannot be two statements.
+    pub simple: bool,
 }
 
 /// A row by column; NULL is None.

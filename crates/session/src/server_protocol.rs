@@ -338,7 +338,17 @@ impl ServerProtocol {
         self.status = None;
     }
 
-    /// The rows of the last [`ServerProtocol::send_internal_select`].
+    /// The same as one simple query, whose statements are one transaction too: parameters in `sql` have no values. `sql` is a
+    /// single statement.
+    pub fn send_internal_simple_query(&mut self, _at: Boundary, out: &mut Vec<u8>, before: &str, sql: &str) {
+        wire::encode::query(out, format!("{before}; {sql}").as_bytes());
+        self.statements.unnamed = UnnamedStatement::default();
+        self.replies.push(PendingReply::InternalQuery);
+        self.internal_result = Some(Box::default());
+        self.status = None;
+    }
+
+    /// The rows of the last [`ServerProtocol::send_internal_select`] or [`ServerProtocol::send_internal_simple_query`].
     pub fn take_internal_result(&mut self) -> InternalResult {
         self.internal_result.take().map(|answer| *answer).unwrap_or_default()
     }

@@ -315,7 +315,7 @@ fn a_question_from_another_shard_is_answered_there() {
     let mut world = world("");
     let inquiry = |name: &str| {
         let (database, user, sql) = ("d".to_owned(), "boss".to_owned(), "select $1".to_owned());
-        Box::new(ServerQuery { database, user, sql, values: vec![name.to_owned()] })
+        Box::new(ServerQuery { database, user, sql, values: vec![name.to_owned()], simple: false })
     };
     let ask = |id, name| ShardMessage::RunServerQuery { from: ShardId(1), conn: 7, id, query: inquiry(name) };
     world.event(Event::ShardMessage(ask(40, "a")));

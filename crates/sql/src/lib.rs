@@ -6,6 +6,8 @@
 
 mod fingerprint;
 mod lexer;
+mod parameterized;
 pub mod probe;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
+pub use parameterized::parameterized;

@@ -7,6 +7,7 @@ mod budget;
 mod clusters;
 mod entry;
 mod error;
+mod explain;
 mod rules;
 mod server;
 
@@ -18,6 +19,7 @@ use settings::{Config, Finding, LineChange, PoolsText, with_pools};
 pub use budget::Budget;
 pub use clusters::{Cluster, ServerInfo, cluster_id, clusters};
 pub use error::PoolError;
+pub use explain::{ExplainOutcome, ExplainRequest};
 
 use crate::Control;
 use crate::control::Output;

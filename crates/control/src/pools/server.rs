@@ -26,19 +26,28 @@ impl Control {
         if self.is_ending() || self.hands_over || self.config.database(&database).is_none() {
             return self.push(Output::ServerReply { id, facts: None });
         }
-        let query =
-            Box::new(ServerQuery { database, user, sql: SERVER_QUERY.to_owned(), values: Vec::new() });
+        let query = Box::new(ServerQuery {
+            database,
+            user,
+            sql: SERVER_QUERY.to_owned(),
+            values: Vec::new(),
+            simple: false,
+        });
         let command = Command::RunServerQuery { request: RequestId(id), query };
         self.push(Output::Tell { shard: ShardId(0), command });
     }
 
     /// That request was abandoned.
     pub(crate) fn cancel_server_query(&mut self, id: u64) {
+        self.explains.remove(&id);
         self.broadcast(&Command::WithdrawServerQuery { request: RequestId(id) });
     }
 
     /// The result of a query, or None.
     pub(crate) fn server_answered(&mut self, id: u64, answer: &ServerQueryResult) {
+        if self.explains.remove(&id) {
+            return self.explained(id, answer);
+        }
         let facts = match answer {
             ServerQueryResult::Rows(rows) => read(rows),
             ServerQueryResult::Failed { .. } => None,

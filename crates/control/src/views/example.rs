@@ -122,9 +122,13 @@ fn histograms() -> Listing {
 }
 
 fn queries() -> Listing {
-    let shape = telemetry::queries::QueryFingerprint { number: 0xab, text: "select ?".into() };
+    let shape = telemetry::queries::QueryFingerprint {
+        number: 0xab,
+        text: "select ?".into(),
+        parameterized: Some("select $1".into()),
+    };
     let mut figures = telemetry::queries::QueryStats::default();
-    [5, 7].into_iter().for_each(|us| figures.count(us, us == 7));
+    [5, 7].into_iter().for_each(|us| figures.count(us, us == 7, 1_000_000));
     Listing::Queries(vec![messages::QueryRow {
         database: "app".into(),
         shape: std::sync::Arc::new(shape),

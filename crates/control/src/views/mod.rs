@@ -95,6 +95,8 @@ pub static VIEWS: &[View] = &[
     whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
     whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
     whole("QUERIES", queries::COLUMNS, &[Subject::Queries], queries::rows),
+    whole("QUERY_HISTOGRAMS", queries::HISTOGRAMS, &[Subject::Queries], queries::histograms),
+    whole("QUERY_TEXTS", queries::TEXTS, &[Subject::Queries], queries::texts),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
     whole("SERVER_ERRORS", pools::SERVER_ERRORS, &[Subject::Pools], pools::server_errors),
     streamed("SHARD_CLIENTS", &sockets::WITH_LOCATION, &[Subject::Clients], sockets::with_location),
@@ -307,7 +309,11 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         let queries = shown(&harness.show("SHOW QUERIES", &of_shards));
-        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|select ?"]);
+        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|7|1970-01-01 00:00:01 UTC|select ?"]);
+        let rows = shown(&harness.show("SHOW QUERY_HISTOGRAMS", &of_shards));
+        assert_eq!(rows, ["app|00000000000000ab|1|12|7|5:1 7:1"]);
+        let rows = shown(&harness.show("SHOW QUERY_TEXTS", &of_shards));
+        assert_eq!(rows, ["app|00000000000000ab|select $1"]);
         assert_eq!(shown(&harness.show("SHOW ERRORS", &of_shards)), ["app|23505|1"]);
     }
 

@@ -1,10 +1,16 @@
-//! SHOW QUERIES: statistics per query fingerprint (`track_queries`), the most expensive first.
+//! SHOW QUERIES: statistics per query fingerprint (`track_queries`), the most expensive first. QUERY_HISTOGRAMS has their
+//! durations in buckets, QUERY_TEXTS a statement of each fingerprint with parameters instead of values.
 //!
 //! Weir's own.
 
 use messages::{Cell, Column};
 
-use super::{ViewContext, int, numeric, text};
+use std::sync::Arc;
+
+use telemetry::queries::{QueryFingerprint, QueryStats};
+use telemetry::record::date_time;
+
+use super::{ViewContext, int, numeric, text, text_or_null};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("database"),
@@ -14,15 +20,56 @@ pub(super) const COLUMNS: &[Column] = &[
     numeric("total_us"),
     int("mean_us"),
     int("p95_us"),
+    int("max_us"),
+    text("since"),
     text("query"),
 ];
+
+pub(super) const HISTOGRAMS: &[Column] = &[
+    text("database"),
+    text("fingerprint"),
+    numeric("errors"),
+    numeric("total_us"),
+    int("max_us"),
+    text("buckets"),
+];
+
+pub(super) const TEXTS: &[Column] = &[text("database"), text("fingerprint"), text("statement")];
+
+/// A row for each fingerprint, in the order of databases and fingerprints.
+fn each(
+    context: &ViewContext<'_>,
+    rest: impl Fn(&QueryFingerprint, &QueryStats) -> Vec<Cell>,
+) -> Vec<Vec<Cell>> {
+    let row =
+        |((database, number), (shape, figures)): (&(String, u64), &(Arc<QueryFingerprint>, QueryStats))| {
+            let mut cells = vec![database.as_str().into(), format!("{number:016x}").into()];
+            cells.extend(rest(shape, figures));
+            cells
+        };
+    context.aggregate.queries.iter().map(row).collect()
+}
+
+pub(super) fn histograms(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    each(context, |_, figures| {
+        vec![
+            Cell::Sum(figures.errors),
+            Cell::Sum(figures.total_us),
+            figures.max_us.into(),
+            figures.times.to_string().into(),
+        ]
+    })
+}
+
+pub(super) fn texts(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    each(context, |shape, _| vec![text_or_null(shape.parameterized.as_deref())])
+}
 
 pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let mut queries: Vec<_> = context.aggregate.queries.iter().collect();
     queries.sort_by_key(|(_, (_, figures))| std::cmp::Reverse(figures.total_us));
     let row =
-        |((database, number), (shape, figures)): (&(String, u64), &(_, telemetry::queries::QueryStats))| {
-            let shape: &std::sync::Arc<telemetry::queries::QueryFingerprint> = shape;
+        |((database, number), (shape, figures)): (&(String, u64), &(Arc<QueryFingerprint>, QueryStats))| {
             vec![
                 database.as_str().into(),
                 format!("{number:016x}").into(),
@@ -30,7 +77,9 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
                 Cell::Sum(figures.errors),
                 Cell::Sum(figures.total_us),
                 figures.total_us.checked_div(figures.calls).map_or(Cell::Null, Cell::from),
-                figures.times.quantile_us(950).map_or(Cell::Null, Cell::from),
+                figures.quantile_us(950).map_or(Cell::Null, Cell::from),
+                figures.max_us.into(),
+                text_or_null(figures.since_us.map(|us| format!("{} UTC", date_time(us)))),
                 shape.text.as_str().into(),
             ]
         };

@@ -20,7 +20,7 @@ use crate::routes::Routes;
 use crate::shared::{Shared, State};
 
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client))
+    OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client)).routes(routes!(cancel_client))
 }
 
 /// That it is meant.
@@ -90,6 +90,19 @@ async fn kill_client(
 ) -> Result<StatusCode, Failure> {
     let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
     command(&shared, "KILL_CLIENT", id.to_string()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Cancels the query that a client is running. The client stays connected.
+#[utoipa::path(post, path = "/api/v1/clients/{id}/cancel", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = FailureBody)))]
+async fn cancel_client(
+    _: May<Operate>,
+    extract::State(shared): State,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
+    command(&shared, "CANCEL_CLIENT", id.to_string()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,6 +3,7 @@
 //! A page is the first so many by their ids, picked while the slices of the listing come by: however many connections
 //! there are, one page is all that is kept. Never changes one.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use axum::extract;
@@ -14,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{May, Read};
-use crate::bridge::{NoAnswer, show};
+use crate::bridge::show;
 use crate::failure::Failure;
 use crate::parameters::Parameters;
 use crate::routes::Routes;
@@ -25,6 +26,9 @@ use crate::time::rfc3339;
 /// The page's length where none is asked for, and the longest.
 const USUAL_ROWS: usize = 100;
 const MOST_ROWS: usize = 1_000;
+
+/// So far one can page through a sorted listing: what comes before a page is kept while it is picked.
+const MOST_SORTED: usize = 10_000;
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(clients)).routes(routes!(servers))
@@ -46,6 +50,9 @@ struct Wanted {
     shard: Option<u64>,
     /// Pinned for this reason; `any` for whichever.
     pinned: Option<String>,
+    /// What the rows are sorted by: `id` (the usual), `wait` (longest first), `application`, `database`, `user`, `state`, `connected`,
+    /// `request` (longest ago first), `prepared` (most first) or `shard`; the other way round with a `-` before it.
+    sort: Option<String>,
     /// At most so many rows, up to 1,000.
     limit: Option<usize>,
     /// `next_cursor` of the page before.
@@ -115,7 +122,7 @@ struct Servers {
     next_cursor: Option<u64>,
 }
 
-/// Clients, in the order of their ids.
+/// Clients, in the order of their ids or sorted.
 #[utoipa::path(get, path = "/api/v1/clients", params(Wanted), responses(
     (status = 200, body = Clients), (status = 401, body = crate::failure::FailureBody)))]
 async fn clients(
@@ -127,7 +134,7 @@ async fn clients(
     Ok(Json(Clients { clients, next_cursor }))
 }
 
-/// Server connections, in the order of their ids.
+/// Server connections, in the order of their ids or sorted.
 #[utoipa::path(get, path = "/api/v1/servers", params(Wanted), responses(
     (status = 200, body = Servers), (status = 401, body = crate::failure::FailureBody)))]
 async fn servers(
@@ -145,28 +152,90 @@ async fn page<T>(
     view: &str,
     wanted: &Wanted,
     made: fn(Row<'_>) -> T,
-) -> Result<(Vec<T>, Option<u64>), NoAnswer> {
+) -> Result<(Vec<T>, Option<u64>), Failure> {
+    let order = Order::read(wanted.sort.as_deref().unwrap_or_default())?;
     let limit = wanted.limit.unwrap_or(USUAL_ROWS).clamp(1, MOST_ROWS);
+    // Sorted rows change their places between two pages: a cursor is how many come before.
+    let cursor = wanted.cursor.unwrap_or(0);
+    let skipped = if order.is_by_id() { 0 } else { usize::try_from(cursor).unwrap_or(MOST_SORTED).min(MOST_SORTED) };
     let mut picked = BTreeMap::new();
     let pick = |columns: &[messages::Column], rows: Vec<Vec<messages::Cell>>| {
         for cells in &rows {
             let row = Row { columns, cells };
             let id = row.number("id");
-            if id > wanted.cursor.unwrap_or(0) && wanted.takes(row) {
-                picked.insert(id, made(row));
+            if (id > cursor || !order.is_by_id()) && wanted.takes(row) {
+                picked.insert((order.rank(row), id), made(row));
             }
-            if picked.len() > limit + 1 {
+            if picked.len() > skipped + limit + 1 {
                 picked.pop_last();
             }
         }
     };
     shared.bridge.each(Role::Stats, show(view), pick).await?;
-    let is_more = picked.len() > limit;
+    let is_more = picked.len() > skipped + limit;
     if is_more {
         picked.pop_last();
     }
-    let next_cursor = picked.last_key_value().map(|(id, _)| *id).filter(|_| is_more);
-    Ok((picked.into_values().collect(), next_cursor))
+    let last = picked.last_key_value().map(|((_, id), _)| *id);
+    let next_cursor = if order.is_by_id() { last } else { u64::try_from(skipped + limit).ok() };
+    Ok((picked.into_values().skip(skipped).collect(), next_cursor.filter(|_| is_more)))
+}
+
+/// What rows are sorted by, and whether the other way round.
+struct Order {
+    column: &'static str,
+    /// Largest first.
+    is_number: bool,
+    reversed: bool,
+}
+
+/// A row's place in a sorted listing. All ranks of a listing are of one kind.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Forward(u64, String),
+    Backward(Reverse<(u64, String)>),
+}
+
+impl Order {
+    /// Words, the columns of SHOW, and whether the largest number comes first.
+    const WORDS: [(&'static str, &'static str, bool); 10] = [
+        ("id", "id", false),
+        ("wait", "wait", true),
+        ("application", "application_name", false),
+        ("database", "database", false),
+        ("user", "user", false),
+        ("state", "state", false),
+        ("connected", "connect_time", false),
+        ("request", "request_time", false),
+        ("prepared", "prepared_statements", true),
+        ("shard", "shard", false),
+    ];
+
+    fn read(text: &str) -> Result<Order, Failure> {
+        let (word, reversed) = text.strip_prefix('-').map_or((text, false), |word| (word, true));
+        let word = if word.is_empty() { "id" } else { word };
+        let found = Order::WORDS.iter().find(|(known, ..)| *known == word);
+        let (_, column, is_number) = found.ok_or_else(|| {
+            let words: Vec<&str> = Order::WORDS.iter().map(|(word, ..)| *word).collect();
+            Failure::unprocessable(format!("sort is one of {}", words.join(", "))).of("sort")
+        })?;
+        Ok(Order { column, is_number: *is_number, reversed })
+    }
+
+    fn is_by_id(&self) -> bool {
+        self.column == "id"
+    }
+
+    fn rank(&self, row: Row<'_>) -> Rank {
+        if self.is_by_id() {
+            return Rank::Forward(0, String::new());
+        }
+        let micros = if self.column == "wait" { row.number("wait") * 1_000_000 + row.number("wait_us") } else { 0 };
+        let number = row.number(self.column).max(micros);
+        let number = if self.is_number { u64::MAX - number } else { number };
+        let text = owned(row, self.column);
+        if self.reversed { Rank::Backward(Reverse((number, text))) } else { Rank::Forward(number, text) }
+    }
 }
 
 impl Wanted {

@@ -1,5 +1,7 @@
 //! What kinds of queries take, and what clients were told of: SHOW QUERIES and SHOW ERRORS as JSON.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use crate::parameters::Parameters;
 use crate::routes::Routes;
 use crate::shared::State;
 use crate::table::Row;
+use crate::time::rfc3339;
 
 /// How many are listed where nothing is asked, and the most.
 const USUAL_ROWS: usize = 100;
@@ -28,8 +31,10 @@ pub(crate) fn routes() -> Routes {
 struct Wanted {
     /// Of this database.
     database: Option<String>,
-    /// What comes first is the largest: time (default), calls, mean or p95.
+    /// What comes first is the largest: time (default), calls, mean, p95 or errors.
     sort: Option<String>,
+    /// Queries whose text or fingerprint contains this, in any case.
+    search: Option<String>,
     /// At most so many, up to 1,000.
     limit: Option<usize>,
 }
@@ -44,8 +49,8 @@ struct Of {
 
 /// A kind of query.
 #[derive(Serialize, ToSchema)]
-struct Query {
-    fingerprint: String,
+pub(crate) struct Query {
+    pub(crate) fingerprint: String,
     database: String,
     /// Without values.
     text: String,
@@ -53,7 +58,31 @@ struct Query {
     total_seconds: f64,
     mean_seconds: f64,
     p95_seconds: f64,
+    max_seconds: f64,
     errors: u64,
+    /// Of the time of all queries of its database, between 0 and 1.
+    share: f64,
+    /// When its first run was counted, RFC 3339.
+    since: String,
+}
+
+impl Query {
+    /// Its text or fingerprint contains this, which is in lower case.
+    fn has(&self, search: &str) -> bool {
+        self.text.to_lowercase().contains(search) || self.fingerprint.contains(search)
+    }
+
+    /// Gives each its share of its database's time.
+    pub(crate) fn share(queries: &mut [Query]) {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for query in queries.iter() {
+            *sums.entry(query.database.clone()).or_default() += query.total_seconds;
+        }
+        for query in queries {
+            let sum = sums.get(&query.database).copied().unwrap_or_default();
+            query.share = if sum > 0.0 { query.total_seconds / sum } else { 0.0 };
+        }
+    }
 }
 
 /// Kinds of queries.
@@ -93,12 +122,17 @@ async fn queries(
         #[expect(clippy::cast_precision_loss)]
         Some("calls") => |query| query.calls as f64,
         Some("mean") => |query| query.mean_seconds,
+        #[expect(clippy::cast_precision_loss)]
+        Some("errors") => |query| query.errors as f64,
         Some("p95") => |query| query.p95_seconds,
-        Some(_) => return Err(Failure::unprocessable("sort is one of time, calls, mean, p95").of("sort")),
+        Some(_) => return Err(Failure::unprocessable("sort is one of time, calls, mean, p95, errors").of("sort")),
     };
     let table = shared.bridge.show("QUERIES").await?;
+    let search = wanted.search.unwrap_or_default().to_lowercase();
     let is_wanted = |row: &Row<'_>| is_of(*row, wanted.database.as_deref());
     let mut queries: Vec<Query> = table.iter().filter(is_wanted).map(query).collect();
+    Query::share(&mut queries);
+    queries.retain(|query| query.has(&search));
     queries.sort_by(|one, other| by(other).total_cmp(&by(one)));
     queries.truncate(wanted.limit.unwrap_or(USUAL_ROWS).clamp(1, MOST_ROWS));
     Ok(Json(Queries { queries, tracking: shared.config().global.track_queries }))
@@ -130,7 +164,7 @@ fn owned(row: Row<'_>, name: &str) -> String {
     row.text(name).unwrap_or_default().to_owned()
 }
 
-fn query(row: Row<'_>) -> Query {
+pub(crate) fn query(row: Row<'_>) -> Query {
     #[expect(clippy::cast_precision_loss)]
     let seconds = |name| row.number(name) as f64 / 1e6;
     Query {
@@ -141,6 +175,9 @@ fn query(row: Row<'_>) -> Query {
         total_seconds: seconds("total_us"),
         mean_seconds: seconds("mean_us"),
         p95_seconds: seconds("p95_us"),
+        max_seconds: seconds("max_us"),
         errors: row.number("errors"),
+        share: 0.0,
+        since: rfc3339(row.text("since")),
     }
 }

@@ -186,6 +186,7 @@ impl ShardState {
             user: user.to_owned(),
             sql: self.config.auth_query(database).to_owned(),
             values: vec![startup_request.user.clone()],
+            simple: false,
         }))
     }
 

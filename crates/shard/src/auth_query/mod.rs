@@ -154,6 +154,9 @@ impl ShardState {
         let (protocol, query) = (&mut server.protocol, &internal_client.query);
         if let Some(at) = protocol.boundary() {
             self.outbox.write(server_conn, |out| {
+                if query.simple {
+                    return protocol.send_internal_simple_query(at, out, SEARCH_PATH, &query.sql);
+                }
                 protocol.send_internal_select(at, out, SEARCH_PATH, &query.sql, &query.values);
             });
         }
@@ -203,12 +206,18 @@ impl ShardState {
                     Level::Warning,
                     &format!("own query failed: {severity} {message}"),
                 );
-                no_answer(sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR)
+                no_answer(sqlstate::CONFIG_FILE_ERROR, &message)
             }
         };
         self.release_or_close(server_conn);
         if let Some(internal_client) = self.forget_internal_client(conn) {
-            self.deliver(&internal_client.reply_to, &answer);
+            // The server's message is for the operator; clients get PgBouncer's text.
+            let is_refused = matches!(answer, ServerQueryResult::Failed { .. });
+            let (control, clients): (Vec<_>, Vec<_>) =
+                internal_client.reply_to.iter().partition(|reply_to| reply_to.shard == ShardId::CONTROL);
+            self.deliver(&control, &answer);
+            let refusal = is_refused.then(|| no_answer(sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR));
+            self.deliver(&clients, refusal.as_ref().unwrap_or(&answer));
         }
     }
 

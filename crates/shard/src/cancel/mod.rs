@@ -132,11 +132,18 @@ impl ShardState {
                     return self.cancel_over(requester);
                 }
             };
+        if !self.cancel_on(requester, server_conn) {
+            self.cancel_over(requester);
+        }
+    }
+
+    /// Begins to cancel what runs on this server. False: nothing does.
+    pub(crate) fn cancel_on(&mut self, requester: CancelRequester, server_conn: ConnId) -> bool {
         let now_us = self.now.mono_us;
-        let Some(server) = self.server(server_conn) else { return self.cancel_over(requester) };
+        let Some(server) = self.server(server_conn) else { return false };
         let (Some(key), local_pool, true) = (server.key.clone(), server.pool, server.protocol.is_busy())
         else {
-            return self.cancel_over(requester);
+            return false;
         };
         let tls = match (&server.tls, server.host()) {
             (Some(_), Some(host)) => CancelTls::Wanted(Arc::clone(host)),
@@ -166,6 +173,7 @@ impl ShardState {
             local_pool.cancels_waiting.push_back(conn);
         }
         self.send_cancels(local_pool);
+        true
     }
 
     /// This connection carries a client's cancel request.

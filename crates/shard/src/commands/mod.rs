@@ -31,6 +31,8 @@ impl ShardState {
             Command::Reconnect { database } => self.reconnect(database.as_deref()),
             Command::Kill { request, database } => self.kill(request, database),
             Command::KillClient { request, id } => self.kill_client(request, id),
+            Command::CancelClient { request, id } => self.cancel_client(request, id),
+            Command::ResetQueries { database } => self.reset_queries(database.as_deref()),
             Command::Shutdown { request, mode } => self.shut_down(request, mode),
             Command::Export { round } => self.begin_export(round),
             Command::AbortExport => self.abort_export(),
@@ -230,6 +232,24 @@ impl ShardState {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "admin forced disconnect");
         }
         self.done(request, count);
+    }
+
+    /// Like a cancel request of the client itself, without a connection that waits for its end.
+    fn cancel_client(&mut self, request: RequestId, id: u64) {
+        let servers: Vec<ConnId> = self
+            .conns
+            .iter()
+            .filter_map(|(_, conn)| match conn {
+                Conn::Client(client) if client.id == id => match client.phase {
+                    client::Phase::Linked(server) => Some(server),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        let nobody = cancel_conn::CancelRequester::Remote(self.id, u32::MAX, 0);
+        let sent = servers.into_iter().filter(|server| self.cancel_on(nobody, *server)).count();
+        self.done(request, sent as u64);
     }
 
     fn shut_down(&mut self, request: RequestId, mode: ShutdownMode) {

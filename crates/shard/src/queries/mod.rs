@@ -53,6 +53,7 @@ impl QueryTracking {
         count: u32,
         took_us: u64,
         is_all: bool,
+        now_us: u64,
     ) {
         let Some(share_us) = took_us.checked_div(u64::from(count)) else { return };
         for _ in 0..count {
@@ -60,7 +61,7 @@ impl QueryTracking {
             let statement_us = share_us / (request.shapes.len() as u64).max(1);
             for (index, shape) in request.shapes.iter().enumerate() {
                 let failed = index == 0 && request.failed;
-                self.queries.count(&local_pool.database_name, shape, statement_us, failed);
+                self.queries.count(&local_pool.database_name, shape, statement_us, failed, now_us);
             }
         }
         if is_all {
@@ -94,6 +95,17 @@ impl ShardState {
             }
             _ => {}
         }
+        // The figures of a deleted database would be taken for those of a new one of the same name.
+        if let Some(tracking) = &mut self.tracking {
+            tracking.queries.keep_databases(|name| self.config.database(name).is_some());
+        }
+    }
+
+    /// Counting begins anew, of one database or of all.
+    pub(crate) fn reset_queries(&mut self, database: Option<&str>) {
+        if let Some(tracking) = &mut self.tracking {
+            tracking.queries.keep_databases(|name| database.is_some_and(|reset| reset != name));
+        }
     }
 
     /// ReadyForQuery went to a client.
@@ -105,12 +117,14 @@ impl ShardState {
         outcome: ReplyOutcome,
         took_us: u64,
     ) {
+        let now_us = self.now.wall_us;
         let Some(tracking) = &mut self.tracking else { return };
         let Some((client, server)) = crate::state::linked(&mut self.conns, client, server) else { return };
         if let (Some(query_tracker), Some(local_pool)) =
             (&mut client.query_tracker, self.local_pools.get(server.pool))
         {
-            tracking.answered(query_tracker, local_pool, outcome.ready, took_us, !server.protocol.is_busy());
+            let is_all = !server.protocol.is_busy();
+            tracking.answered(query_tracker, local_pool, outcome.ready, took_us, is_all, now_us);
         }
     }
 

@@ -11,6 +11,9 @@ use telemetry::queries::QueryFingerprint;
 /// Dead ones are swept out when there are twice as many as were alive the last time, and so many more.
 const SLACK: usize = 1_000;
 
+/// A text of this length may have been cut before it came here.
+const MOST_BYTES: usize = 8 * 1024 - 512;
+
 #[derive(Default)]
 pub(crate) struct Shapes {
     known: BTreeMap<u64, Weak<QueryFingerprint>>,
@@ -28,7 +31,9 @@ impl Shapes {
             self.known.retain(|_, shape| shape.strong_count() > 0);
             self.alive = self.known.len();
         }
-        let shape = Arc::new(QueryFingerprint { number, text });
+        let parameterized =
+            sql::parameterized(&String::from_utf8_lossy(sql)).filter(|_| sql.len() < MOST_BYTES);
+        let shape = Arc::new(QueryFingerprint { number, text, parameterized });
         self.known.insert(number, Arc::downgrade(&shape));
         shape
     }
