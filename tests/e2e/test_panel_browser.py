@@ -1,6 +1,7 @@
 """The control panel in a real browser, before the real pooler and the real PostgreSQL: what people do, by mouse and by keyboard."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import browser
 import host
@@ -117,6 +118,15 @@ def test_who_keeps_a_server_is_found(weir, scratch):
     browser.play("pinned", web, scratch, {"begin": begin, "commit": lambda: clients["held"].commit()}, token=web.token)
 
 
+def test_what_is_proposed_and_what_is_down(weir, scratch):
+    closed = host.free_port()
+    pooler, web, _ = open_with_pools(weir, databases={"away": f"port={closed} user=alice", "app": "", "other": ""}, query_wait_timeout=2)
+    with pytest.raises(psycopg.OperationalError):
+        pooler.connect("away")
+    host.eventually(lambda: "server_error" in web.get("/api/v1/pools/away")["pool"])
+    browser.play("choices", web, scratch, token=web.token, down=closed)
+
+
 def test_a_chart_keeps_its_crosshair_while_it_grows(weir, scratch):
     pooler, web = panel.start(weir)
     pooler.value("select 1")
@@ -126,6 +136,30 @@ def test_a_chart_keeps_its_crosshair_while_it_grows(weir, scratch):
 def test_charts_and_times_say_what_they_mean(weir, scratch):
     pooler, web = panel.start(weir, default_pool_size=7)
     browser.play("looks", web, scratch, {"connect": lambda: pooler.connect(application_name="seen").execute("select 1")}, token=web.token)
+
+
+def test_queries_are_found_explained_reset_and_cancelled(weir, pg, scratch):
+    pooler, web = panel.start(weir, track_queries=1)
+    clients = {}
+
+    def work():
+        clients["first"] = pooler.connect(application_name="first of all")
+        for number in range(3):
+            clients["first"].execute(f"select {number} as needle")
+        clients["first"].execute("select 1 as hay")
+
+    def sleep():
+        clients["sleeper"] = pooler.connect(application_name="sleeper")
+        clients["outcome"] = workers.submit(clients["sleeper"].execute, "select pg_sleep(60)")
+
+    def was_cancelled():
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            clients["outcome"].result(20)
+        assert clients["sleeper"].execute("select 1").fetchone() == (1,)
+
+    deeds = {"work": work, "sleep": sleep, "was cancelled and is still connected": was_cancelled}
+    with ThreadPoolExecutor(1) as workers:
+        browser.play("queries", web, scratch, deeds, token=web.token, version=int(pg.value("show server_version_num")) // 10_000)
 
 
 def test_errors_from_before_are_seen(weir, scratch):

@@ -44,6 +44,12 @@ export class Visitor {
 
   button = (name) => this.page.getByRole('button', { name, exact: typeof name === 'string' });
   field = (name) => this.page.locator('input, select').and(this.page.getByLabel(name, { exact: true }));
+  /** An action of a menu. */
+  async choose(menu, action) {
+    await this.button(menu).first().click();
+    await this.page.getByRole('menuitem', { name: action, exact: true }).click();
+  }
+
   tab = (name) => this.page.getByRole('tab', { name, exact: true });
   heading = (name) => this.page.getByRole('heading', { name });
   row = (name) => this.page.getByRole('row').filter({ has: this.page.getByRole('rowheader', { name }) });

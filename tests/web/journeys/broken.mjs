@@ -7,6 +7,7 @@ export default async function ({ visitor, token, ask }) {
     await me.button('Create a pool').first().click();
     await me.field('Name').fill(name);
     await me.field('Database').fill(db);
+    await me.field('User').fill('alice');
     await me.button('Preview the change').click();
   };
   const beside = (label, text) => me.page.locator('.field').filter({ has: me.page.getByLabel(label, { exact: true }) }).getByText(text).waitFor();

@@ -35,6 +35,7 @@ export default async function ({ visitor, token, ask, look }) {
   await check('a refused form');
   await me.field('Name').fill('another');
   await me.field('Database').fill('app');
+  await me.field('User').fill('alice');
   await me.button('Preview the change').click();
   await me.button('Create pool').waitFor();
   await check('a preview');
@@ -44,7 +45,8 @@ export default async function ({ visitor, token, ask, look }) {
   await me.heading('Transactions per second').waitFor();
   await check('the charts of a pool');
   for (const opens of ['Pause', 'Kill', 'Edit', 'Delete']) {
-    await me.button(opens).click();
+    if (opens === 'Edit') await me.button(opens).click();
+    else await me.choose('Actions', opens);
     await me.page.getByRole('dialog').waitFor();
     await check(`the dialog behind ${opens}`);
     await dismiss();
@@ -52,7 +54,9 @@ export default async function ({ visitor, token, ask, look }) {
   await me.tab('Clients').click();
   await me.row('pinned').getByText('in transaction').waitFor();
   await check('the clients of a pool');
-  await me.button(/^Kill client/).first().click();
+  await me.button(/^Actions on client/).first().click();
+  await check('the actions on a client');
+  await me.page.getByRole('menuitem', { name: 'Kill client' }).click();
   await check('the question before a client is killed');
   await dismiss();
   await me.tab('Servers').click();
@@ -61,4 +65,7 @@ export default async function ({ visitor, token, ask, look }) {
   await me.tab('Queries').click();
   await me.page.getByRole('table').waitFor();
   await check('the queries of a pool');
+  await me.page.getByRole('table').getByRole('link').first().click();
+  await me.heading('Plan').waitFor();
+  await check('the page of a query');
 }

@@ -9,7 +9,7 @@ export default async function ({ visitor, token, ask }) {
   if ((await me.page.locator('img').count()) > 0) throw new Error('the name of an application became an element');
   await me.field('Application').fill('<img');
   await me.see(name);
-  await me.button(/^Kill/).first().click();
+  await me.choose(/^Actions on client/, 'Kill client');
   await me.button('Kill').last().click();
   await me.page.getByRole('rowheader', { name }).waitFor({ state: 'detached' });
 }

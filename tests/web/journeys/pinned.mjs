@@ -15,7 +15,7 @@ export default async function ({ visitor, token, ask }) {
   await me.field('Pinned').selectOption('Pinned: in transaction');
   await me.page.getByRole('cell', { name: client, exact: true }).waitFor();
   await ask('commit');
-  await me.see('None is like that');
+  await me.see('No matches');
   await me.button('Show all').click();
   await me.page.getByRole('table').waitFor();
 

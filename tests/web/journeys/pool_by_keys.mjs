@@ -29,7 +29,7 @@ export default async function ({ visitor, token }) {
   await me.hasFocus(me.field('Database'));
   await page.keyboard.type('app');
   await page.keyboard.press('Tab');
-  await page.keyboard.press('ArrowDown');
+  await me.hasFocus(page.getByRole('radio', { name: 'Always the same user' }));
   await page.keyboard.press('Tab');
   await me.hasFocus(me.field('User'));
   await page.keyboard.type('alice');
@@ -57,17 +57,33 @@ export default async function ({ visitor, token }) {
 
   // Operating it: words of buttons change under the focus, questions give it back.
   await me.tabAndPress(page.getByRole('link', { name: 'by-keys', exact: true }));
-  await me.tabAndPress(me.button('Pause'));
-  await me.hasFocus(me.button('Cancel'));
-  await me.tabAndPress(me.button('Pause').last());
-  await me.hasFocus(me.button('Resume'));
+  const action = (name) => page.getByRole('menuitem', { name, exact: true });
+  await me.tabAndPress(me.button('Actions'));
+  await me.hasFocus(action('Pause'));
+  await page.keyboard.press('ArrowDown');
+  await me.hasFocus(action('Reconnect'));
+  await page.keyboard.press('Escape');
+  await me.hasFocus(me.button('Actions'));
   await page.keyboard.press('Enter');
-  await me.hasFocus(me.button('Pause'));
+  await me.hasFocus(action('Pause'));
+  await page.keyboard.press('Enter');
+  await me.hasFocus(me.button('Cancel'));
+  await me.tabAndPress(me.button('Pause'));
+  await me.hasFocus(me.button('Actions'));
+  await page.getByText('paused', { exact: true }).first().waitFor();
+  await page.keyboard.press('Enter');
+  await me.hasFocus(action('Resume'));
+  await page.keyboard.press('Enter');
+  await me.hasFocus(me.button('Actions'));
   await me.tabAndPress(me.button('Edit'));
   await me.hasFocus(me.field('Database'));
   await page.keyboard.press('Escape');
   await me.hasFocus(me.button('Edit'));
-  await me.tabAndPress(me.button('Delete'));
+  await me.tabAndPress(me.button('Actions'));
+  await me.hasFocus(action('Pause'));
+  await page.keyboard.press('End');
+  await me.hasFocus(action('Delete'));
+  await page.keyboard.press('Enter');
   await me.hasFocus(me.field('Type by-keys to confirm'));
   await page.keyboard.type('by-keys');
   await page.keyboard.press('Enter');

@@ -11,6 +11,7 @@ export default async function ({ visitor, token }) {
 
   await me.field('Name').fill('spare-pool');
   await me.field('Database').fill('app');
+  await me.field('User').fill('alice');
   for (const [size, says] of [
     ['0', 'A pool has at least one server connection.'],
     ['many', 'The size is a whole number.'],
@@ -30,6 +31,7 @@ export default async function ({ visitor, token }) {
   await start.click();
   await me.field('Name').fill('spare-pool');
   await me.field('Database').fill('app');
+  await me.field('User').fill('alice');
   await me.button('Preview the change').click();
   await me.page.locator('dialog .problem, dialog .callout.bad').first().waitFor();
   await me.button('Cancel').click();

@@ -29,12 +29,13 @@ export default async function ({ visitor, token, program }) {
   await me.button('Save').click();
   await me.see('7 server connections');
 
-  await me.button('Pause').click();
+  await me.choose('Actions', 'Pause');
   await me.button('Pause').last().click();
-  await me.button('Resume').click();
-  await me.button('Pause').waitFor();
+  await me.page.getByText('paused', { exact: true }).first().waitFor();
+  await me.choose('Actions', 'Resume');
+  await me.page.getByText('paused', { exact: true }).first().waitFor({ state: 'detached' });
 
-  await me.button('Delete').click();
+  await me.choose('Actions', 'Delete');
   const confirm = me.button('Delete the pool');
   if (await confirm.isEnabled()) throw new Error('a pool can be deleted without its name being typed');
   await me.field('Type test-pool to confirm').fill('test-pool');

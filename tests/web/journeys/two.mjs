@@ -32,7 +32,7 @@ export default async function ({ visitor, token, ask }) {
   await other.button('Save').click();
   await one.see('4 server connections');
 
-  await one.button('Delete').click();
+  await one.choose('Actions', 'Delete');
   await one.field('Type shared to confirm').fill('shared');
   await one.button('Delete the pool').click();
   await other.see('There is no pool shared');

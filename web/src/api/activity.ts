@@ -1,6 +1,6 @@
 // Who is connected and what runs: clients, servers, queries, and the past of the charts.
 import { call, get, query } from './call';
-import type { Client, History, Query, Server } from './types';
+import type { Client, History, Plan, Query, QueryDetails, Server } from './types';
 
 export interface Filter {
   database: string;
@@ -22,17 +22,17 @@ export interface Page<T> {
 
 export const PAGE_ROWS = 50;
 
-export async function clients(filter: Filter, cursor: string | null, signal?: AbortSignal): Promise<Page<Client>> {
+export async function clients(filter: Filter, sort: string, cursor: string | null, signal?: AbortSignal): Promise<Page<Client>> {
   const page = await get<{ clients: Client[]; next_cursor?: string | null }>(
-    `/clients${query({ ...filter, cursor, limit: PAGE_ROWS })}`,
+    `/clients${query({ ...filter, sort, cursor, limit: PAGE_ROWS })}`,
     signal,
   );
   return { rows: page.clients, next: page.next_cursor ?? null };
 }
 
-export async function servers(filter: Filter, cursor: string | null, signal?: AbortSignal): Promise<Page<Server>> {
+export async function servers(filter: Filter, sort: string, cursor: string | null, signal?: AbortSignal): Promise<Page<Server>> {
   const page = await get<{ servers: Server[]; next_cursor?: string | null }>(
-    `/servers${query({ ...filter, cursor, limit: PAGE_ROWS })}`,
+    `/servers${query({ ...filter, sort, cursor, limit: PAGE_ROWS })}`,
     signal,
   );
   return { rows: page.servers, next: page.next_cursor ?? null };
@@ -42,10 +42,28 @@ export function killClient(id: number): Promise<void> {
   return call('POST', `/clients/${id}/kill`, {});
 }
 
-export type QuerySort = 'time' | 'calls' | 'mean' | 'p95';
+/** Cancels what the client runs; it stays connected. */
+export function cancelClient(id: number): Promise<void> {
+  return call('POST', `/clients/${id}/cancel`, {});
+}
 
-export function queries(database: string, sort: QuerySort, signal?: AbortSignal): Promise<{ queries: Query[]; tracking: boolean }> {
-  return get(`/queries${query({ database, sort, limit: 100 })}`, signal);
+export type QuerySort = 'time' | 'calls' | 'mean' | 'p95' | 'errors';
+
+export function queryDetails(database: string, fingerprint: string, signal?: AbortSignal): Promise<QueryDetails> {
+  return get(`/queries/${encodeURIComponent(fingerprint)}${query({ database })}`, signal);
+}
+
+export function explain(database: string, fingerprint: string): Promise<Plan> {
+  return call('POST', `/queries/${encodeURIComponent(fingerprint)}/explain`, { database });
+}
+
+/** Counting begins anew, of one pool or (empty) of all. */
+export function resetQueries(database: string): Promise<void> {
+  return call('POST', '/queries/reset', database ? { database } : {});
+}
+
+export function queries(database: string, sort: QuerySort, search: string, signal?: AbortSignal): Promise<{ queries: Query[]; tracking: boolean }> {
+  return get(`/queries${query({ database, sort, search, limit: 100 })}`, signal);
 }
 
 export function history(database: string, seconds: number, signal?: AbortSignal): Promise<History> {

@@ -152,7 +152,22 @@ export interface Query {
   total_seconds: number;
   mean_seconds: number;
   p95_seconds: number | null;
+  max_seconds: number;
   errors: number;
+  /** Of its database's time, between 0 and 1. */
+  share: number;
+  since: string;
+}
+
+export interface QueryDetails extends Query {
+  history: History;
+}
+
+/** What EXPLAIN says of a statement without its values. */
+export interface Plan {
+  statement: string;
+  lines: string[];
+  generic: boolean;
 }
 
 export interface Percentiles {

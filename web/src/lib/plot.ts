@@ -13,6 +13,8 @@ export interface Line {
   says?: string;
   /** A limit, the same at all times: dashed, and always on the chart. */
   limit?: number;
+  /** Each number is a point too: it may have no neighbours. */
+  dots?: boolean;
 }
 
 /** Only limits are dashed: what was measured is solid, and told apart by its value in the key. */
@@ -70,12 +72,12 @@ export function options(lines: Line[], format: (value: number | null) => string,
     ],
     series: [
       {},
-      ...lines.map(({ label, colour, limit }) => ({
+      ...lines.map(({ label, colour, limit, dots = false }) => ({
         label,
         stroke: () => token(`--line-${colour}`),
         width: limit === undefined ? 1.75 : 1,
         dash: limit === undefined ? [] : LIMIT_DASH,
-        points: { show: false },
+        points: { show: dots, size: 4, fill: () => token(`--line-${colour}`) },
         spanGaps: false,
       })),
     ],

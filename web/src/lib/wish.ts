@@ -25,7 +25,8 @@ export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
     name: pool?.name ?? '',
     cluster_id: cluster?.id ?? '',
     db: pool?.db ?? '',
-    inbound: pool ? pool.user === null : true,
+    // An application has one user: that is what a pool is made for most often.
+    inbound: pool ? pool.user === null : false,
     user: pool?.user ?? '',
     mode: pool?.mode ?? 'transaction',
     size: String(pool?.size ?? 10),

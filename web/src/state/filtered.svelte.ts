@@ -5,16 +5,20 @@ import { listing, type Listing } from './listing.svelte';
 export interface Filtered<T> extends Listing<T> {
   /** A filter is set, beside the pool's own. */
   readonly narrowed: boolean;
+  /** What it is sorted by. */
+  readonly sort: string;
   choose(filter: Filter): void;
+  sortBy(sort: string): void;
   clear(): void;
 }
 
 const EVERY_MS = 2000;
 
 /** Called while a component is made. */
-export function filtered<T>(database: () => string, load: (filter: Filter, cursor: string | null, signal: AbortSignal) => Promise<Page<T>>): Filtered<T> {
+export function filtered<T>(database: () => string, load: (filter: Filter, sort: string, cursor: string | null, signal: AbortSignal) => Promise<Page<T>>, usual = ''): Filtered<T> {
   let filter = $state.raw<Filter>(NO_FILTER);
-  const slices = listing((cursor, signal) => load({ ...filter, database: database() || filter.database }, cursor, signal), EVERY_MS);
+  let sort = $state(usual);
+  const slices = listing((cursor, signal) => load({ ...filter, database: database() || filter.database }, sort, cursor, signal), EVERY_MS);
   const choose = (wanted: Filter) => {
     filter = wanted;
     slices.restart();
@@ -26,6 +30,13 @@ export function filtered<T>(database: () => string, load: (filter: Filter, curso
     },
     get narrowed() {
       return Object.entries(filter).some(([name, value]) => value !== '' && !(name === 'database' && database() !== ''));
+    },
+    get sort() {
+      return sort;
+    },
+    sortBy: (wanted) => {
+      sort = wanted;
+      slices.restart();
     },
     back: slices.back,
     forth: slices.forth,
