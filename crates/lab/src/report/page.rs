@@ -148,9 +148,10 @@ fn of_workload(
 
 fn drawn(picture: &Picture) -> String {
     format!(
-        "<figure><div class=\"wide\" tabindex=\"0\">{}</div><figcaption>For documents: <a href=\"pictures/{name}.svg\">SVG</a>, \
+        "<figure><div class=\"wide\" tabindex=\"0\">{}</div><div class=\"phone\">{}</div><figcaption>For documents: <a href=\"pictures/{name}.svg\">SVG</a>, \
          <a href=\"pictures/{name}.png\">PNG</a></figcaption></figure>",
         picture.svg,
+        picture.narrow,
         name = picture.name
     )
 }
@@ -258,6 +259,6 @@ mod tests {
         ] {
             assert!(page.contains(words), "{words}");
         }
-        assert_eq!(page.matches("<svg ").count(), 8);
+        assert_eq!(page.matches("<svg ").count(), 16, "each for wide screens and for phones");
     }
 }

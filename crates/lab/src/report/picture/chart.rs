@@ -16,11 +16,20 @@ use crate::error::{LabError, Result};
 use crate::figures::whole;
 use crate::report::picture::colour::{INK, PAPER, RULE, SOFT, TARGETS};
 
-const SIZE: (u32, u32) = (760, 400);
+/// Of a picture in documents and on wide screens, and of one on a phone: letters have the same size in both.
+const WIDE: (u32, u32) = (760, 400);
+const NARROW: (u32, u32) = (380, 360);
 const FAMILY: &str = "sans-serif";
 
-/// Room above the plot for title, unit and legend.
-const HEAD: u32 = 74;
+/// Room above the plot beside the rows of title, unit and legend.
+const HEAD: i32 = 24;
+
+/// The height of a row of the title, and of one of the legend.
+const TITLE_ROW: i32 = 24;
+const LEGEND_ROW: i32 = 20;
+
+/// Room for a label on the way to the right.
+const TICK: f64 = 34.0;
 
 /// Half the end of a whisker, as a part of the way to the right.
 const CAP: f64 = 0.006;
@@ -114,18 +123,27 @@ impl Chart {
 
     /// The picture as SVG with a title and a role, at a size of its own.
     pub(in crate::report) fn svg(&self) -> Result<String> {
+        self.svg_of(WIDE)
+    }
+
+    /// The same for a phone.
+    pub(in crate::report) fn narrow_svg(&self) -> Result<String> {
+        self.svg_of(NARROW)
+    }
+
+    fn svg_of(&self, size: (u32, u32)) -> Result<String> {
         let mut svg = String::new();
-        self.draw(&mut svg).map_err(|fault| LabError::program("the drawing of a picture", fault))?;
+        self.draw(&mut svg, size).map_err(|fault| LabError::program("the drawing of a picture", fault))?;
         let title = crate::report::escape(&self.alternative());
         let role = format!("<svg role=\"img\" aria-label=\"{title}\" ");
         Ok(svg.replacen("<svg ", &role, 1).trim_end().to_owned())
     }
 
-    fn draw(&self, svg: &mut String) -> std::result::Result<(), String> {
-        let sheet = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    fn draw(&self, svg: &mut String, size: (u32, u32)) -> std::result::Result<(), String> {
+        let sheet = SVGBackend::with_string(svg, size).into_drawing_area();
         sheet.fill(&PAPER).map_err(told)?;
-        self.head(&sheet)?;
-        let mut plot = self.plot(&sheet)?;
+        let head = self.head(&sheet, size)?;
+        let mut plot = self.plot(&sheet, size, head)?;
         for (from, to, label) in &self.shades {
             shade(&mut plot, (*from, *to), self.top(), label)?;
         }
@@ -142,11 +160,16 @@ impl Chart {
         sheet.present().map_err(told)
     }
 
-    fn plot<'a>(&self, sheet: &Sheet<'a>) -> std::result::Result<Plot<'a>, String> {
+    fn plot<'a>(
+        &self,
+        sheet: &Sheet<'a>,
+        size: (u32, u32),
+        head: i32,
+    ) -> std::result::Result<Plot<'a>, String> {
         let (left, right) = self.span();
-        let keys = self.ticks.iter().map(|(place, _)| *place).collect();
+        let keys = self.keys(f64::from(size.0) - 90.0);
         let mut plot = ChartBuilder::on(sheet)
-            .margin_top(HEAD)
+            .margin_top(head)
             .margin_right(24)
             .margin_bottom(8)
             .x_label_area_size(46)
@@ -174,6 +197,19 @@ impl Chart {
         Ok(plot)
     }
 
+    /// The named places that have room for their names, from left to right, in so many pixels.
+    fn keys(&self, pixels: f64) -> Vec<f64> {
+        let (left, right) = self.span();
+        let room = TICK * (right - left) / pixels;
+        let mut keys: Vec<f64> = Vec::new();
+        for (place, _) in &self.ticks {
+            if keys.last().is_none_or(|last| place - last >= room) {
+                keys.push(*place);
+            }
+        }
+        keys
+    }
+
     /// From the first to the last place, with a little room on both sides.
     fn span(&self) -> (f64, f64) {
         let places = self.lines.iter().flat_map(|line| &line.points).map(|point| point.0);
@@ -194,24 +230,34 @@ impl Chart {
         if top > 0.0 { top * 1.12 } else { 1.0 }
     }
 
-    fn head(&self, sheet: &Sheet) -> std::result::Result<(), String> {
+    /// Title, unit and legend in as many rows as they need; gives the room that they take.
+    fn head(&self, sheet: &Sheet, size: (u32, u32)) -> std::result::Result<i32, String> {
         let title = (FAMILY, 17, FontStyle::Bold).into_font().color(&INK);
-        write(sheet, &self.title, (18, 12), &title)?;
-        write(sheet, self.unit, (18, 40), &soft(13))?;
+        let room = i32::try_from(size.0).unwrap_or(i32::MAX);
+        let mut top = 12;
+        for row in rows(&self.title, room - 30) {
+            write(sheet, &row, (18, top), &title)?;
+            top += TITLE_ROW;
+        }
+        top += 4;
+        write(sheet, self.unit, (18, top), &soft(13))?;
         let mut left = 30 + width(self.unit, 13.0);
         for (place, line) in self.lines.iter().enumerate() {
+            if left + 28 + width(&line.label, 13.0) > room && left > 18 {
+                (left, top) = (18, top + LEGEND_ROW);
+            }
             let colour = hue(line, place);
-            let y = 46;
+            let y = top + 6;
             let pieces = if line.is_thought { vec![(0, 9), (13, 22)] } else { vec![(0, 22)] };
             for (from, to) in pieces {
                 let piece = vec![(left + from, y), (left + to, y)];
                 sheet.draw(&PathElement::new(piece, colour.stroke_width(2))).map_err(told)?;
             }
             marker(sheet, line, place, (left + 11, y), colour)?;
-            write(sheet, &line.label, (left + 28, 40), &soft(13))?;
+            write(sheet, &line.label, (left + 28, top), &soft(13))?;
             left += 46 + width(&line.label, 13.0);
         }
-        Ok(())
+        Ok(top + LEGEND_ROW + HEAD - 10)
     }
 
     fn mark(&self, plot: &mut Plot, place: f64, label: &str) -> std::result::Result<(), String> {
@@ -304,7 +350,21 @@ fn write(sheet: &Sheet, text: &str, at: (i32, i32), style: &TextStyle) -> std::r
 }
 
 fn soft<'a>(size: u32) -> TextStyle<'a> {
-    (FAMILY, size).into_font().transform(FontTransform::None).color(&SOFT).into_text_style(&SIZE)
+    (FAMILY, size).into_font().transform(FontTransform::None).color(&SOFT).into_text_style(&WIDE)
+}
+
+/// The words of a title in rows of at most so many pixels.
+fn rows(title: &str, room: i32) -> Vec<String> {
+    let mut rows: Vec<String> = vec![String::new()];
+    for word in title.split(' ') {
+        let Some(last) = rows.last_mut() else { break };
+        if !last.is_empty() && width(last, 17.0) + width(word, 17.0) + 9 > room {
+            rows.push(word.to_owned());
+        } else {
+            *last = if last.is_empty() { word.to_owned() } else { format!("{last} {word}") };
+        }
+    }
+    rows
 }
 
 /// How many pixels a text takes, about.

@@ -24,6 +24,8 @@ pub(super) struct Picture {
     pub(super) workload: String,
     /// The picture.
     pub(super) svg: String,
+    /// The same for a phone.
+    pub(super) narrow: String,
 }
 
 impl Picture {
@@ -49,6 +51,7 @@ pub(super) fn pictures(experiment: &Experiment, advice: &Advice) -> Result<Vec<P
                 name: format!("{}-{}-{}-{}", place + 1, slug(&workload.name), index + 1, chart.sort),
                 workload: workload.name.clone(),
                 svg: chart.svg()?,
+                narrow: chart.narrow_svg()?,
             });
         }
     }
@@ -166,6 +169,7 @@ mod tests {
     #[test]
     fn what_comes_from_outside_is_escaped() {
         for picture in drawn() {
+            assert!(picture.narrow.contains("width=\"380\""), "{}", picture.narrow);
             assert!(!picture.svg.contains("<it") && picture.svg.starts_with("<svg "), "{}", picture.svg);
             assert!(picture.svg.contains("role=\"img\""), "{}", picture.svg);
         }
