@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
@@ -35,6 +36,34 @@ impl Directory {
         let (path, handle) =
             (parent.join(&name), openat(CWD, parent, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())?);
         made(&handle, &name, path)
+    }
+
+    /// A directory that stays, made with mode 0700 (and those above it with the usual mode) if it is not there. One that is there
+    /// is this user's, and no other user can write to it.
+    ///
+    /// # Errors
+    /// The system's, [`io::ErrorKind::PermissionDenied`] for a directory of another user or one that others can write to.
+    pub fn private(path: &Path) -> io::Result<Directory> {
+        fs::create_dir_all(directory_of(path))?;
+        match fs::DirBuilder::new().mode(PRIVATE).create(path) {
+            Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(fault),
+            _ => {}
+        }
+        // systemd makes a link of the name where the user is a dynamic one: whose directory it is counts.
+        let handle = openat(CWD, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())?;
+        let found = fstat(&handle)?;
+        if found.st_uid != user() || found.st_mode & 0o022 != 0 {
+            return Err(refused(path, "belongs to another user, or others can write to it"));
+        }
+        Ok(Directory { path: path.to_owned(), handle })
+    }
+
+    /// Opens a directory in this one, which is this user's alone.
+    ///
+    /// # Errors
+    /// The system's, [`io::ErrorKind::PermissionDenied`] for one of another user.
+    pub fn open_directory(&self, name: &str) -> io::Result<Directory> {
+        opened(&self.handle, name, self.path.join(name))
     }
 
     /// Makes a directory in this one.
@@ -108,6 +137,10 @@ pub fn create_directory(path: impl AsRef<Path>) -> io::Result<()> {
 /// mkdir(2) follows no link and takes nothing that is there; who is quicker than the open afterwards is found out.
 fn made(parent: &OwnedFd, name: &str, path: PathBuf) -> io::Result<Directory> {
     mkdirat(parent, name, Mode::from_raw_mode(PRIVATE))?;
+    opened(parent, name, path)
+}
+
+fn opened(parent: &OwnedFd, name: &str, path: PathBuf) -> io::Result<Directory> {
     let handle = openat(parent, name, DIRECTORY, Mode::empty())?;
     let found = fstat(&handle)?;
     if found.st_uid != user() || found.st_mode & 0o077 != 0 {
@@ -142,6 +175,22 @@ mod tests {
         fs::remove_dir_all(one.path()).unwrap();
         fs::remove_dir_all(other.path()).unwrap();
         assert!(one.is_gone());
+    }
+
+    #[test]
+    fn a_directory_that_stays_is_this_users_and_opened_again() {
+        let place = scratch();
+        let path = place.path().join("a/state");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let first = Directory::private(&path).unwrap();
+        first.create_directory("run").unwrap().write("f", b"x").unwrap();
+        assert_eq!(mode(&path), 0o700);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let again = Directory::private(&path).unwrap().open_directory("run").unwrap();
+        assert_eq!(again.read("f", 9).unwrap().as_deref(), Some(&b"x"[..]));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
+        assert_eq!(Directory::private(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::remove_dir_all(place.path()).unwrap();
     }
 
     #[test]
