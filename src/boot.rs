@@ -241,7 +241,7 @@ fn start(
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = ProcessInfo { shards, io_driver };
-    let panel = panel::start(&config, born, doorway, sender.clone(), logger);
+    let panel = panel::start(&config, born, doorway, sender.clone(), logger, predecessor.is_some());
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();

@@ -2,6 +2,7 @@
 //! Never answers a request; crate `http` does.
 
 use std::env;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
@@ -38,6 +39,7 @@ pub(crate) fn start(
     doorway: Option<Doorway>,
     inputs: Sender<Input>,
     logger: &Arc<Logger>,
+    takes_over: bool,
 ) -> Panel {
     let ways = inputs.clone();
     let ask = Arc::new(move |question| drop(ways.send(Input::PanelQuery(question))));
@@ -52,8 +54,18 @@ pub(crate) fn start(
         token_place: token_target(logger),
         journal: logger.journal(),
         version: control::VERSION,
+        state_dir: state_dir(config),
+        takes_over,
         workloads: lab::workload::NAMES,
     })
+}
+
+/// Where what outlives the process is kept: as the settings say, else where systemd does. Empty is nowhere.
+fn state_dir(config: &Config) -> Option<PathBuf> {
+    let named = config.global.state_dir.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
+    let given =
+        || env::split_paths(&env::var_os("STATE_DIRECTORY")?).next().filter(|path| path.is_absolute());
+    named.or_else(given)
 }
 
 /// The start token is shown to who started the process at a terminal. Else it goes where systemd, or a login session, keeps what

@@ -116,6 +116,20 @@ pub(crate) struct BudgetView {
     known: bool,
 }
 
+impl ClusterView {
+    /// Pools may use this part of the server's connections, in percent, or more: the server and a sentence.
+    pub(crate) fn over_budget(&self, percent: u32) -> Option<(String, String)> {
+        let BudgetView { max_connections, reserved, used_by_pools, known, .. } = self.budget;
+        let all = u64::from(max_connections.saturating_sub(reserved));
+        if !known || u64::from(used_by_pools) * 100 < all * u64::from(percent) {
+            return None;
+        }
+        let server = format!("{}:{}", self.host, self.port);
+        let text = format!("pools of {server} may use {used_by_pools} of {all} connections");
+        Some((server, text))
+    }
+}
+
 impl From<&Budget> for BudgetView {
     fn from(budget: &Budget) -> BudgetView {
         BudgetView {
@@ -214,6 +228,18 @@ impl Inventory {
     fn server_error(&self, cluster: &Cluster) -> Option<ServerError> {
         let found = cluster.entries.iter().filter_map(|name| self.error_of(name)).cloned();
         found.reduce(ServerError::merged)
+    }
+
+    /// Servers that let nobody in, each with why; by pools that have been used.
+    pub(crate) fn servers_down(&self, config: &Config) -> Vec<(String, String)> {
+        let clusters = clusters(config).into_iter();
+        let down = clusters.filter_map(|cluster| Some((self.server_error(&cluster)?, cluster)));
+        down.map(|(error, cluster)| {
+            let server = format!("{}:{}", cluster.host.join(","), cluster.port);
+            let text = format!("server {server} lets nobody in since {}: {}", error.since, error.message);
+            (server, text)
+        })
+        .collect()
     }
 
     /// Why a pool has no server. One user's failed login says nothing of a server that lets others in.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alerts;
 mod assets;
 mod body;
 mod bridge;
@@ -33,9 +34,11 @@ mod query_trends;
 mod routes;
 mod seal;
 mod shared;
+mod state_dir;
 mod table;
 mod threads;
 mod time;
+mod trail;
 
 pub use access::{BadKeys, NoKey, TokenPlace, password_line, token_line};
 pub use bridge::{Ask, Log};

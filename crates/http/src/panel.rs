@@ -5,8 +5,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, TokenPlace};
+use crate::alerts::{Board, keep_telling, keep_watching};
 use crate::bridge::{Ask, Bridge, Log, Waiting};
 use crate::doorway::Doorway;
 use crate::entrance::{Entrance, PanelSocket};
@@ -25,12 +28,14 @@ use crate::errand::{Errand, Rest};
 use crate::guests::Guests;
 use crate::journal::Journal;
 use crate::lab::Lab;
-use crate::live::{Live, keep_sampling};
+use crate::live::{Live, keep_sampling, keep_storing, store_now};
 use crate::otlp::keep_exporting;
 use crate::pools_desk::{PoolsDesk, PoolsWaiting, Tell};
 use crate::query_trends::{QueryTrends, keep_query_trends};
 use crate::shared::{Exported, Shared, Situation};
+use crate::state_dir::StateDir;
 use crate::time::us;
+use crate::trail::{Entry, Kind, Trail};
 use crate::{routes, seal, threads};
 
 /// At most so many follow the log at once.
@@ -38,6 +43,9 @@ const LOG_READERS: usize = 50;
 
 /// A port that somebody else has is tried again after this.
 const RETRY: Duration = Duration::from_millis(250);
+
+/// How long the end of the process waits for the last of the history to be stored.
+const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// How much less of the processors the panel gets than those who serve queries.
 const NICENESS: i32 = 10;
@@ -62,6 +70,10 @@ pub struct Plan {
     pub journal: Arc<Journal>,
     /// As SHOW VERSION has it.
     pub version: &'static str,
+    /// Where what outlives the process is kept.
+    pub state_dir: Option<PathBuf>,
+    /// It has taken over from another process.
+    pub takes_over: bool,
     /// What the lab's process can be asked to run.
     pub workloads: &'static [&'static str],
 }
@@ -76,6 +88,8 @@ pub struct Panel {
     socket: Arc<PanelSocket>,
     /// The last metrics are sent, or nobody wants them.
     exported: Arc<AtomicBool>,
+    /// For what is to be stored at the end.
+    shared: Arc<Shared>,
     /// Taken by the thread when there is first something to listen on.
     unborn: Option<(Arc<Shared>, Option<Doorway>)>,
 }
@@ -87,7 +101,11 @@ impl Panel {
         let waiting = Arc::new(Waiting::default());
         let pools_waiting = Arc::new(PoolsWaiting::default());
         let access = Arc::new(Access::new(plan.token_place));
-        let (lab, exported) = (Arc::new(Lab::new(plan.workloads)), Arc::new(AtomicBool::new(false)));
+        let state = Arc::new(StateDir::new(plan.state_dir, Arc::clone(&plan.log)));
+        let lab = Arc::new(Lab::new(plan.workloads, Arc::clone(&state)));
+        let exported = Arc::new(AtomicBool::new(false));
+        let trail = Trail::default();
+        trail.note(of_start(plan.takes_over, plan.version));
         let socket = Arc::new(PanelSocket::default());
         let (situation, receiver) = watch::channel(Situation {
             config: plan.config,
@@ -105,14 +123,19 @@ impl Panel {
             log_readers: Arc::new(Semaphore::new(LOG_READERS)),
             live: Live::new(),
             query_trends: QueryTrends::default(),
+            alerts: Board::default(),
+            trail,
+            state,
             lab: Arc::clone(&lab),
             socket: Arc::clone(&socket),
             born_us: us(plan.born),
             exported: Exported { flag: Arc::clone(&exported), tell: plan.tell },
             version: plan.version,
         };
-        let unborn = Some((Arc::new(shared), plan.doorway));
-        let mut panel = Panel { situation, waiting, pools_waiting, lab, access, socket, exported, unborn };
+        let shared = Arc::new(shared);
+        let unborn = Some((Arc::clone(&shared), plan.doorway));
+        let mut panel =
+            Panel { situation, waiting, pools_waiting, lab, access, socket, exported, shared, unborn };
         panel.be_born();
         panel
     }
@@ -195,7 +218,21 @@ impl Drop for Panel {
     fn drop(&mut self) {
         self.lab.interrupt_all();
         self.access.close();
+        let (shared, (sender, stored)) = (Arc::clone(&self.shared), channel());
+        let storing = move || {
+            store_now(&shared);
+            let _ = sender.send(());
+        };
+        // A disk that does not answer must not keep the process.
+        if thread::Builder::new().name(threads::PANEL.to_owned()).spawn(storing).is_ok() {
+            let _ = stored.recv_timeout(LAST_WRITE);
+        }
     }
+}
+
+fn of_start(takes_over: bool, version: &str) -> Entry {
+    let kind = if takes_over { Kind::Takeover } else { Kind::Start };
+    Entry { kind, text: version.to_owned(), ..Entry::default() }
 }
 
 /// The thread's life: it begins again if it breaks, and ends with the process.
@@ -226,7 +263,8 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
     let mut situation = shared.situation.clone();
     let mut entrance = Entrance::new(shared, first)?;
     let mut guests = Guests::new(router);
-    let (mut sampling, mut exporting, mut trends) = (Errand::new(), Errand::new(), Errand::new());
+    let (mut sampling, mut exporting, mut storing) = (Errand::new(), Errand::new(), Errand::new());
+    let (mut watching, mut telling, mut trends) = (Errand::new(), Errand::new(), Errand::new());
     let mut read: Option<Arc<Config>> = None;
     let mut seal = None;
     loop {
@@ -245,9 +283,13 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
         if now.config.global.http_port == 0 {
             sampling.stop();
             trends.stop();
+            watching.stop();
         } else {
             trends.keep_going(|| keep_query_trends(Arc::clone(shared)));
             sampling.keep_going(|| keep_sampling(Arc::clone(shared)));
+            storing.keep_going(|| keep_storing(Arc::clone(shared)));
+            watching.keep_going(|| keep_watching(Arc::clone(shared)));
+            telling.keep_going(|| keep_telling(Arc::clone(shared)));
         }
         if !now.is_over {
             exporting.keep_going(|| keep_exporting(Arc::clone(shared)));
@@ -256,6 +298,9 @@ async fn attend(shared: &Arc<Shared>, first: Option<Doorway>) -> io::Result<()> 
             () = exporting.ended() => {}
             () = sampling.ended() => {}
             () = trends.ended() => {}
+            () = storing.ended() => {}
+            () = watching.ended() => {}
+            () = telling.ended() => {}
             changed = situation.changed() => if changed.is_err() { return Ok(()) },
             guest = entrance.guest() => match guest {
                 Ok((stream, address)) => {

@@ -10,6 +10,7 @@ use telemetry::{Level, Record};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Access;
+use crate::alerts::Board;
 use crate::bridge::{Bridge, Log};
 use crate::entrance::PanelSocket;
 use crate::journal::Journal;
@@ -17,6 +18,8 @@ use crate::lab::Lab;
 use crate::live::Live;
 use crate::pools_desk::{PoolsDesk, Tell};
 use crate::query_trends::QueryTrends;
+use crate::state_dir::StateDir;
+use crate::trail::Trail;
 
 /// Handed to every route.
 pub(crate) struct Shared {
@@ -31,6 +34,11 @@ pub(crate) struct Shared {
     pub(crate) log_readers: Arc<Semaphore>,
     pub(crate) live: Live,
     pub(crate) query_trends: QueryTrends,
+    pub(crate) alerts: Board,
+    /// Who did what.
+    pub(crate) trail: Trail,
+    /// What outlives the process.
+    pub(crate) state: Arc<StateDir>,
     pub(crate) lab: Arc<Lab>,
     /// What a process that takes over is handed.
     pub(crate) socket: Arc<PanelSocket>,

@@ -18,7 +18,12 @@ pub(crate) fn now_us() -> u64 {
 
 /// The present.
 pub(crate) fn now_rfc3339() -> String {
-    rfc3339(Some(&format!("{} UTC", date_time(now_us()))))
+    us_rfc3339(now_us())
+}
+
+/// Microseconds since 1970 as a time, to the second.
+pub(crate) fn us_rfc3339(us: u64) -> String {
+    rfc3339(Some(&format!("{} UTC", date_time(us))))
 }
 
 /// A time of SHOW, `2026-01-31 12:00:00 UTC`; empty where there is none.

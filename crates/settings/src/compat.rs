@@ -54,6 +54,10 @@ const ROWS: &[(Scope, &str, Compat)] = &[
         Different("there is no finite-field Diffie-Hellman: key exchange is by elliptic curves"),
     ),
     (Global, "client_tls_protocols", Different("TLS below 1.2 is not supported: naming it gives a warning")),
+    (Global, "alert_budget", Own),
+    (Global, "alert_errors", Own),
+    (Global, "alert_wait", Own),
+    (Global, "alert_webhook", Own),
     (Global, "http_addr", Own),
     (Global, "http_allowed_hosts", Own),
     (Global, "http_audit_file", Own),
@@ -70,6 +74,7 @@ const ROWS: &[(Scope, &str, Compat)] = &[
     (Global, "otlp_interval", Own),
     (Global, "pools_file", Own),
     (Global, "server_socket_dir", Own),
+    (Global, "state_dir", Own),
     (
         Global,
         "max_client_conn",

@@ -7,8 +7,8 @@ use crate::codec::{
     AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, NonEmptyText, Number,
     PeerId, Percent, Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds,
 };
+use crate::collector::{Endpoint, Headers, Webhook};
 use crate::ldap::LdapRule;
-use crate::otlp::{Endpoint, Headers};
 use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
 use std::collections::BTreeMap;
@@ -67,6 +67,14 @@ global! {
 live {
     admin_users: Vec<String>, List, "", Reload,
         "Users who may run every command of the console (database `pgbouncer`).";
+    alert_budget: u32, Number, "90", Reload,
+        "Weir's own. The control panel raises an alert when the pools of a server may use this part (percent) of its connections. 0 is never.";
+    alert_errors: u32, Number, "10", Reload,
+        "Weir's own. The control panel raises an alert when clients of a database are told of more errors a second than this, over ten seconds. 0 is never.";
+    alert_wait: Duration, Seconds, "5", Reload,
+        "Weir's own. The control panel raises an alert when a client has waited for a server for longer. 0 is never.";
+    alert_webhook: Option<Webhook>, Webhook, "", Reload,
+        "Weir's own. URL (http or https) that each alert is posted to as JSON when it is raised and when it is cleared, tried up to six times. The certificate of an https one is checked by otlp_ca_file, else by the system's roots. Empty is none.";
     application_name_add_host: bool, Boolean, "0", Reload,
         "Adds the client's address and port to the application_name sent to the server.";
     auth_dbname: Option<String>, AuthDatabase, unset, Reload,
@@ -259,6 +267,8 @@ live {
         "Weir's own. A pool gets a further thread when its thread has been busier than this for a second.";
     spread_min_servers: u32, Positive, "8", Reload,
         "Weir's own. A pool with fewer server connections stays on one thread.";
+    state_dir: Option<String>, Text, "", Restart,
+        "Weir's own. Directory in which the control panel keeps its history, its audit trail and the results of the lab, so that they outlive the process (mode 0700 where Weir makes it). Unless given, the one that systemd names ($STATE_DIRECTORY); where there is neither, they are kept in memory.";
     stats_period: Duration, PositiveSeconds, "60", Reload,
         "How often the averages of SHOW STATS are made and the line of log_stats is written.";
     stats_users: Vec<String>, List, "", Reload,
@@ -365,9 +375,9 @@ mod tests {
         so_reuseport stats_period stats_users suspend_timeout syslog syslog_facility syslog_ident tcp_defer_accept \
         tcp_keepalive tcp_keepcnt tcp_keepidle tcp_keepintvl tcp_socket_buffer tcp_user_timeout \
         track_extra_parameters transaction_timeout unix_socket_dir unix_socket_group unix_socket_mode user verbose";
-    const OWN: &str = "http_addr http_allowed_hosts http_audit_file http_auth_file http_lab http_metrics_open http_port http_tls_cert_file http_tls_key_file \
+    const OWN: &str = "alert_budget alert_errors alert_wait alert_webhook http_addr http_allowed_hosts http_audit_file http_auth_file http_lab http_metrics_open http_port http_tls_cert_file http_tls_key_file \
         auth_failure_delay io_driver max_login_conn max_login_conn_per_address otlp_ca_file otlp_endpoint otlp_headers otlp_interval pools_file server_socket_dir spread_busy_percent \
-        spread_min_servers threads track_queries";
+        spread_min_servers state_dir threads track_queries";
 
     #[test]
     fn every_setting_of_pgbouncer_has_a_row_and_nothing_else_but_our_own() {

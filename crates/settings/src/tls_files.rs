@@ -26,7 +26,7 @@ pub struct TlsFiles {
     pub client: PemFiles,
     /// `server_tls_*_file`.
     pub server: PemFiles,
-    /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint` is reached under TLS.
+    /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint` or `alert_webhook` is reached under TLS.
     pub collector: PemFiles,
 }
 
@@ -55,7 +55,8 @@ impl TlsFiles {
             None if global.server_tls_sslmode >= SslMode::VerifyCa => (system_roots(files), true),
             named => (named, false),
         };
-        let is_sealed = global.otlp_endpoint.as_ref().is_some_and(|endpoint| endpoint.is_https);
+        let is_sealed = global.otlp_endpoint.as_ref().is_some_and(|endpoint| endpoint.is_https)
+            || global.alert_webhook.as_ref().is_some_and(|hook| hook.endpoint.is_https);
         let collector = match read(&global.otlp_ca_file) {
             _ if !is_sealed => PemFiles::default(),
             None => PemFiles { ca: system_roots(files), ca_is_systems: true, ..PemFiles::default() },

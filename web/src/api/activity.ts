@@ -1,6 +1,6 @@
 // Who is connected and what runs: clients, servers, queries, and the past of the charts.
 import { call, get, query } from './call';
-import type { Client, History, Plan, Query, QueryDetails, Server } from './types';
+import type { Client, History, Mark, Plan, Query, QueryDetails, Server } from './types';
 
 export interface Filter {
   database: string;
@@ -66,6 +66,16 @@ export function queries(database: string, sort: QuerySort, search: string, signa
   return get(`/queries${query({ database, sort, search, limit: 100 })}`, signal);
 }
 
-export function history(database: string, seconds: number, signal?: AbortSignal): Promise<History> {
-  return get(`/history${query({ database, seconds })}`, signal);
+/** So many seconds up to now, or from one second to another. */
+export type Span = { seconds: number } | { from: number; to: number };
+
+export function history(database: string, span: Span, signal?: AbortSignal): Promise<History> {
+  return get(`/history${query({ database, ...span })}`, signal);
 }
+
+export async function marks(database: string, seconds: number, signal?: AbortSignal): Promise<Mark[]> {
+  return (await get<{ marks: Mark[] }>(`/marks${query({ database, seconds })}`, signal)).marks;
+}
+
+/** The address of the same as a table of comma-separated values. */
+export const csvAddress = (database: string, span: Span) => `/api/v1/history${query({ database, ...span, format: 'csv' })}`;

@@ -214,10 +214,33 @@ export interface Sample {
   totals: { clients: number; servers: number; cpu_percent: number; rss_bytes: number };
 }
 
+/** What changed what is drawn. */
+export interface Mark {
+  t: number;
+  kind: TrailKind;
+  text: string;
+  user: string;
+}
+
 export interface History {
   step_seconds: number;
   from: string | number;
   series: Record<string, (number | null)[]>;
+  marks: Mark[];
+}
+
+export type TrailKind = 'login' | 'edit' | 'operation' | 'lab' | 'reload' | 'start' | 'takeover';
+
+/** One line of the audit trail. */
+export interface TrailEntry {
+  number: number;
+  time: string;
+  kind: TrailKind;
+  user: string;
+  from: string;
+  text: string;
+  pool: string | null;
+  status: number;
 }
 
 export interface Setting {

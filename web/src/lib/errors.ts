@@ -27,3 +27,10 @@ export function totals(lines: Line[], errors: ErrorSample[]): string[] {
 export function others(errors: ErrorSample[]): string {
   return errors.slice(LINES).map(({ sqlstate, count: total }) => `${sqlstate} ${count(total)}`).join(', ');
 }
+
+/** The codes of a past, the most frequent first. */
+export function errorsOf(series: Record<string, (number | null)[]>): ErrorSample[] {
+  const named = Object.entries(series).filter(([name]) => name.startsWith('errors.'));
+  const summed = named.map(([name, column]) => ({ sqlstate: name.slice('errors.'.length), count: column.reduce<number>((sum, rate) => sum + (rate ?? 0), 0), rate: 0 }));
+  return summed.filter(({ count: sum }) => sum > 0).sort((one, other) => other.count - one.count);
+}

@@ -1,10 +1,13 @@
 // The pages, in the order of the menu, each with the route of the API that it cannot do without: the panel shows what its Weir can answer.
+import type { Scope } from '../api/types';
 import type { IconName } from '../components/Icon.svelte';
 
 export interface PageEntry {
   path: IconName & string;
   label: string;
   needs: string;
+  /** Only for callers with this scope. */
+  scope?: Scope;
 }
 
 export const PAGES: PageEntry[] = [
@@ -14,6 +17,9 @@ export const PAGES: PageEntry[] = [
   { path: 'servers', label: 'Servers', needs: '/servers' },
   { path: 'queries', label: 'Queries', needs: '/queries' },
   { path: 'lab', label: 'Lab', needs: '/lab/runs' },
+  { path: 'alerts', label: 'Alerts', needs: '/alerts' },
+  { path: 'users', label: 'Users', needs: '/users', scope: 'admin' },
+  { path: 'audit', label: 'Audit', needs: '/audit', scope: 'admin' },
   { path: 'log', label: 'Log', needs: '/log' },
   { path: 'settings', label: 'Settings', needs: '/settings' },
 ];

@@ -2,6 +2,7 @@
 // redraw. Knows nothing of where the numbers come from.
 import uPlot from 'uplot';
 
+import type { Mark } from '../api/types';
 import { duration, minute } from './format';
 
 export interface Line {
@@ -30,7 +31,19 @@ for (const name of ['--soft', '--rule', ...Array.from({ length: COLOURS }, (_, i
 /** So much of time at least, however little has happened: labels are a minute apart. */
 const SECONDS_LEAST = 300;
 
-const MINUTES = [60, 120, 300, 600, 1800, 3600];
+const MINUTES = [60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600];
+
+/** What a chart is told beside its lines; asked anew at each drawing. */
+export interface Frame {
+  /** So many seconds are shown; 0 is exactly what there is; else all there are, and a few minutes at least. */
+  seconds: () => number | undefined;
+  marks: () => Mark[];
+  /** A span of time was chosen by dragging. */
+  zoom: ((from: number, to: number) => void) | undefined;
+}
+
+/** A shorter drag is a click. */
+const DRAG_PIXELS = 8;
 
 /** Steps between whole numbers: there is no half a client. */
 const WHOLE = Array.from({ length: 18 }, (_, index) => [1, 2, 5][index % 3]! * 10 ** Math.floor(index / 3));
@@ -38,14 +51,40 @@ const WHOLE = Array.from({ length: 18 }, (_, index) => [1, 2, 5][index % 3]! * 1
 /** The least that an axis shows: a millisecond, one of anything else. So no two of its labels read the same. */
 const LEAST = { duration: 1000, other: 1 };
 
-function shown({ data: [times] }: uPlot): uPlot.Range.MinMax {
+function shown({ data: [times] }: uPlot, seconds: number | undefined): uPlot.Range.MinMax {
   const last = times.at(-1) ?? 0;
-  return [Math.min(times[0] ?? 0, last - SECONDS_LEAST), last];
+  if (seconds === undefined) return [Math.min(times[0] ?? 0, last - SECONDS_LEAST), last];
+  return [seconds === 0 ? (times[0] ?? last - 1) : last - seconds, last];
+}
+
+function drawMarks(plot: uPlot, marks: Mark[]): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = token('--soft');
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const { t } of marks) {
+    const x = plot.valToPos(t, 'x', true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function chosen(plot: uPlot, zoom: Frame['zoom']): void {
+  const { left, width } = plot.select;
+  if (!zoom || width < DRAG_PIXELS) return;
+  const [from, to] = [plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x')];
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  zoom(Math.floor(from), Math.ceil(to));
 }
 
 export const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function options(lines: Line[], format: (value: number | null) => string, width: number, height: number, hover: (index: number | null) => void): uPlot.Options {
+export function options(lines: Line[], format: (value: number | null) => string, width: number, height: number, hover: (index: number | null) => void, around: Frame): uPlot.Options {
   const least = format === duration ? LEAST.duration : LEAST.other;
   const axis: uPlot.Axis = {
     stroke: () => token('--soft'),
@@ -62,10 +101,10 @@ export function options(lines: Line[], format: (value: number | null) => string,
     cursor: {
       y: false,
       points: { size: 6 },
-      drag: { x: false, y: false },
+      drag: { x: around.zoom !== undefined, y: false, setScale: false },
       sync: { key: 'pool' },
     },
-    scales: { x: { time: true, range: shown }, y: { range: (_plot, _low, high) => [0, Math.max(least, (high ?? 0) * 1.1)] } },
+    scales: { x: { time: true, range: (plot) => shown(plot, around.seconds()) }, y: { range: (_plot, _low, high) => [0, Math.max(least, (high ?? 0) * 1.1)] } },
     axes: [
       { ...axis, size: 24, space: 60, incrs: MINUTES, values: (_plot, times) => times.map(minute) },
       { ...axis, size: 62, space: 32, incrs: WHOLE, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : format(value))) },
@@ -81,6 +120,10 @@ export function options(lines: Line[], format: (value: number | null) => string,
         spanGaps: false,
       })),
     ],
-    hooks: { setCursor: [(plot) => hover(plot.cursor.idx ?? null)] },
+    hooks: {
+      setCursor: [(plot) => hover(plot.cursor.idx ?? null)],
+      draw: [(plot) => drawMarks(plot, around.marks())],
+      setSelect: [(plot) => chosen(plot, around.zoom)],
+    },
   };
 }

@@ -61,7 +61,7 @@ class Live {
       if (this.#recalled.has(database)) continue;
       this.#recalled.add(database);
       try {
-        const past = (await history(database, SPARK_POINTS)).series['xact_rate'] ?? [];
+        const past = (await history(database, { seconds: SPARK_POINTS })).series['xact_rate'] ?? [];
         const since = this.sparks.get(database) ?? [];
         const before = past.slice(0, Math.max(0, past.length - since.length)).map((value) => value ?? 0);
         this.sparks.set(database, [...before, ...since].slice(-SPARK_POINTS));

@@ -30,7 +30,7 @@ export class Watch {
 
   async #past(signal: AbortSignal): Promise<void> {
     try {
-      const { from, step_seconds, series } = await api.history(this.database, CAPACITY, signal);
+      const { from, step_seconds, series } = await api.history(this.database, { seconds: CAPACITY }, signal);
       this.series.prepend(epoch(from), step_seconds, series);
       this.turn += 1;
     } catch {

@@ -1,5 +1,5 @@
 //! Who did what: a line for every login and for every request that could change something.
-//! Owns the lines and their file (`http_audit_file`, else the log). Never writes a body, a password or a token.
+//! Owns the lines and their file (`http_audit_file`, else the log); the panel's own page has them from `trail`. Never writes a body, a password or a token.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -8,6 +8,7 @@ use telemetry::{Level, printable};
 
 use crate::shared::Shared;
 use crate::time::now_rfc3339;
+use crate::trail::{Entry, of_request};
 
 /// Of a file that is not there yet.
 const MODE: u32 = 0o640;
@@ -19,6 +20,17 @@ const LONGEST_PATH: usize = 200;
 pub(crate) fn note(shared: &Shared, who: &str, from: SocketAddr, method: &str, path: &str, status: u16) {
     let path: String = path.chars().take(LONGEST_PATH).collect();
     let text = format!("{who}@{from} {method} {path} {status}");
+    let (kind, pool) = of_request(method, &path);
+    let (user, did) = (printable(who), printable(&format!("{method} {path}")));
+    shared.trail.note(Entry {
+        kind,
+        user,
+        from: from.to_string(),
+        text: did,
+        pool,
+        status,
+        ..Entry::default()
+    });
     let config = shared.config();
     let file = config.global.http_audit_file.as_deref().unwrap_or_default();
     if file.is_empty() {

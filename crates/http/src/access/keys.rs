@@ -9,6 +9,7 @@ use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc};
 use subtle::ConstantTimeEq as _;
 
+use crate::access::editing::{Kind, Listed};
 use crate::access::scope::Scopes;
 use crate::access::token::{self, hex};
 
@@ -114,6 +115,14 @@ impl Keys {
             }
             _ => Err("should begin with user or token"),
         }
+    }
+
+    /// Everybody, without what they prove it by.
+    pub(crate) fn listed(&self) -> Vec<Listed> {
+        let users = self.users.iter().map(|user| (Kind::User, &user.name, user.scopes));
+        let tokens = self.tokens.iter().map(|token| (Kind::Token, &token.name, token.scopes));
+        let all = users.chain(tokens);
+        all.map(|(kind, name, scopes)| Listed { kind, name: name.clone(), scopes }).collect()
     }
 
     /// Nobody has a key.

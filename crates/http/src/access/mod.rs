@@ -4,6 +4,7 @@
 //! ([`May`]). Never decides what a scope is needed for: the routes do.
 
 pub(crate) mod audit;
+pub(crate) mod editing;
 mod keys;
 pub(crate) mod login;
 mod scope;
@@ -57,6 +58,8 @@ pub(crate) struct Access {
     /// For addresses that have logged in before: guesses from others never make them wait.
     trusted_passwords: Semaphore,
     trusted: Mutex<TrustedAddresses>,
+    /// Held by who changes the file.
+    editing: tokio::sync::Mutex<()>,
 }
 
 /// Whose request it is.
@@ -92,6 +95,7 @@ impl Access {
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
             trusted_passwords: Semaphore::new(PASSWORDS_AT_ONCE),
             trusted: Mutex::default(),
+            editing: tokio::sync::Mutex::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The lab's process: started, listened to on a thread of its own, waited for.
 //! Owns what its exit status and its last line mean. Never reads a line that is longer than any should be.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,7 +119,7 @@ fn end(status: io::Result<ExitStatus>, last: &str, words: &str) -> End {
     let own = advised.iter().position(|advised| advised.target == "weir").unwrap_or(0);
     let advice = advised.into_iter().nth(own).map(|advised| advised.advice);
     let error = (state == "failed").then(|| words.trim().to_owned());
-    End { state, ended: now_rfc3339(), advice, report, error }
+    End { state: Cow::Borrowed(state), ended: now_rfc3339(), advice, report, error }
 }
 
 #[cfg(test)]
@@ -133,11 +134,11 @@ mod tests {
         let end = ended(0, last);
         assert_eq!(end.advice.as_ref().map(|advice| &*advice.doubts), Some(&["perhaps".to_owned()][..]));
         let size = end.advice.and_then(|advice| advice.size);
-        assert_eq!((end.state, size, end.report, end.error), ("done", Some(16), true, None));
+        assert_eq!((&*end.state, size, end.report, end.error), ("done", Some(16), true, None));
         let end =
             ended(3, r#"{"advice":[{"target":"weir","size":null,"verdict":"cannot tell","line":null}]}"#);
         assert_eq!(
-            (end.state, end.advice.map(|advice| advice.size), end.report),
+            (&*end.state, end.advice.map(|advice| advice.size), end.report),
             ("done", Some(None), false)
         );
         assert_eq!(ended(130, "").state, "interrupted");

@@ -1,14 +1,18 @@
 //! The lab as the panel has it: `weir bench` as a process of its own, one at a time, with what it has said so far.
 //!
 //! Owns which runs there are and what is kept of them. A run has memory and threads of its own and a lower priority, so
-//! that whatever it does costs the data path no more than a stranger's program would. Never measures anything itself.
+//! that whatever it does costs the data path no more than a stranger's program would. Runs of earlier processes are found in `state_dir`
+//! (`shelf`). Never measures anything itself.
 
 mod child;
+mod shelf;
 mod wish;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use securefs::Directory;
 use serde::Serialize;
@@ -17,7 +21,10 @@ use utoipa::ToSchema;
 
 use crate::access::entropy;
 use crate::failure::Failure;
+use crate::state_dir::StateDir;
 use crate::time::now_rfc3339;
+pub(crate) use shelf::REPORT;
+use shelf::Shelf;
 use wish::Task;
 pub(crate) use wish::Wish;
 
@@ -31,7 +38,10 @@ const LINES: usize = 5_000;
 pub(crate) struct Lab {
     /// By name.
     pub(crate) workloads: &'static [&'static str],
-    /// The directories of all runs are in here; made for the first.
+    /// Where runs are kept over restarts; None where they are not. Looked for when it is first wanted.
+    shelf: OnceLock<Option<Shelf>>,
+    state: Arc<StateDir>,
+    /// Without a shelf the directories of all runs are in here; made for the first.
     scratch_dir: Mutex<Option<Arc<Directory>>>,
     runs: Mutex<VecDeque<Arc<Run>>>,
 }
@@ -39,9 +49,15 @@ pub(crate) struct Lab {
 /// One run.
 pub(crate) struct Run {
     pub(crate) id: String,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) wish: Wish,
     pub(crate) started: String,
+    /// Where the end is noted, for later processes.
+    shelf: Option<Shelf>,
+    /// Another process began it; its end is found in the file.
+    is_foreign: bool,
+    /// Locked as long as this process follows the run: so others know that somebody does.
+    lock: Mutex<Option<File>>,
     /// Read by its handle: other users may write where its parent is.
     directory: Directory,
     told: Mutex<Told>,
@@ -60,9 +76,9 @@ struct Told {
 }
 
 /// How a run has ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
 struct End {
-    state: &'static str,
+    state: Cow<'static, str>,
     ended: String,
     advice: Option<Advice>,
     /// It has written one.
@@ -89,9 +105,9 @@ pub(crate) struct Advice {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunView {
     id: String,
-    kind: &'static str,
+    kind: Cow<'static, str>,
     /// running, done, failed or interrupted.
-    state: &'static str,
+    state: Cow<'static, str>,
     /// RFC 3339.
     started: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,18 +126,52 @@ pub(crate) struct RunView {
 
 impl Lab {
     /// Nothing has run yet.
-    pub(crate) fn new(workloads: &'static [&'static str]) -> Lab {
-        Lab { workloads, scratch_dir: Mutex::default(), runs: Mutex::default() }
+    pub(crate) fn new(workloads: &'static [&'static str], state: Arc<StateDir>) -> Lab {
+        let (shelf, scratch_dir, runs) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Lab { workloads, shelf, state, scratch_dir, runs }
     }
 
-    /// Every run, the newest first.
+    /// Every run, the newest first. Reads directories.
     pub(crate) fn all(&self) -> Vec<Arc<Run>> {
+        self.gather();
         self.runs().iter().cloned().collect()
     }
 
-    /// A run by its id.
+    /// A run by its id. Reads directories where it is not known yet.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Run>> {
-        self.runs().iter().find(|run| run.id == id).cloned()
+        let known = || self.runs().iter().find(|run| run.id == id).cloned();
+        let run = known().or_else(|| {
+            self.gather();
+            known()
+        })?;
+        run.refresh();
+        Some(run)
+    }
+
+    /// Takes in the runs that other processes have put on the shelf.
+    fn gather(&self) {
+        let Some(shelf) = self.shelf() else { return };
+        let mut runs = self.runs();
+        for id in shelf.ids() {
+            if !runs.iter().any(|run| run.id == id) {
+                runs.extend(shelf.load(&id).map(Arc::new));
+            }
+        }
+        runs.make_contiguous().sort_by(|one, other| other.started.cmp(&one.started));
+        self.forget_oldest(&mut runs);
+        runs.iter().for_each(|run| run.refresh());
+    }
+
+    fn shelf(&self) -> Option<&Shelf> {
+        self.shelf.get_or_init(|| self.state.directory().and_then(|state| Shelf::open(&state).ok())).as_ref()
+    }
+
+    fn forget_oldest(&self, runs: &mut VecDeque<Arc<Run>>) {
+        while runs.len() > RUNS {
+            let Some(oldest) = runs.pop_back() else { return };
+            let _ = std::fs::remove_dir_all(oldest.directory.path());
+            oldest.shelf.iter().for_each(|shelf| shelf.forget(&oldest.id));
+        }
     }
 
     /// Begins a run.
@@ -135,23 +185,31 @@ impl Lab {
         }
         let id = crate::access::hex(&entropy::<8>());
         let not_started = |why| Failure::unavailable(format!("the lab does not start: {why}"));
-        let scratch = self.scratch_dir().map_err(not_started)?;
+        let shelf = self.shelf().cloned();
+        let scratch = match &shelf {
+            Some(shelf) => Arc::clone(shelf.directory()),
+            None => self.scratch_dir().map_err(not_started)?,
+        };
+        let lock = shelf.as_ref().map(|shelf| shelf.lock(&id)).transpose().map_err(not_started)?;
         let run = Arc::new(Run {
             directory: scratch.create_directory(&id).map_err(not_started)?,
             id,
-            kind: task.kind,
+            kind: Cow::Borrowed(task.kind),
             wish,
             started: now_rfc3339(),
+            shelf,
+            is_foreign: false,
+            lock: Mutex::new(lock),
             told: Mutex::default(),
             news: watch::channel(0).0,
         });
-        child::start(&run, task, scratch.path()).map_err(not_started)?;
-        runs.push_front(Arc::clone(&run));
-        while runs.len() > RUNS {
-            if let Some(oldest) = runs.pop_back() {
-                let _ = std::fs::remove_dir_all(oldest.directory.path());
-            }
+        run.keep();
+        if let Err(why) = child::start(&run, task, scratch.path()) {
+            run.shelf.iter().for_each(|shelf| shelf.forget(&run.id));
+            return Err(not_started(why));
         }
+        runs.push_front(Arc::clone(&run));
+        self.forget_oldest(&mut runs);
         Ok(run)
     }
 
@@ -209,8 +267,8 @@ impl Run {
         let end = self.told().end.clone();
         RunView {
             id: self.id.clone(),
-            kind: self.kind,
-            state: end.as_ref().map_or("running", |end| end.state),
+            kind: self.kind.clone(),
+            state: end.as_ref().map_or(Cow::Borrowed("running"), |end| end.state.clone()),
             started: self.started.clone(),
             ended: end.as_ref().map(|end| end.ended.clone()),
             args: self.wish.clone(),
@@ -246,8 +304,27 @@ impl Run {
         self.news.send_modify(|count| *count += 1);
     }
 
+    /// Notes on the shelf what is known of it.
+    fn keep(&self) {
+        if let Some(shelf) = self.shelf.as_ref().filter(|_| !self.is_foreign) {
+            let _ = shelf.keep(self, self.told().end.as_ref());
+        }
+    }
+
+    /// Looks for the end of a run that another process began: it is on the shelf, or that process is gone.
+    fn refresh(&self) {
+        let Some(shelf) = self.shelf.as_ref().filter(|_| self.is_foreign && self.is_running()) else {
+            return;
+        };
+        if let Some(end) = shelf.end(&self.id) {
+            self.end(end);
+        }
+    }
+
     fn end(&self, end: End) {
         self.told().end = Some(end);
+        self.keep();
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.news.send_modify(|count| *count += 1);
     }
 }

@@ -1,126 +1,197 @@
-//! The last ten minutes, a number a second: for charts that begin full.
-//! Owns how much is kept: 600 numbers of each series of each database, of 500 databases, and of errors by code only those seconds that had
-//! some, 2,400 of a database at most. Never keeps a text but the codes.
+//! The last day: a row a second of ten minutes, one for 10 s of two hours, one for a minute of 24 hours.
+//!
+//! Owns how much is kept: 600 + 720 + 1,440 rows, of 500 databases in those of a second and of 100 in the others, of each 20 numbers and at
+//! most 16 codes of errors; some 70 MB where all of that is used, 0.4 MB for each database otherwise. Never reads or writes a file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::live::sample::{DatabaseSample, ErrorSample, PoolSample, Quantiles, Sample};
+use crate::live::point::{DATABASES, OF_DATABASE, OF_PROCESS, Point, Sum};
+use crate::live::sample::Sample;
+use crate::time::us_rfc3339;
 
-/// So many seconds are kept.
-pub(crate) const SECONDS: usize = 600;
+/// The rows of one step.
+struct Tier {
+    step: u64,
+    most: usize,
+    databases: usize,
+    rows: VecDeque<Arc<Point>>,
+    /// The row that is not complete yet.
+    sum: Sum,
+    /// Rows from this second on are not stored yet.
+    unstored: u64,
+}
 
-/// Of so many databases; further ones have no past.
-const DATABASES: usize = 500;
+/// Step in seconds, rows, databases.
+pub(super) const TIERS: [(u64, usize, usize); 3] = [(1, 600, DATABASES), (10, 720, 100), (60, 1_440, 100)];
 
-/// So many numbers of errors are kept of a database, the newest: four codes in every second.
-const ERRORS: usize = 4 * SECONDS;
+/// The clock may go back by so much without the past being another one.
+const CLOCK_STEP: u64 = 60;
 
-/// The series of a database, named as in a sample.
-const OF_DATABASE: [&str; 20] = [
-    "xact_rate",
-    "query_rate",
-    "wait_us_avg",
-    "errors_rate",
-    "xact_us.p50",
-    "xact_us.p95",
-    "xact_us.p99",
-    "query_us.p50",
-    "query_us.p95",
-    "query_us.p99",
-    "wait_us.p50",
-    "wait_us.p95",
-    "wait_us.p99",
-    "cl_active",
-    "cl_waiting",
-    "sv_active",
-    "sv_idle",
-    "sv_used",
-    "sv_login",
-    "maxwait_us",
-];
-
-/// The series of the process.
-const OF_PROCESS: [&str; 4] = ["clients", "servers", "cpu_percent", "rss_bytes"];
+/// The longest past that can be asked for, in seconds.
+pub(crate) const DAY: u64 = 86_400;
 
 /// Everything that is kept.
-#[derive(Default)]
 pub(crate) struct History {
-    /// The second of the newest sample.
+    tiers: [Tier; 3],
     newest: u64,
-    process: VecDeque<(u64, [f64; OF_PROCESS.len()])>,
-    databases: BTreeMap<String, OfDatabase>,
 }
 
-/// What is kept of a database.
-#[derive(Default)]
-struct OfDatabase {
-    rows: VecDeque<(u64, [f32; OF_DATABASE.len()])>,
-    /// A second, a code and how many a second there were.
-    errors: VecDeque<(u64, telemetry::errors::Sqlstate, f32)>,
-}
+/// What is new for the store: tier, row.
+pub(super) type Unstored = Vec<(u8, Arc<Point>)>;
 
-impl OfDatabase {
-    #[expect(clippy::cast_possible_truncation)]
-    fn add_errors(&mut self, second: u64, errors: &[ErrorSample]) {
-        let oldest = second.saturating_sub(SECONDS as u64);
-        while self.errors.front().is_some_and(|(at, ..)| *at <= oldest) {
-            self.errors.pop_front();
-        }
-        for ErrorSample { sqlstate, rate, .. } in errors.iter().filter(|error| error.rate > 0.0) {
-            self.errors.push_back((second, telemetry::errors::sqlstate(sqlstate.as_bytes()), *rate as f32));
-        }
-        let over = self.errors.len().saturating_sub(ERRORS);
-        self.errors.drain(..over);
-    }
+/// Which time is asked for; seconds since 1970, both included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
 }
 
 /// A past as the API tells it.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Past {
-    step_seconds: u32,
+    pub(crate) step_seconds: u64,
     /// Seconds since 1970 of the first number of each series.
-    from: u64,
-    /// By name; null where nothing was sampled or nothing happened. Errors a second with one code are `errors.` and the code.
-    series: BTreeMap<Cow<'static, str>, Vec<Option<f64>>>,
+    pub(crate) from: u64,
+    /// By name; null where nothing was sampled or nothing happened. Errors a second with one code are `errors.` and the code. Over
+    /// steps of more than a second rates, counts and medians are means, other percentiles and maxwait the highest.
+    pub(crate) series: BTreeMap<Cow<'static, str>, Vec<Option<f64>>>,
+}
+
+impl Default for History {
+    fn default() -> History {
+        let tier = |(step, most, databases)| Tier {
+            step,
+            most,
+            databases,
+            rows: VecDeque::new(),
+            sum: Sum::default(),
+            unstored: 0,
+        };
+        History { tiers: TIERS.map(tier), newest: 0 }
+    }
+}
+
+impl Tier {
+    fn push(&mut self, row: Arc<Point>) {
+        self.rows.push_back(row);
+        if self.rows.len() > self.most {
+            self.rows.pop_front();
+        }
+    }
+
+    fn reach(&self) -> u64 {
+        self.step * self.most as u64
+    }
+
+    /// Adds a second to the row that is under way.
+    fn grow(&mut self, point: &Point) {
+        if let Some(ended) = self.sum.add(point, self.step, self.databases) {
+            self.push(Arc::new(ended));
+        }
+    }
 }
 
 impl History {
     /// Keeps a sample.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(crate) fn add(&mut self, sample: &Sample) {
-        let second = sample.t as u64;
-        self.newest = second;
-        let totals = &sample.totals;
-        let row = [totals.clients as f64, totals.servers as f64, totals.cpu_percent, totals.rss_bytes as f64];
-        keep(&mut self.process, second, row);
-        let oldest = second.saturating_sub(SECONDS as u64);
-        self.databases.retain(|_, kept| kept.rows.back().is_some_and(|(at, _)| *at > oldest));
-        for database in &sample.databases {
-            if self.databases.contains_key(&database.database) || self.databases.len() < DATABASES {
-                let pools = sample.pools.iter().filter(|pool| pool.database == database.database);
-                let kept = self.databases.entry(database.database.clone()).or_default();
-                keep(&mut kept.rows, second, row_of(database, pools));
-                kept.add_errors(second, &database.errors);
-            }
+        let point = Point::of(sample);
+        if point.second + CLOCK_STEP < self.newest {
+            // The clock was set back: what is newer than now would stay for ever.
+            *self = History::default();
+        }
+        if point.second <= self.newest {
+            return;
+        }
+        self.newest = point.second;
+        let [seconds, longer @ ..] = &mut self.tiers;
+        longer.iter_mut().for_each(|tier| tier.grow(&point));
+        seconds.push(Arc::new(point));
+    }
+
+    /// The newest second.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Rows that were not given by this before, and when each tier begins: older rows need not be stored any more.
+    pub(super) fn unstored(&mut self) -> (Unstored, [u64; 3]) {
+        let mut rows = Unstored::new();
+        for (number, tier) in (0_u8..).zip(&mut self.tiers) {
+            let new = tier.rows.iter().rev().take_while(|row| row.second >= tier.unstored);
+            rows.extend(new.map(|row| (number, Arc::clone(row))));
+            tier.unstored = tier.rows.back().map_or(tier.unstored, |row| row.second + 1);
+        }
+        let begins = self.tiers.each_ref().map(|tier| (self.newest + 1).saturating_sub(tier.reach()));
+        (rows, begins)
+    }
+
+    /// Those rows were not stored after all.
+    pub(super) fn not_stored(&mut self) {
+        self.tiers.iter_mut().for_each(|tier| tier.unstored = 0);
+    }
+
+    /// Puts in what another process has stored. Where both have a row, the one here stays.
+    pub(super) fn absorb(&mut self, stored: Unstored, now: u64) {
+        for (number, tier) in (0_u8..).zip(&mut self.tiers) {
+            let own = std::mem::take(&mut tier.rows);
+            let mut all: BTreeMap<u64, Arc<Point>> = BTreeMap::new();
+            let oldest = (now + 1).saturating_sub(tier.reach());
+            let fits = |row: &Point| row.second >= oldest && row.second <= now;
+            let stored = stored.iter().filter(|(of, row)| *of == number && fits(row));
+            all.extend(stored.map(|(_, row)| (row.second, Arc::clone(row))));
+            let stored_to = all.keys().next_back().map_or(0, |second| second + tier.step);
+            tier.unstored = own.front().map_or(stored_to, |row| row.second.min(stored_to));
+            all.extend(own.into_iter().map(|row| (row.second, row)));
+            all.into_values().for_each(|row| tier.push(row));
+        }
+        let [seconds, longer @ ..] = &mut self.tiers;
+        self.newest = seconds.rows.back().map_or(self.newest, |row| row.second.max(self.newest));
+        // Rows that ended with the process before are complete only with its last seconds.
+        for tier in longer {
+            tier.sum = Sum::default();
+            let known = tier.rows.back().map_or(0, |row| row.second + tier.step);
+            seconds.rows.iter().filter(|row| row.second >= known).for_each(|row| tier.grow(row));
         }
     }
 
-    /// The last so many seconds of one database, or of the process.
-    pub(crate) fn past(&self, database: Option<&str>, seconds: usize) -> Past {
-        let seconds = seconds.clamp(1, SECONDS);
-        let from = (self.newest + 1).saturating_sub(seconds as u64);
-        let mut past = Past { step_seconds: 1, from, series: BTreeMap::new() };
+    /// The past of one database, or of the process, in the finest steps that reach back so far.
+    pub(crate) fn past(&self, database: Option<&str>, span: Span) -> Past {
+        let to = span.to.min(self.newest);
+        let from = span.from.clamp((self.newest + 1).saturating_sub(DAY), to);
+        let reaches = |tier: &&Tier| from + tier.reach() > self.newest;
+        let Some(tier) = self.tiers.iter().find(reaches).or(self.tiers.last()) else {
+            return Past::default();
+        };
+        let from = from - from % tier.step;
+        let length = usize::try_from((to - from) / tier.step + 1).unwrap_or(0).min(tier.most + 1);
+        let mut past = Past { step_seconds: tier.step, from, series: BTreeMap::new() };
+        let under_way = tier.sum.so_far().map(Arc::new);
+        let rows: Vec<&Point> = tier.rows.iter().chain(&under_way).map(|row| &**row).collect();
+        let place = |row: &Point| {
+            let steps = row.second.checked_sub(from)? / tier.step;
+            usize::try_from(steps).ok().filter(|place| *place < length)
+        };
         match database {
-            None => past.fill(&OF_PROCESS, &self.process, seconds),
+            None => {
+                past.fill(&OF_PROCESS, length, rows.iter().filter_map(|row| Some((place(row)?, row.process))))
+            }
             Some(name) => {
-                let nothing = OfDatabase::default();
-                let kept = self.databases.get(name).unwrap_or(&nothing);
-                past.fill(&OF_DATABASE, &kept.rows, seconds);
-                past.fill_errors(kept);
+                let own = rows.iter().filter_map(|row| Some((place(row)?, row.database(name)?)));
+                let own: Vec<_> = own.collect();
+                past.fill(
+                    &OF_DATABASE,
+                    length,
+                    own.iter().map(|(place, of)| (*place, of.row.map(f64::from))),
+                );
+                for (place, of) in own {
+                    past.add_errors(place, &of.errors);
+                }
             }
         }
         past
@@ -128,77 +199,62 @@ impl History {
 }
 
 impl Past {
-    fn fill<T: Into<f64> + Copy, const N: usize>(
-        &mut self,
-        names: &[&'static str; N],
-        rows: &VecDeque<(u64, [T; N])>,
-        seconds: usize,
-    ) {
-        for (column, name) in names.iter().enumerate() {
-            let mut numbers = vec![None; seconds];
-            for (second, row) in rows {
-                let number: f64 = row[column].into();
-                if let Some(place) = place(self.from, *second, &mut numbers).filter(|_| number.is_finite()) {
-                    *place = Some(number);
+    /// A line for each step, the time first (RFC 3339), then the series by name; nothing where there is no number.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = String::from("time");
+        self.series.keys().for_each(|name| text.extend([",", name.as_ref()]));
+        text.push('\n');
+        let length = self.series.values().map(Vec::len).max().unwrap_or(0);
+        for (place, step) in (0_u64..).enumerate().take(length) {
+            text.push_str(&us_rfc3339((self.from + step * self.step_seconds) * 1_000_000));
+            for column in self.series.values() {
+                text.push(',');
+                if let Some(Some(number)) = column.get(place) {
+                    let _ = write!(text, "{}", (number * 1e3).round() / 1e3);
                 }
             }
-            self.series.insert(Cow::Borrowed(name), numbers);
+            text.push('\n');
         }
+        text
     }
 
-    /// A series for each code that there was in this time: 0 in each second that was sampled and had none.
-    fn fill_errors(&mut self, kept: &OfDatabase) {
-        let Some(sampled) = self.series.get("errors_rate") else { return };
-        let none: Vec<Option<f64>> = sampled.iter().map(|number| number.and(Some(0.0))).collect();
-        for (second, code, rate) in kept.errors.iter().filter(|(second, ..)| *second >= self.from) {
-            let code = str::from_utf8(code).unwrap_or("other");
-            let numbers =
-                self.series.entry(Cow::Owned(format!("errors.{code}"))).or_insert_with(|| none.clone());
-            if let Some(place) = place(self.from, *second, numbers) {
-                *place = Some((*rate).into());
+    fn fill<const N: usize>(
+        &mut self,
+        names: &[&'static str; N],
+        length: usize,
+        rows: impl Iterator<Item = (usize, [f64; N])>,
+    ) {
+        let mut columns = vec![vec![None; length]; N];
+        for (place, row) in rows {
+            for (column, number) in columns.iter_mut().zip(row) {
+                column[place] = number.is_finite().then_some(number);
+            }
+        }
+        self.series.extend(names.iter().map(|name| Cow::Borrowed(*name)).zip(columns));
+    }
+
+    /// A code that there was has a series: 0 in each step that was sampled and had none.
+    fn add_errors(&mut self, place: usize, errors: &[(telemetry::errors::Sqlstate, f32)]) {
+        for (code, rate) in errors {
+            let name = format!("errors.{}", str::from_utf8(code).unwrap_or("other"));
+            if !self.series.contains_key(name.as_str()) {
+                let sampled = self.series.get("errors_rate").map(Vec::as_slice).unwrap_or_default();
+                let none = sampled.iter().map(|number| number.and(Some(0.0))).collect();
+                self.series.insert(Cow::Owned(name.clone()), none);
+            }
+            let column = self.series.get_mut(name.as_str());
+            if let Some(number) = column.and_then(|column| column.get_mut(place)) {
+                *number = Some((*rate).into());
             }
         }
     }
-}
-
-/// The place of a second among numbers that begin at `from`.
-fn place(from: u64, second: u64, numbers: &mut [Option<f64>]) -> Option<&mut Option<f64>> {
-    numbers.get_mut(usize::try_from(second.checked_sub(from)?).ok()?)
-}
-
-fn keep<T>(rows: &mut VecDeque<(u64, T)>, second: u64, row: T) {
-    rows.push_back((second, row));
-    if rows.len() > SECONDS {
-        rows.pop_front();
-    }
-}
-
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-fn row_of<'a>(
-    database: &DatabaseSample,
-    pools: impl Iterator<Item = &'a PoolSample>,
-) -> [f32; OF_DATABASE.len()] {
-    let mut sums = [0_u64; 7];
-    for pool in pools {
-        let counts =
-            [pool.cl_active, pool.cl_waiting, pool.sv_active, pool.sv_idle, pool.sv_used, pool.sv_login];
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        sums[6] = sums[6].max(pool.maxwait_us);
-    }
-    let mut row = [f32::NAN; OF_DATABASE.len()];
-    let rates = [database.xact_rate, database.query_rate, database.wait_us_avg, database.errors_rate];
-    let quantiles = [database.xact_us, database.query_us, database.wait_us];
-    let quantiles = quantiles.iter().flat_map(|Quantiles { p50, p95, p99 }| [*p50, *p95, *p99]);
-    let numbers = rates.into_iter().map(|rate| rate as f32);
-    let numbers = numbers.chain(quantiles.map(|us| us.map_or(f32::NAN, |us| us as f32)));
-    let numbers = numbers.chain(sums.into_iter().map(|sum| sum as f32));
-    row.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
-    row
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::live::sample::{DatabaseSample, ErrorSample};
 
     fn sample(t: f64, database: &str, xact_rate: f64) -> Sample {
         let database =
@@ -206,18 +262,23 @@ mod tests {
         Sample { t, databases: vec![database], ..Sample::default() }
     }
 
+    fn last(history: &History, database: Option<&str>, seconds: u64) -> Past {
+        let to = history.newest();
+        history.past(database, Span { from: (to + 1).saturating_sub(seconds), to })
+    }
+
     #[test]
     fn a_second_without_a_sample_is_a_gap() {
         let mut history = History::default();
         history.add(&sample(1_000.2, "app", 7.0));
         history.add(&sample(1_002.9, "app", 9.0));
-        let past = history.past(Some("app"), 4);
+        let past = last(&history, Some("app"), 4);
         assert_eq!((past.from, past.step_seconds), (999, 1));
         assert_eq!(past.series["xact_rate"], [None, Some(7.0), None, Some(9.0)]);
         assert_eq!(past.series["xact_us.p50"], [None; 4]);
         assert_eq!(past.series["cl_active"][3], Some(0.0));
-        assert_eq!(history.past(Some("none"), 2).series["xact_rate"], [None; 2]);
-        assert_eq!(history.past(None, 1).series["clients"], [Some(0.0)]);
+        assert_eq!(last(&history, Some("none"), 2).series["xact_rate"], [None; 2]);
+        assert_eq!(last(&history, None, 1).series["clients"], [Some(0.0)]);
     }
 
     #[test]
@@ -233,36 +294,77 @@ mod tests {
             sample.databases[0].errors = errors;
             history.add(&sample);
         }
-        let series = history.past(Some("app"), 4).series;
+        let series = last(&history, Some("app"), 4).series;
         assert_eq!(series["errors.42P01"], [Some(2.0), Some(0.0), None, Some(0.5)]);
         assert_eq!(series["errors.other"], [Some(0.0), Some(0.0), None, Some(1.0)]);
         assert!(!series.contains_key("errors.22012"), "it has only a total, from before");
-        assert!(!history.past(Some("app"), 1).series.contains_key("errors.none"));
+        assert!(!last(&history, Some("app"), 1).series.contains_key("errors.none"));
+    }
+
+    /// So many seconds of a database whose rate is the second's number.
+    fn over(seconds: std::ops::Range<u32>) -> History {
+        let mut history = History::default();
+        for second in seconds {
+            history.add(&sample(f64::from(second), "app", f64::from(second)));
+        }
+        history
     }
 
     #[test]
-    fn errors_that_are_kept_are_bounded() {
-        let mut history = History::default();
-        let errors: Vec<ErrorSample> = (0..60)
-            .map(|code| ErrorSample { sqlstate: format!("U{code:04}"), count: 1, rate: 1.0 })
+    fn longer_ago_steps_are_longer_and_what_is_kept_is_bounded() {
+        let history = over(100_000..200_000);
+        assert_eq!(history.tiers.each_ref().map(|tier| tier.rows.len()), [600, 720, 1_440]);
+        assert_eq!(last(&history, Some("app"), 600).step_seconds, 1);
+        let hour = last(&history, Some("app"), 3_600);
+        assert_eq!((hour.step_seconds, hour.series["xact_rate"].len()), (10, 360));
+        assert!(hour.series["xact_rate"].iter().all(Option::is_some), "with the step that is under way");
+        let day = last(&history, None, 10 * DAY);
+        assert_eq!((day.step_seconds, day.series["clients"].len()), (60, 1_441));
+        let zoomed = history.past(Some("app"), Span { from: 150_000, to: 150_599 });
+        assert_eq!((zoomed.step_seconds, zoomed.series["xact_rate"].len()), (60, 10));
+        assert_eq!(zoomed.series["xact_rate"][0], Some(150_029.5));
+    }
+
+    #[test]
+    fn what_was_stored_goes_on_where_it_ended() {
+        let mut before = over(100_000..100_657);
+        let (rows, begins) = before.unstored();
+        assert_eq!(begins[0], 100_057);
+        assert!(before.unstored().0.is_empty());
+        before.not_stored();
+        assert_eq!(before.unstored().0.len(), rows.len());
+        let rows: Unstored = rows
+            .iter()
+            .map(|(tier, row)| (*tier, Arc::new(Point::read(row.second, &row.bytes()).unwrap())))
             .collect();
-        for second in 0..300_u16 {
-            let mut sample = sample(1_000.0 + f64::from(second), "app", 0.0);
-            sample.databases[0].errors.clone_from(&errors);
-            history.add(&sample);
-        }
-        assert_eq!(history.databases["app"].errors.len(), ERRORS);
-        history.add(&sample(5_000.0, "app", 0.0));
-        assert!(history.databases["app"].errors.is_empty());
+        let mut after = over(100_660..100_664);
+        after.absorb(rows, 100_663);
+        let past = last(&after, Some("app"), 10);
+        let rates = past.series["xact_rate"].iter().map(|rate| rate.map(|rate| rate - 100_000.0));
+        let known = |rate: u32| Some(f64::from(rate));
+        let expected = [known(654), known(655), known(656), None, None, None];
+        assert_eq!(rates.take(6).collect::<Vec<_>>(), expected);
+        let minutes = after.past(Some("app"), Span { from: 100_000, to: 100_663 });
+        assert!(minutes.series["xact_rate"][0].is_some(), "{minutes:?}");
+        let stored = after.unstored().0;
+        assert!(stored.iter().filter(|(tier, _)| *tier == 0).all(|(_, row)| row.second >= 100_660));
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
-        let mut history = History::default();
-        for number in 0..SECONDS + 50 {
-            #[expect(clippy::cast_precision_loss)]
-            history.add(&sample(1_000.0 + number as f64, &format!("db{number}"), 1.0));
-        }
-        assert_eq!((history.databases.len(), history.process.len()), (DATABASES, SECONDS));
+    fn a_table_of_values_has_a_line_for_each_step() {
+        let csv = last(&over(100_000..100_002), Some("app"), 3).csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert!(lines[0].starts_with("time,cl_active,") && lines[0].ends_with(",xact_us.p99"), "{csv}");
+        assert!(lines[1].starts_with("1970-01-02T03:46:39Z,,") && lines[3].contains(",100001,"), "{csv}");
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_begins_anew() {
+        let mut history = over(100_000..100_100);
+        history.add(&sample(50_000.0, "app", 1.0));
+        assert_eq!((history.newest(), history.tiers[0].rows.len()), (50_000, 1));
+        history.add(&sample(49_990.0, "app", 1.0));
+        assert_eq!(history.newest(), 50_000, "a little is waited for");
     }
 }

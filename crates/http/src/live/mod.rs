@@ -1,11 +1,14 @@
 //! What the pooler is doing, once a second, for everybody who looks: one sample, however many they are.
 //!
-//! Owns the sampling and the last ten minutes. Who is slow misses samples; nobody is waited for. Never asks more of the
+//! Owns the sampling and the last day. Who is slow misses samples; nobody is waited for. Never asks more of the
 //! control thread than five views a second.
 
 mod history;
+mod keeping;
+mod point;
 mod process;
 mod sample;
+mod store;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,10 +21,14 @@ use crate::shared::Shared;
 use crate::table::Table;
 use crate::time::now_us;
 use history::History;
-pub(crate) use history::Past;
+pub(crate) use history::{DAY, Past, Span};
+pub(crate) use keeping::{keep_storing, store_now};
 use process::Process;
 pub(crate) use sample::Sample;
 use sample::{Counted, Looked};
+#[cfg(test)]
+pub(crate) use sample::{DatabaseSample, PoolSample};
+use store::Store;
 
 /// How often there is a sample.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -37,12 +44,18 @@ pub(crate) struct Live {
     pub(crate) streams: Arc<Semaphore>,
     sender: watch::Sender<Arc<Sample>>,
     history: Mutex<History>,
+    store: Store,
 }
 
 impl Live {
     pub(crate) fn new() -> Live {
         let (sender, _) = watch::channel(Arc::default());
-        Live { streams: Arc::new(Semaphore::new(STREAMS)), sender, history: Mutex::default() }
+        Live {
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            sender,
+            history: Mutex::default(),
+            store: Store::default(),
+        }
     }
 
     /// Samples as they come.
@@ -50,9 +63,14 @@ impl Live {
         self.sender.subscribe()
     }
 
-    /// The last so many seconds of one database, or of all together.
-    pub(crate) fn past(&self, database: Option<&str>, seconds: usize) -> Past {
-        self.history().past(database, seconds)
+    /// The past of one database, or of all together.
+    pub(crate) fn past(&self, database: Option<&str>, span: Span) -> Past {
+        self.history().past(database, span)
+    }
+
+    /// The second of the last sample; 0 before the first.
+    pub(crate) fn newest(&self) -> u64 {
+        self.history().newest()
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -65,8 +83,12 @@ pub(crate) async fn keep_sampling(shared: Arc<Shared>) {
     let (mut counted, mut process) = (Counted::default(), Process::default());
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut line = 0;
     loop {
         ticks.tick().await;
+        let (lines, next) = shared.journal.since(line);
+        line = next;
+        lines.iter().for_each(|line| shared.trail.note_line(line));
         // A pooler that is too busy to answer is not asked again at once.
         let Ok(looked) = look(&shared, counted.pools()).await else { continue };
         #[expect(clippy::cast_precision_loss)]

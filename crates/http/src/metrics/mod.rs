@@ -41,6 +41,7 @@ pub(crate) struct Looked {
     shards: Table,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<Figure>,
+    alerts: Vec<(&'static str, String)>,
 }
 
 /// Looks at all of it.
@@ -62,7 +63,8 @@ pub(crate) async fn look(shared: &Shared) -> Result<Looked, NoAnswer> {
         clients(bridge),
     )?;
     let process = process.await.unwrap_or_default();
-    Ok(Looked { lists, databases, pools, totals, histograms, errors, shards, clients, process })
+    let alerts = shared.alerts.active();
+    Ok(Looked { lists, databases, pools, totals, histograms, errors, shards, clients, process, alerts })
 }
 
 impl Looked {
@@ -75,6 +77,11 @@ impl Looked {
         let help = "Bugs that the panel's threads ran into and went on from: the log has them.";
         let panics = Family::new("weir.panel.panics", Kind::Counter, Unit::Number("panic"), help);
         page.single(&panics, number(threads::panics()));
+        let help = "Alerts of the panel that hold, by kind and pool or server.";
+        page.family(&Family::new("weir.alert", Kind::Gauge, Unit::Number("alert"), help));
+        for (kind, subject) in &self.alerts {
+            page.sample(&[("alert", kind), ("subject", subject)], 1.0);
+        }
     }
 }
 

@@ -6,9 +6,9 @@
 
 mod batch;
 mod pace;
-mod post;
+pub(crate) mod post;
 mod starts;
-mod trouble;
+pub(crate) mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;

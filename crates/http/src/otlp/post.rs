@@ -1,4 +1,4 @@
-//! One request of OTLP over HTTP, and what its answer means (OTLP specification, "OTLP/HTTP").
+//! One request to another server: metrics by OTLP over HTTP, with what the answer means (OTLP specification, "OTLP/HTTP"), and alerts.
 //!
 //! Each goes over a connection of its own: an idle one would be gone mostly when it is wanted again. Never tries twice, and
 //! reads no more of an answer than [`ANSWER_BYTES`].
@@ -6,15 +6,15 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message as _;
-use settings::Endpoint;
+use settings::{Endpoint, Headers, PemFiles};
 use tls::{SetupFault, collector_tls_config};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -31,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// An answer is a few words; a longer one is none.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// How to reach a collector.
-pub(super) struct Way {
+/// How to reach a collector or a webhook.
+pub(crate) struct Way {
     endpoint: Endpoint,
     headers: HeaderMap,
     tls: Option<TlsConnector>,
@@ -44,7 +44,19 @@ impl Way {
     /// # Errors
     /// [`SetupFault`]: there are no roots to check the collector's certificate by.
     pub(super) fn new(wish: &Wish) -> Result<Way, SetupFault> {
-        let Wish { endpoint, headers, roots, .. } = wish;
+        Way::to(&wish.endpoint, &wish.headers, "application/x-protobuf", &wish.roots)
+    }
+
+    /// The way to any server, for bodies of one type.
+    ///
+    /// # Errors
+    /// As [`Way::new`].
+    pub(crate) fn to(
+        endpoint: &Endpoint,
+        headers: &Headers,
+        content_type: &'static str,
+        roots: &PemFiles,
+    ) -> Result<Way, SetupFault> {
         let tls = endpoint.is_https.then(|| collector_tls_config(roots)).transpose()?.map(TlsConnector::from);
         let mut all = HeaderMap::new();
         all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
@@ -55,7 +67,7 @@ impl Way {
                 all.insert(name, value);
             }
         }
-        all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         all.insert(header::CONNECTION, HeaderValue::from_static("close"));
         if let Ok(host) = HeaderValue::from_str(&endpoint.authority()) {
             all.insert(header::HOST, host);
@@ -68,6 +80,14 @@ impl Way {
     /// # Errors
     /// [`Trouble`]: they have not arrived, or not all of them.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<(), Trouble> {
+        judge(self.send(body).await?)
+    }
+
+    /// Sends the bytes of a request, and gives the answer's unless it says no.
+    ///
+    /// # Errors
+    /// [`Trouble`]: they have not arrived, or are not wanted.
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<Bytes, Trouble> {
         let Endpoint { host, port, .. } = &self.endpoint;
         // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
         let addresses = lookup_host((host.as_str(), *port)).await.map_err(Trouble::Unreachable)?;
@@ -87,7 +107,7 @@ impl Way {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         body: Vec<u8>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Bytes, Trouble> {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(Trouble::Broken)?;
         let mut request = Request::new(Body::from(body));
@@ -96,22 +116,25 @@ impl Way {
         *request.headers_mut() = self.headers.clone();
         let exchange = async move {
             let answer = sender.send_request(request).await.map_err(Trouble::Broken)?;
-            judge(answer).await
+            accepted(answer).await
         };
         tokio::join!(exchange, connection).0
     }
 }
 
-/// What an answer means.
-async fn judge(answer: Response<Incoming>) -> Result<(), Trouble> {
+/// The bytes of an answer that does not say no.
+async fn accepted(answer: Response<Incoming>) -> Result<Bytes, Trouble> {
     let status = answer.status();
-    if status != StatusCode::OK {
+    if !status.is_success() {
         let wanted = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
         return Err(Trouble::Refused { status, retry_after });
     }
-    let body = to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await;
-    let body = body.map_err(|_| Trouble::Garbage)?;
+    to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await.map_err(|_| Trouble::Garbage)
+}
+
+/// What a collector's answer means.
+fn judge(body: Bytes) -> Result<(), Trouble> {
     let told = ExportMetricsServiceResponse::decode(body).map_err(|_| Trouble::Garbage)?;
     match told.partial_success {
         Some(partial) if partial.rejected_data_points != 0 => {

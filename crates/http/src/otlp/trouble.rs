@@ -19,7 +19,7 @@ const WORDS: usize = 200;
 
 /// Why metrics have not arrived.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Weir's fault: the control thread did not answer in time.
     NoFigures,
     /// The file's: there are no roots to check the collector's certificate by.
@@ -46,7 +46,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     /// The same metrics may arrive if they are sent again soon (OTLP specification, "Retryable Response Codes").
-    pub(super) fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             Trouble::NoFigures
             | Trouble::Unreachable(_)
@@ -59,7 +59,7 @@ impl Trouble {
     }
 
     /// How long the collector wants to be left alone.
-    pub(super) fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Trouble::Refused { retry_after, .. } => *retry_after,
             _ => None,

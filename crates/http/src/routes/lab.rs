@@ -20,7 +20,7 @@ use crate::body::Body;
 use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
 use crate::inventory::Inventory;
-use crate::lab::{Run, RunView, Wish};
+use crate::lab::{REPORT, Run, RunView, Wish};
 use crate::routes::Routes;
 use crate::routes::pools::server_of;
 use crate::shared::{Shared, State};
@@ -132,7 +132,7 @@ async fn report(
     Path(id): Path<String>,
 ) -> Result<([(HeaderName, &'static str); 2], Vec<u8>), Failure> {
     let run = found(&shared, &id)?;
-    let read = tokio::task::spawn_blocking(move || run.read("index.html", LONGEST_REPORT).ok().flatten());
+    let read = tokio::task::spawn_blocking(move || run.read(REPORT, LONGEST_REPORT).ok().flatten());
     let page = read.await.map_err(|_| Failure::server_error())?.ok_or_else(Failure::not_found)?;
     let head = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
     Ok((head, page))

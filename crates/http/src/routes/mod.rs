@@ -34,7 +34,7 @@ macro_rules! themes {
 
 themes! {
     open: health metrics;
-    known: actions clients digitalocean lab live log pools queries query session settings;
+    known: actions alerts clients digitalocean lab live log pools queries query session settings trail users;
 }
 
 #[derive(OpenApi)]

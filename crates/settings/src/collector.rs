@@ -42,26 +42,36 @@ impl Endpoint {
     /// # Errors
     /// What is wrong with it, as the end of a sentence.
     fn parse(text: &str) -> Result<Endpoint, &'static str> {
+        if text.contains(['?', '#']) {
+            return Err("queries and fragments are not allowed");
+        }
+        let base = Endpoint::with_path(text)?;
+        let path = format!("{}/{METRICS_PATH}", base.path.trim_end_matches('/'));
+        Ok(Endpoint { path, ..base })
+    }
+
+    /// Takes a URL apart whose path, with its query, is as it is written.
+    fn with_path(text: &str) -> Result<Endpoint, &'static str> {
         let (scheme, rest) = text.split_once("://").ok_or("it does not begin with http:// or https://")?;
         let is_https = scheme.eq_ignore_ascii_case("https");
         if !is_https && !scheme.eq_ignore_ascii_case("http") {
             return Err("it does not begin with http:// or https://");
         }
-        if rest.contains(['?', '#']) {
-            return Err("queries and fragments are not allowed");
+        if rest.contains('#') {
+            return Err("fragments are not allowed");
         }
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err("credentials belong in otlp_headers");
         }
         let (host, port) = host_and_port(authority)?;
         // RFC 3986, section 3.3: whatever else there is must be percent-encoded.
-        let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&byte);
+        let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/?".contains(&byte);
         if !path.bytes().all(is_of_path) {
             return Err("its path has characters that must be percent-encoded");
         }
         let port = port.unwrap_or(default_port(is_https));
-        let path = format!("{}/{METRICS_PATH}", path.trim_end_matches('/'));
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Endpoint { text: text.to_owned(), is_https, host: host.to_owned(), port, path })
     }
 
@@ -118,6 +128,34 @@ impl Codec for Endpoint {
     }
     fn show(value: &Self::Value) -> Option<String> {
         value.as_ref().map(|endpoint| endpoint.text.clone())
+    }
+}
+
+/// The URL that alerts are posted to. Its path often authenticates the sender, so it is a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// With the whole path.
+    pub endpoint: Endpoint,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.endpoint.authority())
+    }
+}
+
+impl Codec for Webhook {
+    type Value = Option<Webhook>;
+    const KIND: ValueKind = ValueKind::Secret;
+    fn read(text: &str) -> Result<Self::Value, BadValue> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let endpoint = Endpoint::with_path(text).map_err(BadValue::NotAUrl)?;
+        Ok(Some(Webhook { endpoint }))
+    }
+    fn show(value: &Self::Value) -> Option<String> {
+        value.as_ref().map(|hook| hook.endpoint.text.clone())
     }
 }
 
@@ -265,6 +303,21 @@ mod tests {
         ] {
             assert!(matches!(Headers::read(text), Err(BadValue::NotHeaders(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn a_webhook_keeps_its_path_and_query_and_is_not_shown() {
+        let hook = |text: &str| Webhook::read(text).unwrap().unwrap();
+        for (text, url) in [
+            ("https://h/services/T0/key?x=1", "https://h/services/T0/key?x=1"),
+            ("http://h:81", "http://h:81/"),
+            ("http://h?x", "http://h/?x"),
+        ] {
+            assert_eq!(hook(text).endpoint.url(), url);
+        }
+        assert_eq!(format!("{:?}", hook("https://h/key")), "h");
+        assert!(Webhook::read("h/key").is_err() && Webhook::read("http://u:p@h/").is_err());
+        assert!(Webhook::read("http://h/#x").is_err() && Webhook::read("").unwrap().is_none());
     }
 
     #[test]

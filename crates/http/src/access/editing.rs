@@ -1,0 +1,255 @@
+//! Changes of `http_auth_file` by the panel: a user or a token is added, changed, removed.
+//!
+//! Owns the rules: nobody gives or takes scopes that are not their own, and an admin is always left. Comments and the lines of others
+//! stay as they are. Never keeps a password.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::access::keys::{Keys, password_line, token_line};
+use crate::access::scope::{Admin, Scope as _, Scopes};
+use crate::access::{Caller, held};
+use crate::failure::Failure;
+use crate::shared::Shared;
+
+/// Of a file that is new.
+const MODE: u32 = 0o600;
+
+/// What kind of line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    User,
+    Token,
+}
+
+/// What is to become of the lines of one name.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A new user.
+    AddUser { scopes: String, password: String },
+    /// A new token, whose text is given back.
+    AddToken { scopes: String },
+    /// Other scopes, another password, or both.
+    Replace { scopes: Option<String>, password: Option<String> },
+    /// No line any more.
+    Remove,
+}
+
+/// Who is in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) scopes: Scopes,
+}
+
+impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::User => "user",
+            Kind::Token => "token",
+        }
+    }
+}
+
+/// Makes a change, which counts at once; gives the text of a new token.
+///
+/// # Errors
+/// [`Failure`]: 409 where no file is named, the name is taken, or no admin would be left; 403 for scopes that the caller has not; 404;
+/// 422 for a name, scopes or a password that cannot be.
+pub(crate) async fn change(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    kind: Kind,
+    name: &str,
+    change: Change,
+) -> Result<Option<String>, Failure> {
+    let path = shared.config().global.http_auth_file.clone().filter(|path| !path.is_empty());
+    let path =
+        path.ok_or_else(|| Failure::conflict("users cannot be changed here: http_auth_file names no file"))?;
+    // One change at a time: each begins with what the one before has left.
+    let _turn = shared.access.editing.lock().await;
+    let (scopes, name) = (caller.scopes, name.to_owned());
+    let edited = spawn_blocking(move || {
+        let text = std::fs::read_to_string(&path).map_err(|why| unwritable(&path, &why.to_string()))?;
+        let (text, token) = edit(&text, scopes, kind, &name, &change)?;
+        securefs::replace(&path, text.as_bytes(), MODE).map_err(|why| unwritable(&path, &why.to_string()))?;
+        Ok::<_, Failure>(token)
+    });
+    let token = edited.await.map_err(|_| Failure::server_error())??;
+    shared.access.follow(&shared.config().global, &shared.log);
+    Ok(token)
+}
+
+/// Who is in the file now.
+pub(crate) fn listed(shared: &Shared) -> Vec<Listed> {
+    held(&shared.access.keys).listed()
+}
+
+fn unwritable(path: &str, why: &str) -> Failure {
+    Failure::unavailable(format!("http_auth_file \"{path}\" cannot be changed: {why}"))
+}
+
+/// The text of the file after a change, and that of a new token.
+fn edit(
+    text: &str,
+    own: Scopes,
+    kind: Kind,
+    name: &str,
+    change: &Change,
+) -> Result<(String, Option<String>), Failure> {
+    let before = Keys::read(text).map_err(|why| Failure::conflict(format!("http_auth_file {why}")))?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let is_own = |line: &String| {
+        let mut words = line.split_whitespace();
+        words.next() == Some(kind.word()) && words.next() == Some(name)
+    };
+    let there = lines.iter().find(|line| is_own(line)).cloned();
+    let listed = before.listed();
+    let of_name = listed.iter().filter(|one| one.kind == kind && one.name == name);
+    if of_name.clone().any(|one| !own.have(one.scopes)) {
+        return Err(Failure::forbidden(format!("{name} has scopes that you do not have")));
+    }
+    let (made, token) = match (change, there) {
+        (Change::AddUser { .. } | Change::AddToken { .. }, Some(_)) => {
+            return Err(Failure::conflict(format!("there is a {} {name} already", kind.word())).of("name"));
+        }
+        (Change::AddUser { scopes, password }, None) => {
+            (Some(password_line(name, scopes, password).map_err(refused)?), None)
+        }
+        (Change::AddToken { scopes }, None) => {
+            let (line, token) = token_line(name, scopes).map_err(refused)?;
+            (Some(line), Some(token))
+        }
+        (_, None) => return Err(Failure::not_found()),
+        (Change::Remove, Some(_)) => (None, None),
+        (Change::Replace { scopes, password }, Some(there)) => {
+            (Some(changed(&there, scopes.as_deref(), password.as_deref())?), None)
+        }
+    };
+    let place = lines.iter().position(is_own);
+    let mut after: Vec<String> = lines.iter().filter(|line| !is_own(line)).cloned().collect();
+    if let Some(line) = made {
+        after.insert(place.unwrap_or(after.len()).min(after.len()), line);
+    }
+    let text = after.iter().fold(String::new(), |text, line| text + line + "\n");
+    let keys = Keys::read(&text).map_err(|why| Failure::unprocessable(why.to_string()))?;
+    let mut listed = keys.listed().into_iter();
+    if listed.clone().any(|one| one.kind == kind && one.name == name && !own.have(one.scopes)) {
+        return Err(Failure::forbidden("nobody gives scopes that they do not have").of("scopes"));
+    }
+    if !listed.any(|one| one.scopes.have(Admin::SCOPE)) {
+        return Err(Failure::conflict(
+            "this is the last one with scope admin: nobody could change users any more",
+        ));
+    }
+    Ok((text, token))
+}
+
+/// The line with other scopes, another password, or both.
+fn changed(line: &str, scopes: Option<&str>, password: Option<&str>) -> Result<String, Failure> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [kind, name, known, hash] = words[..] else { return Err(Failure::server_error()) };
+    let scopes = scopes.unwrap_or(known);
+    match password {
+        Some(_) if kind != Kind::User.word() => {
+            Err(Failure::unprocessable("a token has no password").of("password"))
+        }
+        Some(password) => password_line(name, scopes, password).map_err(refused),
+        None => {
+            let read =
+                Scopes::read(scopes).ok_or_else(|| refused(super::NoKey::Scopes(scopes.to_owned())))?;
+            Ok(format!("{kind} {name} {read} {hash}"))
+        }
+    }
+}
+
+fn refused(why: super::NoKey) -> Failure {
+    let field = match &why {
+        super::NoKey::Name => "name",
+        super::NoKey::Scopes(_) => "scopes",
+        super::NoKey::Password => "password",
+    };
+    Failure::unprocessable(why.to_string()).of(field)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn file() -> String {
+        let ann = password_line("ann", "read,operate,admin", "correct horse").unwrap();
+        let (token, _) = token_line("ci", "read").unwrap();
+        format!("# ours\n{ann}\n\n{token}\n")
+    }
+
+    fn scopes(text: &str) -> Scopes {
+        Scopes::read(text).unwrap()
+    }
+
+    fn admin() -> Scopes {
+        scopes("read,operate,admin")
+    }
+
+    #[test]
+    fn users_come_change_and_go_and_other_lines_stay() {
+        let add = Change::AddUser { scopes: "read".into(), password: "long enough".into() };
+        let file = file();
+        let (text, _) = edit(&file, admin(), Kind::User, "bob", &add).unwrap();
+        assert!(text.starts_with(&file), "{text}");
+        assert!(Keys::read(&text).unwrap().user("bob").unwrap().is("long enough"));
+        assert_eq!(edit(&text, admin(), Kind::User, "bob", &add).unwrap_err().code(), 409);
+        let more = Change::Replace { scopes: Some("read,operate".into()), password: None };
+        let (text, _) = edit(&text, admin(), Kind::User, "bob", &more).unwrap();
+        let keys = Keys::read(&text).unwrap();
+        let bob = keys.user("bob").unwrap();
+        assert!(bob.is("long enough") && bob.scopes == scopes("read,operate"));
+        let other = Change::Replace { scopes: None, password: Some("another one".into()) };
+        let (text, _) = edit(&text, admin(), Kind::User, "bob", &other).unwrap();
+        assert!(Keys::read(&text).unwrap().user("bob").unwrap().is("another one"));
+        let (text, _) = edit(&text, admin(), Kind::User, "bob", &Change::Remove).unwrap();
+        assert_eq!(text, file);
+        assert_eq!(edit(&text, admin(), Kind::User, "bob", &Change::Remove).unwrap_err().code(), 404);
+    }
+
+    #[test]
+    fn an_admin_is_always_left() {
+        let less = Change::Replace { scopes: Some("read".into()), password: None };
+        for change in [Change::Remove, less] {
+            assert_eq!(edit(&file(), admin(), Kind::User, "ann", &change).unwrap_err().code(), 409);
+        }
+        assert!(edit(&file(), admin(), Kind::Token, "ci", &Change::Remove).is_ok());
+    }
+
+    #[test]
+    fn nobody_gives_or_takes_what_they_do_not_have() {
+        let add = Change::AddUser { scopes: "read,view_credentials".into(), password: "long enough".into() };
+        assert_eq!(edit(&file(), admin(), Kind::User, "bob", &add).unwrap_err().code(), 403);
+        let (text, _) = edit(&file(), Scopes::ALL, Kind::User, "bob", &add).unwrap();
+        let other = Change::Replace { scopes: None, password: Some("another one".into()) };
+        for change in [Change::Remove, other] {
+            assert_eq!(edit(&text, admin(), Kind::User, "bob", &change).unwrap_err().code(), 403);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_field() {
+        let add = |scopes: &str, password: &str| Change::AddUser {
+            scopes: scopes.into(),
+            password: password.into(),
+        };
+        for (name, change, field) in [
+            ("a b", add("read", "long enough"), "name"),
+            ("bob", add("root", "long enough"), "scopes"),
+            ("bob", add("read", "short"), "password"),
+        ] {
+            let failure = edit(&file(), admin(), Kind::User, name, &change).unwrap_err();
+            assert_eq!((failure.code(), failure.field()), (422, Some(field)));
+        }
+        let (text, token) =
+            edit(&file(), admin(), Kind::Token, "new", &Change::AddToken { scopes: "read".into() }).unwrap();
+        assert!(Keys::read(&text).unwrap().token(&token.unwrap()).is_some());
+    }
+}
