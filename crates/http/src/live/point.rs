@@ -27,8 +27,10 @@ enum Merge {
 use Merge::{Highest, Mean};
 
 /// The series of a database, named as in a sample. A mean of high percentiles would hide what they are looked at for.
-pub(super) const OF_DATABASE: [&str; 20] = names();
-const SERIES: [(&str, Merge); 20] = [
+pub(super) const OF_DATABASE: [&str; SERIES_COUNT] = names();
+/// A number of its own, because the optimizing compiler finds a cycle in a type that depends on the array.
+const SERIES_COUNT: usize = 20;
+const SERIES: [(&str, Merge); SERIES_COUNT] = [
     ("xact_rate", Mean),
     ("query_rate", Mean),
     ("wait_us_avg", Mean),
@@ -51,8 +53,8 @@ const SERIES: [(&str, Merge); 20] = [
     ("maxwait_us", Highest),
 ];
 
-const fn names() -> [&'static str; 20] {
-    let mut names = [""; 20];
+const fn names() -> [&'static str; SERIES_COUNT] {
+    let mut names = [""; SERIES_COUNT];
     let mut place = 0;
     while place < names.len() {
         names[place] = SERIES[place].0;
@@ -61,7 +63,7 @@ const fn names() -> [&'static str; 20] {
     names
 }
 
-pub(super) type Row = [f32; OF_DATABASE.len()];
+pub(super) type Row = [f32; SERIES_COUNT];
 
 /// A step of time, from `second` on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -223,7 +225,7 @@ impl DatabaseSum {
 
     #[expect(clippy::cast_possible_truncation)]
     fn mean(&self) -> DatabasePoint {
-        let mut row = [f32::NAN; OF_DATABASE.len()];
+        let mut row = [f32::NAN; SERIES_COUNT];
         for (place, (value, count)) in self.values.iter().enumerate().filter(|(_, (_, count))| *count > 0) {
             let divisor = if SERIES[place].1 == Mean { f64::from(*count) } else { 1.0 };
             row[place] = (value / divisor) as f32;
@@ -243,7 +245,7 @@ fn row_of<'a>(database: &DatabaseSample, pools: impl Iterator<Item = &'a PoolSam
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         sums[6] = sums[6].max(pool.maxwait_us);
     }
-    let mut row = [f32::NAN; OF_DATABASE.len()];
+    let mut row = [f32::NAN; SERIES_COUNT];
     let rates = [database.xact_rate, database.query_rate, database.wait_us_avg, database.errors_rate];
     let quantiles = [database.xact_us, database.query_us, database.wait_us];
     let quantiles = quantiles.iter().flat_map(|Quantiles { p50, p95, p99 }| [*p50, *p95, *p99]);
@@ -260,7 +262,7 @@ mod tests {
     use super::*;
 
     fn point(second: u64, rate: f32, p95: f32) -> Point {
-        let mut row = [f32::NAN; OF_DATABASE.len()];
+        let mut row = [f32::NAN; SERIES_COUNT];
         (row[0], row[5]) = (rate, p95);
         let errors = if rate > 5.0 { vec![(*b"42P01", rate)] } else { Vec::new() };
         let databases = vec![("app".into(), DatabasePoint { row, errors })];
