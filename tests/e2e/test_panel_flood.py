@@ -278,12 +278,19 @@ def test_a_bug_of_the_panel_is_the_panels_alone(weir):
     pooler, web = panel.start(weir)
     pooler.may_panic = True
     client = pooler.connect()
+    # A thread that is left from the start would do the work: it ends after some seconds without any.
+    host.eventually(lambda: panel_threads(pooler) == 1, timeout=60)
     with no_more_memory(pooler), pytest.raises((OSError, http.client.HTTPException)):
         web.ask("GET", "/metrics")
     assert client.execute("select 1").fetchone() == (1,)
     assert pooler.console("SHOW VERSION")
     pooler.wait_log("bug in weir-http: .*thread")
     assert re.search("^weir_panel_panics_total 1$", web.ask("GET", "/metrics")[1], re.M)
+
+
+def panel_threads(pooler):
+    names = Path(f"/proc/{pooler.process.pid}/task").glob("*/comm")
+    return sum(name.read_text() == "weir-http\n" for name in names)
 
 
 @contextlib.contextmanager

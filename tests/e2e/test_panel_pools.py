@@ -147,7 +147,7 @@ def test_a_server_that_cannot_be_asked_is_said_to_be_unknown(weir, pg):
     pooler, web = started(weir, databases={"app": "port=1"})
     assert not cluster(web)["budget"]["known"]
     status, seen, _ = web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "size": 5000})
-    assert status == 200 and "could not be asked" in seen["warnings"][0]
+    assert status == 200 and "could not be queried" in seen["warnings"][0]
 
 
 REFUSED = [
