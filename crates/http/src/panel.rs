@@ -105,7 +105,7 @@ impl Panel {
         let lab = Arc::new(Lab::new(plan.workloads, Arc::clone(&state)));
         let exported = Arc::new(AtomicBool::new(false));
         let trail = Trail::default();
-        trail.note(of_start(plan.takes_over, plan.version));
+        trail.note(of_start(plan.takes_over));
         let socket = Arc::new(PanelSocket::default());
         let (situation, receiver) = watch::channel(Situation {
             config: plan.config,
@@ -230,9 +230,9 @@ impl Drop for Panel {
     }
 }
 
-fn of_start(takes_over: bool, version: &str) -> Entry {
+fn of_start(takes_over: bool) -> Entry {
     let kind = if takes_over { Kind::Takeover } else { Kind::Start };
-    Entry { kind, text: version.to_owned(), ..Entry::default() }
+    Entry { kind, text: concat!("Weir ", env!("CARGO_PKG_VERSION")).to_owned(), ..Entry::default() }
 }
 
 /// The thread's life: it begins again if it breaks, and ends with the process.
