@@ -265,3 +265,33 @@ fn a_cancel_for_another_shard_is_given_up_with_a_line_there() {
     };
     assert!(world.shard_messages.iter().any(is_told), "{:?}", world.shard_messages);
 }
+
+/// The rows of SHOW CLIENTS.
+fn clients(world: &mut World) -> Vec<messages::SocketRow> {
+    let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);
+    world.event(Event::Command(messages::Command::List { request, subject }));
+    let reports = std::mem::take(&mut world.reports);
+    let rows = reports.into_iter().filter_map(|report| match report {
+        messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
+        _ => None,
+    });
+    rows.flatten().collect()
+}
+
+#[test]
+fn an_operators_cancel_is_no_client_and_is_reported_to_no_shard() {
+    let mut world = World::new("cancel_wait_timeout = 1");
+    let (client, ..) = greeted(&mut world, Version::V3_0);
+    world.query(client, "select 1");
+    let rows = clients(&mut world);
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    let (request, id) = (messages::RequestId(2), row.id);
+    world.event(Event::Command(messages::Command::CancelClient { request, id }));
+    assert!(matches!(world.reports[..], [messages::Report::Done { count: 1, .. }]), "{:?}", world.reports);
+    assert_eq!(clients(&mut world).len(), 1, "only the client itself");
+    let carrier = world.connected();
+    assert_eq!(clients(&mut world).len(), 1, "only the client itself");
+    world.pass(1_400);
+    assert!(world.closed.contains(&carrier), "given up after cancel_wait_timeout");
+    assert!(world.shard_messages.is_empty(), "{:?}", world.shard_messages);
+}

@@ -36,10 +36,12 @@ pub(crate) enum CancelTls {
     Begun,
 }
 
-/// The client that waits for the end of a cancel.
+/// Who waits for the end of a cancel.
 #[derive(Clone, Copy)]
 pub(crate) enum CancelRequester {
     /// With the client's id: by then its connection number may be reused.
     Local(ConnId, u64),
     Remote(ShardId, u32, u64),
+    /// CANCEL_CLIENT: no connection waits.
+    Operator,
 }

@@ -327,6 +327,7 @@ impl ShardState {
             CancelRequester::Remote(to, conn, id) => {
                 self.send_to_shard(to, ShardMessage::Cancelled { conn, id });
             }
+            CancelRequester::Operator => {}
         }
     }
 
@@ -352,7 +353,7 @@ impl ShardState {
             CancelRequester::Local(conn, id) if self.client(conn).is_some_and(|client| client.id == id) => {
                 self.log_client_disconnect(conn, "cancel_wait_timeout");
             }
-            CancelRequester::Local(..) => {}
+            CancelRequester::Local(..) | CancelRequester::Operator => {}
             CancelRequester::Remote(to, conn, id) => {
                 self.send_to_shard(to, ShardMessage::CancelTimedOut { conn, id })
             }

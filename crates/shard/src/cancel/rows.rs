@@ -22,6 +22,7 @@ impl ShardState {
                 request_time_us: self.wall(cancel_conn.since_us),
                 ..SocketRow::default()
             },
+            CancelRequester::Operator => return None,
         };
         Some(SocketRow {
             user: local_pool.user.to_string(),
@@ -43,6 +44,7 @@ impl ShardState {
         let (address, port) = crate::log_format::address(remote);
         let link = match cancel_conn.requester {
             CancelRequester::Local(_, id) | CancelRequester::Remote(_, _, id) => id,
+            CancelRequester::Operator => 0,
         };
         Some(SocketRow {
             id: cancel_conn.id,

@@ -247,8 +247,8 @@ impl ShardState {
                 _ => None,
             })
             .collect();
-        let nobody = cancel_conn::CancelRequester::Remote(self.id, u32::MAX, 0);
-        let sent = servers.into_iter().filter(|server| self.cancel_on(nobody, *server)).count();
+        let requester = cancel_conn::CancelRequester::Operator;
+        let sent = servers.into_iter().filter(|server| self.cancel_on(requester, *server)).count();
         self.done(request, sent as u64);
     }
 
