@@ -109,7 +109,7 @@ def test_a_server_that_is_down(weir):
     with contextlib.suppress(psycopg.Error):
         pooler.connect(database="gone", connect_timeout=5).execute("select 1")
     (alert,) = host.eventually(lambda: found(web, "server_down"), timeout=30)
-    assert re.match(r"server 127\.0\.0\.1:\d+ lets nobody in since ", alert["text"]), alert
+    assert re.match(r"logins to server 127\.0\.0\.1:\d+ fail since ", alert["text"]), alert
     assert not found(web, "waiting", subject="app")
 
 

@@ -141,7 +141,7 @@ impl Engine {
         let helpers = Helpers::start(&mailboxes, &plan.config.global)
             .map_err(|why| StartFault::System("a thread", why))?;
         if let Some(lack) = helpers.lacking(&plan.config) {
-            (plan.log)(Record::new(Level::Warning, format!("nobody who needs it can log in: {lack}")));
+            (plan.log)(Record::new(Level::Warning, format!("{lack}; logins that need it will fail")));
         }
         let helpers = Arc::new(helpers);
         let directory = Arc::new(ProcessRegistry::new(plan.threads));
@@ -370,7 +370,7 @@ fn run<C: Core>(
         None => EpollLoop::new(make(), outside).and_then(EpollLoop::run),
     };
     if let Err(why) = outcome {
-        log(Record::new(Level::Fatal, format!("a shard cannot go on: {why}")));
+        log(Record::new(Level::Fatal, format!("shard event loop failed: {why}; exiting")));
         process::abort();
     }
 }

@@ -236,7 +236,7 @@ impl Inventory {
         let down = clusters.filter_map(|cluster| Some((self.server_error(&cluster)?, cluster)));
         down.map(|(error, cluster)| {
             let server = format!("{}:{}", cluster.host.join(","), cluster.port);
-            let text = format!("server {server} lets nobody in since {}: {}", error.since, error.message);
+            let text = format!("logins to server {server} fail since {}: {}", error.since, error.message);
             (server, text)
         })
         .collect()

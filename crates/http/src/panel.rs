@@ -235,7 +235,7 @@ fn of_start(takes_over: bool) -> Entry {
     Entry { kind, text: concat!("Weir ", env!("CARGO_PKG_VERSION")).to_owned(), ..Entry::default() }
 }
 
-/// The thread's life: it begins again if it breaks, and ends with the process.
+/// The thread's main function: restarts after a panic, and returns when the process ends.
 fn live(shared: &Arc<Shared>, mut doorway: Option<Doorway>) {
     let _ = rustix::process::nice(NICENESS); // Of this thread, and those that it starts.
     let mut rest = Rest::default();
@@ -244,9 +244,11 @@ fn live(shared: &Arc<Shared>, mut doorway: Option<Doorway>) {
         match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {
             Ok(Ok(())) => return,
             Ok(Err(why)) => shared.log(Level::Error, format!("panel: no runtime: {why}")),
-            Err(_) => shared.log(Level::Error, "panel: the thread broke and begins again"),
+            Err(_) => shared.log(Level::Error, "panel: thread panicked"),
         }
-        thread::sleep(rest.next(begun.elapsed()));
+        let pause = rest.next(begun.elapsed());
+        shared.log(Level::Log, format!("panel: restarting the thread in {} s", pause.as_secs()));
+        thread::sleep(pause);
     }
 }
 

@@ -137,12 +137,12 @@ fn edit(
     let keys = Keys::read(&text).map_err(|why| Failure::unprocessable(why.to_string()))?;
     let mut listed = keys.listed().into_iter();
     if listed.clone().any(|one| one.kind == kind && one.name == name && !own.have(one.scopes)) {
-        return Err(Failure::forbidden("nobody gives scopes that they do not have").of("scopes"));
+        return Err(
+            Failure::forbidden("users cannot grant or revoke scopes that they do not have").of("scopes")
+        );
     }
     if !listed.any(|one| one.scopes.have(Admin::SCOPE)) {
-        return Err(Failure::conflict(
-            "this is the last one with scope admin: nobody could change users any more",
-        ));
+        return Err(Failure::conflict("this is the last one with scope admin: it must keep that scope"));
     }
     Ok((text, token))
 }

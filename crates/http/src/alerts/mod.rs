@@ -36,7 +36,7 @@ const MOST_UNTOLD: usize = 100;
 pub(crate) enum Kind {
     /// A client has waited for a server for longer than `alert_wait`.
     Waiting,
-    /// A server lets nobody in.
+    /// Logins to a server fail.
     ServerDown,
     /// Pools may use more than `alert_budget` of a server's connections.
     Budget,
