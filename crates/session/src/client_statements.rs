@@ -7,8 +7,9 @@ mod describes;
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub(crate) use describes::DescribeHistory;
+
 use crate::parse_settings::ParseSettings;
-use crate::replay::DescribeHistory;
 use crate::{StatementId, StatementRegistry};
 
 /// What Weir keeps of one client's prepared statements at most: texts, names and [`NAME_BYTES`] for each.

@@ -6,6 +6,12 @@ use crate::ClientFault;
 
 /// The settings in `options`, in order.
 ///
+/// ```
+/// let found = weir_session::options::settings(r"-c geqo=off --search-path=a\ b").unwrap();
+/// let expected = [("geqo", "off"), ("search_path", "a b")];
+/// assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+/// ```
+///
 /// # Errors
 /// [`ClientFault::UnsupportedOptions`] for any other switch.
 pub fn settings(options: &str) -> Result<Vec<(String, String)>, ClientFault> {

@@ -10,15 +10,15 @@ impl ServerProtocol {
     /// What keeps this server with its client beyond the request that runs; None if the end of that request frees it.
     #[must_use]
     pub fn pin_reason(&self) -> Option<&'static str> {
-        if self.tainted {
+        if self.taint.is_tainted() {
             Some("unclear")
-        } else if self.copying_in {
+        } else if self.copy.is_reading() {
             Some("copy")
-        } else if self.status == Some(Status::Failed) {
+        } else if self.status() == Some(Status::Failed) {
             Some("failed_transaction")
         } else if self.in_block() {
             Some("transaction")
-        } else if self.status.is_none() && !self.replies.end_with_ready() {
+        } else if self.status().is_none() && !self.replies.end_with_ready() {
             Some("no_sync")
         } else {
             None
@@ -29,6 +29,8 @@ impl ServerProtocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply_queue::CopyBegun;
+    use crate::reply_queue::transaction::TransactionStatus;
     use crate::{Parameters, PendingReply, Tracked};
 
     fn protocol() -> ServerProtocol {
@@ -39,26 +41,25 @@ mod tests {
     fn what_ends_by_itself_holds_nothing() {
         let mut protocol = protocol();
         assert_eq!(protocol.pin_reason(), None);
-        protocol.status = None;
-        protocol.replies.push(PendingReply::Execute);
-        protocol.replies.push(PendingReply::Sync);
+        protocol.owe(PendingReply::Execute);
+        protocol.owe(PendingReply::Sync);
         assert_eq!(protocol.pin_reason(), None);
     }
 
     #[test]
     fn what_does_not_end_by_itself_has_a_name() {
         let mut protocol = protocol();
-        protocol.status = None;
+        protocol.transaction.asked();
         assert_eq!(protocol.pin_reason(), Some("no_sync"));
-        (protocol.status, protocol.last_status) = (Some(Status::InTransaction), Status::InTransaction);
+        protocol.transaction = TransactionStatus::new(Status::InTransaction);
         assert_eq!(protocol.pin_reason(), Some("transaction"));
-        protocol.status = None;
+        protocol.transaction.asked();
         assert_eq!(protocol.pin_reason(), Some("transaction"), "while its next query runs, too");
-        protocol.status = Some(Status::Failed);
+        protocol.transaction = TransactionStatus::new(Status::Failed);
         assert_eq!(protocol.pin_reason(), Some("failed_transaction"));
-        protocol.copying_in = true;
+        protocol.copy.begin(CopyBegun::default(), false);
         assert_eq!(protocol.pin_reason(), Some("copy"));
-        protocol.tainted = true;
+        protocol.taint.set_if(true);
         assert_eq!(protocol.pin_reason(), Some("unclear"));
     }
 }

@@ -170,9 +170,6 @@ impl StatementRegistry {
     #[inline]
     pub(crate) fn find(&self, rest: &[u8], settings: &ParseSettings) -> Option<StatementId> {
         let variants = self.by_rest.get(rest)?;
-        if planted::bug!("key_ignores_settings") {
-            return variants.first().map(|(_, id)| *id);
-        }
         let at = variants.binary_search_by_key(&settings.id(), |(settings, _)| *settings).ok()?;
         variants.get(at).map(|(_, id)| *id)
     }
@@ -180,9 +177,7 @@ impl StatementRegistry {
     /// Whether a server on which these settings are in force may be sent its Parse.
     pub(crate) fn may_be_parsed(&self, id: StatementId, settings: Option<&ParseSettings>) -> bool {
         match self.by_id.get(&id).map(|statement| &statement.scope) {
-            Some(Scope::Shared(own)) => {
-                planted::bug!("key_ignores_settings") || settings.is_some_and(|now| now.id() == own.id())
-            }
+            Some(Scope::Shared(own)) => settings.is_some_and(|now| now.id() == own.id()),
             Some(Scope::Private) => true,
             Some(Scope::Unknown) | None => false,
         }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes: a request and its cut halves are the same request, and so is a reply; `options` never
+//! What must hold for any bytes (I11 of ARCHITECTURE.md): a request and its cut halves are the same request, and so is a reply; `options` never
 //! panics. Tests run these over mutated seeds, fuzzers over whatever they find.
 
 use wire::encode;

@@ -5,26 +5,24 @@
 //! (ReadyForQuery, ParameterStatus, short command tags). A reply that answers no request is a fault, never passed on.
 
 mod error;
+mod execution;
+mod internal;
 mod parameters;
+mod replay;
 mod resets;
 mod statements;
 
-use wire::backend::{self, Status};
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
-use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientStatements, Output, Parameters, PendingReply, Reader, ServerFault, ServerProtocol,
-    StatementRegistry, Tracked, internal_result,
+    StatementRegistry, Tracked,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
 const HELD_BYTES: usize = 64 * 1024;
-
-/// A CommandComplete longer than this is none of those that are looked for.
-const TAG_BYTES: u32 = 64;
 
 /// What a step found besides what it passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,17 +96,17 @@ impl ServerProtocol {
         input: &[u8],
         out: &mut impl Output,
     ) -> ReplyOutcome {
-        if self.partial.is_empty() {
-            self.run(context, input, 0, out)
-        } else {
+        if self.reply_stream.is_partial() {
             self.join(context, input, out)
+        } else {
+            self.run(context, input, 0, out)
         }
     }
 
     /// A step whose first frame began in earlier input.
     #[inline(never)]
     fn join(&mut self, context: &mut ReplyContext<'_>, input: &[u8], out: &mut impl Output) -> ReplyOutcome {
-        let mut joined = std::mem::take(&mut self.partial);
+        let mut joined = self.reply_stream.take_partial();
         let mut taken = 0;
         // Of a row no more than the header is joined, so that what is behind it goes on without a copy.
         let missing = HEADER_BYTES.saturating_sub(joined.len());
@@ -121,10 +119,10 @@ impl ServerProtocol {
             if outcome.fault.is_some() {
                 return outcome;
             }
-            if self.partial.is_empty() {
+            if !self.reply_stream.is_partial() {
                 return self.run(context, input, taken, out);
             }
-            joined = std::mem::take(&mut self.partial); // The row answers no request.
+            joined = self.reply_stream.take_partial(); // The row answers no request.
         }
         joined.extend_from_slice(&input[taken..]);
         self.run(context, &joined, 0, out)
@@ -142,16 +140,14 @@ impl ServerProtocol {
         step.frames(out);
         step.flush(out);
         let (at, mut outcome) = (step.at, step.outcome);
-        if self.possible_readies > 0 {
+        if self.copy.is_in_doubt() {
             self.send_marker(out);
         }
-        // What comes behind a COPY from the client is answered when that is over: what waits may be its data.
-        if self.awaits_replies && (self.replies.answered() >= self.awaits_until || self.copying_in) {
-            self.awaits_replies = false;
+        if self.gate.opens_at(self.replies.answered(), self.copy.is_reading()) {
             outcome.unblocked = true;
         }
         if outcome.fault.is_none() && at < input.len() {
-            self.partial.extend_from_slice(&input[at..]);
+            self.reply_stream.keep(&input[at..]);
         }
         outcome
     }
@@ -177,7 +173,7 @@ enum ReplyAction {
     Swallow,
     /// Not enough of it is here.
     Hold,
-    /// The client gets [`ServerProtocol::replacement`] instead of this error or ReadyForQuery.
+    /// The client gets the frames of [`crate::server_protocol::internal`] instead of this error or ReadyForQuery.
     Replaced,
     /// An error that the client does not get: its request is sent again.
     Replay(Boundary, Reader),
@@ -188,9 +184,7 @@ enum ReplyAction {
 
 impl Step<'_, '_> {
     fn frames(&mut self, out: &mut impl Output) {
-        if self.server.remain > 0 {
-            self.skip_body();
-        }
+        self.at += self.server.reply_stream.advance(self.input.len() - self.at);
         self.send_due_local(out);
         while self.at < self.input.len() {
             let rest = &self.input[self.at..];
@@ -201,8 +195,7 @@ impl Step<'_, '_> {
             };
             let action = self.frame(header, rest);
             if matches!(action, ReplyAction::Pass) {
-                self.server.remain = header.frame_bytes;
-                self.skip_body();
+                self.at += self.server.reply_stream.begin(header.frame_bytes, rest.len());
                 if is_row(header.tag) {
                     self.skip_rows();
                     continue;
@@ -230,11 +223,11 @@ impl Step<'_, '_> {
         self.start = self.at;
         match action {
             ReplyAction::Replaced => {
-                let frame = std::mem::take(&mut self.server.replacement);
+                let frame = self.server.internal.take_replacement();
                 out.to_client(|bytes| bytes.extend_from_slice(&frame));
             }
             ReplyAction::Replay(at, reader) => {
-                self.outcome.unblocked |= self.server.replay(at, reader, self.context.registry, out);
+                self.outcome.unblocked |= replay::replay(self.server, at, reader, self.context.registry, out);
                 self.outcome.replayed += 1;
             }
             _ => {}
@@ -256,13 +249,6 @@ impl Step<'_, '_> {
         self.outcome.fault = Some(fault);
     }
 
-    #[inline(always)]
-    fn skip_body(&mut self) {
-        let here = (self.input.len() - self.at).min(self.server.remain as usize);
-        self.at += here;
-        self.server.remain -= u32::try_from(here).unwrap_or(self.server.remain);
-    }
-
     /// Moves over the whole rows that follow a row: whose they are, and what is owed, is as it was.
     #[inline]
     fn skip_rows(&mut self) {
@@ -282,6 +268,7 @@ impl Step<'_, '_> {
 
     #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
+        self.server.frame_came(header.tag);
         match header.tag {
             tag::DATA_ROW | tag::COPY_DATA => self.data(),
             tag::READY => self.with_body(header, rest, Self::ready),
@@ -296,10 +283,7 @@ impl Step<'_, '_> {
             tag::COPY_IN | tag::COPY_BOTH => self.copy_in(header),
             tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
             tag::PARAMETER_DESCRIPTION => self.parameters_described(header, rest),
-            tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => {
-                self.server.possible_readies = 0;
-                self.data()
-            }
+            tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => self.data(),
             other => ReplyAction::Fault(ServerFault::UnexpectedTag(other)),
         }
     }
@@ -318,185 +302,10 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Parts of a result go to the request that is answered.
-    #[inline]
-    fn data(&mut self) -> ReplyAction {
-        match self.server.replies.front() {
-            Some(PendingReply::InternalQuery) => self.internal_data(),
-            Some(_) => ReplyAction::Pass,
-            None => ReplyAction::Fault(ServerFault::OutOfStep(self.input[self.at])),
-        }
-    }
-
-    /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
-    fn for_client_only(&mut self) -> ReplyAction {
-        if self.is_private() { self.swallow_body() } else { ReplyAction::Pass }
-    }
-
-    /// What comes now is not for a client: it answers Weir's own query, or no client is linked.
-    fn is_private(&self) -> bool {
-        !self.context.has_client || self.server.replies.front() == Some(PendingReply::InternalQuery)
-    }
-
-    /// Swallowing needs the whole frame; Weir's own queries have small answers.
-    fn swallow_body(&mut self) -> ReplyAction {
-        let rest = &self.input[self.at..];
-        match frame::header(rest) {
-            Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => ReplyAction::Swallow,
-            Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => {
-                ReplyAction::Fault(ServerFault::Malformed)
-            }
-            _ => ReplyAction::Hold,
-        }
-    }
-
-    /// Rows of [`ServerProtocol::send_internal_select`] are kept; other data of internal queries is dropped.
-    fn internal_data(&mut self) -> ReplyAction {
-        let rest = &self.input[self.at..];
-        let Some(answer) = &mut self.server.internal_result else { return self.swallow_body() };
-        match frame::header(rest) {
-            Ok(Some(header)) if header.frame_bytes as usize > internal_result::FRAME_BYTES => {
-                ReplyAction::Fault(ServerFault::Malformed)
-            }
-            Ok(Some(header)) => match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
-                Some(body) if header.tag != tag::DATA_ROW || answer.keep(body) => ReplyAction::Swallow,
-                Some(_) => ReplyAction::Fault(ServerFault::Malformed),
-                None => ReplyAction::Hold,
-            },
-            _ => ReplyAction::Hold,
-        }
-    }
-
-    /// An internal query with rows uses the extended protocol, whose steps are confirmed one by one.
-    fn internal_step(&mut self, header: Header) -> ReplyAction {
-        match (self.server.replies.front(), &self.server.internal_result) {
-            (Some(PendingReply::InternalQuery), Some(_)) => self.swallow_body(),
-            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
-        }
-    }
-
-    #[inline]
-    fn executed(&mut self, header: Header) -> ReplyAction {
-        self.server.possible_readies = 0;
-        self.server.copy_syncs = 0; // The copy they were sent in, if this ends one, has ignored them.
-        match self.server.replies.front() {
-            Some(PendingReply::Execute) => {
-                self.server.replies.pop();
-                ReplyAction::Pass
-            }
-            Some(PendingReply::Query) => ReplyAction::Pass,
-            Some(PendingReply::InternalQuery) => self.swallow_body(),
-            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
-        }
-    }
-
-    #[inline(always)]
-    fn command_complete(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
-        // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
-        if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
-            return ReplyAction::Hold;
-        }
-        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
-            self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
-        }
-        self.executed(header)
-    }
-
-    /// Commands that change which statements are prepared, or reset parameters.
-    #[cold]
-    #[inline(never)]
-    fn note_command(&mut self, body: Option<&[u8]>) {
-        let command = body.and_then(backend::command_tag);
-        match command {
-            Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
-                let discarded = command == Some(b"DISCARD ALL");
-                self.outcome.discarded |= discarded;
-                self.forget_statements();
-                if discarded {
-                    self.note_reset();
-                }
-            }
-            // Under which name is not said. DO may have run either.
-            Some(b"DEALLOCATE" | b"PREPARE" | b"DO") => self.server.statements.distrust_all(),
-            Some(b"RESET") => self.note_reset_command(),
-            _ => {}
-        }
-    }
-
-    fn copy_in(&mut self, header: Header) -> ReplyAction {
-        match self.server.replies.front() {
-            Some(PendingReply::Query | PendingReply::Execute) => {
-                let begun = self.server.replies.copy_in();
-                self.server.tainted |= begun.refuses;
-                self.server.copying_in = !begun.ended;
-                self.server.copy_syncs = begun.syncs;
-                self.server.possible_readies = 0;
-                if self.server.replies.answered() >= self.server.resets.from {
-                    self.server.replies.release(); // The Sync that comes behind the data ends this request.
-                }
-                self.server.copy_is_both = header.tag == tag::COPY_BOTH;
-                self.end_unneeded_recording();
-                ReplyAction::Pass
-            }
-            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
-        }
-    }
-
-    #[inline(always)]
-    fn ready(&mut self, header: Header, body: &[u8]) -> ReplyAction {
-        let Some(status) = backend::ready_status(body) else {
-            return ReplyAction::Fault(ServerFault::Malformed);
-        };
-        let Some(answered) = self.server.ready() else {
-            return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
-        };
-        self.server.copying_in = false;
-        let before = std::mem::replace(&mut self.server.last_status, status);
-        if self.server.query_in_pipeline {
-            self.sync_behind_query(answered, before, status);
-        }
-        if self.server.replies.is_empty() {
-            self.server.status = Some(status);
-            self.server.segment_effects = Effects::NONE;
-        }
-        if planted::bug!("release_at_first_ready") {
-            self.server.status = Some(status);
-        }
-        if answered == PendingReply::InternalQuery {
-            self.outcome.internal_done = Some(self.context.internal_error.is_none());
-            return ReplyAction::Swallow;
-        }
-        if matches!(answered, PendingReply::InternalSync | PendingReply::Marker) {
-            return ReplyAction::Swallow;
-        }
-        if self.context.refuses_blocks && status != Status::Idle {
-            self.outcome.block_refused = true;
-            return ReplyAction::Stop;
-        }
-        self.outcome.ready += 1;
-        self.outcome.idle += u32::from(status == Status::Idle);
-        if self.server.resets.noted {
-            return self.ready_behind_reset(status);
-        }
-        ReplyAction::Pass
-    }
-
-    /// PostgreSQL 18 keeps the transaction of a pipeline open beyond a Query in it. A Sync right behind that says idle and leaves
-    /// it open for all that (seen in 18.6), and the next command, of any client, fails with "unexpected state STARTED".
-    #[cold]
-    #[inline(never)]
-    fn sync_behind_query(&mut self, answered: PendingReply, before: Status, status: Status) {
-        // Which of the segments that were sent it stands in is not kept.
-        let may_come = answered != PendingReply::Sync && status != Status::Idle;
-        self.server.query_in_pipeline = may_come || !self.server.replies.is_empty();
-        self.server.tainted |=
-            answered == PendingReply::Sync && before == Status::InTransaction && status == Status::Idle;
-    }
-
     /// Sends the replies at the head of the queue that are Weir's to send.
     #[inline]
     fn send_due_local(&mut self, out: &mut impl Output) {
-        if self.server.replies.may_be_local() && self.server.remain == 0 {
+        if self.server.replies.may_be_local() && !self.server.reply_stream.is_in_frame() {
             self.send_local_replies(out);
         }
     }
@@ -529,6 +338,8 @@ impl Step<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use wire::backend::Status;
+
     use super::*;
 
     /// How much was copied on its way to the client, and all of it.
@@ -564,7 +375,7 @@ mod tests {
         encode::ready(&mut answer, Status::Idle);
         for cut in 1..HEADER_BYTES {
             let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
-            server.replies.push(PendingReply::Query);
+            server.owe(PendingReply::Query);
             let mut sent = Sent::default();
             for piece in [&answer[..cut], &answer[cut..]] {
                 let mut context = ReplyContext {

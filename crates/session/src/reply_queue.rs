@@ -1,99 +1,27 @@
 //! The replies that a server still owes, in order, and to whom.
 //!
 //! This is the guard against the worst bug a pooler can have, an answer that reaches the wrong request: every reply must
-//! match the oldest entry, or the streams have lost step. Owns the queue and its rules; never sees a byte.
+//! match the oldest entry, or the streams have lost step. Owns the queue and its rules; which replies there are is
+//! [`pending`]'s. Never sees a byte.
+
+mod pending;
+pub(crate) mod transaction;
 
 use std::collections::VecDeque;
 
+pub(crate) use pending::{PendingReply, Reader};
+
+use transaction::Asked;
+
 use crate::prepared::StatementId;
 
-/// One reply that the server owes, or that Weir sends to the client at this point of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PendingReply {
-    /// Query: anything, then ReadyForQuery.
-    Query,
-    /// FunctionCall: a result, then ReadyForQuery.
-    Function,
-    /// Sync: ReadyForQuery.
-    Sync,
-    /// The client's Parse: ParseComplete. Named ones carry the statement.
-    Parse(Option<StatementId>),
-    /// Weir's own Parse, before a Bind or Describe on a server that lacks the statement: swallow its ParseComplete.
-    InternalParse(StatementId),
-    /// Weir's own Describe of a statement, right behind its Parse: swallow the description, and compare it.
-    InternalDescribe(StatementId, Reader),
-    /// The client's Parse of a statement that the server has already: Weir sends ParseComplete.
-    LocalParseComplete,
-    /// Bind: BindComplete. Of a named statement it carries that.
-    Bind(Option<StatementId>),
-    /// Describe: RowDescription or NoData. Of a named statement it carries that.
-    Describe(Option<StatementId>),
-    /// Bind of a named statement whose request is kept, in case its plan is stale.
-    RecordedBind(StatementId),
-    /// Describe, likewise.
-    RecordedDescribe(StatementId),
-    /// Bind that is sent to be refused: its client would read the rows by an old description.
-    RefusedBind,
-    /// Parse, Bind or Describe that the server refuses, because the client's name is taken or unknown: the error gets
-    /// that name ([`ReplyQueue::refused_name`]).
-    Refused,
-    /// Execute: rows, then CommandComplete, EmptyQueryResponse or PortalSuspended.
-    Execute,
-    /// The client's Close of a portal or the unnamed statement: CloseComplete.
-    Close,
-    /// Weir's own Close of a statement that made room: swallow its CloseComplete.
-    InternalClose(StatementId),
-    /// The client's Close of a named statement, which the server keeps: Weir sends CloseComplete.
-    LocalCloseComplete,
-    /// CopyDone or CopyFail: no reply of its own; ends what a COPY swallows.
-    CopyEnd,
-    /// A query of Weir's own: swallow everything up to its ReadyForQuery.
-    InternalQuery,
-    /// A Close of nothing, with a Sync, of Weir's own behind Syncs that the server may have ignored: what comes before its
-    /// CloseComplete answers those.
-    Marker,
-    /// The Sync of a segment that is replayed: swallow its ReadyForQuery.
-    InternalSync,
-}
-
-/// By which description the client for which a statement was parsed reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
-    /// The client has just prepared the statement, and can have no description but this one.
-    Preparing,
-    /// The client asks for this description, or reads by none.
-    Fresh,
-    /// The client may hold an older description.
-    Holding,
-}
-
-impl PendingReply {
-    /// Entries that the server does not answer.
-    #[inline]
-    fn is_local(self) -> bool {
-        matches!(
-            self,
-            PendingReply::LocalParseComplete | PendingReply::LocalCloseComplete | PendingReply::CopyEnd
-        )
-    }
-
-    /// Entries that a ReadyForQuery answers.
-    fn ends_with_ready(self) -> bool {
-        matches!(
-            self,
-            PendingReply::Query
-                | PendingReply::Function
-                | PendingReply::Sync
-                | PendingReply::InternalQuery
-                | PendingReply::InternalSync
-                | PendingReply::Marker
-        )
-    }
-}
+/// Proof that no reply is owed: only then does the status of a ReadyForQuery count as current.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NothingOwed(());
 
 /// The queue, and which place of the stream its entries stand for.
 #[derive(Debug)]
-pub struct ReplyQueue {
+pub(crate) struct ReplyQueue {
     queue: VecDeque<PendingReply>,
     /// How many entries have been answered: the number of the oldest.
     answered: u64,
@@ -140,16 +68,22 @@ impl Default for ReplyQueue {
 }
 
 impl ReplyQueue {
+    /// Some if no reply is owed.
+    #[inline(always)]
+    pub(crate) fn nothing_owed(&self) -> Option<NothingOwed> {
+        self.queue.is_empty().then_some(NothingOwed(()))
+    }
+
     /// No reply is owed.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// No further request is sent before some are answered.
     #[inline]
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= self.most
     }
 
@@ -198,7 +132,7 @@ impl ReplyQueue {
     /// The number of the segment that is being sent.
     #[inline]
     #[must_use]
-    pub fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.segment
     }
 
@@ -224,10 +158,10 @@ impl ReplyQueue {
     }
 
     /// Queues a request that the server refuses because of this name.
-    pub(crate) fn push_refused(&mut self, name: &[u8]) {
+    pub(crate) fn push_refused(&mut self, name: &[u8], asked: Asked) {
         self.note_internal_bytes(name.len());
         self.refused.push_back((self.next_number(), name.into()));
-        self.push(PendingReply::Refused);
+        self.push(PendingReply::Refused, asked);
     }
 
     /// The name that the oldest entry is refused for.
@@ -241,7 +175,7 @@ impl ReplyQueue {
 
     /// A ReadyForQuery is among them: the requests end without a further message of the client.
     #[must_use]
-    pub fn end_with_ready(&self) -> bool {
+    pub(crate) fn end_with_ready(&self) -> bool {
         self.queue.iter().any(|pending| pending.ends_with_ready())
     }
 
@@ -256,6 +190,11 @@ impl ReplyQueue {
         self.answered + self.queue.len() as u64
     }
 
+    /// The number of the entry that was pushed last.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.next_number().saturating_sub(1)
+    }
+
     /// Counts the entries that were answered or skipped: the number of the oldest.
     #[inline]
     pub(crate) fn answered(&self) -> u64 {
@@ -264,14 +203,14 @@ impl ReplyQueue {
 
     /// The number of replies owed.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// The oldest reply owed.
     #[inline]
     #[must_use]
-    pub fn front(&self) -> Option<PendingReply> {
+    pub(crate) fn front(&self) -> Option<PendingReply> {
         self.queue.front().copied()
     }
 
@@ -282,7 +221,7 @@ impl ReplyQueue {
 
     /// Appends the reply to a request that is being sent.
     #[inline]
-    pub fn push(&mut self, pending: PendingReply) {
+    pub(crate) fn push(&mut self, pending: PendingReply, _asked: Asked) {
         self.segment += u64::from(pending == PendingReply::Sync);
         self.has_local |= pending.is_local();
         self.queue.push_back(pending);
@@ -305,7 +244,7 @@ impl ReplyQueue {
 
     /// Takes the oldest entry.
     #[inline]
-    pub fn pop(&mut self) -> Option<PendingReply> {
+    pub(crate) fn pop(&mut self) -> Option<PendingReply> {
         let pending = self.queue.pop_front()?;
         self.answered += 1;
         Some(pending)
@@ -314,7 +253,7 @@ impl ReplyQueue {
     /// ReadyForQuery arrived: takes the entry that it answers, if it answers the oldest. With it goes the end of a copy
     /// that was sent when the copy had failed already: the server ignores it.
     #[inline]
-    pub fn ready(&mut self) -> Option<PendingReply> {
+    pub(crate) fn ready(&mut self) -> Option<PendingReply> {
         let answered = self.front().filter(|pending| pending.ends_with_ready())?;
         self.pop();
         while self.front() == Some(PendingReply::CopyEnd) {
@@ -325,7 +264,7 @@ impl ReplyQueue {
 
     /// ErrorResponse arrived. In an extended segment the server skips to the next Sync: what was asked before that Sync
     /// is given to `dropped`, and the answer is true if that Sync has not been sent yet.
-    pub fn fail(&mut self, mut dropped: impl FnMut(PendingReply)) -> bool {
+    pub(crate) fn fail(&mut self, mut dropped: impl FnMut(PendingReply)) -> bool {
         match self.queue.front() {
             None => return false,
             Some(pending) if pending.ends_with_ready() => return false,
@@ -343,7 +282,7 @@ impl ReplyQueue {
 
     /// A request is recorded in case its plan is stale.
     #[must_use]
-    pub fn has_recorded(&self) -> bool {
+    pub(crate) fn has_recorded(&self) -> bool {
         self.queue.iter().any(|pending| {
             matches!(pending, PendingReply::RecordedBind(_) | PendingReply::RecordedDescribe(_))
         })
@@ -351,7 +290,7 @@ impl ReplyQueue {
 
     /// The segment at the head failed because of this statement and is sent again behind a new Parse. With a Sync of
     /// Weir's own behind its first part (`synced`), what comes next belongs to a segment of its own.
-    pub fn requeue_replayed(&mut self, statement: StatementId, reader: Reader, synced: bool) {
+    pub(crate) fn requeue_replayed(&mut self, statement: StatementId, reader: Reader, synced: bool) {
         self.segment += u64::from(synced);
         match self.queue.front_mut() {
             Some(pending @ PendingReply::RecordedBind(_)) => *pending = PendingReply::Bind(Some(statement)),
@@ -374,7 +313,7 @@ impl ReplyQueue {
 
     /// CopyInResponse arrived for the oldest entry: takes what was sent already and that the server reads as a part of the
     /// copy. PostgreSQL ignores Sync while it copies (55.2.6), so that none is owed unless the copy fails before it.
-    pub fn copy_in(&mut self) -> CopyBegun {
+    pub(crate) fn copy_in(&mut self) -> CopyBegun {
         let mut begun = CopyBegun::default();
         while let Some(pending) = self.queue.get(1).copied() {
             match pending {
@@ -397,18 +336,20 @@ impl ReplyQueue {
 
 /// What was sent behind a request before it was known to be a COPY from the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyBegun {
+pub(crate) struct CopyBegun {
     /// Its end, CopyDone or CopyFail.
-    pub ended: bool,
+    pub(crate) ended: bool,
     /// Syncs before that.
-    pub syncs: u32,
+    pub(crate) syncs: u32,
     /// A message before that which the server refuses while it copies: it is answered only if the copy has failed.
-    pub refuses: bool,
+    pub(crate) refuses: bool,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transaction::TransactionStatus;
+    use wire::backend::Status;
 
     fn replies(entries: &[PendingReply]) -> ReplyQueue {
         ReplyQueue { queue: entries.iter().copied().collect(), ..ReplyQueue::default() }
@@ -446,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_answered_by_the_reply_to_its_sync() {
-        let mut queue = ReplyQueue::default();
+        let (mut queue, mut transaction) = (ReplyQueue::default(), TransactionStatus::new(Status::Idle));
         for pending in [
             PendingReply::Execute,
             PendingReply::Sync,
@@ -454,7 +395,7 @@ mod tests {
             PendingReply::Sync,
             PendingReply::Execute,
         ] {
-            queue.push(pending);
+            queue.push(pending, transaction.asked());
         }
         let mut answering = vec![queue.answering_segment()];
         while queue.pop().is_some() {

@@ -3,8 +3,11 @@
 //! Owns where requests begin and end, what each will be answered with, and renaming prepared statements. Looks into a
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
+mod bind;
+mod first_message;
 mod held;
 mod missing;
+mod prepare;
 mod refused;
 mod resets;
 mod statements;
@@ -12,6 +15,8 @@ mod statements;
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
+
+pub use first_message::{FirstMessage, first_message};
 
 use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
@@ -72,42 +77,6 @@ pub struct RequestContext<'a> {
     pub bound: u64,
 }
 
-/// What the first bytes of an idle client need.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FirstMessage {
-    /// A server.
-    NeedsServer,
-    /// More bytes before it can be judged.
-    Incomplete,
-    /// Nothing: this many bytes are a whole frame that PostgreSQL ignores outside a COPY, or a Flush of nothing. A
-    /// server checked out for it would have no reply to end with.
-    Ignored(usize),
-    /// The client disconnects.
-    Terminate,
-    /// A message that no client may send.
-    Fault(ClientFault),
-}
-
-/// Judges the first frame of an idle client, before a server is taken for it.
-#[must_use]
-pub fn first_message(bytes: &[u8], frame_bytes_max: u32) -> FirstMessage {
-    match header(bytes, frame_bytes_max) {
-        Err(fault) => FirstMessage::Fault(fault),
-        Ok(None) => FirstMessage::Incomplete,
-        Ok(Some(header)) => match header.tag {
-            tag::TERMINATE => FirstMessage::Terminate,
-            tag::PASSWORD => FirstMessage::Fault(ClientFault::PasswordAfterLogin),
-            tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH
-                if bytes.len() >= header.frame_bytes as usize =>
-            {
-                FirstMessage::Ignored(header.frame_bytes as usize)
-            }
-            known if wire::tag::is_frontend(known) => FirstMessage::NeedsServer,
-            other => FirstMessage::Fault(ClientFault::UnknownTag(other)),
-        },
-    }
-}
-
 /// The header of a frame that is not too long; whether its tag is known is left to the caller.
 #[inline(always)]
 fn header(bytes: &[u8], frame_bytes_max: u32) -> Result<Option<Header>, ClientFault> {
@@ -163,7 +132,7 @@ impl ClientStream {
         if start < at {
             out.forward(input, start, at);
         }
-        if server.possible_readies > 0 {
+        if server.copy.is_in_doubt() {
             server.send_marker(out);
         }
         (outcome, at)
@@ -199,9 +168,7 @@ enum RequestAction {
 impl Step<'_, '_> {
     #[inline(always)]
     fn run(&mut self, out: &mut impl Output) -> RequestOutcome {
-        if self.server.unsent_body > 0 {
-            self.skip_body();
-        }
+        self.at += self.server.request_stream.advance(self.input.len() - self.at);
         while self.at < self.input.len()
             && let Some(boundary) = self.server.boundary()
         {
@@ -222,11 +189,10 @@ impl Step<'_, '_> {
                     self.server.replay_buffer.follow(behind);
                     self.server.replay_buffer.record(&rest[..rest.len().min(header.frame_bytes as usize)]);
                 }
-                self.server.unsent_body = header.frame_bytes;
-                self.skip_body();
+                self.begin(header.frame_bytes, boundary);
             } else if let RequestAction::Dropped(bytes) = action {
                 self.server.replay_buffer.follow(behind);
-                self.drop_front(header, rest, bytes, out);
+                self.drop_front(header, rest, bytes, boundary, out);
             } else {
                 return self.end(action, header, boundary, out);
             }
@@ -236,7 +202,7 @@ impl Step<'_, '_> {
 
     /// Passes over so many bytes of a frame that was replaced; what follows them in it is passed on.
     #[inline(always)]
-    fn drop_front(&mut self, header: Header, rest: &[u8], bytes: usize, out: &mut impl Output) {
+    fn drop_front(&mut self, header: Header, rest: &[u8], bytes: usize, at: Boundary, out: &mut impl Output) {
         self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
         match rest.get(bytes..header.frame_bytes as usize) {
             Some(tail) => self.server.replay_buffer.record(tail),
@@ -244,8 +210,7 @@ impl Step<'_, '_> {
         }
         self.at += bytes;
         self.start = self.at;
-        self.server.unsent_body = header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes);
-        self.skip_body();
+        self.begin(header.frame_bytes - u32::try_from(bytes).unwrap_or(header.frame_bytes), at);
     }
 
     /// The step goes no further than this frame.
@@ -275,8 +240,7 @@ impl Step<'_, '_> {
     #[inline(never)]
     fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
         self.flush(out);
-        self.server.awaits_replies = true;
-        self.server.awaits_until = self.server.replies.awaited();
+        self.server.gate.close_until(self.server.replies.awaited());
         if !self.server.replies.ends_with_ready() {
             self.server.replay_buffer.follow(true);
             send(&mut self.server.replay_buffer, at, out, encode::flush);
@@ -294,17 +258,15 @@ impl Step<'_, '_> {
         true
     }
 
-    /// Moves over as much of the current frame as is here.
+    /// So many bytes of a message, or what is left of it, are passed on from here; moves over as many of them as are here.
     #[inline(always)]
-    fn skip_body(&mut self) {
-        let here = (self.input.len() - self.at).min(self.server.unsent_body as usize);
-        self.at += here;
-        self.server.unsent_body -= u32::try_from(here).unwrap_or(self.server.unsent_body);
+    fn begin(&mut self, bytes: u32, at: Boundary) {
+        self.at += self.server.request_stream.begin(at, bytes, self.input.len() - self.at);
     }
 
     #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> RequestAction {
-        if self.server.replies.is_full() && !self.server.copying_in && !self.server.skipping {
+        if self.server.replies.is_full() && self.executes() {
             return unknown(header.tag)
                 .map_or(RequestAction::AwaitReplies, |fault| RequestAction::Stop(fault.into()));
         }
@@ -312,9 +274,8 @@ impl Step<'_, '_> {
             tag::QUERY => return self.query(header, rest),
             tag::SYNC => return self.sync(),
             tag::EXECUTE => {
-                let effects = self.server.portal_effects;
-                self.server.segment_effects.add(effects.and(Effects::BOUND));
-                self.ask(PendingReply::Execute);
+                let effects = self.server.effects.execute();
+                self.server.ask(PendingReply::Execute);
                 if effects.any(Effects::ALTERING) {
                     self.executes_alteration(effects);
                 }
@@ -323,8 +284,8 @@ impl Step<'_, '_> {
                 return self.extended(header, rest, at, out);
             }
             tag::FUNCTION_CALL => {
-                self.server.query_in_pipeline |= self.server.segment_effects.any(Effects::BOUND);
-                self.ask(PendingReply::Function);
+                self.note_query();
+                self.server.ask(PendingReply::Function);
                 self.server.replies.note_change();
             }
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
@@ -340,17 +301,16 @@ impl Step<'_, '_> {
         RequestAction::Pass
     }
 
-    /// Notes that a reply is owed, unless the server ignores what it is asked.
+    /// The server does what it is asked, as far as is known.
+    fn executes(&self) -> bool {
+        !self.server.copy.is_reading() && !self.server.skipping.is_on()
+    }
+
+    /// A Query or FunctionCall is sent, perhaps behind an Execute of the same segment.
     #[inline(always)]
-    fn ask(&mut self, pending: PendingReply) {
-        self.server.status = None;
-        if self.server.skipping {
-            // Skipped, unless the server has read a Sync among the data of the copy that has failed.
-            self.server.tainted |= self.server.possible_readies > 0;
-        } else {
-            // While it copies the server refuses this and leaves, unless the copy has failed already.
-            self.server.tainted |= self.server.copying_in;
-            self.server.replies.push(pending);
+    fn note_query(&mut self) {
+        if self.server.effects.segment().any(Effects::BOUND) {
+            self.server.taint.note_query_in_pipeline();
         }
     }
 
@@ -361,11 +321,11 @@ impl Step<'_, '_> {
             return RequestAction::Stop(ClientFault::SimpleQuery.into());
         }
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
-        self.server.query_in_pipeline |= self.server.segment_effects.any(Effects::BOUND);
+        self.note_query();
         if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
             return if self.resetting_query() { RequestAction::Pass } else { RequestAction::Hold };
         }
-        self.ask(PendingReply::Query);
+        self.server.ask(PendingReply::Query);
         if !begins {
             self.server.replies.note_change();
         }
@@ -375,15 +335,14 @@ impl Step<'_, '_> {
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.
     #[inline]
     fn sync(&mut self) -> RequestAction {
-        self.server.status = None;
-        if self.server.copying_in {
-            self.server.copy_syncs += 1;
+        if self.server.copy.sync() {
+            self.server.transaction.asked();
             return RequestAction::Pass;
         }
-        self.server.skipping = false;
-        self.server.segment_effects = Effects::NONE;
-        self.server.replies.push(PendingReply::Sync);
-        if !self.server.resets.asked.is_empty() {
+        self.server.skipping.end();
+        self.server.effects.end_segment();
+        self.server.owe(PendingReply::Sync);
+        if self.server.effects.resets.is_asked() {
             self.server.hold_requests();
         }
         if self.server.replay_buffer.sync() && self.server.replay_buffer.blocks_requests() {
@@ -393,10 +352,8 @@ impl Step<'_, '_> {
     }
 
     fn end_copy(&mut self) {
-        if self.server.copying_in {
-            self.server.copying_in = false;
-        } else if !self.server.replies.is_empty() && !self.server.skipping {
-            self.server.replies.push(PendingReply::CopyEnd);
+        if !self.server.copy.end() && !self.server.replies.is_empty() && !self.server.skipping.is_on() {
+            self.server.owe(PendingReply::CopyEnd);
         }
     }
 
@@ -409,7 +366,7 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> RequestAction {
-        if self.context.statements_max == 0 || self.server.copying_in {
+        if self.context.statements_max == 0 || self.server.copy.is_reading() {
             return if self.extended_as_is(header.tag) { RequestAction::Pass } else { RequestAction::Hold };
         }
         let whole = rest.len().min(header.frame_bytes as usize);
@@ -423,7 +380,7 @@ impl Step<'_, '_> {
 
     #[inline(always)]
     fn pass(&mut self, pending: PendingReply) -> RequestAction {
-        self.ask(pending);
+        self.server.ask(pending);
         RequestAction::Pass
     }
 

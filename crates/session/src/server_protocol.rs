@@ -3,84 +3,108 @@
 //! Owns the question whether a server is quiet ([`ServerProtocol::is_quiet`]), on which releasing it depends. The steps
 //! that change it are in [`crate::request`] (what a client asks) and [`crate::reply`] (what the server answers).
 
+mod copy;
+mod effects;
+mod gate;
+pub(crate) mod internal;
+mod pending_resets;
+mod reply_stream;
+mod request_stream;
+pub(crate) mod settings;
+mod skipping;
+mod taint;
+
 use wire::backend::Status;
+use wire::tag::backend as tag;
+
+pub use request_stream::Boundary;
+
+use copy::CopyPhase;
+use effects::SentEffects;
+use gate::RequestGate;
+use internal::InternalReplies;
+use reply_stream::ReplyStream;
+use request_stream::RequestStream;
+use settings::SettingsInForce;
+use skipping::Skipping;
+use taint::Taint;
 
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::ReplayBuffer;
+use crate::reply_queue::transaction::TransactionStatus;
 use crate::reported::NonAscii;
-use crate::resets::Resets;
 use crate::server_statements::UnnamedStatement;
-use crate::statement_text::Effects;
-use crate::{
-    Catalog, InternalResult, Output, Parameters, ParseSettings, PendingReply, ReplyQueue, Reset,
-    ServerStatements,
-};
-
-/// Proof that the stream to a server is between two messages. Writing a message of Weir's own takes one, so that none can be
-/// written between two halves of a client's.
-#[derive(Clone, Copy, Debug)]
-pub struct Boundary(());
+use crate::{Catalog, InternalResult, Output, Parameters, PendingReply, ReplyQueue, Reset, ServerStatements};
 
 /// The protocol state of a logged-in server connection.
+///
+/// ```
+/// use weir_session::{Parameters, ReplyContext, ServerProtocol, StatementRegistry, Tracked};
+/// use wire::{backend::Status, encode};
+/// # struct Discard;
+/// # impl weir_session::Output for Discard {
+/// #     fn forward(&mut self, _: &[u8], _: usize, _: usize) {}
+/// #     fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+/// #     fn to_server(&mut self, _: weir_session::Boundary, _: impl FnOnce(&mut Vec<u8>)) {}
+/// # }
+/// # let mut out = Discard;
+///
+/// let tracked = Tracked::new([]);
+/// let mut server = ServerProtocol::new(Parameters::unknown(&tracked));
+/// let at = server.boundary().expect("no message is half sent");
+/// let mut request = Vec::new();
+/// server.send_internal_query(at, &mut request, "select 1");
+/// assert!(server.is_busy() && !server.is_quiet());
+///
+/// let mut reply = Vec::new();
+/// encode::command_complete(&mut reply, "SELECT 1");
+/// encode::ready(&mut reply, Status::Idle);
+/// let mut context = ReplyContext {
+///     registry: &mut StatementRegistry::default(),
+///     tracked: &tracked,
+///     names: None,
+///     internal_error: &mut None,
+///     errors_seen: &mut Vec::new(),
+///     startup: None,
+///     default_params: None,
+///     has_client: false,
+///     releases_between_transactions: true,
+///     refuses_blocks: false,
+///     body_max: i32::MAX.unsigned_abs() - 4,
+/// };
+/// let (beginning, rest) = reply.split_at(reply.len() - 1);
+/// server.step(&mut context, beginning, &mut out);
+/// assert!(!server.is_quiet(), "ReadyForQuery is not here whole");
+/// let outcome = server.step(&mut context, rest, &mut out);
+/// assert_eq!((outcome.internal_done, outcome.fault), (Some(true), None));
+/// assert!(server.is_quiet());
+/// ```
 #[derive(Debug)]
 pub struct ServerProtocol {
     /// Replies owed, oldest first.
     pub(crate) replies: ReplyQueue,
-    /// What the last ReadyForQuery said; None since something was asked after it.
-    pub(crate) status: Option<Status>,
-    /// Body bytes of the message that is being sent to the server still to be sent.
-    pub(crate) unsent_body: u32,
-    /// Body bytes of the current reply frame still to come.
-    pub(crate) remain: u32,
-    /// Bytes of a reply frame that cannot be judged yet.
-    pub(crate) partial: Vec<u8>,
-    /// An extended segment failed and its Sync has not been sent yet: the server ignores what comes.
-    pub(crate) skipping: bool,
-    /// The server reads COPY data.
-    pub(crate) copying_in: bool,
-    /// The last COPY that began goes both ways.
-    pub(crate) copy_is_both: bool,
-    /// Syncs sent while the server reads COPY data: it ignores them, unless the copy has failed before them.
-    pub(crate) copy_syncs: u32,
-    /// Such Syncs of a copy that has failed: as many times ReadyForQuery may come, or fewer. Zero again at the first other
-    /// reply, because replies come in order.
-    pub(crate) possible_readies: u32,
-    /// Something was sent whose outcome is not modelled: this server is closed when it is released.
-    pub(crate) tainted: bool,
-    /// A Query or FunctionCall was sent behind an Execute, before its Sync.
-    pub(crate) query_in_pipeline: bool,
-    /// What the last ReadyForQuery said, whatever was asked since.
-    pub(crate) last_status: Status,
-    /// What may have been done since the last Sync; nothing if nothing but Parse, Describe and Close was asked.
-    pub(crate) segment_effects: Effects,
-    /// What executing the portals that were bound may change.
-    pub(crate) portal_effects: Effects,
-    /// What executing them resets.
-    pub(crate) portal_resets: Reset,
-    /// What the statement without a name resets, if that may change anything.
-    pub(crate) unnamed_resets: Reset,
-    /// The last segment in which settings may have been changed, until it is answered.
-    pub(crate) set_segment: Option<u64>,
-    /// Where names in a text are looked up.
-    pub(crate) catalog: Catalog,
-    /// The settings in force, as of these parameters.
-    pub(crate) settings: Option<(Parameters, ParseSettings)>,
-    /// What the client sends now waits for replies to what was sent before.
-    pub(crate) awaits_replies: bool,
-    /// The number of the oldest reply owed when that ends.
-    pub(crate) awaits_until: u64,
-    /// What the client gets instead of the server's message.
-    pub(crate) replacement: Vec<u8>,
+    /// What the last ReadyForQuery said, and whether something was asked since.
+    pub(crate) transaction: TransactionStatus,
+    /// How far the stream to the server is.
+    pub(crate) request_stream: RequestStream,
+    /// How far the stream from the server is.
+    pub(crate) reply_stream: ReplyStream,
+    /// Whether the server ignores what comes until Sync.
+    pub(crate) skipping: Skipping,
+    /// The COPY from the client that runs, and what is in doubt behind one that has failed.
+    pub(crate) copy: CopyPhase,
+    /// Whether something was sent whose outcome is not modelled: then this server is closed when it is released.
+    pub(crate) taint: Taint,
+    /// What requests that were sent may have changed, and what they reset.
+    pub(crate) effects: SentEffects,
+    /// Under which settings the server parses what is sent now.
+    pub(crate) settings: SettingsInForce,
+    /// Whether what the client sends now waits for replies to what was sent before.
+    pub(crate) gate: RequestGate,
     /// The request that may have to be replayed.
     pub(crate) replay_buffer: ReplayBuffer,
-    /// The types of the parameters of the statement that is being described to Weir.
-    pub(crate) described_types: Vec<u32>,
-    /// The rows of an internal query, while one runs.
-    pub(crate) internal_result: Option<Box<InternalResult>>,
-    /// What is known of resets since nothing was owed.
-    pub(crate) resets: Resets,
-    /// Parameters that have the client's startup value again for the client, but not on this server.
-    pub(crate) lost: Reset,
+    /// What Weir reads of the replies for itself, and sends in place of one.
+    pub(crate) internal: InternalReplies,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,
     /// Statements prepared here.
@@ -95,33 +119,17 @@ impl ServerProtocol {
     pub fn new(parameters: Parameters) -> ServerProtocol {
         ServerProtocol {
             replies: ReplyQueue::default(),
-            status: Some(Status::Idle),
-            unsent_body: 0,
-            remain: 0,
-            partial: Vec::new(),
-            skipping: false,
-            copying_in: false,
-            copy_is_both: false,
-            copy_syncs: 0,
-            possible_readies: 0,
-            tainted: false,
-            query_in_pipeline: false,
-            last_status: Status::Idle,
-            segment_effects: Effects::NONE,
-            portal_effects: Effects::NONE,
-            portal_resets: Reset::default(),
-            unnamed_resets: Reset::default(),
-            set_segment: None,
-            catalog: Catalog::default(),
-            settings: None,
-            awaits_replies: false,
-            awaits_until: 0,
-            replacement: Vec::new(),
+            transaction: TransactionStatus::new(Status::Idle),
+            request_stream: RequestStream::default(),
+            reply_stream: ReplyStream::default(),
+            skipping: Skipping::default(),
+            copy: CopyPhase::default(),
+            taint: Taint::default(),
+            gate: RequestGate::default(),
+            effects: SentEffects::default(),
+            settings: SettingsInForce::default(),
             replay_buffer: ReplayBuffer::default(),
-            described_types: Vec::new(),
-            internal_result: None,
-            resets: Resets::default(),
-            lost: Reset::default(),
+            internal: InternalReplies::default(),
             non_ascii: NonAscii::default(),
             statements: ServerStatements::default(),
             parameters,
@@ -131,7 +139,7 @@ impl ServerProtocol {
     /// Sets the pool in which names are looked up.
     #[must_use]
     pub fn with_catalog(mut self, catalog: Catalog) -> ServerProtocol {
-        self.catalog = catalog;
+        self.settings = SettingsInForce::of(catalog);
         self
     }
 
@@ -139,10 +147,9 @@ impl ServerProtocol {
     #[must_use]
     pub fn imported(parameters: Parameters, status: Status, tainted: bool) -> ServerProtocol {
         let mut protocol = ServerProtocol::new(parameters);
-        (protocol.status, protocol.last_status, protocol.tainted) = (Some(status), status, tainted);
-        // Portals live as long as their transaction, and what these do is not known here.
+        (protocol.transaction, protocol.taint) = (TransactionStatus::new(status), Taint::imported(tainted));
         if status != Status::Idle {
-            (protocol.portal_effects, protocol.portal_resets) = (Effects::ALL, Reset::UNCLEAR);
+            protocol.effects = SentEffects::of_open_block();
         }
         protocol
     }
@@ -150,8 +157,11 @@ impl ServerProtocol {
     /// Nothing is owed and nothing half read, in a transaction or not: another process can continue.
     #[must_use]
     pub fn is_exportable(&self) -> bool {
-        let at_boundary = self.remain == 0 && self.partial.is_empty() && self.possible_readies == 0;
-        self.replies.is_empty() && self.status.is_some() && at_boundary && !self.copying_in && !self.skipping
+        self.replies.is_empty()
+            && self.transaction.current().is_some()
+            && self.reply_stream.is_at_rest()
+            && self.copy.is_at_rest()
+            && !self.skipping.is_on()
     }
 
     /// The number of the client whose unnamed statement this server has.
@@ -171,20 +181,20 @@ impl ServerProtocol {
     /// A server that came from another process has this client's unnamed statement.
     pub fn import_unnamed(&mut self, owner: u64) {
         self.statements.unnamed = UnnamedStatement::imported(owner);
-        self.unnamed_resets = Reset::UNCLEAR;
+        self.effects.set_unnamed_resets(Reset::UNCLEAR);
     }
 
     /// Something was sent whose outcome is not modelled.
     #[must_use]
     pub fn is_tainted(&self) -> bool {
-        self.tainted
+        self.taint.is_tainted()
     }
 
     /// A Query was sent behind an Execute, and their Sync has not come: PostgreSQL 18 may answer it with status idle and keep
     /// the transaction open.
     #[must_use]
     pub fn has_query_in_pipeline(&self) -> bool {
-        self.query_in_pipeline
+        self.taint.has_query_in_pipeline()
     }
 
     /// [`ServerProtocol::has_answered`], and no message is half sent. One of the conditions of release; the others (unsent
@@ -195,24 +205,40 @@ impl ServerProtocol {
         self.has_answered() && self.boundary().is_some()
     }
 
-    /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs.
+    /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs. Every field is named here: a new one
+    /// does not compile until it is decided whether it has to be at rest before a server changes clients.
     #[inline]
     #[must_use]
     pub fn has_answered(&self) -> bool {
-        let nothing_owed = self.replies.is_empty() || planted::bug!("release_at_first_ready");
-        nothing_owed
-            && self.status == Some(Status::Idle)
-            && self.remain == 0
-            && self.partial.is_empty()
-            && !self.copying_in
-            && self.possible_readies == 0
+        let ServerProtocol {
+            replies,
+            transaction,
+            reply_stream,
+            skipping,
+            copy,
+            request_stream: _, // Its rest is the Boundary: `is_quiet`.
+            taint: _,          // Such a server is released, and closed then.
+            gate: _,           // Keeps bytes of the client on the client's side.
+            effects: _,        // Of what was sent; that it is answered is asked above.
+            settings: _,
+            replay_buffer: _, // Copies what is owed.
+            internal: _,
+            non_ascii: _,
+            statements: _,
+            parameters: _,
+        } = self;
+        replies.nothing_owed().is_some()
+            && transaction.is_at_rest()
+            && reply_stream.is_at_rest()
+            && copy.is_at_rest()
+            && !skipping.is_on()
     }
 
     /// Some if the stream to the server is between two messages.
     #[inline]
     #[must_use]
     pub fn boundary(&self) -> Option<Boundary> {
-        (self.unsent_body == 0 || planted::bug!("half_request_left")).then_some(Boundary(()))
+        self.request_stream.boundary()
     }
 
     /// The server is quiet and its client has sent nothing more: DDL may come before the next request, so that the next Bind
@@ -220,71 +246,146 @@ impl ServerProtocol {
     #[inline]
     pub fn mark_quiet(&mut self) {
         self.statements.mark_quiet();
-        if self.portal_effects.any(Effects::ALTERING) {
-            self.portal_resets = Reset::default();
-        }
-        self.portal_effects = Effects::NONE;
+        self.effects.mark_quiet();
     }
 
     /// The last ReadyForQuery, unless something was asked since.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        self.status
+        self.transaction.current()
     }
 
     /// In a transaction block (or a failed one).
     #[must_use]
     pub fn in_block(&self) -> bool {
-        self.last_status != Status::Idle
-    }
-
-    /// In a failed transaction block, as the last ReadyForQuery said.
-    pub(crate) fn in_failed_block(&self) -> bool {
-        self.last_status == Status::Failed
+        self.transaction.in_block()
     }
 
     /// A reply is outstanding.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.replies.is_empty() || self.status.is_none()
+        !self.replies.is_empty() || self.transaction.current().is_none()
     }
 
     /// A stream runs in both directions (CopyBoth).
     #[must_use]
     pub fn is_copy_both(&self) -> bool {
-        self.copy_is_both && self.copying_in
+        self.copy.is_both()
     }
 
     /// What the client sends now is kept until the server has answered something that was sent before.
     #[inline]
     #[must_use]
     pub fn blocks_requests(&self) -> bool {
-        self.replay_buffer.blocks_requests() || self.awaits_replies
+        self.replay_buffer.blocks_requests() || self.gate.is_closed()
+    }
+
+    /// Keeps what the client sends from here on until [`ServerProtocol::release_requests`].
+    pub fn hold_requests(&mut self) {
+        self.replies.hold();
+    }
+
+    /// Nothing has to wait for parameters any more.
+    pub fn release_requests(&mut self) {
+        self.replies.release();
+        self.gate.open();
+    }
+
+    /// [`ServerProtocol::hold_requests`] was called.
+    #[inline]
+    #[must_use]
+    pub fn holds_requests(&self) -> bool {
+        self.replies.is_held()
+    }
+
+    /// See [`ServerProtocol::take_lost`].
+    #[must_use]
+    pub fn lost(&self) -> Reset {
+        self.effects.lost()
+    }
+
+    /// What was reset since this was last asked, and is the client's by its startup packet.
+    pub fn take_lost(&mut self) -> Reset {
+        self.effects.take_lost()
     }
 
     /// The client has received a part of a frame: no other message may be written before the rest.
     #[must_use]
     pub fn is_mid_reply(&self) -> bool {
-        self.remain > 0
+        self.reply_stream.is_in_frame()
     }
 
     /// Bytes of the reply that is passed on which have not come yet.
     #[must_use]
     pub fn remaining_bytes(&self) -> u32 {
-        self.remain
+        self.reply_stream.left()
+    }
+
+    /// A request is sent to which the server owes this reply.
+    #[inline(always)]
+    pub(crate) fn owe(&mut self, pending: PendingReply) {
+        let asked = self.transaction.asked();
+        self.replies.push(pending, asked);
+    }
+
+    /// A request is sent that the server refuses because of this name.
+    pub(crate) fn owe_refused(&mut self, name: &[u8]) {
+        let asked = self.transaction.asked();
+        self.replies.push_refused(name, asked);
+    }
+
+    /// A request of the client is sent: this reply is owed to it, unless the server ignores the request.
+    #[inline(always)]
+    pub(crate) fn ask(&mut self, pending: PendingReply) {
+        let asked = self.transaction.asked();
+        if self.skipping.is_on() {
+            // Skipped, unless the server has read a Sync among the data of the copy that has failed.
+            self.taint.set_if(self.copy.is_in_doubt());
+        } else {
+            // While it copies the server refuses this and leaves, unless the copy has failed already.
+            self.taint.set_if(self.copy.is_reading());
+            self.replies.push(pending, asked);
+        }
+    }
+
+    /// A frame came. What was in doubt behind a COPY that failed is over with the first reply that only the oldest request can be
+    /// answered with: this is the one place where that is noticed.
+    #[inline(always)]
+    pub(crate) fn frame_came(&mut self, frame_tag: u8) {
+        if !self.copy.is_at_rest() {
+            self.reply_in_copy(frame_tag);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reply_in_copy(&mut self, frame_tag: u8) {
+        match frame_tag {
+            // ReadyForQuery and errors have their own rules, rows follow other replies, and the rest answers no request.
+            tag::READY | tag::ERROR | tag::DATA_ROW | tag::COPY_DATA => {}
+            tag::PARAMETER_STATUS | tag::NOTICE | tag::NOTIFICATION => {}
+            tag::COMMAND_COMPLETE | tag::EMPTY_QUERY | tag::PORTAL_SUSPENDED => self.copy.reply_came(true),
+            _ => self.copy.reply_came(false),
+        }
     }
 
     /// ReadyForQuery arrived: what it answers, if anything was asked that it can answer.
     #[inline]
     pub(crate) fn ready(&mut self) -> Option<PendingReply> {
-        if self.possible_readies > 0 && self.replies.front() != Some(PendingReply::Sync) {
+        if self.copy.is_at_rest() { self.replies.ready() } else { self.ready_of_copy() }
+    }
+
+    /// The same where a copy has failed, or may have.
+    #[cold]
+    #[inline(never)]
+    fn ready_of_copy(&mut self) -> Option<PendingReply> {
+        if self.replies.front() != Some(PendingReply::Sync) && self.copy.take_possible_ready() {
             // No other request is answered with it alone: the server read a Sync behind the data that it refused.
-            self.possible_readies -= 1;
-            self.skipping = false;
+            self.skipping.end();
             return Some(PendingReply::Sync);
         }
         let answered = self.replies.ready()?;
-        self.possible_readies += std::mem::take(&mut self.copy_syncs);
+        self.copy.ready();
         Some(answered)
     }
 
@@ -292,7 +393,9 @@ impl ServerProtocol {
     #[cold]
     #[inline(never)]
     pub(crate) fn send_marker(&mut self, out: &mut impl Output) {
-        let Some(at) = self.boundary().filter(|_| self.replies.is_empty() && self.status.is_some()) else {
+        let Some(at) =
+            self.boundary().filter(|_| self.replies.is_empty() && self.transaction.current().is_some())
+        else {
             return;
         };
         out.to_server(at, |bytes| {
@@ -300,15 +403,13 @@ impl ServerProtocol {
             wire::encode::close(bytes, b'P', &server_name(NO_STATEMENT));
             wire::encode::sync(bytes);
         });
-        self.replies.push(PendingReply::Marker);
-        self.status = None;
+        self.owe(PendingReply::Marker);
     }
 
     /// Appends a query of Weir's own; its replies are swallowed and [`crate::ReplyOutcome::internal_done`] reports its end.
     pub fn send_internal_query(&mut self, _at: Boundary, out: &mut Vec<u8>, sql: &str) {
         wire::encode::query(out, sql.as_bytes());
-        self.replies.push(PendingReply::InternalQuery);
-        self.status = None;
+        self.owe(PendingReply::InternalQuery);
     }
 
     /// Appends a query of Weir's own whose rows are kept for [`ServerProtocol::take_internal_result`]. `before` returns no row and
@@ -333,9 +434,8 @@ impl ServerProtocol {
         wire::encode::execute(out, b"", 0);
         wire::encode::sync(out);
         self.statements.unnamed = UnnamedStatement::default();
-        self.replies.push(PendingReply::InternalQuery);
-        self.internal_result = Some(Box::default());
-        self.status = None;
+        self.owe(PendingReply::InternalQuery);
+        self.internal.begin_result();
     }
 
     /// The same as one simple query, whose statements are one transaction too: parameters in `sql` have no values. `sql` is a
@@ -343,13 +443,12 @@ impl ServerProtocol {
     pub fn send_internal_simple_query(&mut self, _at: Boundary, out: &mut Vec<u8>, before: &str, sql: &str) {
         wire::encode::query(out, format!("{before}; {sql}").as_bytes());
         self.statements.unnamed = UnnamedStatement::default();
-        self.replies.push(PendingReply::InternalQuery);
-        self.internal_result = Some(Box::default());
-        self.status = None;
+        self.owe(PendingReply::InternalQuery);
+        self.internal.begin_result();
     }
 
     /// The rows of the last [`ServerProtocol::send_internal_select`] or [`ServerProtocol::send_internal_simple_query`].
     pub fn take_internal_result(&mut self) -> InternalResult {
-        self.internal_result.take().map(|answer| *answer).unwrap_or_default()
+        self.internal.take_result()
     }
 }

@@ -1,10 +1,18 @@
 //! The prepared statements of one server connection, with the order of their use and whether they can be trusted.
 //!
-//! Owns what the server has as of its last answer, and what it will have once everything sent is executed. A Parse or
-//! Close counts for what follows it in its segment; in a later segment it counts once it is answered, because
+//! Owns what the server has as of its last answer, and what it will have once everything sent is executed ([`cached`], and
+//! [`unnamed`] for the statement without a name). A Parse or Close counts for what follows it in its segment; in a later segment it counts once it is answered, because
 //! PostgreSQL may yet skip it. Never knows a name or a text.
 
+mod cached;
+mod unnamed;
+
 use std::collections::BTreeMap;
+
+pub(crate) use cached::{Availability, StatementTraits, UseSite};
+pub(crate) use unnamed::UnnamedStatement;
+
+use cached::{CachedStatement, Remains};
 
 use crate::parse_settings::SettingsId;
 use crate::statement_text::Effects;
@@ -21,94 +29,6 @@ pub struct ServerStatements {
     quiet_count: u64,
 }
 
-/// One statement of a server.
-///
-/// All unanswered Parses and Closes of a statement belong to one segment (what comes later waits), so that an error
-/// takes back all of them that come behind it, and what was answered last holds again.
-#[derive(Clone, Copy, Debug, Default)]
-struct CachedStatement {
-    /// As of the last answer, the server has it.
-    answered: bool,
-    /// The server will have it once everything sent is executed.
-    expected: bool,
-    unanswered: u32,
-    /// The segment of what is unanswered.
-    segment: u64,
-    /// When it was last used, by `clock`.
-    used: u64,
-    /// At which count of `quiet_count` it was last parsed or bound.
-    verified: u64,
-    /// The server has refused it, or it may be another one by now: it has to be closed before it is prepared again.
-    stale: bool,
-    /// At which count of `quiet_count` its description was found to be another than the statement's.
-    differs: Option<u64>,
-    /// What is sent behind its Parse waits for its description.
-    awaited: bool,
-    /// What executing it may change.
-    effects: Effects,
-    /// The settings that it was parsed under; None if no other client is given it.
-    scope: Option<SettingsId>,
-    /// The client that used it last, and in which segment.
-    used_by: u64,
-    used_in: u64,
-    /// The client that has used it where other settings were, or may have been, in force than those that it was parsed under.
-    /// PostgreSQL may have analysed it anew then, which is for that client alone: it does so whenever DDL, ANALYZE or DISCARD PLANS
-    /// has invalidated the plan, and never says so (PostgreSQL, plancache.c).
-    tainted_by: Option<u64>,
-}
-
-impl CachedStatement {
-    /// What this client would meet is another's, or older than what it asks for.
-    #[inline]
-    fn is_tainted_for(&self, site: UseSite) -> bool {
-        self.tainted_by.is_some_and(|client| site.parses || client != site.client)
-    }
-
-    #[inline]
-    fn note(&mut self, site: UseSite) {
-        (self.used_by, self.used_in) = (site.client, site.segment);
-        if self.scope.is_some() && self.scope != site.settings {
-            self.tainted_by = Some(site.client);
-        }
-    }
-}
-
-/// Which client uses a statement, and where in the stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UseSite {
-    /// The client's number.
-    pub(crate) client: u64,
-    pub(crate) segment: u64,
-    /// The settings in force, if they are known.
-    pub(crate) settings: Option<SettingsId>,
-    /// It is parsed: what PostgreSQL has analysed anew for the same client is not what it would be now.
-    pub(crate) parses: bool,
-}
-
-/// Whether a statement can be used at a place of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Availability {
-    /// The server will have it by then, as its clients know it.
-    Usable(StatementTraits),
-    /// The server lacks it.
-    Missing,
-    /// What the server has is stale.
-    Stale,
-    /// Parsed for this client a moment ago, it is another than its clients know.
-    Differs,
-    /// A Parse or Close of an earlier segment is unanswered.
-    Unresolved,
-}
-
-/// What matters of a statement that can be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StatementTraits {
-    /// It was parsed or bound since the server was last quiet.
-    pub(crate) verified: bool,
-    /// What executing it may change.
-    pub(crate) effects: Effects,
-}
-
 /// Whether one statement more may be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -123,14 +43,14 @@ impl ServerStatements {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.entries.values().filter(|entry| entry.expected).count()
+        self.entries.values().filter(|entry| entry.is_expected()).count()
     }
 
     /// All of them, the least recently used first.
     #[must_use]
     pub fn by_age(&self) -> Vec<StatementId> {
-        let present = self.entries.iter().filter(|(_, entry)| entry.expected);
-        let mut by_age: Vec<(u64, StatementId)> = present.map(|(id, entry)| (entry.used, *id)).collect();
+        let present = self.entries.iter().filter(|(_, entry)| entry.is_expected());
+        let mut by_age: Vec<(u64, StatementId)> = present.map(|(id, entry)| (entry.used(), *id)).collect();
         by_age.sort_unstable();
         by_age.into_iter().map(|(_, id)| id).collect()
     }
@@ -140,24 +60,14 @@ impl ServerStatements {
     pub(crate) fn touch(&mut self, id: StatementId, site: UseSite) -> Availability {
         self.clock += 1;
         match self.entries.get_mut(&id) {
-            Some(entry) if entry.unanswered > 0 && (entry.segment != site.segment || entry.awaited) => {
-                Availability::Unresolved
-            }
-            Some(entry) if entry.expected && !entry.stale && !entry.is_tainted_for(site) => {
-                entry.used = self.clock;
-                entry.note(site);
-                let verified = entry.verified == self.quiet_count;
-                Availability::Usable(StatementTraits { verified, effects: entry.effects })
-            }
-            Some(entry) if entry.expected && entry.differs == Some(self.quiet_count) => Availability::Differs,
-            Some(entry) if entry.expected => Availability::Stale,
-            _ => Availability::Missing,
+            Some(entry) => entry.touch(site, self.clock, self.quiet_count),
+            None => Availability::Missing,
         }
     }
 
     /// Its name is taken on the server by the time the next message is read: it has to be closed before it is prepared.
     pub(crate) fn is_expected(&self, id: StatementId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.expected)
+        self.entries.get(&id).is_some_and(CachedStatement::is_expected)
     }
 
     /// Its Parse is being sent, and a Describe behind it. `scope` are the settings that clients share it under.
@@ -169,82 +79,57 @@ impl ServerStatements {
         site: UseSite,
     ) {
         self.clock += 1;
-        let (used, verified) = (self.clock, self.quiet_count);
-        let entry = self.entries.entry(id).or_default();
-        (entry.used, entry.verified, entry.stale, entry.differs) = (used, verified, false, None);
-        (entry.expected, entry.segment, entry.effects) = (true, site.segment, effects);
-        (entry.scope, entry.tainted_by) = (scope, None);
-        entry.note(site);
-        entry.unanswered += 2;
+        let (clock, quiet_count) = (self.clock, self.quiet_count);
+        self.entries.entry(id).or_default().parse_sent(effects, scope, site, clock, quiet_count);
     }
 
     /// What uses it is not sent before its description has come.
     pub(crate) fn await_description(&mut self, id: StatementId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.awaited = true;
-        }
+        self.change(id, CachedStatement::await_description);
     }
 
     /// Its description has come: it is the one that its clients know, or another.
     pub(crate) fn described(&mut self, id: StatementId, as_known: bool) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.stale |= !as_known;
-            entry.differs = (!as_known).then_some(self.quiet_count);
-            self.settle(id);
-        }
+        let quiet_count = self.quiet_count;
+        self.settle(id, |entry| entry.described(as_known, quiet_count));
     }
 
     /// The client was refused because its description differs: should it come again, that is looked at again.
     pub(crate) fn forget_difference(&mut self, id: StatementId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.differs = None;
-        }
+        self.change(id, CachedStatement::forget_difference);
     }
 
     /// A setting has changed in this segment: what was used in it, or later, was perhaps used under the new settings.
     pub(crate) fn settings_changed(&mut self, segment: u64) {
-        for entry in
-            self.entries.values_mut().filter(|entry| entry.used_in >= segment && entry.scope.is_some())
-        {
-            entry.tainted_by = Some(entry.used_by);
-        }
+        self.entries.values_mut().for_each(|entry| entry.settings_changed(segment));
     }
 
     /// A Close of it is being sent.
     pub(crate) fn close_sent(&mut self, id: StatementId, segment: u64) {
-        let entry = self.entries.entry(id).or_default();
-        (entry.expected, entry.segment) = (false, segment);
-        entry.unanswered += 1;
+        self.entries.entry(id).or_default().close_sent(segment);
     }
 
     /// ParseComplete (`there`) or CloseComplete arrived.
     pub(crate) fn answered(&mut self, id: StatementId, there: bool) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.answered = there;
-            self.settle(id);
-        }
+        self.settle(id, |entry| entry.answered(there));
     }
 
     /// A Parse, Describe or Close of it failed, or was skipped.
     pub(crate) fn skipped(&mut self, id: StatementId) {
+        self.settle(id, CachedStatement::skipped);
+    }
+
+    fn change(&mut self, id: StatementId, change: impl FnOnce(&mut CachedStatement)) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            if planted::bug!("parse_cached_early") {
-                entry.answered = entry.expected;
-            }
-            if entry.unanswered == 1 {
-                entry.expected = entry.answered;
-            }
-            // What the server's own is like is not known any more.
-            entry.stale = entry.answered && !planted::bug!("parse_cached_early");
-            self.settle(id);
+            change(entry);
         }
     }
 
-    fn settle(&mut self, id: StatementId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.unanswered = entry.unanswered.saturating_sub(1);
-        entry.awaited &= entry.unanswered > 0;
-        if entry.unanswered == 0 && !entry.answered {
+    /// A reply about it has come, or will not come.
+    fn settle(&mut self, id: StatementId, reply: impl FnOnce(&mut CachedStatement) -> Remains) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && reply(entry) == Remains::Nothing
+        {
             self.entries.remove(&id);
         }
     }
@@ -268,7 +153,7 @@ impl ServerStatements {
     /// The server has something under this name that is not, or may not be, this statement.
     #[must_use]
     pub fn is_stale(&self, id: StatementId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.stale || entry.tainted_by.is_some())
+        self.entries.get(&id).is_some_and(CachedStatement::is_stale)
     }
 
     /// What has to be closed before one more is prepared in this segment, if there are `limit` or more.
@@ -276,26 +161,19 @@ impl ServerStatements {
         if self.count() < limit {
             return Room::Enough;
         }
-        let certain =
-            |entry: &CachedStatement| entry.expected && (entry.unanswered == 0 || entry.segment == segment);
-        let oldest =
-            self.entries.iter().filter(|(_, entry)| certain(entry)).min_by_key(|(_, entry)| entry.used);
+        let closable = self.entries.iter().filter(|(_, entry)| entry.can_be_closed(segment));
+        let oldest = closable.min_by_key(|(_, entry)| entry.used());
         oldest.map_or(Room::Unresolved, |(id, _)| Room::Evict(*id))
     }
 
     /// DEALLOCATE ALL or DISCARD ALL was run: only what is yet to be answered remains.
     pub(crate) fn clear(&mut self) {
-        self.entries.retain(|_, entry| {
-            entry.answered = false;
-            entry.unanswered > 0
-        });
+        self.entries.retain(|_, entry| entry.deallocated() == Remains::Something);
     }
 
     /// SQL has prepared or deallocated a statement under a name that may be one of these.
     pub(crate) fn distrust_all(&mut self) {
-        for entry in self.entries.values_mut().filter(|entry| entry.answered) {
-            entry.stale = true;
-        }
+        self.entries.values_mut().for_each(CachedStatement::distrust);
     }
 
     /// Nothing is owed any more: what was bound before may be stale when it is bound next.
@@ -306,110 +184,21 @@ impl ServerStatements {
 
     /// The server has bound it.
     pub(crate) fn verify(&mut self, id: StatementId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.verified = self.quiet_count;
-        }
+        let quiet_count = self.quiet_count;
+        self.change(id, |entry| entry.verify(quiet_count));
     }
 
     /// A Close, a Parse and a Describe of it are sent before messages that were sent already and are sent again: what those do to it
     /// comes last.
     pub(crate) fn prepared_anew(&mut self, id: StatementId, scope: Option<SettingsId>, segment: u64) {
         let (clock, quiet_count) = (self.clock, self.quiet_count);
-        let entry =
-            self.entries.entry(id).or_insert(CachedStatement { used: clock, ..CachedStatement::default() });
-        if entry.unanswered == 0 {
-            (entry.expected, entry.segment) = (true, segment);
-        }
-        (entry.verified, entry.stale, entry.differs) = (quiet_count, false, None);
-        (entry.scope, entry.used_in) = (scope, segment);
-        entry.unanswered += 3;
+        let entry = self.entries.entry(id).or_insert_with(|| CachedStatement::used_at(clock));
+        entry.prepared_anew(scope, segment, quiet_count);
     }
 
     /// The server refused to bind it, and the client was told.
     pub(crate) fn mark_stale(&mut self, id: StatementId) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.stale = true;
-        }
-    }
-}
-
-/// The statement without a name: whose it is. PostgreSQL has one for a session; here a session's server has been another
-/// client's before, and what that client left is not for the next.
-#[derive(Debug, Default)]
-pub(crate) struct UnnamedStatement {
-    answered: Owner,
-    expected: Owner,
-    unanswered: u32,
-    segment: u64,
-}
-
-/// Who parsed it, and what executing it may change.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owner {
-    /// The client's number, counted from 1.
-    client: u64,
-    effects: Effects,
-}
-
-impl UnnamedStatement {
-    /// A Parse of it is being sent.
-    #[inline]
-    pub(crate) fn parse_sent(&mut self, client: u64, effects: Effects, segment: u64) {
-        (self.expected, self.segment) = (Owner { client, effects }, segment);
-        self.unanswered += 1;
-    }
-
-    /// The number of the client that has it; None while that is not answered, or if no client has.
-    pub(crate) fn owner(&self) -> Option<u64> {
-        Some(self.answered.client).filter(|client| *client > 0 && self.unanswered == 0)
-    }
-
-    /// Whether this client parsed the one that was sent last.
-    #[inline]
-    pub(crate) fn is_of(&self, client: u64) -> bool {
-        self.expected.client == client
-    }
-
-    /// That of a server which comes from another process. What it does when it is executed is not known here.
-    pub(crate) fn imported(client: u64) -> UnnamedStatement {
-        let owner = Owner { client, effects: Effects::ALL };
-        UnnamedStatement { answered: owner, expected: owner, ..UnnamedStatement::default() }
-    }
-
-    /// ParseComplete arrived.
-    #[inline]
-    pub(crate) fn answered(&mut self) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        self.answered = self.expected;
-    }
-
-    /// Its Parse failed, or was skipped.
-    pub(crate) fn skipped(&mut self) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        if self.unanswered == 0 {
-            self.expected = self.answered;
-        }
-    }
-
-    /// Executing the one that was sent last may change prepared statements or parameters.
-    pub(crate) fn may_alter(&self) -> bool {
-        self.expected.effects.any(Effects::ALTERING)
-    }
-
-    /// Whether this client can use it in this segment.
-    #[inline]
-    pub(crate) fn availability(&self, client: u64, segment: u64) -> Availability {
-        if self.expected.client != client {
-            return Availability::Missing;
-        }
-        if self.unanswered > 0 && self.segment != segment && self.answered.client != client {
-            return Availability::Unresolved;
-        }
-        let mut effects = self.expected.effects;
-        if self.unanswered > 0 {
-            effects.add(self.answered.effects);
-        }
-        Availability::Usable(StatementTraits { verified: true, effects })
+        self.change(id, CachedStatement::mark_stale);
     }
 }
 
@@ -555,24 +344,6 @@ mod tests {
         assert!(!verified(&mut server));
         server.verify(1);
         assert!(verified(&mut server));
-    }
-
-    #[test]
-    fn the_unnamed_statement_is_for_the_client_that_parsed_it() {
-        let mut unnamed = UnnamedStatement::default();
-        assert_eq!(unnamed.availability(1, 0), Availability::Missing, "no client has parsed one");
-        unnamed.parse_sent(1, Effects::NONE, 0);
-        assert_eq!(unnamed.availability(1, 0), USABLE);
-        assert_eq!(
-            unnamed.availability(1, 1),
-            Availability::Unresolved,
-            "the Parse may be skipped, and what was there is not ours"
-        );
-        unnamed.answered();
-        assert_eq!((unnamed.availability(1, 1), unnamed.availability(2, 1)), (USABLE, Availability::Missing));
-        unnamed.parse_sent(2, Effects::NONE, 2);
-        unnamed.skipped();
-        assert_eq!(unnamed.availability(1, 3), USABLE, "it is still the first client's");
     }
 
     #[test]

@@ -22,6 +22,15 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     /// The fingerprint of a statement, or of several in one text; of any bytes.
+    ///
+    /// ```
+    /// use sql::Fingerprint;
+    ///
+    /// let one = Fingerprint::of(b"SELECT * FROM t WHERE id IN (1, 2, 3)");
+    /// let other = Fingerprint::of(b"select *  from t where id in (4) -- of the cart");
+    /// assert_eq!(one, other);
+    /// assert_eq!(one.text, "select * from t where id in (?)");
+    /// ```
     #[must_use]
     pub fn of(sql: &[u8]) -> Fingerprint {
         let sql = String::from_utf8_lossy(&sql[..sql.len().min(LOOKED_AT)]);

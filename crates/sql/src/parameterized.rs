@@ -11,6 +11,13 @@ const TYPED_LITERALS: &[&str] =
     &["date", "interval", "time", "timestamp", "timestamptz", "timetz", "numeric", "json", "jsonb", "uuid"];
 
 /// The statement with `$1`, `$2` and so on for its values, numbered in their order. None if it is too long.
+///
+/// ```
+/// use sql::parameterized;
+///
+/// let sql = parameterized("select a from t where b = 7 and c = 'x'").unwrap();
+/// assert_eq!(sql, "select a from t where b = $1::integer and c = $2");
+/// ```
 #[must_use]
 pub fn parameterized(sql: &str) -> Option<String> {
     let mut tokens: Vec<(Kind, String)> = Vec::new();

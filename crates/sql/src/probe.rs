@@ -1,4 +1,4 @@
-//! The lexer under arbitrary bytes, for fuzzers and for the tests below.
+//! The lexer under arbitrary bytes (I11 of ARCHITECTURE.md), for fuzzers and for the tests below.
 //! Owns what must hold of every input; never used by the program.
 
 use crate::{Fingerprint, TEXT_BYTES};

@@ -38,6 +38,14 @@ pub struct BadLength {
 
 /// Reads the header at the start of `bytes`; `None` when fewer than five bytes are there.
 ///
+/// ```
+/// use wire::frame::{BadLength, Header, header};
+///
+/// assert_eq!(header(b"Q\0\0\0\x0dselect 1\0"), Ok(Some(Header { tag: b'Q', frame_bytes: 14 })));
+/// assert_eq!(header(b"Q\0\0"), Ok(None));
+/// assert_eq!(header(b"Q\0\0\0\x03"), Err(BadLength { tag: b'Q', declared: 3 }));
+/// ```
+///
 /// # Errors
 /// [`BadLength`] when the declared length is below 4 or above `i32::MAX`.
 #[inline]

@@ -3,6 +3,24 @@
 //!
 //! For Parse and Bind the caller sends what these append, then the original body from the offset that
 //! [`crate::frontend::parse_name`] or [`crate::frontend::bind_names`] gave.
+//!
+//! ```
+//! use wire::frame::{self, HEADER_BYTES};
+//! use wire::frontend::{self, Found};
+//! use wire::{encode, rename};
+//!
+//! let (mut original, mut expected) = (Vec::new(), Vec::new());
+//! encode::parse(&mut original, b"find", b"select $1", &[23]);
+//! encode::parse(&mut expected, b"PGBOUNCER_7", b"select $1", &[23]);
+//!
+//! let header = frame::header(&original).unwrap().unwrap();
+//! let body = &original[HEADER_BYTES..];
+//! let Found::Yes((name, rest)) = frontend::parse_name(body) else { panic!("the name is here") };
+//! let mut renamed = Vec::new();
+//! rename::parse(&mut renamed, header, name.len(), b"PGBOUNCER_7");
+//! renamed.extend_from_slice(&body[rest..]);
+//! assert_eq!(renamed, expected);
+//! ```
 
 use crate::encode;
 use crate::frame::Header;

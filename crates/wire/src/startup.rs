@@ -112,6 +112,17 @@ pub enum StartupFault {
 ///
 /// # Errors
 /// [`StartupFault`]: a bad length as soon as four bytes are there, the others when the packet is complete.
+///
+/// ```
+/// use wire::encode;
+/// use wire::startup::{First, Version, first};
+///
+/// let mut bytes = Vec::new();
+/// encode::startup(&mut bytes, Version::V3_0, &[(b"user", b"alice"), (b"database", b"shop")]);
+/// let Ok(Some((First::Startup(startup), length))) = first(&bytes) else { panic!("a startup packet") };
+/// assert_eq!((startup.parameter("user"), length), (Some(&b"alice"[..]), bytes.len()));
+/// assert_eq!(first(&bytes[..6]), Ok(None), "more bytes are needed");
+/// ```
 pub fn first(bytes: &[u8]) -> Result<Option<(First<'_>, usize)>, StartupFault> {
     let Some((&length, _)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let declared = u32::from_be_bytes(length);

@@ -6,6 +6,13 @@
 use super::{ClientStatements, NameSelector};
 use crate::{StatementId, StatementRegistry};
 
+/// Whether the client has asked for descriptions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DescribeHistory {
+    /// It has asked for a description: it may still read rows by that one.
+    pub(crate) describes: bool,
+}
+
 /// A Describe of a name, or of the portal that is bound from it.
 #[derive(Debug)]
 struct PendingDescribe {

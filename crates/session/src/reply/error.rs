@@ -1,15 +1,14 @@
 //! An ErrorResponse: whether the client gets it, and what was not executed because of it.
 //!
 //! Owns what is undone in the sets of statements, and noting the errors that the client gets. Whether a request may be sent again is
-//! judged in [`crate::replay`].
+//! judged in [`super::replay`].
 
-use wire::backend::Status;
 use wire::encode;
 use wire::frame::{HEADER_BYTES, Header};
 
-use super::{ErrorSeen, HELD_BYTES, ReplyAction, Step};
+use super::{ErrorSeen, HELD_BYTES, ReplyAction, Step, replay};
 use crate::prepared::SERVER_NAME_HEAD;
-use crate::{PendingReply, Reader, ServerFault, StatementId, replay};
+use crate::{PendingReply, Reader, ServerFault, StatementId};
 
 impl Step<'_, '_> {
     #[cold]
@@ -23,7 +22,7 @@ impl Step<'_, '_> {
             }
             return action;
         }
-        let quiet = self.server.replies.is_empty() && self.server.status == Some(Status::Idle);
+        let quiet = self.server.replies.is_empty() && self.server.transaction.is_at_rest();
         if !self.context.has_client || quiet && self.context.releases_between_transactions {
             self.outcome.fatal = true; // It answers no request: the server closes the connection.
             return self.swallow_body();
@@ -50,16 +49,12 @@ impl Step<'_, '_> {
             return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
         }
         self.note_error(&rest[HEADER_BYTES..]);
-        self.server.resets.failed |= self.server.resets.noted;
+        self.server.effects.resets.fail();
         let replacement = whole.filter(|_| !self.outcome.fatal).and_then(|body| self.rewrite_error(body));
-        self.server.copying_in = false;
-        self.server.possible_readies = match self.server.replies.front() {
-            Some(PendingReply::Query) => 0, // Its own ReadyForQuery comes first.
-            _ => std::mem::take(&mut self.server.copy_syncs),
-        };
+        self.server.copy.fail(self.server.replies.front() == Some(PendingReply::Query));
         let statements = &mut self.server.statements;
         let mut names = 0;
-        self.server.skipping |= self.server.replies.fail(|pending| match pending {
+        let sync_is_to_come = self.server.replies.fail(|pending| match pending {
             PendingReply::Parse(None) => statements.unnamed.skipped(),
             PendingReply::Parse(Some(statement)) => {
                 statements.skipped(statement);
@@ -73,6 +68,7 @@ impl Step<'_, '_> {
             PendingReply::LocalParseComplete | PendingReply::LocalCloseComplete => names += 1,
             _ => {}
         });
+        self.server.skipping.fail(sync_is_to_come);
         if let Some(client) = &mut self.context.names {
             for _ in 0..names {
                 client.undo(self.context.registry);
@@ -81,7 +77,7 @@ impl Step<'_, '_> {
         }
         self.end_unneeded_recording();
         let Some(frame) = replacement else { return ReplyAction::Pass };
-        self.server.replacement = frame;
+        self.server.internal.replace(frame);
         ReplyAction::Replaced
     }
 
@@ -91,7 +87,7 @@ impl Step<'_, '_> {
         match self.server.replies.front() {
             Some(PendingReply::Marker) => true,
             Some(PendingReply::Execute) => {
-                self.server.copy_syncs > 0 && self.server.replies.second_is_skipped()
+                self.server.copy.has_syncs() && self.server.replies.second_is_skipped()
             }
             _ => false,
         }
@@ -122,7 +118,7 @@ impl Step<'_, '_> {
     fn replayable(&mut self, error_body: &[u8]) -> Option<Reader> {
         let describe_history =
             self.context.names.as_ref().map(|names| names.describe_history).unwrap_or_default();
-        let refused = self.server.replayable(error_body, describe_history, self.context.registry)?;
+        let refused = replay::replayable(self.server, error_body, describe_history, self.context.registry)?;
         let statement = refused.statement;
         if let (Some(number), Some(names)) = (refused.described, &mut self.context.names)
             && !names.has_pending_describe(statement)

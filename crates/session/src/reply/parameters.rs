@@ -6,9 +6,8 @@ use wire::backend;
 use wire::frame::Header;
 
 use super::{ReplyAction, Step};
-use crate::parameters::CLIENT_ENCODING;
+use crate::parameters::{CLIENT_ENCODING, bit};
 use crate::reported::{self, NonAscii};
-use crate::resets::bit;
 use crate::{Reset, ServerFault};
 
 impl Step<'_, '_> {

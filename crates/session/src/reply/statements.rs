@@ -14,7 +14,6 @@ const DESCRIPTION_BYTES: usize = 512 * 1024;
 
 impl Step<'_, '_> {
     pub(super) fn bind_complete(&mut self, header: Header) -> ReplyAction {
-        self.server.possible_readies = 0;
         match self.server.replies.front() {
             Some(PendingReply::Bind(_)) => {
                 self.server.replies.pop();
@@ -45,7 +44,6 @@ impl Step<'_, '_> {
     /// PostgreSQL describes the parameters before it finds that the result has changed. The client gets both parts of
     /// the answer or, of a request that is replayed, neither.
     pub(super) fn parameters_described(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
-        self.server.possible_readies = 0;
         match self.server.replies.front() {
             Some(PendingReply::RecordedDescribe(_)) => {}
             Some(PendingReply::InternalDescribe(..)) => return self.described_types(header, rest),
@@ -63,7 +61,6 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn described(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
-        self.server.possible_readies = 0;
         match self.server.replies.front() {
             Some(PendingReply::InternalDescribe(statement, reader)) => {
                 self.internal_described(header, rest, statement, reader)
@@ -103,7 +100,7 @@ impl Step<'_, '_> {
     fn described_types(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         match Self::internal_body(header, rest).map(backend::parameter_types) {
             Ok(Some(types)) => {
-                self.server.described_types = types.collect();
+                self.server.internal.keep_types(types);
                 ReplyAction::Swallow
             }
             Ok(None) => ReplyAction::Fault(ServerFault::Malformed),
@@ -124,8 +121,8 @@ impl Step<'_, '_> {
             Ok(body) => Some(body).filter(|_| header.tag == tag::ROW_DESCRIPTION),
             Err(action) => return action,
         };
-        let parameters = std::mem::take(&mut self.server.described_types);
-        let own_types = self.server.catalog.own_types;
+        let parameters = self.server.internal.take_types();
+        let own_types = self.server.settings.catalog().own_types;
         let Some(description) = Description::read(parameters, body, own_types) else {
             return ReplyAction::Fault(ServerFault::Malformed);
         };
@@ -162,7 +159,6 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn parse_complete(&mut self, header: Header) -> ReplyAction {
-        self.server.possible_readies = 0;
         match self.server.replies.front() {
             Some(PendingReply::Parse(None)) => {
                 self.server.replies.pop();
@@ -185,16 +181,17 @@ impl Step<'_, '_> {
     }
 
     pub(super) fn close_complete(&mut self, header: Header) -> ReplyAction {
-        self.server.possible_readies = 0;
-        if self.server.replies.front() == Some(PendingReply::Marker) {
-            return ReplyAction::Swallow; // Its ReadyForQuery ends it.
-        }
-        match self.server.replies.pop() {
-            Some(PendingReply::Close) => ReplyAction::Pass,
+        match self.server.replies.front() {
+            Some(PendingReply::Close) => {
+                self.server.replies.pop();
+                ReplyAction::Pass
+            }
             Some(PendingReply::InternalClose(statement)) => {
+                self.server.replies.pop();
                 self.server.statements.answered(statement, false);
                 ReplyAction::Swallow
             }
+            Some(PendingReply::Marker) => ReplyAction::Swallow, // Its ReadyForQuery ends it.
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

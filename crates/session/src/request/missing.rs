@@ -10,8 +10,9 @@ use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 use super::Step;
-use super::statements::{InForce, Obstacle, Prerequisite};
+use super::prepare::{Obstacle, Prerequisite};
 use crate::client_statements::NameSelector;
+use crate::server_protocol::settings::InForce;
 use crate::{Boundary, Output, ParseSettings, PendingReply, Reader, StatementId, replay};
 
 impl Step<'_, '_> {
@@ -151,7 +152,6 @@ impl Step<'_, '_> {
         }
         if !is_usable && self.server.statements.is_expected(statement) {
             self.flush(out);
-            self.server.status = None;
             self.close_internal(statement, at, out);
         }
         new
@@ -165,7 +165,6 @@ impl Step<'_, '_> {
         out: &mut impl Output,
     ) -> Result<(StatementId, Prerequisite), Obstacle> {
         self.flush(out);
-        self.server.status = None;
         self.prepare(statement, PendingReply::InternalParse(statement), Reader::Holding, at, out);
         self.server.statements.await_description(statement);
         Err(Obstacle::Replies)

@@ -36,33 +36,30 @@ impl Step<'_, '_> {
             Short::Partial => return false,
             Short::No(_) => None,
         };
-        self.ask(PendingReply::Query);
+        self.server.ask(PendingReply::Query);
         self.server.replies.note_change();
-        if let Some(reset) = reset.filter(|_| self.asks()) {
-            self.server.note_reset_query(reset);
+        if let Some(reset) = reset.filter(|_| self.executes()) {
+            let number = self.server.replies.last_number();
+            self.server.effects.query_resets(reset, number);
             self.server.hold_requests();
         }
         true
-    }
-
-    /// The server does what it is asked, as far as is known.
-    fn asks(&self) -> bool {
-        !self.server.copying_in && !self.server.skipping
     }
 
     /// An Execute of what may change prepared statements, or parameters.
     #[cold]
     #[inline(never)]
     pub(super) fn executes_alteration(&mut self, effects: Effects) {
-        let reset = self.server.portal_resets;
+        let reset = self.server.effects.portal_resets();
         if effects.any(Effects::STATEMENTS) || !reset.is_empty() {
             self.server.replies.note_change();
         }
         if effects.any(Effects::SETTINGS) {
-            self.server.set_segment = Some(self.server.replies.segment());
+            self.server.settings.note_change(self.server.replies.segment());
         }
-        if reset != Reset::default() && self.asks() {
-            self.server.note_reset(reset);
+        if reset != Reset::default() && self.executes() {
+            let number = self.server.replies.last_number();
+            self.server.effects.execute_resets(reset, number);
         }
     }
 
@@ -78,15 +75,14 @@ impl Step<'_, '_> {
                         && let Some(reset) = reset_by(&body[at..], tracked)
                         && !reset.is_of_others()
                     {
-                        self.server.portal_effects.add(Effects::ALTERING);
-                        self.server.portal_resets.add(reset);
+                        self.server.effects.bind_resetting(reset);
                     }
                 }
                 Short::Partial => return false,
                 Short::No(_) => {}
             }
         }
-        self.ask(plain(frame_tag));
+        self.server.ask(plain(frame_tag));
         true
     }
 
@@ -106,10 +102,11 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn unnamed_resets(&mut self) -> bool {
         let (Short::Body(body) | Short::No(body)) = self.short_frame() else { return false };
-        self.server.unnamed_resets = match (frontend::parse_name(body), self.context.resets) {
+        let resets = match (frontend::parse_name(body), self.context.resets) {
             (Found::Yes((_, at)), Some(tracked)) => reset_by_portal(&body[at..], tracked),
             _ => Reset::UNCLEAR,
         };
+        self.server.effects.set_unnamed_resets(resets);
         true
     }
 
@@ -121,9 +118,9 @@ impl Step<'_, '_> {
         let Some(tracked) = self.context.resets else { return };
         let reset = match statement.and_then(|id| self.context.registry.resets(id, tracked)) {
             Some(reset) => reset,
-            None if self.server.statements.unnamed.may_alter() => self.server.unnamed_resets,
+            None if self.server.statements.unnamed.may_alter() => self.server.effects.unnamed_resets(),
             None => Reset::default(),
         };
-        self.server.portal_resets.add(reset);
+        self.server.effects.add_portal_resets(reset);
     }
 }

@@ -1,0 +1,123 @@
+//! Replies to what is executed: rows, the end of a command, COPY from the client, ReadyForQuery.
+//!
+//! Owns what the end of a command shows about prepared statements and parameters, and what ReadyForQuery says about the
+//! transaction. What these change is noted in [`ServerProtocol`](crate::ServerProtocol).
+
+use wire::backend::{self, Status};
+use wire::frame::{HEADER_BYTES, Header};
+use wire::tag::backend as tag;
+
+use super::{ReplyAction, Step};
+use crate::{PendingReply, ServerFault};
+
+/// A CommandComplete longer than this is none of those that are looked for.
+const TAG_BYTES: u32 = 64;
+
+impl Step<'_, '_> {
+    /// Parts of a result go to the request that is answered.
+    #[inline]
+    pub(super) fn data(&mut self) -> ReplyAction {
+        match self.server.replies.front() {
+            Some(PendingReply::InternalQuery) => self.internal_data(),
+            Some(_) => ReplyAction::Pass,
+            None => ReplyAction::Fault(ServerFault::OutOfStep(self.input[self.at])),
+        }
+    }
+
+    #[inline]
+    pub(super) fn executed(&mut self, header: Header) -> ReplyAction {
+        match self.server.replies.front() {
+            Some(PendingReply::Execute) => {
+                self.server.replies.pop();
+                ReplyAction::Pass
+            }
+            Some(PendingReply::Query) => ReplyAction::Pass,
+            Some(PendingReply::InternalQuery) => self.swallow_body(),
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn command_complete(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
+        // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
+        if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
+            return ReplyAction::Hold;
+        }
+        if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
+            self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
+        }
+        self.executed(header)
+    }
+
+    /// Commands that change which statements are prepared, or reset parameters.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_command(&mut self, body: Option<&[u8]>) {
+        let command = body.and_then(backend::command_tag);
+        match command {
+            Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {
+                let discarded = command == Some(b"DISCARD ALL");
+                self.outcome.discarded |= discarded;
+                self.forget_statements();
+                if discarded {
+                    self.note_reset();
+                }
+            }
+            // Under which name is not said. DO may have run either.
+            Some(b"DEALLOCATE" | b"PREPARE" | b"DO") => self.server.statements.distrust_all(),
+            Some(b"RESET") => self.note_reset_command(),
+            _ => {}
+        }
+    }
+
+    pub(super) fn copy_in(&mut self, header: Header) -> ReplyAction {
+        match self.server.replies.front() {
+            Some(PendingReply::Query | PendingReply::Execute) => {
+                let begun = self.server.replies.copy_in();
+                self.server.taint.set_if(begun.refuses);
+                self.server.copy.begin(begun, header.tag == tag::COPY_BOTH);
+                if self.server.effects.resets.begins_by(self.server.replies.answered()) {
+                    self.server.replies.release(); // The Sync that comes behind the data ends this request.
+                }
+                self.end_unneeded_recording();
+                ReplyAction::Pass
+            }
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn ready(&mut self, header: Header, body: &[u8]) -> ReplyAction {
+        let Some(status) = backend::ready_status(body) else {
+            return ReplyAction::Fault(ServerFault::Malformed);
+        };
+        let Some(answered) = self.server.ready() else {
+            return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
+        };
+        let nothing_owed = self.server.replies.nothing_owed();
+        let before = self.server.transaction.ready(status, nothing_owed);
+        if self.server.taint.has_query_in_pipeline() {
+            self.server.taint.ready_behind_query(answered, before, status, nothing_owed.is_none());
+        }
+        if nothing_owed.is_some() {
+            self.server.effects.end_segment();
+        }
+        if answered == PendingReply::InternalQuery {
+            self.outcome.internal_done = Some(self.context.internal_error.is_none());
+            return ReplyAction::Swallow;
+        }
+        if matches!(answered, PendingReply::InternalSync | PendingReply::Marker) {
+            return ReplyAction::Swallow;
+        }
+        if self.context.refuses_blocks && status != Status::Idle {
+            self.outcome.block_refused = true;
+            return ReplyAction::Stop;
+        }
+        self.outcome.ready += 1;
+        self.outcome.idle += u32::from(status == Status::Idle);
+        if self.server.effects.resets.is_noted() {
+            return self.ready_behind_reset(status);
+        }
+        ReplyAction::Pass
+    }
+}

@@ -1,0 +1,59 @@
+//! Replies that are not a client's: those to Weir's own queries, and what comes while no client is linked.
+//!
+//! Owns how they are swallowed, and that their rows are kept within bounds. An internal Parse or Describe of a client's statement is
+//! [`super::statements`]'.
+
+use wire::frame::{self, HEADER_BYTES, Header};
+use wire::tag::backend as tag;
+
+use super::{HELD_BYTES, ReplyAction, Step};
+use crate::{PendingReply, ServerFault, internal_result};
+
+impl Step<'_, '_> {
+    /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
+    pub(super) fn for_client_only(&mut self) -> ReplyAction {
+        if self.is_private() { self.swallow_body() } else { ReplyAction::Pass }
+    }
+
+    /// What comes now is not for a client: it answers Weir's own query, or no client is linked.
+    pub(super) fn is_private(&self) -> bool {
+        !self.context.has_client || self.server.replies.front() == Some(PendingReply::InternalQuery)
+    }
+
+    /// Swallowing needs the whole frame; Weir's own queries have small answers.
+    pub(super) fn swallow_body(&mut self) -> ReplyAction {
+        let rest = &self.input[self.at..];
+        match frame::header(rest) {
+            Ok(Some(header)) if rest.len() >= header.frame_bytes as usize => ReplyAction::Swallow,
+            Ok(Some(header)) if header.frame_bytes as usize > HELD_BYTES => {
+                ReplyAction::Fault(ServerFault::Malformed)
+            }
+            _ => ReplyAction::Hold,
+        }
+    }
+
+    /// Rows of [`ServerProtocol::send_internal_select`] are kept; other data of internal queries is dropped.
+    pub(super) fn internal_data(&mut self) -> ReplyAction {
+        let rest = &self.input[self.at..];
+        let Some(answer) = self.server.internal.result() else { return self.swallow_body() };
+        match frame::header(rest) {
+            Ok(Some(header)) if header.frame_bytes as usize > internal_result::FRAME_BYTES => {
+                ReplyAction::Fault(ServerFault::Malformed)
+            }
+            Ok(Some(header)) => match rest.get(HEADER_BYTES..header.frame_bytes as usize) {
+                Some(body) if header.tag != tag::DATA_ROW || answer.keep(body) => ReplyAction::Swallow,
+                Some(_) => ReplyAction::Fault(ServerFault::Malformed),
+                None => ReplyAction::Hold,
+            },
+            _ => ReplyAction::Hold,
+        }
+    }
+
+    /// An internal query with rows uses the extended protocol, whose steps are confirmed one by one.
+    pub(super) fn internal_step(&mut self, header: Header) -> ReplyAction {
+        match (self.server.replies.front(), self.server.internal.result()) {
+            (Some(PendingReply::InternalQuery), Some(_)) => self.swallow_body(),
+            _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
+        }
+    }
+}

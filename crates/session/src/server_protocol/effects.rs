@@ -1,0 +1,183 @@
+//! What requests that were sent may have changed on the server: in the segment that is being sent, by the portals that are
+//! bound, by the statement without a name, and which parameters a reset has left otherwise than the client has them.
+//!
+//! Owns when each of these begins and ends. What a text may change is [`crate::statement_text`]'s, what it resets
+//! [`crate::resets`]'s.
+
+use wire::backend::Status;
+
+use super::pending_resets::PendingResets;
+use crate::Reset;
+use crate::statement_text::Effects;
+
+/// The effects of what was sent.
+#[derive(Debug, Default)]
+pub(crate) struct SentEffects {
+    /// What may have been done since the last Sync; nothing if nothing but Parse, Describe and Close was asked.
+    segment: Effects,
+    /// What executing the portals that were bound may change.
+    portals: Effects,
+    /// What executing them resets.
+    portal_resets: Reset,
+    /// What the statement without a name resets, if that may change anything.
+    unnamed_resets: Reset,
+    /// What is known of resets since nothing was owed.
+    pub(crate) resets: PendingResets,
+    /// Parameters that have the client's startup value again for the client, but not on this server.
+    lost: Reset,
+}
+
+impl SentEffects {
+    /// Of a server that came from another process in a transaction block. Portals live as long as their transaction, and what these
+    /// do is not known here.
+    pub(crate) fn of_open_block() -> SentEffects {
+        SentEffects { portals: Effects::ALL, portal_resets: Reset::UNCLEAR, ..SentEffects::default() }
+    }
+
+    /// What was done since the last Sync.
+    #[inline]
+    pub(crate) fn segment(&self) -> Effects {
+        self.segment
+    }
+
+    /// Sync is sent, or nothing is owed any more.
+    #[inline]
+    pub(crate) fn end_segment(&mut self) {
+        self.segment = Effects::NONE;
+    }
+
+    /// A statement with these effects is bound. To plan it may call functions.
+    #[inline]
+    pub(crate) fn bind(&mut self, effects: Effects) {
+        self.segment.add(Effects::BOUND.and(effects.calls()));
+        self.portals.add(effects);
+    }
+
+    /// A Bind is sent that the server refuses.
+    pub(crate) fn bind_refused(&mut self) {
+        self.segment.add(Effects::BOUND);
+    }
+
+    /// A statement that resets these is taken to be bound, because its name is not followed.
+    pub(crate) fn bind_resetting(&mut self, reset: Reset) {
+        self.portals.add(Effects::ALTERING);
+        self.portal_resets.add(reset);
+    }
+
+    /// What executing a portal that was bound just now resets.
+    pub(crate) fn add_portal_resets(&mut self, reset: Reset) {
+        self.portal_resets.add(reset);
+    }
+
+    /// A portal is executed; which one of those that were bound is not known. What that may change.
+    #[inline]
+    pub(crate) fn execute(&mut self) -> Effects {
+        self.segment.add(self.portals.and(Effects::BOUND));
+        self.portals
+    }
+
+    /// What executing portals resets.
+    pub(crate) fn portal_resets(&self) -> Reset {
+        self.portal_resets
+    }
+
+    /// What executing the statement without a name resets, if that may change anything.
+    pub(crate) fn unnamed_resets(&self) -> Reset {
+        self.unnamed_resets
+    }
+
+    pub(crate) fn set_unnamed_resets(&mut self, resets: Reset) {
+        self.unnamed_resets = resets;
+    }
+
+    /// The server is quiet: there is no portal any more.
+    #[inline]
+    pub(crate) fn mark_quiet(&mut self) {
+        if self.portals.any(Effects::ALTERING) {
+            self.portal_resets = Reset::default();
+        }
+        self.portals = Effects::NONE;
+    }
+
+    /// The query whose reply has this number resets these.
+    #[cold]
+    pub(crate) fn query_resets(&mut self, reset: Reset, number: u64) {
+        self.forget_lost();
+        self.resets.ask_by_query(reset, number);
+    }
+
+    /// The Execute whose reply has this number resets these.
+    #[cold]
+    pub(crate) fn execute_resets(&mut self, reset: Reset, number: u64) {
+        self.forget_lost();
+        self.resets.ask(reset, number);
+    }
+
+    /// What was lost before is set again by now.
+    fn forget_lost(&mut self) {
+        if !self.resets.is_asked() {
+            self.lost = Reset::default();
+        }
+    }
+
+    /// All that was asked is answered, with this status; the parameters that were reset for the client, and that this server has
+    /// otherwise.
+    pub(crate) fn resets_answered(&mut self, status: Status, lost: Reset) {
+        let is_over = status == Status::Idle;
+        self.portal_resets = if is_over { Reset::default() } else { self.portal_resets.of_older_portals() };
+        (self.resets, self.lost) = (PendingResets::default(), lost);
+    }
+
+    /// Parameters that have the client's startup value again for the client, but not on this server.
+    pub(crate) fn lost(&self) -> Reset {
+        self.lost
+    }
+
+    pub(crate) fn take_lost(&mut self) -> Reset {
+        std::mem::take(&mut self.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_the_effects_of_what_was_bound_and_executed_in_it() {
+        let mut effects = SentEffects::default();
+        effects.bind(Effects::CALLS.and(Effects::SETTINGS));
+        assert_eq!(effects.segment(), Effects::BOUND.and(Effects::CALLS), "to plan it may call functions");
+        assert!(effects.execute().any(Effects::SETTINGS));
+        assert!(effects.segment().any(Effects::SETTINGS));
+        effects.end_segment();
+        assert_eq!(effects.segment(), Effects::NONE);
+        effects.execute();
+        assert!(effects.segment().any(Effects::SETTINGS), "the portal may be there in the next segment");
+        effects.end_segment();
+        effects.mark_quiet();
+        effects.execute();
+        assert_eq!(effects.segment(), Effects::BOUND);
+    }
+
+    #[test]
+    fn what_portals_reset_is_unclear_once_one_was_executed_in_a_block() {
+        let mut effects = SentEffects::default();
+        effects.bind_resetting(Reset::of_session(1));
+        assert_eq!(effects.portal_resets(), Reset::of_session(1));
+        effects.execute_resets(Reset::of_session(1), 20);
+        effects.resets_answered(Status::InTransaction, Reset::default());
+        assert_eq!(effects.portal_resets(), Reset::UNCLEAR);
+        effects.resets_answered(Status::Idle, Reset::default());
+        assert_eq!(effects.portal_resets(), Reset::default());
+    }
+
+    #[test]
+    fn what_is_lost_is_taken_once_and_forgotten_with_the_next_reset() {
+        let mut effects = SentEffects::default();
+        effects.resets_answered(Status::Idle, Reset::of_session(1));
+        assert_eq!((effects.take_lost(), effects.take_lost()), (Reset::of_session(1), Reset::default()));
+        effects.resets_answered(Status::Idle, Reset::of_session(1));
+        effects.query_resets(Reset::of_session(2), 20);
+        assert!(effects.lost().is_empty());
+    }
+}
