@@ -79,11 +79,26 @@ pub enum ReplyPart {
     Error {
         /// Five characters.
         sqlstate: &'static str,
+        /// What went wrong, for callers that are not PostgreSQL clients.
+        kind: ErrorKind,
         /// The text.
         message: String,
     },
     /// EmptyQueryResponse.
     Empty,
+}
+
+/// What kind of error a command ended with. PgBouncer's SQLSTATEs do not tell these apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The named database or client does not exist.
+    NotFound,
+    /// The role is not allowed to do it.
+    Forbidden,
+    /// The command is not possible in this state, or not valid.
+    Conflict,
+    /// A shard did not answer in time.
+    Unavailable,
 }
 
 /// A column's name and type.

@@ -12,7 +12,9 @@ pub mod report;
 pub mod server_query;
 pub mod signal;
 
-pub use admin::{AdminQuery, AdminReply, Cell, Column, ColumnType, ReplyPart, Role, StatementMode};
+pub use admin::{
+    AdminQuery, AdminReply, Cell, Column, ColumnType, ErrorKind, ReplyPart, Role, StatementMode,
+};
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,

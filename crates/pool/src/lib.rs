@@ -1,6 +1,36 @@
 //! Which client gets which server connection, and when.
 //!
 //! Owns the queue, the limits, the idle list, lifetimes and pauses as pure decisions. Never sees a byte or a session.
+//!
+//! ```
+//! use settings::PoolMode;
+//! use weir_pool::{Limits, OpenFor, Permit, Pool};
+//!
+//! let limits = Limits {
+//!     mode: PoolMode::Transaction,
+//!     pool_size: 1,
+//!     min_pool_size: 0,
+//!     reserve_pool_size: 0,
+//!     reserve_pool_timeout_us: 0,
+//!     max_db_connections: 0,
+//!     max_user_connections: 0,
+//!     server_login_retry_us: 15_000_000,
+//!     round_robin: false,
+//! };
+//! let mut pool = Pool::new(limits, Default::default(), Default::default(), Default::default());
+//!
+//! // No server is idle: the client waits, and a connection may be opened for it.
+//! assert_eq!(pool.checkout(None, 0), None);
+//! pool.queue.join(7, 0);
+//! assert_eq!(pool.next_to_open(0, false), Some(OpenFor::Any));
+//! assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+//! assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
+//!
+//! // The server (number 1) has logged in, and the client that has waited longest gets it.
+//! pool.return_idle(1, 50);
+//! let idle = pool.checkout_for_waiter(50).unwrap();
+//! assert_eq!((idle.server, pool.queue.serve().unwrap().client), (1, 7));
+//! ```
 #![forbid(unsafe_code)]
 
 mod dedicated;

@@ -244,7 +244,6 @@ impl Pool {
     /// Some(false): within `pool_size`. Some(true): from the reserve, because a client has waited long enough.
     fn take_from_pool(&self, now_us: u64) -> Option<bool> {
         let size = self.limits.pool_size;
-        let size = size + u32::from(size > 0 && planted::bug!("limit_off_by_one"));
         if self.shared.servers.take(size) {
             return Some(false);
         }
@@ -412,6 +411,7 @@ pub(crate) mod tests {
         assert_eq!(pool.take_permit(OpenFor::Any, 9_000_000), Permit::PoolFull);
     }
 
+    /// I17 of ARCHITECTURE.md.
     #[test]
     fn failures_are_retried_more_and_more_slowly_up_to_the_setting() {
         let mut pool = pool(limits(1));

@@ -43,6 +43,15 @@ struct Lane {
 
 impl Queue {
     /// Joins at the end, for any server.
+    ///
+    /// ```
+    /// let mut queue = weir_pool::Queue::default();
+    /// let first = queue.join(7, 100);
+    /// queue.join(8, 200);
+    /// assert!(queue.leave(first) && !queue.leave(first));
+    /// assert_eq!(queue.serve().map(|waiter| waiter.client), Some(8));
+    /// assert!(queue.is_empty());
+    /// ```
     pub fn join(&mut self, client: u32, since_us: u64) -> QueuePosition {
         self.push(client, since_us, false)
     }
@@ -139,9 +148,6 @@ impl Lane {
         let Some(place) = place.and_then(|index| self.places.get_mut(index)) else { return false };
         let left = place.take().is_some();
         self.waiting -= usize::from(left);
-        if planted::bug!("waiter_lost") && left && self.places.iter_mut().find_map(Option::take).is_some() {
-            self.waiting -= 1;
-        }
         self.close_gaps();
         left
     }

@@ -7,8 +7,11 @@ use settings::PoolMode;
 
 use crate::ConnId;
 use crate::client;
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::table::PoolId;
 use crate::server;
-use crate::state::{Conn, ShardState};
+use crate::state::ShardState;
 
 /// Counts of one shard, made from its tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,19 +50,20 @@ pub struct Leftovers {
 impl ShardState {
     pub(crate) fn audit(&self) -> Audit {
         let mut audit = Audit::default();
-        for (place, conn) in self.conns.iter() {
-            self.audit_conn(place, conn, &mut audit);
+        for (place, conn) in self.core.conns.iter() {
+            self.core.audit_conn(place, conn, &mut audit);
         }
-        self.audit_pools(&mut audit);
-        audit.leftovers.commands = self.pending.len();
-        audit.leftovers.inquiries = self.internal_clients.len();
-        audit.leftovers.login_bytes = self.login_bytes;
-        audit.leftovers.statement_uses = self.registry.uses();
+        self.core.audit_pools(&mut audit);
+        audit.leftovers.commands = self.administration.pending().len();
+        audit.leftovers.inquiries = self.auth_queries.len();
+        audit.leftovers.login_bytes = self.logins.bytes_spent();
+        audit.leftovers.statement_uses = self.core.registry.uses();
         audit
     }
+}
 
-    fn audit_conn(&self, place: usize, conn: &Conn, audit: &mut Audit) {
-        let own = ConnId(u32::try_from(place).unwrap_or(u32::MAX));
+impl Core {
+    fn audit_conn(&self, own: ConnId, conn: &Conn, audit: &mut Audit) {
         audit.leftovers.connections += usize::from(!matches!(conn, Conn::Server(_)));
         match conn {
             Conn::Client(client) => {
@@ -69,12 +73,12 @@ impl ShardState {
                     *audit.clients_of_users.entry(client.login_user.to_string()).or_default() += 1;
                 }
                 if let Some(local_pool) =
-                    self.local_pools.get(client.pool).filter(|_| client.counted.is_database())
+                    self.local_pools.of(client.pool).filter(|_| client.counted.is_database())
                 {
                     *audit.clients_of_databases.entry(local_pool.database_name.to_string()).or_default() += 1;
                 }
                 if let Some(server) = client.server()
-                    && !matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.client() == Some(own))
+                    && self.conns.find_server(server).is_none_or(|server| server.client() != Some(own))
                 {
                     audit.contradict(format!(
                         "client {own:?} is linked to {server:?}, which is not linked to it"
@@ -83,7 +87,7 @@ impl ShardState {
             }
             Conn::Server(server) => {
                 let Some(client) = server.client() else { return };
-                let back = match self.conns.get(client.0 as usize) {
+                let back = match self.conns.get(client) {
                     Some(Conn::Client(client)) => client.server(),
                     _ => None,
                 };
@@ -110,28 +114,29 @@ impl ShardState {
             .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
         let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
         let is_done = server.protocol.is_quiet() && !server.unsent;
-        let holds_nothing = matches!(self.conns.get(client.0 as usize), Some(Conn::Client(client)) if client.request.held.is_empty());
+        let holds_nothing =
+            self.conns.find_client(client).is_some_and(|client| client.request.held.is_empty());
         shares && linked && is_done && holds_nothing
     }
 
     fn audit_pools(&self, audit: &mut Audit) {
-        for (index, local_pool) in &self.local_pools {
+        for (index, local_pool) in self.local_pools.iter() {
             let mut counted = Counted::default();
-            for (_, conn) in &self.conns {
+            for conn in self.conns.values() {
                 counted.add(index, conn);
             }
             let pool = &local_pool.pool;
             let name = format_args!("{} on {}", local_pool.user, local_pool.database_name);
             let mut queued = 0;
             for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
-                match self.conns.get(waiter.client as usize) {
-                    Some(Conn::Client(client)) if client.pool == index && waits(client) => queued += 1,
+                match self.conns.get(ConnId(waiter.client)) {
+                    Some(Conn::Client(client)) if client.pool == Some(index) && waits(client) => queued += 1,
                     Some(Conn::InternalClient(_)) => {}
                     _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
                 }
             }
             for idle in pool.idle() {
-                match self.conns.get(idle.server as usize) {
+                match self.conns.get(ConnId(idle.server)) {
                     Some(Conn::Server(server)) if server.pool == index && is_idle(server) => {}
                     _ => audit.contradict(format!("{name}: {idle:?} is on the idle list and is not idle")),
                 }
@@ -174,9 +179,9 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, index: usize, conn: &Conn) {
+    fn add(&mut self, index: PoolId, conn: &Conn) {
         match conn {
-            Conn::Client(client) if client.pool == index => {
+            Conn::Client(client) if client.pool == Some(index) => {
                 self.clients += u32::from(client.counted.is_in_pool());
                 self.waiting += usize::from(waits(client));
             }

@@ -16,6 +16,7 @@ use crate::auth_query::internal_client::PendingAuthQuery;
 use crate::auth_query::lookup::QueriedSecret;
 use crate::cancel::key::Key;
 use crate::console::console_session::ConsoleSession;
+use crate::local_pools::table::PoolId;
 use crate::login::counting::Counted;
 use crate::login::failure::HeldAnswer;
 use crate::login::method::AuthRequirement;
@@ -100,8 +101,8 @@ pub(crate) struct Client {
     pub(crate) parameters: Parameters,
     /// What its startup packet gave of them, which RESET goes back to; None if nothing, or if its server knows that.
     pub(crate) startup: Option<Parameters>,
-    /// Its pool on this shard; meaningless before login.
-    pub(crate) pool: usize,
+    /// Its pool on this shard, once it has logged in to one.
+    pub(crate) pool: Option<PoolId>,
     /// What it sends to have its query cancelled.
     pub(crate) cancel_key: Key,
     /// By what it is found with that key, while it can be.
@@ -151,7 +152,7 @@ impl Client {
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
             startup: None,
-            pool: usize::MAX,
+            pool: None,
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,

@@ -7,33 +7,51 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::ErrorRow;
+use session::ErrorSeen;
 use telemetry::SqlstateCounts;
 
 use crate::ConnId;
 use crate::client::{Client, Phase};
+use crate::core::Core;
 use crate::log_format::CONSOLE;
-use crate::state::{Conn, ShardState};
+use crate::state::ShardState;
 
 /// Databases that are counted by themselves; further ones (they come from `*`) together, without a name.
 const DATABASES: usize = 1_000;
 
 /// Errors by database; those of clients that named no configured one have no name.
 #[derive(Default)]
-pub(crate) struct ErrorCounts(BTreeMap<Arc<str>, SqlstateCounts>);
+pub(crate) struct ErrorCounts {
+    databases: BTreeMap<Arc<str>, SqlstateCounts>,
+    /// Errors of the reply that is being passed on; empty between events.
+    seen: Vec<ErrorSeen>,
+}
 
 impl ErrorCounts {
     fn count(&mut self, database: &str, code: &[u8]) {
-        if let Some(errors) = self.0.get_mut(database) {
+        if let Some(errors) = self.databases.get_mut(database) {
             return errors.count(code);
         }
-        let name = if self.0.len() < DATABASES { database } else { "" };
-        self.0.entry(name.into()).or_default().count(code);
+        let name = if self.databases.len() < DATABASES { database } else { "" };
+        self.databases.entry(name.into()).or_default().count(code);
+    }
+
+    /// Where the errors of the reply that is being passed on are noted.
+    #[inline]
+    pub(crate) fn seen(&mut self) -> &mut Vec<ErrorSeen> {
+        &mut self.seen
+    }
+
+    /// The reply that is being passed on has an error.
+    #[inline]
+    pub(crate) fn has_seen(&self) -> bool {
+        !self.seen.is_empty()
     }
 
     /// The database is gone: its errors count with those that have no name.
     pub(crate) fn forget(&mut self, database: &str) {
-        if let Some(errors) = self.0.remove(database) {
-            self.0.entry(Arc::default()).or_default().merge(&errors);
+        if let Some(errors) = self.databases.remove(database) {
+            self.databases.entry(Arc::default()).or_default().merge(&errors);
         }
     }
 
@@ -42,7 +60,7 @@ impl ErrorCounts {
             database: database.to_string(),
             errors: errors.clone(),
         };
-        self.0.iter().map(row).collect()
+        self.databases.iter().map(row).collect()
     }
 }
 
@@ -50,21 +68,23 @@ impl ShardState {
     /// A server's errors went to its client.
     #[cold]
     pub(crate) fn count_server_errors(&mut self, server_conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
-        let local_pool = self.local_pools.get(server.pool);
+        let Some(server) = self.core.conns.server(server_conn) else { return };
+        let local_pool = self.core.local_pools.get(server.pool);
         let database = local_pool.map(|local_pool| Arc::clone(&local_pool.database_name)).unwrap_or_default();
-        let errors_seen = std::mem::take(&mut self.errors_seen);
+        let errors_seen = std::mem::take(&mut self.errors.seen);
         errors_seen.iter().for_each(|seen| self.errors.count(&database, &seen.code));
-        self.track_failed(server_conn, &errors_seen);
+        self.core.track_failed(server_conn, &errors_seen);
     }
 
     /// Counts an error that Weir sends to a client.
     pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        let database = self.database_of(client);
+        let Some(client) = self.core.conns.client(conn) else { return };
+        let database = self.core.database_of(client);
         self.errors.count(&database, code.as_bytes());
     }
+}
 
+impl Core {
     /// The name of the client's database, if it is configured or in use; a client that has not authenticated must not
     /// fill the memory with names.
     fn database_of(&self, client: &Client) -> Arc<str> {
@@ -77,7 +97,7 @@ impl ShardState {
             }
             _ => self
                 .local_pools
-                .get(client.pool)
+                .of(client.pool)
                 .map(|local_pool| Arc::clone(&local_pool.database_name))
                 .unwrap_or_default(),
         }

@@ -14,7 +14,9 @@ mod auth_query;
 mod cancel;
 mod client;
 mod commands;
+mod connections;
 mod console;
+mod core;
 mod error_counts;
 mod link;
 mod listing;
@@ -42,7 +44,8 @@ use messages::ShardId;
 use pool::{Pool, PoolRegistry};
 use settings::Config;
 
-use state::{Conn, ShardState};
+use connections::Conn;
+use state::ShardState;
 use tls_layer::TlsLayer;
 
 /// One pool on a shard.
@@ -80,25 +83,25 @@ impl Shard {
 
     /// The user that reaches the console over a unix socket without a password: the one that the process runs as.
     pub fn trust_unix_user(&mut self, user_id: u32) {
-        self.state.unix_user_id = Some(user_id);
+        self.state.logins.trust_unix_user(user_id);
     }
 
     /// How many files the process may have open: what has not logged in never takes more than half of them.
     pub fn limit_files(&mut self, files_max: u64) {
-        self.state.files_max = files_max;
+        self.state.logins.limit_files(files_max);
     }
 
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {
-        let shard = u64::from(self.state.id.0) << takeover::import::STATEMENTS_SHIFT;
-        self.state.registry.number_from((generation << takeover::import::GENERATION_SHIFT) + shard);
+        let shard = u64::from(self.state.core.id.0) << takeover::import::STATEMENTS_SHIFT;
+        self.state.core.registry.number_from((generation << takeover::import::GENERATION_SHIFT) + shard);
     }
 
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).
     pub fn start(&mut self, now: Now) {
-        self.state.outbox.begin();
-        self.state.now = now;
+        self.state.core.outbox.begin();
+        self.state.core.now = now;
         self.state.make_minimum_pools();
         self.state.arm_tick();
     }
@@ -106,14 +109,14 @@ impl Shard {
     /// A free connection id for a socket that the driver brings; taken by the [`Event::Accepted`] or [`Event::Adopted`]
     /// that must follow.
     pub fn allocate_id(&mut self) -> ConnId {
-        self.state.reserve()
+        self.state.core.conns.reserve()
     }
 
     /// Something happened. Take all actions with [`Shard::poll`] before the next call.
     #[inline]
     pub fn handle(&mut self, event: Event<'_>, now: Now) {
-        self.state.outbox.begin();
-        self.state.now = now;
+        self.state.core.outbox.begin();
+        self.state.core.now = now;
         if !self.tls_layer.are_none() {
             return self.handle_secured(event);
         }
@@ -148,14 +151,14 @@ impl Shard {
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Action> {
-        self.state.outbox.pop()
+        self.state.core.outbox.pop()
     }
 
     /// The bytes that [`Source::Written`] ranges point into.
     #[inline]
     #[must_use]
     pub fn written(&self) -> &[u8] {
-        self.state.outbox.written()
+        self.state.core.outbox.written()
     }
 
     /// When [`Event::Tick`] is due next, in microseconds of the monotonic clock; None while nothing is timed.
@@ -167,7 +170,7 @@ impl Shard {
 
     /// Waiting clients and idle servers of its pools, for checks over several shards.
     pub fn pools(&self) -> impl Iterator<Item = PoolState<'_>> {
-        self.state.local_pools.iter().map(|(_, local_pool)| PoolState {
+        self.state.core.local_pools.iter().map(|(_, local_pool)| PoolState {
             database: &local_pool.database_name,
             user: &local_pool.user,
             pool: &local_pool.pool,
@@ -183,7 +186,7 @@ impl Shard {
     /// The configuration in force (the driver takes socket options from it).
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
-        &self.state.config
+        &self.state.core.config
     }
 }
 
@@ -191,7 +194,7 @@ impl ShardState {
     /// What is due after every event, whatever it was.
     #[inline]
     fn event_ends(&mut self) {
-        if !self.released.is_empty() || !self.unserved.is_empty() {
+        if !self.freed.is_empty() {
             self.process_released();
         }
         if self.exporting.is_some() {
@@ -223,7 +226,12 @@ impl ShardState {
             Event::Accepted { conn, peer } => self.accepted(conn, peer),
             Event::Adopted { conn, client } => self.adopt(conn, *client),
             Event::Connected { conn, remote, local } => self.connected(conn, remote, local),
-            Event::ConnectFailed { conn, fault } => self.connect_failed(conn, &fault),
+            Event::ConnectFailed { conn, fault } => {
+                // A cancel request that cannot be delivered ends with its connection.
+                if self.core.conns.find_server(conn).is_some() {
+                    self.core.connect_failed(conn, &fault);
+                }
+            }
             Event::Answered { conn, answer } => self.answered(conn, answer),
             Event::FilesRanOut => self.files_ran_out(),
             Event::Command(command) => self.command(command),
@@ -237,7 +245,7 @@ impl ShardState {
 
     #[inline(always)]
     fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
-        match self.conns.get(conn.0 as usize) {
+        match self.core.conns.get(conn) {
             Some(Conn::Client(_)) => self.client_received(conn, bytes),
             Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
             // PostgreSQL answers a cancel request with nothing but its end of file.
@@ -252,16 +260,16 @@ impl ShardState {
         remote: Option<std::net::SocketAddr>,
         local: Option<std::net::SocketAddr>,
     ) {
-        match self.conns.get(conn.0 as usize) {
+        match self.core.conns.get(conn) {
             Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
             Some(Conn::Cancel(_)) => self.cancel_conn_connected(conn),
-            Some(Conn::PeerCancel(_)) => self.peer_cancel_conn_connected(conn),
+            Some(Conn::PeerCancel(_)) => self.core.peer_cancel_conn_connected(conn),
             _ => {}
         }
     }
 
     fn answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
-        match self.conns.get(conn.0 as usize) {
+        match self.core.conns.get(conn) {
             Some(Conn::Client(_)) => self.client_login_answered(conn, answer),
             Some(Conn::Server(_)) => self.server_login_answered(conn, answer),
             _ => {}
@@ -269,17 +277,17 @@ impl ShardState {
     }
 
     pub(crate) fn hung_up(&mut self, conn: ConnId) {
-        match self.conns.get(conn.0 as usize) {
+        match self.core.conns.get(conn) {
             Some(Conn::Client(_)) => self.client_disconnected(conn),
             Some(Conn::Server(_)) => self.server_hung_up(conn),
-            Some(Conn::Cancel(_) | Conn::PeerCancel(_)) => self.act(Action::Close { conn }),
+            Some(Conn::Cancel(_) | Conn::PeerCancel(_)) => self.core.act(Action::Close { conn }),
             Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
     /// The id is free again.
     fn closed(&mut self, conn: ConnId) {
-        match self.conns.try_remove(conn.0 as usize) {
+        match self.core.conns.remove(conn) {
             Some(Conn::Server(server)) => {
                 self.server_closed(server.pool);
                 self.report_server(server.pool, false);

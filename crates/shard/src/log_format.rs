@@ -7,8 +7,8 @@ use settings::Database;
 use telemetry::{Level, Record};
 
 use crate::client::Phase;
+use crate::core::Core;
 use crate::server::Server;
-use crate::state::{Conn, ShardState};
 use crate::{Action, ConnId, Peer, Target};
 
 /// The console's database and its user over the unix socket.
@@ -60,13 +60,13 @@ fn loggable(text: &str) -> &str {
     &text[..text.floor_char_boundary(BYTES)]
 }
 
-impl ShardState {
+impl Core {
     /// Logs a line about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(client) = self.conns.client(conn) else { return };
         let mut line = format!("C-0x{:x}: ", client.id);
-        let database = match (self.local_pools.get(client.pool), &client.phase) {
+        let database = match (self.local_pools.of(client.pool), &client.phase) {
             (Some(local_pool), _) => &*local_pool.database_name,
             (None, Phase::Console { .. }) => CONSOLE,
             (None, Phase::Login(login)) => &login.startup_request.database,
@@ -79,7 +79,7 @@ impl ShardState {
     /// Logs a line about a server.
     pub(crate) fn log_server(&mut self, conn: ConnId, level: Level, text: &str) {
         let text = loggable(text);
-        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(server) = self.conns.server(conn) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };
         let place = place(server, &local_pool.database);
         let line =

@@ -2,12 +2,17 @@
 //!
 //! Owns every timeout. A timeout of 0 is off; one fires between its time and a third of a second later.
 
+use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client;
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::table::PoolId;
 use crate::server::{self, InternalQuery};
-use crate::state::{Conn, ShardState};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::time::micros;
 
 /// Between two looks.
@@ -21,30 +26,32 @@ impl ShardState {
 
     /// Arms the tick if there is anything to watch.
     pub(crate) fn arm_tick(&mut self) {
-        if self.next_tick_us.is_none() && (!self.conns.is_empty() || !self.local_pools.is_empty()) {
-            self.next_tick_us = Some(self.now.mono_us + TICK_US);
+        if self.next_tick_us.is_none() && (!self.core.conns.is_empty() || !self.core.local_pools.is_empty()) {
+            self.next_tick_us = Some(self.core.now.mono_us + TICK_US);
         }
     }
 
     /// Looks at everything that has a time, if it is time.
     pub(crate) fn tick(&mut self) {
-        if self.next_tick_us.is_some_and(|due| self.now.mono_us < due) {
+        if self.next_tick_us.is_some_and(|due| self.core.now.mono_us < due) {
             return;
         }
         self.next_tick_us = None;
-        if self.suspended_since_us.is_some() {
+        if let Some((place, count)) = self.core.conns.take_missing() {
+            let text = format!("internal error: connection missing at {place} ({count} since start)");
+            self.core.log(Level::Error, text);
+        }
+        if self.administration.is_suspended() {
             self.check_suspend_deadline();
             return self.paused_progress();
         }
         self.check_connections();
         self.check_waiters();
-        let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+        let local_pools = self.core.local_pools.ids();
         for local_pool in local_pools {
             self.check_pool(local_pool);
         }
-        if !self.retired.is_empty() {
-            self.forget_retired();
-        }
+        self.forget_retired();
         self.paused_progress();
         if self.exporting.is_some() {
             self.export_all();
@@ -53,14 +60,14 @@ impl ShardState {
 
     /// Connections in states that end by themselves. Idle clients are only looked at if they have a timeout.
     fn check_connections(&mut self) {
-        let watched = self.conn_ids(|conn| match conn {
+        let watched = self.core.conns.ids(|conn| match conn {
             Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
             Conn::Cancel(_) | Conn::PeerCancel(_) => true,
             Conn::InternalClient(_) | Conn::Reserved => false,
         });
         for conn in watched {
-            match self.conns.get(conn.0 as usize) {
+            match self.core.conns.get(conn) {
                 Some(Conn::Client(_)) => self.check_client(conn),
                 Some(Conn::Server(_)) => {
                     self.check_server_deadline(conn);
@@ -76,10 +83,10 @@ impl ShardState {
     }
 
     fn check_client(&mut self, conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let login_timeout_us = micros(self.config.global.client_login_timeout);
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
-        let server_greeting = self.local_pools.get(client.pool).is_some_and(|local_pool| {
+        let now_us = self.core.now.mono_us;
+        let login_timeout_us = micros(self.core.config.global.client_login_timeout);
+        let Some(client) = self.core.conns.client(conn) else { return };
+        let server_greeting = self.core.local_pools.of(client.pool).is_some_and(|local_pool| {
             local_pool.server_greeting.is_some() || local_pool.pool.open() > local_pool.pool.logging_in()
         });
         let text = match client.phase {
@@ -97,86 +104,75 @@ impl ShardState {
     }
 
     fn check_idle_clients(&mut self) {
-        let global = &self.config.global;
-        let any_user = self.config.users.values().any(|user| user.client_idle_timeout.is_some());
+        let global = &self.core.config.global;
+        let any_user = self.core.config.users.values().any(|user| user.client_idle_timeout.is_some());
         if global.client_idle_timeout.is_zero() && !any_user {
             return;
         }
-        let idle = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::Linked(_))));
+        let idle = self.core.conns.ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::Linked(_))));
         for conn in idle {
-            let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
-            let Some(local_pool) = self.local_pools.get(client.pool) else { continue };
+            let Some(client) = self.core.conns.client(conn) else { continue };
+            let Some(local_pool) = self.core.local_pools.of(client.pool) else { continue };
             let limit_us = micros(
-                self.config.client_idle_timeout(self.config.user(&local_pool.user).map(|user| &**user)),
+                self.core
+                    .config
+                    .client_idle_timeout(self.core.config.user(&local_pool.user).map(|user| &**user)),
             );
             let idle = match client.phase {
-                client::Phase::Linked(server) => self.has_answered(server),
+                client::Phase::Linked(server) => self.core.has_answered(server),
                 _ => true,
             };
-            if idle && passed(self.now.mono_us, client.request_us, limit_us) {
+            if idle && passed(self.core.now.mono_us, client.request_us, limit_us) {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "client_idle_timeout");
             }
         }
     }
 
-    /// It has stopped in the middle of a message, or is still sending it.
-    fn is_sending(&self, conn: ConnId) -> bool {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
-        let half_sent = client.server().is_some_and(|server| {
-            matches!(self.conns.get(server.0 as usize), Some(Conn::Server(server)) if server.protocol.boundary().is_none())
-        });
-        half_sent || !client.request.held.is_empty()
-    }
-
-    fn has_answered(&self, conn: ConnId) -> bool {
-        matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.protocol.has_answered())
-    }
-
     /// A server that serves, or should have answered by now.
     fn check_server(&mut self, conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
-        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
-        let user = self.config.user(&local_pool.user).map(|user| &**user);
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.conns.server(conn) else { return };
+        let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };
+        let user = self.core.config.user(&local_pool.user).map(|user| &**user);
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
         match server.phase {
             server::Phase::Linked(client) => {
                 // A request runs from its first byte on, also while its client owes the rest of it.
-                let busy = server.protocol.is_busy() || self.is_sending(client);
+                let busy = server.protocol.is_busy() || self.core.is_sending(client);
                 let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
                 let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
                 let renewed =
-                    server.close_when_free.filter(|_| session && self.config.global.server_fast_close);
+                    server.close_when_free.filter(|_| session && self.core.config.global.server_fast_close);
                 let reason = if let (Some(reason), true) = (renewed, server.protocol.is_quiet()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)
                 } else if busy
                     && !dedicated
-                    && passed(now_us, query_us, micros(self.config.query_timeout(user)))
+                    && passed(now_us, query_us, micros(self.core.config.query_timeout(user)))
                 {
-                    ("query timeout", sqlstate::QUERY_CANCELED)
+                    (CloseReason::QueryTimeout, sqlstate::QUERY_CANCELED)
                 } else if idle_in_block
-                    && passed(now_us, query_us, micros(self.config.idle_transaction_timeout(user)))
+                    && passed(now_us, query_us, micros(self.core.config.idle_transaction_timeout(user)))
                 {
-                    ("idle transaction timeout", sqlstate::ADMIN_SHUTDOWN)
+                    (CloseReason::IdleTransactionTimeout, sqlstate::ADMIN_SHUTDOWN)
                 } else if open
                     && !dedicated
-                    && passed(now_us, transaction_us, micros(self.config.transaction_timeout(user)))
+                    && passed(now_us, transaction_us, micros(self.core.config.transaction_timeout(user)))
                 {
-                    ("transaction timeout", sqlstate::ADMIN_SHUTDOWN)
+                    (CloseReason::TransactionTimeout, sqlstate::ADMIN_SHUTDOWN)
                 } else {
                     return;
                 };
                 self.close_server(conn, reason.0);
-                self.fail_client(client, reason.1, reason.0);
+                self.fail_client(client, reason.1, &reason.0.to_string());
             }
             // A question lasts as long as the login that waits for it.
             server::Phase::InternalQuery(InternalQuery::Ask(internal_client))
-                if self.is_awaited(internal_client) => {}
+                if self.core.is_awaited(internal_client) => {}
             // If a server does not answer an internal query, the client that waits for it is closed too.
             server::Phase::InternalQuery(_) => {
-                let limit_us = micros(self.config.global.server_connect_timeout);
+                let limit_us = micros(self.core.config.global.server_connect_timeout);
                 if passed(now_us, query_us, limit_us) {
                     self.server_fault(conn, "test query timeout");
                 }
@@ -187,14 +183,14 @@ impl ShardState {
 
     /// Clients that wait for a server: they get one notice, and an error after too long a wait.
     fn check_waiters(&mut self) {
-        let now_us = self.now.mono_us;
-        let notify_us = micros(self.config.global.query_wait_notify);
+        let now_us = self.core.now.mono_us;
+        let notify_us = micros(self.core.config.global.query_wait_notify);
         let mut late = Vec::new();
         let mut told = Vec::new();
-        for (_, local_pool) in &self.local_pools {
-            let user = self.config.user(&local_pool.user).map(|user| &**user);
-            let limit_us = micros(self.config.query_wait_timeout(&local_pool.database, user));
-            let query_us = micros(self.config.query_timeout(user));
+        for local_pool in self.core.local_pools.values() {
+            let user = self.core.config.user(&local_pool.user).map(|user| &**user);
+            let limit_us = micros(self.core.config.query_wait_timeout(&local_pool.database, user));
+            let query_us = micros(self.core.config.query_timeout(user));
             for waiter in local_pool.pool.queue.shared().chain(local_pool.pool.queue.dedicated()) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
@@ -209,8 +205,46 @@ impl ShardState {
             self.fail_waiter(conn, code, text);
         }
         for conn in told {
-            self.notify_waiter(conn);
+            self.core.notify_waiter(conn);
         }
+    }
+
+    /// A pool's idle servers, its minimum, and the retry after a failure.
+    fn check_pool(&mut self, pool_id: PoolId) {
+        self.close_stale_servers(pool_id);
+        self.serve_or_open(pool_id);
+        self.forget_unused_pool(pool_id);
+    }
+
+    fn close_stale_servers(&mut self, pool_id: PoolId) {
+        let Some(local_pool) = self.core.local_pools.get(pool_id) else { return };
+        let idle_timeout_us = micros(self.core.config.global.server_idle_timeout);
+        let idle: Vec<_> = local_pool.pool.idle().to_vec();
+        for idle in idle {
+            let conn = ConnId(idle.server);
+            if let Some(reason) = self.core.reason_to_close(conn) {
+                self.close_server(conn, reason);
+            } else if passed(self.core.now.mono_us, idle.since_us, idle_timeout_us)
+                && self.core.is_above_minimum(pool_id)
+            {
+                self.close_server(conn, CloseReason::IdleTimeout);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// It has stopped in the middle of a message, or is still sending it.
+    fn is_sending(&self, conn: ConnId) -> bool {
+        let Some(client) = self.conns.client(conn) else { return false };
+        let half_sent = client.server().is_some_and(|server| {
+            self.conns.find_server(server).is_some_and(|server| server.protocol.boundary().is_none())
+        });
+        half_sent || !client.request.held.is_empty()
+    }
+
+    fn has_answered(&self, conn: ConnId) -> bool {
+        self.conns.find_server(conn).is_some_and(|server| server.protocol.has_answered())
     }
 
     fn notify_waiter(&mut self, conn: ConnId) {
@@ -222,36 +256,13 @@ impl ShardState {
         }
     }
 
-    /// A pool's idle servers, its minimum, and the retry after a failure.
-    fn check_pool(&mut self, pool_id: usize) {
-        self.close_stale_servers(pool_id);
-        self.serve_or_open(pool_id);
-        self.forget_unused_pool(pool_id);
-    }
-
     /// The pool can do without one more; what is on its way out does not count any more.
-    fn is_above_minimum(&self, pool_id: usize) -> bool {
+    fn is_above_minimum(&self, pool_id: PoolId) -> bool {
         let local_pool = self.local_pools.get(pool_id);
         local_pool.is_some_and(|local_pool| {
             local_pool.pool.is_above_minimum(0)
                 && local_pool.pool.is_above_minimum(self.leaving_servers(pool_id))
         })
-    }
-
-    fn close_stale_servers(&mut self, pool_id: usize) {
-        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
-        let idle_timeout_us = micros(self.config.global.server_idle_timeout);
-        let idle: Vec<_> = local_pool.pool.idle().to_vec();
-        for idle in idle {
-            let conn = ConnId(idle.server);
-            if let Some(reason) = self.reason_to_close(conn) {
-                self.close_server(conn, reason);
-            } else if passed(self.now.mono_us, idle.since_us, idle_timeout_us)
-                && self.is_above_minimum(pool_id)
-            {
-                self.close_server(conn, "server idle timeout");
-            }
-        }
     }
 }
 

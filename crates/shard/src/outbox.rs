@@ -121,7 +121,7 @@ pub(crate) struct NullOutput;
 
 impl Output for NullOutput {
     fn forward(&mut self, _: &[u8], _: usize, _: usize) {
-        debug_assert!(false, "passed on to nobody");
+        debug_assert!(false, "forwarded without a destination");
     }
 
     fn to_client(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}

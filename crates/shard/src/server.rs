@@ -9,11 +9,12 @@ use pool::OpenFor;
 use session::replication::Kind;
 use session::{ServerLogin, ServerProtocol};
 use settings::PoolMode;
-use slab::Slab;
 use tls::NegotiatedTls;
 
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::{LocalPools, PoolId};
+use crate::servers::close_reason::CloseReason;
 use crate::servers::dedicated::Dedicated;
-use crate::state::LocalPool;
 use crate::{ConnId, Target};
 
 /// Where a server connection is in its life.
@@ -73,7 +74,7 @@ pub(crate) enum UsedBy {
 /// One server connection.
 pub(crate) struct Server {
     pub(crate) id: u64,
-    pub(crate) pool: usize,
+    pub(crate) pool: PoolId,
     pub(crate) phase: Phase,
     pub(crate) protocol: ServerProtocol,
     /// It is for one client alone.
@@ -97,7 +98,7 @@ pub(crate) struct Server {
     /// rule is not read by another.
     pub(crate) names_as_they_are: bool,
     /// Close it as soon as it is free.
-    pub(crate) close_when_free: Option<&'static str>,
+    pub(crate) close_when_free: Option<CloseReason<'static>>,
     pub(crate) since_us: u64,
     pub(crate) since_wall_us: u64,
     /// When it was last assigned or freed.
@@ -138,7 +139,7 @@ impl Server {
 
     /// The mode of its pool; a dedicated server is in session mode.
     #[inline]
-    pub(crate) fn mode(&self, local_pools: &Slab<LocalPool>) -> Option<PoolMode> {
+    pub(crate) fn mode(&self, local_pools: &LocalPools) -> Option<PoolMode> {
         self.mode_in(local_pools.get(self.pool))
     }
 

@@ -106,7 +106,7 @@ impl TlsLayer {
         self.is_opened = true;
         let session = &mut link.session;
         let was_secured = session.is_handshake_complete();
-        let (range, outcome) = state.outbox.append(|out| session.receive(bytes, scratch, opened, out));
+        let (range, outcome) = state.core.outbox.append(|out| session.receive(bytes, scratch, opened, out));
         self.first.push((conn, range.start, range.end));
         match outcome {
             Ok(progress) => {
@@ -135,12 +135,12 @@ impl TlsLayer {
             match secure {
                 TlsRequest::Adopt { conn, session } => self.insert(conn, session),
                 TlsRequest::Accept { conn, answer, received } => {
-                    state.tls.set_time(state.now.wall_us);
+                    state.tls.set_time(state.core.now.wall_us);
                     let session = TlsConnection::accept(&state.tls.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
                 TlsRequest::Connect { conn, host } => {
-                    state.tls.set_time(state.now.wall_us);
+                    state.tls.set_time(state.core.now.wall_us);
                     let session = TlsConnection::connect(&state.tls.servers, &host);
                     self.begin(state, conn, session, b"", b"");
                 }
@@ -161,7 +161,7 @@ impl TlsLayer {
             Err(fault) => return state.unsecured(conn, &fault, false),
         };
         let (scratch, opened) = (&mut self.scratch, &mut Vec::new());
-        let (range, outcome) = state.outbox.append(|out| {
+        let (range, outcome) = state.core.outbox.append(|out| {
             out.extend_from_slice(answer);
             session.receive(received, scratch, opened, out)
         });
@@ -178,7 +178,7 @@ impl TlsLayer {
     /// Seals what state sends to connections with TLS. `received` are the event's bytes as the driver has them.
     pub(crate) fn seal_all(&mut self, state: &mut ShardState, received: &[u8]) {
         loop {
-            self.translate(&mut state.outbox, received);
+            self.translate(&mut state.core.outbox, received);
             if self.broken.is_empty() {
                 break;
             }
@@ -206,7 +206,7 @@ impl TlsLayer {
                     outbox.write(to, |out| out.extend_from_slice(bytes));
                 }
                 Action::Close { conn } => {
-                    self.say_goodbye(outbox, conn);
+                    self.send_close_notify(outbox, conn);
                     outbox.push(Action::Close { conn });
                 }
                 Action::Move { conn, to, mut client } => {
@@ -252,7 +252,7 @@ impl TlsLayer {
     }
 
     /// The connection is being closed: sends close_notify to the peer.
-    fn say_goodbye(&mut self, outbox: &mut Outbox, conn: ConnId) {
+    fn send_close_notify(&mut self, outbox: &mut Outbox, conn: ConnId) {
         let Some(link) = self.link(conn) else { return };
         if !link.is_broken {
             let (range, ()) = outbox.append(|out| link.session.close(out));

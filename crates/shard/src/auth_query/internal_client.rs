@@ -6,9 +6,11 @@
 use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;
 
+use crate::local_pools::table::PoolId;
+
 /// One query and all that wait for its result.
 pub(crate) struct InternalClient {
-    pub(crate) local_pool: usize,
+    pub(crate) local_pool: PoolId,
     pub(crate) query: ServerQuery,
     /// Where the result goes. Empty when all of them have disconnected while the query ran.
     pub(crate) reply_to: Vec<ReplyTo>,

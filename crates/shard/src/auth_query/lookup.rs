@@ -18,6 +18,7 @@ use crate::ConnId;
 use crate::auth_query::CONFIG_ERROR;
 use crate::auth_query::internal_client::Purpose;
 use crate::client::Phase;
+use crate::core::Core;
 use crate::log_format::CONSOLE;
 use crate::login::method::SecretNeeded;
 use crate::state::ShardState;
@@ -121,27 +122,31 @@ impl ShardState {
     /// The proof begins with the secret of `auth_file`; without one a server is asked first, if one is to be. Where all
     /// that counts is that there is such a user, the secret itself is not used.
     pub(crate) fn find_secret(&mut self, conn: ConnId, secret_needed: SecretNeeded) {
-        let now_us = self.now.mono_us;
-        let Some(startup_request) = self.startup_request_of(conn) else { return };
-        if let Some(text) = self.config.secrets.get(&startup_request.user) {
+        let now_us = self.core.now.mono_us;
+        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
+        if let Some(text) = self.core.config.secrets.get(&startup_request.user) {
             let secret = Secret::parse(if secret_needed == SecretNeeded::Secret { text } else { "" });
             drop(startup_request); // As in `require_authentication`.
             return self.begin_authentication(conn, Some(&secret));
         }
-        match self.auth_query_for(&startup_request) {
+        match self.core.auth_query_for(&startup_request) {
             Ok(Some(query)) if self.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
             // An entry of [users] holds settings, and does not make the user known.
             Ok(None) => {
-                if self.config.global.auth_type != AuthType::Any {
-                    self.log_client(conn, Level::Log, &format!("no such user: {}", startup_request.user));
+                if self.core.config.global.auth_type != AuthType::Any {
+                    self.core.log_client(
+                        conn,
+                        Level::Log,
+                        &format!("no such user: {}", startup_request.user),
+                    );
                 }
                 self.begin_authentication(conn, None);
             }
             Ok(Some(_))
-                if self.auth_query_cache.is_absent(
+                if self.auth_queries.cache.is_absent(
                     &startup_request.database,
                     &startup_request.user,
                     now_us,
@@ -154,6 +159,48 @@ impl ShardState {
         }
     }
 
+    /// The server has answered.
+    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
+        let now_us = self.core.now.mono_us;
+        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
+        match found(rows) {
+            Err(fault) => self.lookup_fault(conn, &fault),
+            Ok(None) => {
+                self.auth_queries.cache.note_absent(&startup_request.database, &startup_request.user, now_us);
+                self.no_such_user(conn, &startup_request.database);
+            }
+            Ok(Some(found)) => {
+                self.auth_queries.cache.note_found(
+                    &startup_request.database,
+                    &startup_request.user,
+                    &found.user,
+                );
+                let secret = Secret::parse(&found.secret);
+                let Some(client) = self.core.client(conn) else { return };
+                client.login_user = found.user.as_str().into();
+                if let Phase::Login(login) = &mut client.phase {
+                    login.found = Some(found);
+                }
+                self.begin_authentication(conn, Some(&secret));
+            }
+        }
+    }
+
+    /// PgBouncer's error after a query, whatever the authentication method.
+    fn no_such_user(&mut self, conn: ConnId, database: &str) {
+        if self.core.config.global.log_connections {
+            self.core.log_client(conn, Level::Log, &format!("login failed: db={database}"));
+        }
+        self.fail_login(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
+    }
+
+    pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
+        self.core.log_client(conn, Level::Error, &fault.detail());
+        self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
+    }
+}
+
+impl Core {
     pub(crate) fn startup_request_of(&mut self, conn: ConnId) -> Option<Arc<StartupRequest>> {
         match &self.client(conn)?.phase {
             Phase::Login(login) => Some(Arc::clone(&login.startup_request)),
@@ -188,46 +235,6 @@ impl ShardState {
             values: vec![startup_request.user.clone()],
             simple: false,
         }))
-    }
-
-    /// The server has answered.
-    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
-        let now_us = self.now.mono_us;
-        let Some(startup_request) = self.startup_request_of(conn) else { return };
-        match found(rows) {
-            Err(fault) => self.lookup_fault(conn, &fault),
-            Ok(None) => {
-                self.auth_query_cache.note_absent(&startup_request.database, &startup_request.user, now_us);
-                self.no_such_user(conn, &startup_request.database);
-            }
-            Ok(Some(found)) => {
-                self.auth_query_cache.note_found(
-                    &startup_request.database,
-                    &startup_request.user,
-                    &found.user,
-                );
-                let secret = Secret::parse(&found.secret);
-                let Some(client) = self.client(conn) else { return };
-                client.login_user = found.user.as_str().into();
-                if let Phase::Login(login) = &mut client.phase {
-                    login.found = Some(found);
-                }
-                self.begin_authentication(conn, Some(&secret));
-            }
-        }
-    }
-
-    /// PgBouncer's error after a query, whatever the authentication method.
-    fn no_such_user(&mut self, conn: ConnId, database: &str) {
-        if self.config.global.log_connections {
-            self.log_client(conn, Level::Log, &format!("login failed: db={database}"));
-        }
-        self.fail_login(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
-    }
-
-    pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
-        self.log_client(conn, Level::Error, &fault.detail());
-        self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
     }
 }
 

@@ -22,8 +22,8 @@ const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
 impl ShardState {
     /// A rule hangs on the roles of this client's user.
     pub(crate) fn query_roles(&mut self, conn: ConnId) {
-        let Some(startup_request) = self.startup_request_of(conn) else { return };
-        match self.auth_query_for(&startup_request) {
+        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
+        match self.core.auth_query_for(&startup_request) {
             Ok(Some(query)) if self.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
                 self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
@@ -33,7 +33,7 @@ impl ShardState {
             }
             Ok(None) => {
                 let text = "no auth_user to ask for roles by: the user counts as a member of none";
-                self.log_client(conn, Level::Warning, text);
+                self.core.log_client(conn, Level::Warning, text);
                 self.require_authentication(conn, Some(&BTreeSet::new()));
             }
             Err(fault) => self.lookup_fault(conn, &fault),

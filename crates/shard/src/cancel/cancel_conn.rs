@@ -7,11 +7,12 @@ use std::sync::Arc;
 use messages::ShardId;
 
 use crate::ConnId;
+use crate::local_pools::table::PoolId;
 
 /// A connection that carries one cancel request to a server.
 pub(crate) struct CancelConn {
     pub(crate) id: u64,
-    pub(crate) local_pool: usize,
+    pub(crate) local_pool: PoolId,
     /// The server whose query is to be cancelled, and its id: by the end of this, its connection number may be reused.
     pub(crate) server: (ConnId, u64),
     /// Process id and secret of its backend.

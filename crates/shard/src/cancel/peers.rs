@@ -12,7 +12,9 @@ use wire::encode;
 
 use crate::cancel::cancel_conn::CancelRequester;
 use crate::cancel::key::Key;
-use crate::state::{Conn, ShardState};
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
 
@@ -47,16 +49,16 @@ impl ShardState {
             let text = "failed to forward cancel request because its TTL was exhausted";
             return self.disconnect_client(requester, text);
         };
-        if !self.config.peers.contains_key(&peer_id) {
+        if !self.core.config.peers.contains_key(&peer_id) {
             return self.disconnect_client(requester, "could not find peer to forward request to");
         }
-        self.log_client(
+        self.core.log_client(
             requester,
             Level::Debug,
             &format!("forwarding cancellation request to peer {peer_id}"),
         );
-        let conn = self.reserve();
-        let since_us = self.now.mono_us;
+        let conn = self.core.conns.reserve();
+        let since_us = self.core.now.mono_us;
         let peer_cancel_conn = PeerCancelConn {
             peer_id,
             key,
@@ -65,27 +67,25 @@ impl ShardState {
             timed_out: false,
             turn: None,
         };
-        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::PeerCancel(Box::new(peer_cancel_conn));
-        }
-        self.carry_cancel(requester, conn);
-        let pool_registry = &self.pool_registry;
+        self.core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
+        self.core.carry_cancel(requester, conn);
+        let pool_registry = &self.core.pool_registry;
         // No database has such a name: the protocol's strings end at a NUL.
         let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
         let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
-        self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
+        self.cancels.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
         self.open_peer_cancel_conns(peer_id);
     }
 
     /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
     fn open_peer_cancel_conns(&mut self, peer_id: u32) {
         loop {
-            let Some(peer) = self.config.peers.get(&peer_id) else { return };
-            let most = self.config.peer_pool_size(peer).saturating_mul(2);
+            let Some(peer) = self.core.config.peers.get(&peer_id) else { return };
+            let most = self.core.config.peer_pool_size(peer).saturating_mul(2);
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
-            let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
+            let Some(pool) = self.cancels.peer_pools.get_mut(&peer_id) else { return };
             let Some(conn) = pool.waiting.front().copied() else { return };
-            let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+            let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn_mut(conn) else {
                 pool.waiting.pop_front();
                 continue;
             };
@@ -94,22 +94,13 @@ impl ShardState {
             }
             pool.waiting.pop_front();
             peer_cancel_conn.turn = Some(false);
-            self.connect(conn, target);
+            self.core.connect(conn, target);
         }
-    }
-
-    pub(crate) fn peer_cancel_conn_connected(&mut self, conn: ConnId) {
-        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
-            return;
-        };
-        peer_cancel_conn.turn = Some(true);
-        let key = &peer_cancel_conn.key;
-        self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
     }
 
     /// Its socket is closed: the canceling client is closed, and the next request is sent.
     pub(crate) fn peer_cancel_conn_closed(&mut self, peer_cancel_conn: &PeerCancelConn) {
-        if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id)
+        if let Some(pool) = self.cancels.peer_pools.get_mut(&peer_cancel_conn.peer_id)
             && peer_cancel_conn.turn.is_some()
         {
             pool.taken.servers.release();
@@ -121,14 +112,14 @@ impl ShardState {
 
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
     pub(crate) fn check_peer_cancel_conn_deadline(&mut self, conn: ConnId) {
-        let limit_us = micros(self.config.global.cancel_wait_timeout);
-        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get(conn.0 as usize) else { return };
+        let limit_us = micros(self.core.config.global.cancel_wait_timeout);
+        let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn(conn) else { return };
         if peer_cancel_conn.turn.is_none() {
             let peer_id = peer_cancel_conn.peer_id;
             self.open_peer_cancel_conns(peer_id);
         }
-        let now_us = self.now.mono_us;
-        let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.get_mut(conn.0 as usize) else {
+        let now_us = self.core.now.mono_us;
+        let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn_mut(conn) else {
             return;
         };
         if limit_us == 0
@@ -139,21 +130,32 @@ impl ShardState {
         }
         peer_cancel_conn.timed_out = true;
         let (requester, has_turn) = (peer_cancel_conn.requester, peer_cancel_conn.turn.is_some());
-        self.log_cancel_timeout(CancelRequester::Local(requester.0, requester.1));
+        self.core.log_cancel_timeout(CancelRequester::Local(requester.0, requester.1));
         if has_turn {
-            return self.act(Action::Close { conn });
+            return self.core.act(Action::Close { conn });
         }
         self.drop_waiting_peer_cancel_conn(conn);
     }
 
     /// A request that never got its turn is over.
     pub(crate) fn drop_waiting_peer_cancel_conn(&mut self, conn: ConnId) {
-        if let Some(Conn::PeerCancel(peer_cancel_conn)) = self.conns.try_remove(conn.0 as usize) {
-            if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
+        if let Some(Conn::PeerCancel(peer_cancel_conn)) = self.core.conns.remove(conn) {
+            if let Some(pool) = self.cancels.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
                 pool.waiting.retain(|waiting| *waiting != conn);
             }
             self.peer_cancel_conn_closed(&peer_cancel_conn);
         }
+    }
+}
+
+impl Core {
+    pub(crate) fn peer_cancel_conn_connected(&mut self, conn: ConnId) {
+        let Some(peer_cancel_conn) = self.conns.peer_cancel_conn_mut(conn) else {
+            return;
+        };
+        peer_cancel_conn.turn = Some(true);
+        let key = &peer_cancel_conn.key;
+        self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
     }
 
     /// A row for every configured peer.
@@ -164,7 +166,7 @@ impl ShardState {
             .keys()
             .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
             .collect();
-        for (_, conn) in &self.conns {
+        for conn in self.conns.values() {
             let Conn::PeerCancel(peer_cancel_conn) = conn else { continue };
             let Some(row) = rows.get_mut(&peer_cancel_conn.peer_id) else { continue };
             row.client_waiting_cancel += u64::from(peer_cancel_conn.turn.is_none());

@@ -5,14 +5,15 @@
 use messages::SocketRow;
 
 use crate::cancel::cancel_conn::{CancelConn, CancelRequester};
-use crate::state::{Conn, ShardState};
+use crate::connections::Conn;
+use crate::core::Core;
 
-impl ShardState {
+impl Core {
     /// The canceling client, until the cancel ends; the address of one on another shard is not known here.
     pub(crate) fn requester_row(&self, cancel_conn: &CancelConn) -> Option<SocketRow> {
         let local_pool = self.local_pools.get(cancel_conn.local_pool)?;
         let row = match cancel_conn.requester {
-            CancelRequester::Local(conn, id) => match self.conns.get(conn.0 as usize)? {
+            CancelRequester::Local(conn, id) => match self.conns.get(conn)? {
                 Conn::Client(client) if client.id == id => self.client_row(client),
                 _ => return None,
             },
@@ -37,7 +38,7 @@ impl ShardState {
     pub(crate) fn cancel_conn_row(&self, cancel_conn: &CancelConn) -> Option<SocketRow> {
         let local_pool = self.local_pools.get(cancel_conn.local_pool).filter(|_| cancel_conn.sent)?;
         let (conn, id) = cancel_conn.server;
-        let remote = match self.conns.get(conn.0 as usize) {
+        let remote = match self.conns.get(conn) {
             Some(Conn::Server(server)) if server.id == id => server.remote,
             _ => None,
         };

@@ -2,6 +2,7 @@
 //!
 //! Owns how each is carried out here and when it counts as done. What a command means to a user is the control thread's.
 
+pub(crate) mod administration;
 pub(crate) mod orders;
 
 use std::sync::Arc;
@@ -15,8 +16,13 @@ use crate::ConnId;
 use crate::auth_query::internal_client::ReplyTo;
 use crate::cancel::cancel_conn;
 use crate::client;
+use crate::commands::administration::PendingKind;
+use crate::connections::Conn;
+use crate::core::Core;
 use crate::local_pools::limits;
-use crate::state::{Conn, Pending, PendingKind, ShardState, mock_of};
+use crate::local_pools::table::PoolId;
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 
 impl ShardState {
     pub(crate) fn command(&mut self, command: Command) {
@@ -52,7 +58,7 @@ impl ShardState {
                 self.cancel_over(cancel_conn::CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::CancelTimedOut { conn, id } => {
-                self.log_cancel_timeout(cancel_conn::CancelRequester::Local(ConnId(conn), id));
+                self.core.log_cancel_timeout(cancel_conn::CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::HostMoved { host, gone } => self.host_moved(&host, &gone),
             ShardMessage::RunServerQuery { from, conn, id, query } => {
@@ -69,50 +75,28 @@ impl ShardState {
         }
     }
 
-    fn done(&mut self, request: RequestId, count: u64) {
-        let shard = self.id;
-        self.report(Report::Done { request, shard, count });
-    }
-
-    fn pools_of(&self, database: Option<&str>) -> Vec<usize> {
-        let matches = |name: &str| database.is_none_or(|database| database == name);
-        self.local_pools
-            .iter()
-            .filter(|(_, local_pool)| matches(&local_pool.database_name))
-            .map(|(index, _)| index)
-            .collect()
-    }
-
     fn pause(&mut self, request: RequestId, database: Option<String>) {
         self.set_paused(database.as_deref(), true);
-        self.pending.push(Pending { request, what: PendingKind::Paused(database) });
+        self.administration.answer_when(request, PendingKind::Paused(database));
         self.paused_progress();
     }
 
     /// The whole and single databases are paused apart: a database that was paused by its name stays so when all resume.
     fn set_paused(&mut self, database: Option<&str>, paused: bool) {
-        match database {
-            None => self.all_paused = paused,
-            Some(name) if paused => {
-                self.paused_databases.insert(name.to_owned());
-            }
-            Some(name) => {
-                self.paused_databases.remove(name);
-            }
-        }
-        for index in self.pools_of(database) {
-            let Some(local_pool) = self.local_pools.get_mut(index) else { continue };
-            let by_name = self.paused_databases.contains(&*local_pool.database_name);
-            local_pool.paused_by_command = self.all_paused || by_name;
-            local_pool.pool.paused = local_pool.paused_by_command && !planted::bug!("paused_serves");
+        self.administration.set_paused(database, paused);
+        for index in self.core.pools_of(database) {
+            let Some(local_pool) = self.core.local_pools.get_mut(index) else { continue };
+            local_pool.paused_by_command = self.administration.is_paused(&local_pool.database_name);
+            local_pool.pool.paused = local_pool.paused_by_command;
             if paused {
-                self.close_idle_servers(index, "pause");
+                self.close_idle_servers(index, CloseReason::Paused);
             }
         }
     }
 
-    pub(crate) fn close_idle_servers(&mut self, local_pool: usize, reason: &str) {
+    pub(crate) fn close_idle_servers(&mut self, local_pool: PoolId, reason: CloseReason<'_>) {
         let idle: Vec<ConnId> = self
+            .core
             .local_pools
             .get(local_pool)
             .map(|local_pool| local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
@@ -124,7 +108,7 @@ impl ShardState {
 
     fn resume(&mut self, database: Option<&str>) {
         // Commands that RESUME undoes are not answered: the control thread has already answered their clients.
-        self.pending.retain(|pending| match &pending.what {
+        self.administration.retain_pending(|pending| match &pending.what {
             PendingKind::Paused(paused) | PendingKind::Killed(paused) => paused.as_deref() != database,
             PendingKind::Suspended => database.is_some(),
             PendingKind::ObsoleteClosed(_) | PendingKind::Shutdown(_) => true,
@@ -133,8 +117,8 @@ impl ShardState {
             self.stand_no_more();
         }
         self.set_paused(database, false);
-        for index in self.pools_of(database) {
-            if let Some(local_pool) = self.local_pools.get_mut(index) {
+        for index in self.core.pools_of(database) {
+            if let Some(local_pool) = self.core.local_pools.get_mut(index) {
                 local_pool.pool.forget_failure();
             }
             self.serve_or_open(index);
@@ -143,100 +127,103 @@ impl ShardState {
 
     /// Answers commands that wait for servers to close, as far as they are complete.
     pub(crate) fn paused_progress(&mut self) {
-        if self.pending.is_empty() {
+        if self.administration.pending().is_empty() {
             return;
         }
-        let pending = std::mem::take(&mut self.pending);
+        let pending = self.administration.take_pending();
         for waiting in pending {
             let over = match &waiting.what {
                 PendingKind::Paused(database) => {
-                    self.pools_of(database.as_deref()).into_iter().all(|local_pool| {
-                        self.local_pools
+                    self.core.pools_of(database.as_deref()).into_iter().all(|local_pool| {
+                        self.core
+                            .local_pools
                             .get(local_pool)
                             .is_none_or(|local_pool| local_pool.pool.open() + local_pool.pool.external() == 0)
                     })
                 }
                 PendingKind::Killed(database) => {
-                    self.pools_of(database.as_deref()).into_iter().all(|local_pool| {
-                        self.local_pools.get(local_pool).is_none_or(|local_pool| local_pool.pool.open() == 0)
+                    self.core.pools_of(database.as_deref()).into_iter().all(|local_pool| {
+                        self.core
+                            .local_pools
+                            .get(local_pool)
+                            .is_none_or(|local_pool| local_pool.pool.open() == 0)
                     })
                 }
-                PendingKind::Suspended => self.is_still(),
-                PendingKind::ObsoleteClosed(database) => self.has_no_obsolete(database.as_deref()),
+                PendingKind::Suspended => self.core.is_still(),
+                PendingKind::ObsoleteClosed(database) => self.core.has_no_obsolete(database.as_deref()),
                 PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
-                    self.local_pools.iter().all(|(_, local_pool)| local_pool.pool.open() == 0)
+                    self.core.local_pools.values().all(|local_pool| local_pool.pool.open() == 0)
                 }
-                PendingKind::Shutdown(ShutdownMode::WaitForClients) => !self.has_ordinary_clients(),
+                PendingKind::Shutdown(ShutdownMode::WaitForClients) => !self.core.has_ordinary_clients(),
             };
             if over {
-                self.done(waiting.request, 0);
+                self.core.done(waiting.request, 0);
             } else {
-                self.pending.push(waiting);
+                self.administration.answer_when(waiting.request, waiting.what);
             }
         }
     }
 
-    fn has_ordinary_clients(&self) -> bool {
-        self.conns.iter().any(|(_, conn)| {
-            matches!(conn, Conn::Client(client)
-                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::CancelRequest(_)))
-        })
-    }
-
     fn reconnect(&mut self, database: Option<&str>) {
-        for local_pool in self.pools_of(database) {
-            self.renew_servers(local_pool, "database configuration changed");
+        for local_pool in self.core.pools_of(database) {
+            self.renew_servers(local_pool, CloseReason::ConfigurationChanged);
         }
     }
 
     /// Idle servers go now, the others when they are free.
-    fn renew_servers(&mut self, local_pool: usize, reason: &'static str) {
-        for conn in self.servers_of(local_pool) {
-            if let Some(server) = self.server(conn) {
+    fn renew_servers(&mut self, local_pool: PoolId, reason: CloseReason<'static>) {
+        for conn in self.core.servers_of(local_pool) {
+            if let Some(server) = self.core.server(conn) {
                 server.close_when_free = Some(reason);
             }
         }
         self.close_idle_servers(local_pool, reason);
-        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.pool.forget_failure();
         }
     }
 
     fn kill(&mut self, request: RequestId, database: Option<String>) {
         self.set_paused(database.as_deref(), true);
-        for local_pool in self.pools_of(database.as_deref()) {
+        for local_pool in self.core.pools_of(database.as_deref()) {
             self.close_clients_of(local_pool, "database was killed");
-            for conn in self.servers_of(local_pool) {
-                self.close_server(conn, "database was killed");
+            for conn in self.core.servers_of(local_pool) {
+                self.close_server(conn, CloseReason::DatabaseKilled);
             }
         }
-        self.pending.push(Pending { request, what: PendingKind::Killed(database) });
+        self.administration.answer_when(request, PendingKind::Killed(database));
         self.paused_progress();
     }
 
-    fn close_clients_of(&mut self, local_pool: usize, reason: &str) {
-        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.pool == local_pool));
+    fn close_clients_of(&mut self, local_pool: PoolId, reason: &str) {
+        let clients = self
+            .core
+            .conns
+            .ids(|conn| matches!(conn, Conn::Client(client) if client.pool == Some(local_pool)));
         for conn in clients {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, reason);
         }
-        for internal_client in self.internal_clients_of(local_pool) {
+        for internal_client in self.core.internal_clients_of(local_pool) {
             self.refuse_internal_client(internal_client, sqlstate::ADMIN_SHUTDOWN, reason);
         }
     }
 
     fn kill_client(&mut self, request: RequestId, id: u64) {
         let found = self
-            .conn_ids(|conn| matches!(conn, Conn::Client(client) if client.id == id && client.is_settled()));
+            .core
+            .conns
+            .ids(|conn| matches!(conn, Conn::Client(client) if client.id == id && client.is_settled()));
         let count = found.len() as u64;
         for conn in found {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "admin forced disconnect");
         }
-        self.done(request, count);
+        self.core.done(request, count);
     }
 
     /// Like a cancel request of the client itself, without a connection that waits for its end.
     fn cancel_client(&mut self, request: RequestId, id: u64) {
         let servers: Vec<ConnId> = self
+            .core
             .conns
             .iter()
             .filter_map(|(_, conn)| match conn {
@@ -249,21 +236,21 @@ impl ShardState {
             .collect();
         let requester = cancel_conn::CancelRequester::Operator;
         let sent = servers.into_iter().filter(|server| self.cancel_on(requester, *server)).count();
-        self.done(request, sent as u64);
+        self.core.done(request, sent as u64);
     }
 
     fn shut_down(&mut self, request: RequestId, mode: ShutdownMode) {
-        self.shutdown = Some(mode);
+        self.administration.shut_down(mode);
         if mode == ShutdownMode::WaitForServers {
-            let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+            let local_pools = self.core.local_pools.ids();
             for local_pool in local_pools {
-                if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+                if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
                     local_pool.pool.paused = true;
                 }
-                self.close_idle_servers(local_pool, "server shutting down");
+                self.close_idle_servers(local_pool, CloseReason::ShuttingDown);
             }
             // An idle client may stay until it asks for a server (`client_must_disconnect`), or the process ends.
-            let waiting = self.conn_ids(|conn| {
+            let waiting = self.core.conns.ids(|conn| {
                 matches!(conn, Conn::Client(client) if matches!(client.phase,
                 client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_) | client::Phase::Login(_)))
             });
@@ -271,13 +258,13 @@ impl ShardState {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
             }
         }
-        self.pending.push(Pending { request, what: PendingKind::Shutdown(mode) });
+        self.administration.answer_when(request, PendingKind::Shutdown(mode));
         self.paused_progress();
     }
 
     /// A client that asks for a server, or has just logged in, is closed if the shutdown waits for servers only.
     pub(crate) fn client_must_disconnect(&mut self, conn: ConnId) -> bool {
-        if self.shutdown == Some(ShutdownMode::WaitForServers) {
+        if self.administration.shutdown() == Some(ShutdownMode::WaitForServers) {
             self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
             return true;
         }
@@ -289,11 +276,11 @@ impl ShardState {
         if self.exporting.is_some() {
             return; // It is the next process's now.
         }
-        let old = std::mem::replace(&mut self.config, config);
-        self.mock = mock_of(&self.mock, &self.config);
+        let old = std::mem::replace(&mut self.core.config, config);
+        self.logins.configure(&self.core.config);
         self.track_as_configured();
         let new_server_terms = self.configure_tls();
-        let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+        let local_pools = self.core.local_pools.ids();
         for index in local_pools {
             self.configure_pool(index, &old);
             if new_server_terms {
@@ -306,34 +293,35 @@ impl ShardState {
     /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Invalid
     /// settings change nothing: the control thread has reported them.
     fn configure_tls(&mut self) -> bool {
-        if self.tls.is_built_from(&self.config) {
+        if self.tls.is_built_from(&self.core.config) {
             return false;
         }
-        let Ok(terms) = TlsConfig::new(&self.config) else { return false };
+        let Ok(terms) = TlsConfig::new(&self.core.config) else { return false };
         let servers_differ = !terms.has_same_servers(&self.tls);
         self.tls = terms;
         servers_differ
     }
 
     /// Servers on TCP were asked for TLS in another way.
-    fn renew_tls_servers(&mut self, local_pool: usize) {
-        let is_inet = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Server(server)) if server.host().is_some());
-        if self.servers_of(local_pool).iter().any(is_inet) {
-            self.renew_servers(local_pool, "database configuration changed");
+    fn renew_tls_servers(&mut self, local_pool: PoolId) {
+        let is_inet =
+            |conn: &ConnId| self.core.conns.find_server(*conn).is_some_and(|server| server.host().is_some());
+        if self.core.servers_of(local_pool).iter().any(is_inet) {
+            self.renew_servers(local_pool, CloseReason::ConfigurationChanged);
         }
     }
 
-    fn configure_pool(&mut self, index: usize, old: &Config) {
-        let Some(local_pool) = self.local_pools.get_mut(index) else { return };
-        let Some(database) = self.config.database(&local_pool.database_name) else {
+    fn configure_pool(&mut self, index: PoolId, old: &Config) {
+        let Some(local_pool) = self.core.local_pools.get_mut(index) else { return };
+        let Some(database) = self.core.config.database(&local_pool.database_name) else {
             self.close_clients_of(index, "database removed");
-            self.renew_servers(index, "database removed");
+            self.renew_servers(index, CloseReason::DatabaseRemoved);
             return;
         };
         let password_changed =
-            self.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
+            self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let changed = needs_new_servers(&local_pool.database, &database);
-        let limits = limits(&self.config, &database, &local_pool.user);
+        let limits = limits(&self.core.config, &database, &local_pool.user);
         let mode_changed =
             (limits.mode == PoolMode::Session) != (local_pool.pool.limits.mode == PoolMode::Session);
         local_pool.pool.limits = limits;
@@ -343,22 +331,41 @@ impl ShardState {
         }
         if changed {
             local_pool.server_greeting = None;
-            self.renew_servers(index, "database configuration changed");
+            self.renew_servers(index, CloseReason::ConfigurationChanged);
         } else if mode_changed {
             // What clients of one mode leave on a server is not for those of the other.
-            self.renew_servers(index, "pool mode changed");
+            self.renew_servers(index, CloseReason::ModeChanged);
             self.release_servers(index);
-        } else if password_changed && let Some(local_pool) = self.local_pools.get_mut(index) {
+        } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
         self.serve_or_open(index);
     }
 
     /// Servers that were kept for their clients' sessions are not any more.
-    fn release_servers(&mut self, local_pool: usize) {
-        for conn in self.servers_of(local_pool) {
+    fn release_servers(&mut self, local_pool: PoolId) {
+        for conn in self.core.servers_of(local_pool) {
             self.release(conn);
         }
+    }
+}
+
+impl Core {
+    fn done(&mut self, request: RequestId, count: u64) {
+        let shard = self.id;
+        self.report(Report::Done { request, shard, count });
+    }
+
+    fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
+        self.local_pools
+            .ids_of(|local_pool| database.is_none_or(|database| database == &*local_pool.database_name))
+    }
+
+    fn has_ordinary_clients(&self) -> bool {
+        self.conns.iter().any(|(_, conn)| {
+            matches!(conn, Conn::Client(client)
+                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::CancelRequest(_)))
+        })
     }
 }
 

@@ -7,23 +7,22 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::client;
+use crate::commands::administration::PendingKind;
+use crate::connections::Conn;
+use crate::core::Core;
 use crate::server;
-use crate::state::{Conn, Pending, PendingKind, ShardState};
+use crate::state::ShardState;
 use crate::time::micros;
 
 impl ShardState {
     /// New clients of this database are refused, or not any more.
     pub(crate) fn disable(&mut self, database: String, disabled: bool) {
-        if disabled {
-            self.disabled_databases.insert(database);
-        } else {
-            self.disabled_databases.remove(&database);
-        }
+        self.administration.set_disabled(database, disabled);
     }
 
     /// Whether an operator has closed a database to new clients.
     pub(crate) fn is_disabled(&self, database: &str) -> bool {
-        self.disabled_databases.contains(database)
+        self.administration.is_disabled(database)
     }
 
     /// Refuses a client whose database is disabled; true if it was.
@@ -38,30 +37,32 @@ impl ShardState {
 
     /// No server is checked out and nothing is read any more, except the console and logins.
     pub(crate) fn suspend(&mut self, request: RequestId) {
-        self.suspended_since_us = Some(self.now.mono_us);
-        for (_, local_pool) in &mut self.local_pools {
+        self.administration.suspend(self.core.now.mono_us);
+        for local_pool in self.core.local_pools.values_mut() {
             local_pool.pool.paused = true;
         }
-        let clients = self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.server().is_some()));
-        let servers = self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.client().is_some()));
+        let clients =
+            self.core.conns.ids(|conn| matches!(conn, Conn::Client(client) if client.server().is_some()));
+        let servers =
+            self.core.conns.ids(|conn| matches!(conn, Conn::Server(server) if server.client().is_some()));
         for conn in clients {
-            self.pause_client(conn);
+            self.core.pause_client(conn);
         }
         for conn in servers {
-            self.pause_server(conn);
+            self.core.pause_server(conn);
         }
-        self.pending.push(Pending { request, what: PendingKind::Suspended });
+        self.administration.answer_when(request, PendingKind::Suspended);
         self.paused_progress();
     }
 
     /// Ends SUSPEND where no RESUME will come; false if it was not in force. The caller serves the pools.
     pub(crate) fn end_suspension(&mut self) -> bool {
-        if self.suspended_since_us.is_none() {
+        if !self.administration.is_suspended() {
             return false;
         }
-        self.pending.retain(|pending| !matches!(pending.what, PendingKind::Suspended));
+        self.administration.retain_pending(|pending| !matches!(pending.what, PendingKind::Suspended));
         self.stand_no_more();
-        for (_, local_pool) in &mut self.local_pools {
+        for local_pool in self.core.local_pools.values_mut() {
             local_pool.pool.paused = local_pool.paused_by_command;
         }
         true
@@ -69,36 +70,32 @@ impl ShardState {
 
     /// RESUME after SUSPEND: everything is read again. The caller resumes the pools.
     pub(crate) fn stand_no_more(&mut self) {
-        if self.suspended_since_us.take().is_none() || planted::bug!("suspended_for_ever") {
+        if !self.administration.end_suspension() {
             return;
         }
-        for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(client) if client.paused)) {
+        for conn in self.core.conns.ids(|conn| matches!(conn, Conn::Client(client) if client.paused)) {
             self.resume_client(conn);
         }
-        for conn in self.conn_ids(|conn| matches!(conn, Conn::Server(server) if server.paused)) {
-            let client = self.server(conn).and_then(|server| server.client());
-            let send_buffer_full =
-                client.and_then(|client| self.client(client)).is_some_and(|client| client.send_buffer_full);
+        for conn in self.core.conns.ids(|conn| matches!(conn, Conn::Server(server) if server.paused)) {
+            let client = self.core.server(conn).and_then(|server| server.client());
+            let send_buffer_full = client
+                .and_then(|client| self.core.client(client))
+                .is_some_and(|client| client.send_buffer_full);
             if !send_buffer_full {
                 self.resume_server(conn);
             }
         }
     }
 
-    /// SUSPEND is done when no connection has output left to send; `suspend_timeout` closes slower connections.
-    pub(crate) fn is_still(&self) -> bool {
-        self.unsent_conns().is_empty()
-    }
-
     /// Closes those that keep a SUSPEND waiting for too long.
     pub(crate) fn check_suspend_deadline(&mut self) {
-        let limit_us = micros(self.config.global.suspend_timeout);
-        let since_us = self.suspended_since_us.unwrap_or(self.now.mono_us);
-        if limit_us == 0 || self.now.mono_us.saturating_sub(since_us) < limit_us {
+        let limit_us = micros(self.core.config.global.suspend_timeout);
+        let since_us = self.administration.suspended_since_us().unwrap_or(self.core.now.mono_us);
+        if limit_us == 0 || self.core.now.mono_us.saturating_sub(since_us) < limit_us {
             return;
         }
-        for conn in self.unsent_conns() {
-            match self.conns.get(conn.0 as usize) {
+        for conn in self.core.unsent_conns() {
+            match self.core.conns.get(conn) {
                 Some(Conn::Client(_)) => self.disconnect_client(conn, "suspend_timeout"),
                 Some(Conn::Server(_)) => self.server_fault(conn, "suspend_timeout"),
                 _ => {}
@@ -106,20 +103,27 @@ impl ShardState {
         }
     }
 
+    /// WAIT_CLOSE: done when what is obsolete is gone.
+    pub(crate) fn wait_close(&mut self, request: RequestId, database: Option<String>) {
+        self.administration.answer_when(request, PendingKind::ObsoleteClosed(database));
+        self.paused_progress();
+    }
+}
+
+impl Core {
+    /// SUSPEND is done when no connection has output left to send; `suspend_timeout` closes slower connections.
+    pub(crate) fn is_still(&self) -> bool {
+        self.unsent_conns().is_empty()
+    }
+
     fn unsent_conns(&self) -> Vec<ConnId> {
-        self.conn_ids(|conn| match conn {
+        self.conns.ids(|conn| match conn {
             Conn::Client(client) => {
                 client.send_buffer_full && !matches!(client.phase, client::Phase::Closing)
             }
             Conn::Server(server) => server.unsent && server.is_live(),
             _ => false,
         })
-    }
-
-    /// WAIT_CLOSE: done when what is obsolete is gone.
-    pub(crate) fn wait_close(&mut self, request: RequestId, database: Option<String>) {
-        self.pending.push(Pending { request, what: PendingKind::ObsoleteClosed(database) });
-        self.paused_progress();
     }
 
     /// No server of this database (all) is to be closed as soon as it is free, or is being closed.

@@ -34,7 +34,7 @@ pub(crate) fn part(out: &mut Vec<u8>, part: &ReplyPart, formats: &Formats) {
         ReplyPart::CompleteAs(text) => encode::command_complete(out, text),
         ReplyPart::Notice(text) => encode::notice(out, "NOTICE", "00000", text),
         ReplyPart::NoticeWithDetail(text, detail) => encode::notice_with_detail(out, text, detail),
-        ReplyPart::Error { sqlstate, message } => encode::error(out, "ERROR", sqlstate, message),
+        ReplyPart::Error { sqlstate, message, .. } => encode::error(out, "ERROR", sqlstate, message),
         ReplyPart::Empty => encode::empty_query(out),
     }
 }

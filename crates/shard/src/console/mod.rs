@@ -15,7 +15,8 @@ use wire::{encode, frame, frontend, sqlstate};
 use crate::client::Phase;
 use crate::console::answer::Formats;
 use crate::console::console_session::{ConsoleSession, PendingStatement, Refused};
-use crate::state::{Conn, ShardState};
+use crate::core::Core;
+use crate::state::ShardState;
 use crate::{Action, ConnId};
 
 /// A statement (or whatever a console client sends as one) may be this long.
@@ -39,12 +40,12 @@ impl ShardState {
         if !self.count_in_console(conn, role) {
             return;
         }
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         client.phase = Phase::Console(Box::new(ConsoleSession::new(role)));
         self.give_cancel_key(conn, minor);
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(client) = self.core.conns.client(conn) else { return };
         let key = &client.cancel_key;
-        self.outbox.write(conn, |out| {
+        self.core.outbox.write(conn, |out| {
             encode::authentication_ok(out);
             for (name, value) in PARAMETERS {
                 encode::parameter_status(out, name.as_bytes(), value.as_bytes());
@@ -53,14 +54,14 @@ impl ShardState {
             encode::ready(out, Status::Idle);
         });
         self.console.client_login_count += 1;
-        self.act(Action::LoginComplete { conn });
+        self.core.act(Action::LoginComplete { conn });
         self.console_goes_on(conn);
     }
 
     /// Bytes of a console client.
     pub(crate) fn console_received(&mut self, conn: ConnId, bytes: &[u8]) {
         self.console.bytes_received += bytes.len() as u64;
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > 2 * STATEMENT_BYTES as usize {
             return self.fail_client(conn, sqlstate::PROGRAM_LIMIT, "statement too long");
@@ -71,12 +72,12 @@ impl ShardState {
     /// Takes the next messages, up to one that the control thread has to answer. A client that does not read its answers gets
     /// no more of them.
     pub(crate) fn console_goes_on(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let (mut held, mut at) = (std::mem::take(&mut client.request.held), 0);
         while let Some(bytes) = self.console_takes_next(conn, &held[at..]) {
             at += bytes;
         }
-        if let Some(client) = self.client(conn) {
+        if let Some(client) = self.core.client(conn) {
             held.drain(..at); // At once: what is behind would be moved for each message.
             client.request.held = held;
         }
@@ -84,7 +85,7 @@ impl ShardState {
 
     /// The next message of a console client; the answer is its length. None if it has to wait, is not all here, or ends the client.
     fn console_takes_next(&mut self, conn: ConnId, held: &[u8]) -> Option<usize> {
-        let client = self.client(conn)?;
+        let client = self.core.client(conn)?;
         let Phase::Console(session) = &client.phase else { return None };
         if client.send_buffer_full || !matches!(session.asked, PendingStatement::Nothing) {
             return None;
@@ -109,10 +110,10 @@ impl ShardState {
 
     /// One message. After an error of the extended protocol all but Sync is ignored.
     fn console_message(&mut self, conn: ConnId, kind: u8, body: &[u8]) {
-        let Some(session) = self.console_session(conn) else { return };
+        let Some(session) = self.core.console_session(conn) else { return };
         if kind == tag::SYNC {
             session.sync();
-            return self.outbox.write(conn, |out| encode::ready(out, Status::Idle));
+            return self.core.outbox.write(conn, |out| encode::ready(out, Status::Idle));
         }
         if session.skipping {
             return;
@@ -133,7 +134,7 @@ impl ShardState {
             tag::FUNCTION_CALL => {
                 let text = "function calls are not supported by the admin console";
                 self.count_error(conn, sqlstate::FEATURE_NOT_SUPPORTED);
-                return self.outbox.write(conn, |out| {
+                return self.core.outbox.write(conn, |out| {
                     encode::error(out, "ERROR", sqlstate::FEATURE_NOT_SUPPORTED, text);
                     encode::ready(out, Status::Idle);
                 });
@@ -142,25 +143,18 @@ impl ShardState {
             _ => Ok(None),
         };
         match outcome {
-            Ok(Some(done)) => self.outbox.write(conn, done),
+            Ok(Some(done)) => self.core.outbox.write(conn, done),
             Ok(None) => {}
             Err(refused) => self.console_refuses(conn, &refused),
         }
     }
 
-    fn console_session(&mut self, conn: ConnId) -> Option<&mut ConsoleSession> {
-        match &mut self.client(conn)?.phase {
-            Phase::Console(session) => Some(session),
-            _ => None,
-        }
-    }
-
     fn console_refuses(&mut self, conn: ConnId, (sqlstate, text): &Refused) {
-        if let Some(session) = self.console_session(conn) {
+        if let Some(session) = self.core.console_session(conn) {
             session.skipping = true;
         }
         self.count_error(conn, sqlstate);
-        self.outbox.write(conn, |out| encode::error(out, "ERROR", sqlstate, text));
+        self.core.outbox.write(conn, |out| encode::error(out, "ERROR", sqlstate, text));
     }
 
     fn console_query(&mut self, conn: ConnId, body: &[u8]) {
@@ -168,7 +162,7 @@ impl ShardState {
             return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message format");
         };
         let sql = String::from_utf8_lossy(sql).into_owned();
-        if let Some(session) = self.console_session(conn) {
+        if let Some(session) = self.core.console_session(conn) {
             session.sync();
         }
         self.console_asks(conn, sql, None, PendingStatement::Simple);
@@ -182,8 +176,8 @@ impl ShardState {
         parameters: Option<Vec<Option<String>>>,
         asked: PendingStatement,
     ) {
-        let (shard, now_us) = (self.id, self.now.mono_us);
-        let Some(client) = self.client(conn) else { return };
+        let (shard, now_us) = (self.core.id, self.core.now.mono_us);
+        let Some(client) = self.core.client(conn) else { return };
         let Phase::Console(session) = &mut client.phase else { return };
         let mode = if matches!(asked, PendingStatement::Description(..)) {
             StatementMode::Describe
@@ -199,20 +193,58 @@ impl ShardState {
             self.console.xact_count += 1;
         }
         let query = AdminQuery { shard, client: conn.0, client_id, role, sql, parameters, mode };
-        self.report(Report::Query(query));
+        self.core.report(Report::Query(query));
     }
 
     /// Runs a portal, or continues one that was suspended.
     fn console_executes(&mut self, conn: ConnId, name: Vec<u8>, limit: u32) {
-        let Some(portal) = self.console_session(conn).and_then(|session| session.portals.get_mut(&name))
+        let Some(portal) = self.core.console_session(conn).and_then(|session| session.portals.get_mut(&name))
         else {
             return;
         };
         if portal.left.is_some() {
-            return self.console_fetches(conn, &name, limit);
+            return self.core.console_fetches(conn, &name, limit);
         }
         let (sql, values) = (portal.sql.clone(), portal.values.clone());
         self.console_asks(conn, sql, Some(values), PendingStatement::Execution(name, limit));
+    }
+
+    /// The control thread has answered.
+    pub(crate) fn console_reply(&mut self, reply: AdminReply) {
+        let conn = ConnId(reply.client);
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.client(conn).filter(|client| client.id == reply.client_id) else {
+            return;
+        };
+        let took_us = now_us.saturating_sub(client.request_us);
+        self.core.log_refusals(conn, &reply.parts);
+        let Some(session) = self.core.console_session(conn) else { return };
+        let last = reply.last;
+        let asked = if last { std::mem::take(&mut session.asked) } else { session.asked.clone() };
+        match &asked {
+            PendingStatement::Nothing => return,
+            PendingStatement::Simple => self.core.console_answers(conn, &reply.parts, last),
+            PendingStatement::Description(types, formats) => {
+                self.core.console_describes(conn, &reply.parts, types.as_deref(), formats);
+            }
+            PendingStatement::Execution(portal, limit) => {
+                self.core.console_gives(conn, portal, *limit, reply.parts, last)
+            }
+        }
+        if last && !matches!(asked, PendingStatement::Description(..)) {
+            self.console.query_time += took_us;
+            self.console.xact_time += took_us;
+        }
+        self.console_goes_on(conn);
+    }
+}
+
+impl Core {
+    fn console_session(&mut self, conn: ConnId) -> Option<&mut ConsoleSession> {
+        match &mut self.client(conn)?.phase {
+            Phase::Console(session) => Some(session),
+            _ => None,
+        }
     }
 
     fn console_fetches(&mut self, conn: ConnId, name: &[u8], limit: u32) {
@@ -229,33 +261,6 @@ impl ShardState {
                 None => encode::portal_suspended(out),
             }
         });
-    }
-
-    /// The control thread has answered.
-    pub(crate) fn console_reply(&mut self, reply: AdminReply) {
-        let conn = ConnId(reply.client);
-        let now_us = self.now.mono_us;
-        let Some(client) = self.client(conn).filter(|client| client.id == reply.client_id) else { return };
-        let took_us = now_us.saturating_sub(client.request_us);
-        self.log_refusals(conn, &reply.parts);
-        let Some(session) = self.console_session(conn) else { return };
-        let last = reply.last;
-        let asked = if last { std::mem::take(&mut session.asked) } else { session.asked.clone() };
-        match &asked {
-            PendingStatement::Nothing => return,
-            PendingStatement::Simple => self.console_answers(conn, &reply.parts, last),
-            PendingStatement::Description(types, formats) => {
-                self.console_describes(conn, &reply.parts, types.as_deref(), formats);
-            }
-            PendingStatement::Execution(portal, limit) => {
-                self.console_gives(conn, portal, *limit, reply.parts, last)
-            }
-        }
-        if last && !matches!(asked, PendingStatement::Description(..)) {
-            self.console.query_time += took_us;
-            self.console.xact_time += took_us;
-        }
-        self.console_goes_on(conn);
     }
 
     /// To a simple query: all of it, as text.

@@ -9,8 +9,12 @@ use telemetry::Level;
 use wire::encode;
 
 use crate::client;
+use crate::core::Core;
+use crate::link::freed::Next;
+use crate::local_pools::table::PoolId;
 use crate::server::{self, InternalQuery, UsedBy};
-use crate::state::{Conn, ShardState, linked};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId};
 
@@ -19,48 +23,37 @@ impl ShardState {
     /// prepared: `prepared` continues).
     #[inline]
     pub(crate) fn checkout(&mut self, conn: ConnId) -> Option<ConnId> {
-        let now_us = self.now.mono_us;
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return None };
+        let now_us = self.core.now.mono_us;
+        let client = self.core.conns.client_mut(conn)?;
         client.request_us = now_us;
-        let (pool_id, used_last) = (client.pool, client.server_used_last);
-        let local_pool = self.local_pools.get_mut(pool_id)?;
+        let (pool_id, used_last) = (client.pool?, client.server_used_last);
+        let local_pool = self.core.local_pools.get_mut(pool_id)?;
         if local_pool.pool.queue.shared_len() == 0
             && let Some(idle) = local_pool.pool.checkout(used_last, now_us)
         {
             let server = ConnId(idle.server);
-            if !self.needs_check(idle.since_us) {
+            if !self.core.needs_check(idle.since_us) {
                 return self.link_or_prepare(conn, server);
             }
-            self.enqueue(conn);
-            self.check(server);
+            self.core.enqueue(conn);
+            self.core.check(server);
             return None;
         }
         if self.client_must_disconnect(conn) {
             return None;
         }
-        self.enqueue(conn);
+        self.core.enqueue(conn);
         if !self.try_export(conn) {
             self.serve_or_open(pool_id);
         }
         None
     }
 
-    /// The client waits for a server: it is not read any further.
-    fn enqueue(&mut self, conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(local_pool) = self.local_pools.get_mut(client.pool) else { return };
-        client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, now_us));
-        client.wait_noted = false;
-        client.request_us = now_us;
-        self.pause_client(conn);
-    }
-
     /// Links the two, or first makes the server like the client.
     #[inline]
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
-        let now_us = self.now.mono_us;
-        let (client, server) = linked(&mut self.conns, client_conn, server_conn)?;
+        let now_us = self.core.now.mono_us;
+        let (client, server) = self.core.conns.linked(client_conn, server_conn)?;
         let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
         if has_moved {
             server.protocol.forget_unnamed_of(client.id);
@@ -71,65 +64,42 @@ impl ShardState {
         server.query_us = now_us;
         server.transaction_us = now_us;
         let is_alike = client.parameters.shared_with(&server.protocol.parameters);
-        let sets = if is_alike || planted::bug!("parameters_of_another") {
+        let sets = if is_alike {
             None
         } else if let Some(position) =
-            client.parameters.unrestorable(&server.protocol.parameters, &self.tracked)
+            client.parameters.unrestorable(&server.protocol.parameters, &self.core.tracked)
         {
             self.refuse_to_link(client_conn, server_conn, position);
             return None;
         } else {
-            client.parameters.sets_from(&server.protocol.parameters, &self.tracked)
+            client.parameters.sets_from(&server.protocol.parameters, &self.core.tracked)
         };
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
-        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
+        if let Some(local_pool) = self.core.local_pools.get_mut(server.pool) {
             local_pool.assigned(wait_us);
             local_pool.last_used_us = now_us;
-            server.names_as_they_are = client.passes_names(&self.config, local_pool.pool.limits.mode);
+            server.names_as_they_are = client.passes_names(&self.core.config, local_pool.pool.limits.mode);
         }
         let Some(sets) = sets else {
             let shared = client.parameters.shared_with(&server.protocol.parameters);
             client.phase = client::Phase::Linked(server_conn);
             server.phase = server::Phase::Linked(client_conn);
             if !shared {
-                self.share_parameters(client_conn, server_conn);
+                self.core.share_parameters(client_conn, server_conn);
             }
             return Some(server_conn);
         };
-        self.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
+        self.core.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         None
-    }
-
-    /// Makes a server like its client, which waits for that.
-    pub(crate) fn prepare(
-        &mut self,
-        client_conn: ConnId,
-        server_conn: ConnId,
-        internal_query: InternalQuery,
-        sets: &str,
-    ) {
-        let now_us = self.now.mono_us;
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
-        client.phase = client::Phase::Preparing(server_conn);
-        server.phase = server::Phase::InternalQuery(internal_query);
-        server.query_us = now_us;
-        let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
-        if let Some(at) = protocol.boundary() {
-            self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
-        }
-        // The client may be gone when the answer comes, and the answer may be no.
-        self.mark_unreported_unknown(server_conn, Some(&wanted));
-        self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
-        self.pause_client(client_conn);
     }
 
     /// The server has its client's parameters now.
     pub(crate) fn prepared(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let now_us = self.now.mono_us;
-        self.note_unreported(client_conn, server_conn);
-        self.share_parameters(client_conn, server_conn);
-        let Some((client, server)) = self.link(client_conn, server_conn) else { return };
+        let now_us = self.core.now.mono_us;
+        self.core.note_unreported(client_conn, server_conn);
+        self.core.share_parameters(client_conn, server_conn);
+        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         server.phase = server::Phase::Linked(client_conn);
         (client.request_us, server.query_us) = (now_us, now_us);
@@ -146,7 +116,7 @@ impl ShardState {
     /// true: a reply is whole (`answer`), the client's message is (`forward_to_server`), output is sent
     /// (`send_buffer_empty`), the pool's mode has changed (`configure`).
     pub(crate) fn release(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
             return self.check_cancels_done(server_conn);
         };
@@ -157,10 +127,11 @@ impl ShardState {
         let local_pool = server.pool;
         let kept = server.dedicated.is_some();
         let session = self
+            .core
             .local_pools
             .get(local_pool)
             .is_some_and(|local_pool| local_pool.pool.limits.mode == PoolMode::Session);
-        let Some(client) = self.client(client_conn) else { return };
+        let Some(client) = self.core.client(client_conn) else { return };
         if session || kept {
             return;
         }
@@ -176,7 +147,7 @@ impl ShardState {
 
     /// Takes a server from its client, whatever state it is in. The caller decides what becomes of it.
     pub(crate) fn unlink(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         if server.client().is_some() {
             server.phase = server::Phase::AwaitingCancel;
         }
@@ -187,41 +158,38 @@ impl ShardState {
 
     /// An unlinked server: wait for its cancels, else let it be used again.
     pub(crate) fn release_or_close(&mut self, server_conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
-        if server.dedicated.is_some() && !planted::bug!("own_server_lent") {
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.server(server_conn).filter(|server| server.is_live()) else { return };
+        if server.dedicated.is_some() {
             return self.end_dedicated(server_conn);
         }
         if !server.protocol.is_quiet() || server.unsent {
-            return self.close_server(server_conn, "unclean server");
+            return self.close_server(server_conn, CloseReason::Unclean);
         }
         server.request_us = now_us;
         server.phase = server::Phase::AwaitingCancel;
-        if server.cancels > 0 && !planted::bug!("stray_reply_after_cancel") {
+        if server.cancels > 0 {
             return;
         }
-        self.released.push(server_conn);
+        self.freed.server(server_conn);
     }
 
     /// A cancel request of an unlinked server has ended, or its half notice is whole.
     pub(crate) fn check_cancels_done(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         let awaiting_cancel = matches!(server.phase, server::Phase::AwaitingCancel);
         let settled = awaiting_cancel && server.cancels == 0 && server.protocol.is_quiet() && !server.unsent;
-        if settled && !self.released.contains(&server_conn) {
-            self.released.push(server_conn);
+        if settled {
+            self.freed.server_once(server_conn);
         }
     }
 
     /// Handles the servers that were released in this event, and the pools whose waiting client lost its server.
     pub(crate) fn process_released(&mut self) {
-        loop {
-            if let Some(server_conn) = self.released.pop() {
-                self.process_released_server(server_conn);
-            } else if let Some(pool_id) = self.unserved.pop() {
-                self.serve_or_open(pool_id);
-            } else {
-                return;
+        while let Some(next) = self.freed.next() {
+            match next {
+                Next::Server(server_conn) => self.process_released_server(server_conn),
+                Next::Pool(pool_id) => self.serve_or_open(pool_id),
             }
         }
     }
@@ -229,41 +197,32 @@ impl ShardState {
     /// A released server: reset it, close it, check it out for the next waiting client, or return it to the idle list.
     #[inline]
     fn process_released_server(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         if !matches!(server.phase, server::Phase::AwaitingCancel) {
             return;
         }
         let local_pool = server.pool;
-        if let Some(reason) = self.reason_to_close(server_conn) {
+        if let Some(reason) = self.core.reason_to_close(server_conn) {
             self.close_server(server_conn, reason);
-        } else if self.needs_reset(local_pool) {
+        } else if self.core.needs_reset(local_pool) {
             // Only DISCARD ALL is known to leave nothing behind, and its command tag shows it.
-            self.mark_unreported_unknown(server_conn, None);
-            self.run_internal_query(server_conn, InternalQuery::Reset);
+            self.core.mark_unreported_unknown(server_conn, None);
+            self.core.run_internal_query(server_conn, InternalQuery::Reset);
         } else {
             self.serve_next(server_conn);
         }
     }
 
-    /// Session mode (and `server_reset_query_always`) reset a server before another client gets it.
-    fn needs_reset(&self, local_pool: usize) -> bool {
-        let global = &self.config.global;
-        global.server_reset_query.is_some()
-            && self.local_pools.get(local_pool).is_some_and(|local_pool| {
-                local_pool.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
-            })
-    }
-
     /// A check or a reset went well, or a login.
     pub(crate) fn internal_query_over(&mut self, server_conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(server) = self.server(server_conn).filter(|server| server.is_live()) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.server(server_conn).filter(|server| server.is_live()) else { return };
         if !server.protocol.is_quiet() || server.unsent {
             server.request_us = now_us;
             server.phase = server::Phase::AwaitingCancel; // Half a notice has come behind the answer.
             return;
         }
-        match self.reason_to_close(server_conn) {
+        match self.core.reason_to_close(server_conn) {
             Some(reason) => self.close_server(server_conn, reason),
             None => self.serve_next(server_conn),
         }
@@ -271,41 +230,32 @@ impl ShardState {
 
     /// A server is free: the client that has waited longest gets it, or it becomes idle.
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         let pool_id = server.pool;
         if self.goes_for_dedicated(server_conn) {
             return;
         }
-        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
         local_pool.pool.end_check(server_conn.0);
         if local_pool.pool.paused {
-            self.return_idle(server_conn);
+            self.core.return_idle(server_conn);
         } else {
             self.serve_oldest(pool_id, server_conn);
         }
         self.paused_progress();
     }
 
-    #[inline]
-    fn return_idle(&mut self, server_conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
-        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
-        server.phase = server::Phase::Idle;
-        local_pool.pool.return_idle(server_conn.0, now_us);
-    }
-
     /// Checks idle servers out for waiting clients, as long as there are both: no client waits beside an idle server.
     /// Called whenever a server becomes idle, a client begins to wait or a pool is resumed, and at every tick.
     #[inline]
-    pub(crate) fn serve_waiters(&mut self, pool_id: usize) {
-        let now_us = self.now.mono_us;
-        while let Some(local_pool) = self.local_pools.get_mut(pool_id)
+    pub(crate) fn serve_waiters(&mut self, pool_id: PoolId) {
+        let now_us = self.core.now.mono_us;
+        while let Some(local_pool) = self.core.local_pools.get_mut(pool_id)
             && let Some(idle) = local_pool.pool.checkout_for_waiter(now_us)
         {
             let server = ConnId(idle.server);
-            if self.needs_check(idle.since_us) {
-                self.check(server);
+            if self.core.needs_check(idle.since_us) {
+                self.core.check(server);
             } else {
                 self.serve_oldest(pool_id, server);
             }
@@ -314,15 +264,15 @@ impl ShardState {
 
     /// Gives a server to the client that has waited longest; if none waits, it becomes idle.
     #[inline]
-    fn serve_oldest(&mut self, pool_id: usize, server_conn: ConnId) {
-        while let Some(local_pool) = self.local_pools.get_mut(pool_id)
+    fn serve_oldest(&mut self, pool_id: PoolId, server_conn: ConnId) {
+        while let Some(local_pool) = self.core.local_pools.get_mut(pool_id)
             && let Some(waiter) = local_pool.pool.queue.serve()
         {
             let client_conn = ConnId(waiter.client);
-            if matches!(self.conns.get(client_conn.0 as usize), Some(Conn::InternalClient(_))) {
+            if self.core.conns.find_internal_client(client_conn).is_some() {
                 return self.serve_internal_client(client_conn, server_conn);
             }
-            match self.client(client_conn).map(|client| &client.phase) {
+            match self.core.client(client_conn).map(|client| &client.phase) {
                 Some(client::Phase::AwaitingGreeting(_)) => self.send_greeting(client_conn),
                 Some(client::Phase::Waiting(_)) => {
                     return self.serve(client_conn, server_conn, waiter.since_us);
@@ -330,11 +280,11 @@ impl ShardState {
                 _ => {}
             }
         }
-        self.return_idle(server_conn);
+        self.core.return_idle(server_conn);
     }
 
     fn serve(&mut self, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
-        if let Some(client) = self.client(client_conn) {
+        if let Some(client) = self.core.client(client_conn) {
             client.phase = client::Phase::Idle;
             client.request_us = since_us;
         }
@@ -342,6 +292,156 @@ impl ShardState {
             self.resume_client(client_conn);
             self.send_held(client_conn, server);
         }
+    }
+
+    /// Disconnects a client without a message to it.
+    pub(crate) fn disconnect_client(&mut self, conn: ConnId, reason: &str) {
+        let Some(client) = self.core.client(conn) else { return };
+        if matches!(client.phase, client::Phase::Closing) {
+            return;
+        }
+        self.core.log_client_disconnect(conn, reason);
+        self.dismiss_client(conn);
+    }
+
+    /// The client has disconnected. Before the end of a login that is not logged, as in PgBouncer: load balancers check
+    /// this way, and drivers that find out that they need a password.
+    pub(crate) fn client_disconnected(&mut self, conn: ConnId) {
+        let Some(client) = self.core.client(conn) else { return };
+        if client.is_settled() {
+            return self.disconnect_client(conn, "client unexpected eof");
+        }
+        if !matches!(client.phase, client::Phase::Closing) && !self.core.outlives_its_client(conn) {
+            self.core.log_client(conn, Level::Debug, "client unexpected eof before login");
+            self.dismiss_client(conn);
+        }
+    }
+
+    /// Ends it without a line in the log; what was written to it is sent first.
+    pub(crate) fn dismiss_client(&mut self, conn: ConnId) {
+        self.detach_from_server(conn);
+        self.forget_client(conn);
+        self.core.act(Action::Close { conn });
+    }
+
+    /// Releases or closes the server of a client that disconnects.
+    fn detach_from_server(&mut self, conn: ConnId) {
+        let Some(client) = self.core.client(conn) else { return };
+        match client.phase {
+            client::Phase::Linked(server) => {
+                let at_boundary =
+                    self.core.server(server).is_some_and(|server| server.protocol.boundary().is_some());
+                self.unlink(server);
+                if at_boundary {
+                    self.release_or_close(server);
+                } else {
+                    self.close_server_that(false, server, CloseReason::ClientLeft);
+                }
+            }
+            // It gets the parameters of a client that is gone; any known parameters will do, once the answer is in.
+            client::Phase::Preparing(server) => {
+                let Some(preparing) = self.core.conns.server_mut(server) else { return };
+                match preparing.phase {
+                    server::Phase::InternalQuery(InternalQuery::Restore(_)) => {
+                        self.close_server(server, CloseReason::ClientLeft);
+                    }
+                    server::Phase::InternalQuery(_) => {
+                        preparing.phase = server::Phase::InternalQuery(InternalQuery::Check)
+                    }
+                    _ => {} // It is being closed.
+                }
+            }
+            client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) => {
+                let pool = client.pool;
+                if let Some(local_pool) = self.core.local_pools.of_mut(pool) {
+                    local_pool.pool.queue.leave(position);
+                }
+                self.dedicated_request_ended(conn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a client the reason (FATAL) and closes it.
+    pub(crate) fn fail_client(&mut self, conn: ConnId, sqlstate: &str, text: &str) {
+        self.fail_client_because(conn, sqlstate, text, text);
+    }
+
+    /// The same where the log gives another reason for the end than the client gets.
+    pub(crate) fn fail_client_because(&mut self, conn: ConnId, sqlstate: &str, text: &str, reason: &str) {
+        let Some(client) = self.core.client(conn) else { return };
+        if matches!(client.phase, client::Phase::Closing) {
+            return;
+        }
+        let server = client.server();
+        self.count_error(conn, sqlstate);
+        // The lines are written before the error is sent: a script that has read the error finds them.
+        self.core.log_client_disconnect(conn, reason);
+        if self.core.config.global.log_pooler_errors {
+            self.core.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
+        }
+        // No error can be sent in the middle of a server's message.
+        let is_mid_reply = server
+            .and_then(|server| self.core.server(server))
+            .is_some_and(|server| server.protocol.is_mid_reply());
+        if !is_mid_reply {
+            self.core.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate, text));
+        }
+        self.dismiss_client(conn);
+    }
+}
+
+impl Core {
+    /// The client waits for a server: it is not read any further.
+    fn enqueue(&mut self, conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(client) = self.conns.client_mut(conn) else { return };
+        let Some(local_pool) = self.local_pools.of_mut(client.pool) else { return };
+        client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, now_us));
+        client.wait_noted = false;
+        client.request_us = now_us;
+        self.pause_client(conn);
+    }
+
+    /// Makes a server like its client, which waits for that.
+    pub(crate) fn prepare(
+        &mut self,
+        client_conn: ConnId,
+        server_conn: ConnId,
+        internal_query: InternalQuery,
+        sets: &str,
+    ) {
+        let now_us = self.now.mono_us;
+        let Some((client, server)) = self.conns.linked(client_conn, server_conn) else { return };
+        client.phase = client::Phase::Preparing(server_conn);
+        server.phase = server::Phase::InternalQuery(internal_query);
+        server.query_us = now_us;
+        let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
+        if let Some(at) = protocol.boundary() {
+            self.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
+        }
+        // The client may be gone when the answer comes, and the answer may be no.
+        self.mark_unreported_unknown(server_conn, Some(&wanted));
+        self.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
+        self.pause_client(client_conn);
+    }
+
+    /// Session mode (and `server_reset_query_always`) reset a server before another client gets it.
+    fn needs_reset(&self, local_pool: PoolId) -> bool {
+        let global = &self.config.global;
+        global.server_reset_query.is_some()
+            && self.local_pools.get(local_pool).is_some_and(|local_pool| {
+                local_pool.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
+            })
+    }
+
+    #[inline]
+    fn return_idle(&mut self, server_conn: ConnId) {
+        let now_us = self.now.mono_us;
+        let Some(server) = self.conns.server_mut(server_conn) else { return };
+        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
+        server.phase = server::Phase::Idle;
+        local_pool.pool.return_idle(server_conn.0, now_us);
     }
 
     /// Idle so long that it is checked before use (`server_check_delay`).
@@ -373,7 +473,7 @@ impl ShardState {
             | InternalQuery::Ask(_) => None,
         };
         let now_us = self.now.mono_us;
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server_mut(server_conn) else { return };
         server.phase = server::Phase::InternalQuery(internal_query);
         server.query_us = now_us;
         let protocol = &mut server.protocol;
@@ -383,109 +483,11 @@ impl ShardState {
         }
     }
 
-    /// Disconnects a client without a message to it.
-    pub(crate) fn disconnect_client(&mut self, conn: ConnId, reason: &str) {
-        let Some(client) = self.client(conn) else { return };
-        if matches!(client.phase, client::Phase::Closing) {
-            return;
-        }
-        self.log_client_disconnect(conn, reason);
-        self.dismiss_client(conn);
-    }
-
     pub(crate) fn log_client_disconnect(&mut self, conn: ConnId, reason: &str) {
         let Some(since_us) = self.client(conn).map(|client| client.since_us) else { return };
         if self.config.global.log_disconnections {
             let age = self.age_s(since_us);
             self.log_client(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
         }
-    }
-
-    /// The client has disconnected. Before the end of a login that is not logged, as in PgBouncer: load balancers check
-    /// this way, and drivers that find out that they need a password.
-    pub(crate) fn client_disconnected(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
-        if client.is_settled() {
-            return self.disconnect_client(conn, "client unexpected eof");
-        }
-        if !matches!(client.phase, client::Phase::Closing) && !self.outlives_its_client(conn) {
-            self.log_client(conn, Level::Debug, "client unexpected eof before login");
-            self.dismiss_client(conn);
-        }
-    }
-
-    /// Ends it without a line in the log; what was written to it is sent first.
-    pub(crate) fn dismiss_client(&mut self, conn: ConnId) {
-        self.detach_from_server(conn);
-        self.forget_client(conn);
-        self.act(Action::Close { conn });
-    }
-
-    /// Releases or closes the server of a client that disconnects.
-    fn detach_from_server(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
-        match client.phase {
-            client::Phase::Linked(server) => {
-                let at_boundary =
-                    self.server(server).is_some_and(|server| server.protocol.boundary().is_some());
-                self.unlink(server);
-                if at_boundary {
-                    self.release_or_close(server);
-                } else {
-                    self.close_server_that(false, server, "client disconnect while server was not ready");
-                }
-            }
-            // It gets the parameters of a client that is gone; any known parameters will do, once the answer is in.
-            client::Phase::Preparing(server) => {
-                let Some(Conn::Server(preparing)) = self.conns.get_mut(server.0 as usize) else { return };
-                match preparing.phase {
-                    server::Phase::InternalQuery(InternalQuery::Restore(_)) => {
-                        self.close_server(server, "client disconnect while server was not ready");
-                    }
-                    server::Phase::InternalQuery(_) => {
-                        preparing.phase = server::Phase::InternalQuery(InternalQuery::Check)
-                    }
-                    _ => {} // It is being closed.
-                }
-            }
-            client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) => {
-                let local_pool = client.pool;
-                if let Some(local_pool) =
-                    self.local_pools.get_mut(local_pool).filter(|_| !planted::bug!("waits_when_gone"))
-                {
-                    local_pool.pool.queue.leave(position);
-                }
-                self.dedicated_request_ended(conn);
-            }
-            _ => {}
-        }
-    }
-
-    /// Sends a client the reason (FATAL) and closes it.
-    pub(crate) fn fail_client(&mut self, conn: ConnId, sqlstate: &str, text: &str) {
-        self.fail_client_because(conn, sqlstate, text, text);
-    }
-
-    /// The same where the log gives another reason for the end than the client gets.
-    pub(crate) fn fail_client_because(&mut self, conn: ConnId, sqlstate: &str, text: &str, reason: &str) {
-        let Some(client) = self.client(conn) else { return };
-        if matches!(client.phase, client::Phase::Closing) {
-            return;
-        }
-        let server = client.server();
-        self.count_error(conn, sqlstate);
-        // The lines are written before the error is sent: a script that has read the error finds them.
-        self.log_client_disconnect(conn, reason);
-        if self.config.global.log_pooler_errors {
-            self.log_client(conn, Level::Warning, &format!("pooler error: {text}"));
-        }
-        // No error can be sent in the middle of a server's message.
-        let is_mid_reply = server
-            .and_then(|server| self.server(server))
-            .is_some_and(|server| server.protocol.is_mid_reply());
-        if !is_mid_reply {
-            self.outbox.write(conn, |out| encode::error(out, "FATAL", sqlstate, text));
-        }
-        self.dismiss_client(conn);
     }
 }

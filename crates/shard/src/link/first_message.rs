@@ -9,6 +9,7 @@ use wire::tag::frontend as tag;
 
 use crate::ConnId;
 use crate::client::Client;
+use crate::core::Core;
 use crate::state::ShardState;
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
@@ -18,8 +19,8 @@ const WHOLE_BYTES: u32 = 64 * 1024;
 impl ShardState {
     /// The first bytes of a request: checks out a server, which is returned, or waits for one.
     pub(crate) fn idle_client_received(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
-        let frame_bytes_max = self.config.global.max_packet_size;
-        let client = self.client(conn)?;
+        let frame_bytes_max = self.core.config.global.max_packet_size;
+        let client = self.core.client(conn)?;
         if client.ignored_bytes > 0 || !client.request.held.is_empty() {
             let behind = client.skip_ignored(bytes);
             client.request.held.extend_from_slice(behind);
@@ -30,13 +31,13 @@ impl ShardState {
             FirstMessage::NeedsServer => {
                 let server = self.checkout(conn);
                 if server.is_none() {
-                    self.hold(conn, bytes);
+                    self.core.hold(conn, bytes);
                 }
                 return server;
             }
-            FirstMessage::Incomplete => self.hold(conn, bytes),
+            FirstMessage::Incomplete => self.core.hold(conn, bytes),
             FirstMessage::Ignored(_) => {
-                self.hold(conn, bytes);
+                self.core.hold(conn, bytes);
                 self.idle_client_received_held(conn);
             }
             FirstMessage::Terminate => self.disconnect_client(conn, "client close request"),
@@ -47,8 +48,8 @@ impl ShardState {
 
     /// The same for bytes that were kept.
     pub(crate) fn idle_client_received_held(&mut self, conn: ConnId) {
-        let frame_bytes_max = self.config.global.max_packet_size;
-        let Some(client) = self.client(conn) else { return };
+        let frame_bytes_max = self.core.config.global.max_packet_size;
+        let Some(client) = self.core.client(conn) else { return };
         let (held, mut at) = (&mut client.request.held, 0);
         while let FirstMessage::Ignored(ignored) = first_unsent_message(&held[at..], frame_bytes_max) {
             let here = ignored.min(held.len() - at);
@@ -72,11 +73,9 @@ impl ShardState {
     /// It keeps the server only for a request that is too long to be kept whole.
     #[cold]
     pub(crate) fn release_without_request(&mut self, conn: ConnId, server: ConnId) {
-        let frame_bytes_max = self.config.global.max_packet_size;
-        let Some(client) = self.client(conn) else { return };
-        if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer
-            || planted::bug!("kept_for_nothing")
-        {
+        let frame_bytes_max = self.core.config.global.max_packet_size;
+        let Some(client) = self.core.client(conn) else { return };
+        if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer {
             return;
         }
         self.release(server);
@@ -84,7 +83,9 @@ impl ShardState {
             self.try_export(conn);
         }
     }
+}
 
+impl Core {
     fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
         if let Some(client) = self.client(conn) {
             client.request.held.extend_from_slice(bytes);

@@ -3,6 +3,7 @@
 pub(crate) mod backpressure;
 pub(crate) mod checkout;
 pub(crate) mod first_message;
+pub(crate) mod freed;
 pub(crate) mod parameters;
 pub(crate) mod relay;
 pub(crate) mod startup_values;

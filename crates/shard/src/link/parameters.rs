@@ -8,12 +8,26 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
-use crate::state::{Conn, ShardState, linked};
+use crate::core::Core;
+use crate::state::ShardState;
 
 impl ShardState {
+    /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
+    #[cold]
+    pub(crate) fn refuse_to_link(&mut self, client_conn: ConnId, server_conn: ConnId, position: usize) {
+        let text = format!(
+            "parameter \"{}\" cannot be restored: its value is not known from the server's report",
+            self.core.tracked.name(position)
+        );
+        self.fail_client(client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+        self.release_or_close(server_conn);
+    }
+}
+
+impl Core {
     /// The server has the client's values; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
+        let Some((client, server)) = self.conns.linked(client_conn, server_conn) else { return };
         let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
         if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
             // Equal lists become one, so that the next link is known to match without comparing the values.
@@ -41,24 +55,13 @@ impl ShardState {
         }
     }
 
-    /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
-    #[cold]
-    pub(crate) fn refuse_to_link(&mut self, client_conn: ConnId, server_conn: ConnId, position: usize) {
-        let text = format!(
-            "parameter \"{}\" cannot be restored: its value is not known from the server's report",
-            self.tracked.name(position)
-        );
-        self.fail_client(client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
-        self.release_or_close(server_conn);
-    }
-
     /// The SETs of an [`crate::server::InternalQuery::Apply`] have been run: what this server never reports is as its client
     /// wanted it, because we say so.
     pub(crate) fn note_unreported(&mut self, client_conn: ConnId, server_conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server(server_conn) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };
         let default_params = local_pool.default_params.clone();
-        if let Some((client, server)) = self.link(client_conn, server_conn) {
+        if let Some((client, server)) = self.conns.linked(client_conn, server_conn) {
             server.protocol.parameters.note_unreported(&default_params, &client.parameters);
             server.protocol.parameters.resolve_unknown(&client.parameters);
         }
@@ -67,7 +70,7 @@ impl ShardState {
     /// The server runs something that may change what it does not report: until its end says more, nothing is known of
     /// each such parameter that is not as in `sure`, or on a fresh server.
     pub(crate) fn mark_unreported_unknown(&mut self, server_conn: ConnId, sure: Option<&Parameters>) {
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server_mut(server_conn) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };
         let sure = sure.unwrap_or(&local_pool.default_params);
         let now = &mut server.protocol.parameters;
@@ -82,14 +85,14 @@ impl ShardState {
 
     /// DISCARD ALL was run here: what the server does not report has its default.
     pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server_mut(server_conn) else { return };
         let Some(local_pool) = self.local_pools.get(server.pool) else { return };
         server.protocol.parameters.note_unreported(&local_pool.default_params, &local_pool.default_params);
     }
 
     /// A server has reported something: facts about it are facts for the clients to come.
     pub(crate) fn update_read_only(&mut self, server_conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server(server_conn) else { return };
         let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
         for position in read_only_positions(&self.tracked) {
             if let Some(value) = server.protocol.parameters.value(position) {

@@ -11,7 +11,8 @@ use crate::ConnId;
 use crate::client;
 use crate::outbox::{NullOutput, Sides};
 use crate::server::{self, InternalQuery};
-use crate::state::{Conn, ShardState, linked};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
@@ -31,7 +32,7 @@ impl ShardState {
     /// Bytes from a client.
     #[inline(never)]
     pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let server = match client.phase {
             client::Phase::Linked(server) if client.request.held.is_empty() => Some(server),
             client::Phase::Idle => self.idle_client_received(conn, bytes),
@@ -45,7 +46,7 @@ impl ShardState {
     /// Bytes from a client that cannot be passed on as they are.
     #[inline(never)]
     fn client_continues(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         match client.phase {
             client::Phase::Linked(server) => self.send_more(conn, server, bytes),
             client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
@@ -63,7 +64,7 @@ impl ShardState {
     }
 
     fn hold_while_awaiting_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > HELD_WHILE_LOGGING_IN {
             self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "too much sent before login was complete");
@@ -73,7 +74,7 @@ impl ShardState {
     /// Passes on what a client sent before it had its server.
     #[inline(never)]
     pub(crate) fn send_held(&mut self, conn: ConnId, server: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let held = std::mem::take(&mut client.request.held);
         if !held.is_empty() {
             self.forward_to_server(conn, server, Input::Held(held));
@@ -82,7 +83,7 @@ impl ShardState {
 
     /// Bytes behind those that a linked client has sent and that could not be judged.
     fn send_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let little = client.request.needs_more_than(bytes.len());
         client.request.held.extend_from_slice(bytes);
         if !little {
@@ -97,24 +98,24 @@ impl ShardState {
             Input::Received(bytes) => (*bytes, *bytes),
             Input::Held(bytes) => (&bytes[..], &[][..]),
         };
-        let now_us = self.now.mono_us;
-        let global = &self.config.global;
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
+        let now_us = self.core.now.mono_us;
+        let global = &self.core.config.global;
+        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else {
             return;
         };
         let was_busy = server.protocol.is_busy();
         let default_params = !was_busy && server.protocol.boundary().is_some();
-        let local_pool = self.local_pools.get_mut(server.pool);
+        let local_pool = self.core.local_pools.get_mut(server.pool);
         let statements_max = match global.max_prepared_statements as usize {
             _ if server.names_as_they_are => 0,
             0 => STATEMENTS_WHILE_OFF,
             most => most,
         };
         let mut context = RequestContext {
-            registry: &mut self.registry,
+            registry: &mut self.core.registry,
             statements_max,
             frame_bytes_max: global.max_packet_size,
-            resets: client.startup.is_some().then_some(&self.tracked),
+            resets: client.startup.is_some().then_some(&self.core.tracked),
             refuses_simple: global.disable_pqexec,
             client: client.id,
             parsed: 0,
@@ -122,7 +123,7 @@ impl ShardState {
             bound: 0,
         };
         let mut sides = Sides {
-            outbox: &mut self.outbox,
+            outbox: &mut self.core.outbox,
             received,
             forward_to: server_conn,
             client: client_conn,
@@ -145,7 +146,7 @@ impl ShardState {
             }
         }
         if let Some(tracking) = &mut self.tracking {
-            tracking.heard(client, &self.registry, &bytes[..done], default_params);
+            tracking.heard(client, &self.core.registry, &bytes[..done], default_params);
         }
         let outcome = match input {
             Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
@@ -154,7 +155,7 @@ impl ShardState {
         let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
         let asked_nothing = server.protocol.is_quiet();
         match outcome {
-            RequestOutcome::All if kept => self.pause_client(client_conn),
+            RequestOutcome::All if kept => self.core.pause_client(client_conn),
             RequestOutcome::All if asked_nothing => self.release_without_request(client_conn, server_conn),
             RequestOutcome::All => {}
             RequestOutcome::Terminate => self.disconnect_client(client_conn, "client close request"),
@@ -165,7 +166,7 @@ impl ShardState {
     /// Bytes from a server.
     #[inline(never)]
     pub(crate) fn server_received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
-        let Some(server) = self.server(conn) else { return };
+        let Some(server) = self.core.server(conn) else { return };
         server.unsent |= unsent;
         match server.phase {
             server::Phase::Linked(client) => self.forward_to_client(conn, Some(client), bytes, bytes),
@@ -211,10 +212,10 @@ impl ShardState {
             return self.server_fault(server_conn, &fault.message());
         }
         if outcome.parameters_changed {
-            self.update_read_only(server_conn);
+            self.core.update_read_only(server_conn);
         }
         if outcome.discarded {
-            self.forget_unreported(server_conn);
+            self.core.forget_unreported(server_conn);
         }
         if outcome.internal_done.is_some() {
             return self.internal_query_done(server_conn);
@@ -234,7 +235,7 @@ impl ShardState {
     /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
     #[inline]
     fn unsolicited_message_ended(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         if server.protocol.holds_requests() {
             return self.restore_late(server_conn, client_conn);
         }
@@ -261,19 +262,19 @@ impl ShardState {
         bytes: &[u8],
         received: &[u8],
     ) -> ReplyOutcome {
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else {
+        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else {
             return ReplyOutcome::default();
         };
-        let local_pool = self.local_pools.get_mut(server.pool);
+        let local_pool = self.core.local_pools.get_mut(server.pool);
         let mode = server.mode_in(local_pool.as_deref());
         let refuses_blocks = mode == Some(settings::PoolMode::Statement);
-        let body_max = body_max(&self.config.global);
+        let body_max = body_max(&self.core.config.global);
         let mut context = ReplyContext {
-            registry: &mut self.registry,
-            tracked: &self.tracked,
+            registry: &mut self.core.registry,
+            tracked: &self.core.tracked,
             names: client.request.statements.as_deref_mut(),
             internal_error: &mut server.internal_error,
-            errors_seen: &mut self.errors_seen,
+            errors_seen: self.errors.seen(),
             startup: client.startup.as_ref(),
             default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
             has_client: true,
@@ -282,7 +283,7 @@ impl ShardState {
             body_max,
         };
         let mut sides = Sides {
-            outbox: &mut self.outbox,
+            outbox: &mut self.core.outbox,
             received,
             forward_to: client_conn,
             client: client_conn,
@@ -299,29 +300,29 @@ impl ShardState {
             client.restore_client_startup_values(&server.protocol);
         }
         if outcome.fatal {
-            server.close_when_free = Some("server sent FATAL");
+            server.close_when_free = Some(CloseReason::SentFatal);
         }
         if let Some(local_pool) = local_pool {
             local_pool.counters.server_parse_count += u64::from(outcome.replayed);
             local_pool.counters.bytes_sent += forwarded;
         }
-        if !self.errors_seen.is_empty() {
+        if self.errors.has_seen() {
             self.count_server_errors(server_conn);
         }
         outcome
     }
 
     fn step_internal_query(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else {
+        let Some(server) = self.core.conns.server_mut(server_conn) else {
             return ReplyOutcome::default();
         };
-        let body_max = body_max(&self.config.global);
+        let body_max = body_max(&self.core.config.global);
         let mut context = ReplyContext {
-            registry: &mut self.registry,
-            tracked: &self.tracked,
+            registry: &mut self.core.registry,
+            tracked: &self.core.tracked,
             names: None,
             internal_error: &mut server.internal_error,
-            errors_seen: &mut self.errors_seen,
+            errors_seen: self.errors.seen(),
             startup: None,
             default_params: None,
             has_client: false,
@@ -335,8 +336,8 @@ impl ShardState {
     /// ReadyForQuery went to the client: counts, and releases the server if its conditions hold.
     #[inline]
     fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, outcome: ReplyOutcome) {
-        let now_us = self.now.mono_us;
-        let Some(server) = self.server(server_conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.server(server_conn) else { return };
         let (query_us, transaction_us) = (server.query_us, server.transaction_us);
         let busy = server.protocol.is_busy();
         server.query_us = now_us;
@@ -347,10 +348,10 @@ impl ShardState {
         if self.tracking.is_some() {
             self.track_answered(server_conn, client_conn, outcome, now_us.saturating_sub(query_us));
         }
-        if !busy && let Some(client) = self.client(client_conn) {
+        if !busy && let Some(client) = self.core.client(client_conn) {
             client.request_us = now_us;
         }
-        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.answered(outcome.ready, now_us.saturating_sub(query_us));
             if outcome.idle > 0 {
                 local_pool.transacted(outcome.idle, now_us.saturating_sub(transaction_us));
@@ -373,7 +374,7 @@ impl ShardState {
 
     fn refuse_block(&mut self, server_conn: ConnId, client_conn: ConnId) {
         let text = "transaction blocks not allowed in statement pooling mode";
-        self.close_server(server_conn, text);
+        self.close_server(server_conn, CloseReason::Message(text));
         self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
     }
 
@@ -382,21 +383,21 @@ impl ShardState {
     pub(crate) fn idle_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
         let outcome = self.step_internal_query(conn, bytes);
         if outcome.parameters_changed {
-            self.update_read_only(conn);
+            self.core.update_read_only(conn);
         }
-        let now_us = self.now.mono_us;
-        let Some(server) = self.server(conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.server(conn) else { return };
         let (quiet, local_pool) = (server.protocol.is_quiet(), server.pool);
         let parked = matches!(server.phase, server::Phase::Idle);
         if outcome.fatal {
-            self.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
-            self.close_server(conn, "server conn crashed?");
+            self.core.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
+            self.close_server(conn, CloseReason::Crashed);
         } else if outcome.fault.is_some() {
-            self.close_server(conn, "unexpected bytes from an idle server");
+            self.close_server(conn, CloseReason::UnexpectedBytes);
         } else if parked && !quiet {
             server.phase = server::Phase::AwaitingCancel;
             server.request_us = now_us;
-            if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+            if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
                 local_pool.pool.remove_idle(conn.0);
             }
         } else if !parked {
@@ -406,7 +407,7 @@ impl ShardState {
 
     /// A query of Weir's own has been answered.
     fn internal_query_done(&mut self, conn: ConnId) {
-        let Some(server) = self.server(conn) else { return };
+        let Some(server) = self.core.server(conn) else { return };
         let server::Phase::InternalQuery(internal_query) = server.phase else { return };
         let failed = server.internal_error.take();
         server.unasked_bytes = 0;
@@ -421,17 +422,17 @@ impl ShardState {
                 self.discard_all_done(internal_client, conn, failed.is_some())
             }
             (InternalQuery::ConnectQuery(internal_client), failed) => {
-                self.connect_query_over(internal_client, conn, failed.as_deref())
+                self.core.connect_query_over(internal_client, conn, failed.as_deref())
             }
             (InternalQuery::Ask(internal_client), failed) => {
                 self.query_answered(internal_client, conn, failed.as_deref())
             }
             // A server that answers with an error is alive, too.
             (InternalQuery::Check, Some(error)) => {
-                self.log_query_error(conn, "server_check_query", &error);
+                self.core.log_query_error(conn, "server_check_query", &error);
                 self.internal_query_over(conn);
             }
-            (InternalQuery::Reset, Some(_)) => self.close_server(conn, "server_reset_query failed"),
+            (InternalQuery::Reset, Some(_)) => self.close_server(conn, CloseReason::ResetFailed),
             (InternalQuery::Check, None) => self.internal_query_over(conn),
             (InternalQuery::Reset, None) => self.internal_query_over(conn),
         }
@@ -450,19 +451,19 @@ impl ShardState {
     /// The client broke the protocol.
     pub(crate) fn client_fault(&mut self, conn: ConnId, fault: &ClientFault) {
         if *fault == ClientFault::SimpleQuery {
-            self.log_client(conn, Level::Error, "client used 'Q' packet type");
+            self.core.log_client(conn, Level::Error, "client used 'Q' packet type");
         }
         self.fail_client(conn, fault.sqlstate(), &fault.message());
     }
 
     /// The server broke the protocol, or died.
     pub(crate) fn server_fault(&mut self, conn: ConnId, text: &str) {
-        let Some(server) = self.server(conn) else { return };
-        let told = server.close_when_free == Some("server sent FATAL");
+        let Some(server) = self.core.server(conn) else { return };
+        let told = server.close_when_free == Some(CloseReason::SentFatal);
         let client = server.client();
-        self.log_server(conn, Level::Warning, text);
-        self.close_server(conn, text);
-        self.let_go(conn);
+        self.core.log_server(conn, Level::Warning, text);
+        self.close_server(conn, CloseReason::Message(text));
+        self.core.let_go(conn);
         match client {
             Some(client) if told => self.disconnect_client(client, text),
             Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),

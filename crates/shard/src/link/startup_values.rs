@@ -9,7 +9,7 @@ use session::ServerProtocol;
 use crate::ConnId;
 use crate::client::{self, Client};
 use crate::server::InternalQuery;
-use crate::state::{ShardState, linked};
+use crate::state::ShardState;
 
 impl Client {
     /// What was reset on its server has the value of the startup packet again.
@@ -28,7 +28,7 @@ impl ShardState {
     /// for its session, they are set now.
     #[cold]
     pub(crate) fn restore_startup_values(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some((client, server)) = linked(&mut self.conns, client_conn, server_conn) else { return };
+        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else { return };
         let is_linked = matches!(client.phase, client::Phase::Linked(linked) if linked == server_conn);
         if !is_linked {
             return;
@@ -42,11 +42,13 @@ impl ShardState {
         let local = server.protocol.take_lost().local;
         let now = &server.protocol.parameters;
         let sets = match server.protocol.in_block() {
-            true => client.parameters.sets_within(now, &self.tracked, local),
-            false => client.parameters.sets_from(now, &self.tracked),
+            true => client.parameters.sets_within(now, &self.core.tracked, local),
+            false => client.parameters.sets_from(now, &self.core.tracked),
         };
         match sets {
-            Some(sets) => self.prepare(client_conn, server_conn, InternalQuery::Restore(client_conn), &sets),
+            Some(sets) => {
+                self.core.prepare(client_conn, server_conn, InternalQuery::Restore(client_conn), &sets)
+            }
             None => self.prepared(server_conn, client_conn),
         }
     }
@@ -55,7 +57,7 @@ impl ShardState {
     /// can be set.
     #[cold]
     pub(crate) fn restore_late(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some(server) = self.server(server_conn) else { return };
+        let Some(server) = self.core.server(server_conn) else { return };
         if !server.protocol.is_exportable() {
             return;
         }

@@ -8,26 +8,28 @@ use messages::{DescriptorRow, MemoryRow};
 use session::parameters::SHOWN_BY_DESCRIPTOR;
 
 use crate::client::Client;
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
 use crate::log_format::CONSOLE;
 use crate::server::Server;
-use crate::state::{Conn, LocalPool, ShardState};
 use crate::{ConnId, Peer};
 
-impl ShardState {
+impl Core {
     pub(crate) fn descriptor_rows(&self) -> Vec<DescriptorRow> {
-        let row = |(index, conn): (usize, &Conn)| {
+        let row = |(id, conn): (ConnId, &Conn)| {
             let row = match conn {
                 Conn::Client(client) if client.is_settled() => self.client_descriptor(client),
                 Conn::Server(server) => self.server_descriptor(server)?,
                 _ => return None,
             };
-            Some(DescriptorRow { conn: u32::try_from(index).unwrap_or(u32::MAX), ..row })
+            Some(DescriptorRow { conn: id.0, ..row })
         };
         self.conns.iter().filter_map(row).collect()
     }
 
     fn client_descriptor(&self, client: &Client) -> DescriptorRow {
-        let local_pool = self.local_pools.get(client.pool);
+        let local_pool = self.local_pools.of(client.pool);
         let (address, port) = match client.peer {
             Peer::Inet { remote, .. } => (remote.ip().to_string(), remote.port()),
             Peer::Unix { port, .. } => ("unix".to_owned(), port),
@@ -67,7 +69,7 @@ impl ShardState {
 
     pub(crate) fn memory_rows(&self) -> Vec<MemoryRow> {
         let (mut clients, mut servers) = (0, 0);
-        for (_, conn) in &self.conns {
+        for conn in self.conns.values() {
             match conn {
                 Conn::Client(_) => clients += 1,
                 Conn::Server(_) => servers += 1,
@@ -83,13 +85,8 @@ impl ShardState {
         vec![
             row("client_cache", size_of::<Client>(), clients, 0),
             row("server_cache", size_of::<Server>(), servers, 0),
-            row(
-                "pool_cache",
-                size_of::<LocalPool>(),
-                self.local_pools.len(),
-                self.local_pools.capacity() - self.local_pools.len(),
-            ),
-            row("conn_cache", size_of::<Conn>(), self.conns.len(), self.conns.capacity() - self.conns.len()),
+            row("pool_cache", size_of::<LocalPool>(), self.local_pools.len(), self.local_pools.free()),
+            row("conn_cache", size_of::<Conn>(), self.conns.len(), self.conns.free()),
         ]
     }
 }

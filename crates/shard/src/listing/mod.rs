@@ -16,33 +16,152 @@ use messages::{
 use session::parameters::APPLICATION_NAME;
 
 use crate::client::{self, Client};
+use crate::connections::Conn;
+use crate::core::Core;
 use crate::local_pools::idle::Retired;
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::PoolId;
 use crate::log_format::CONSOLE;
 use crate::server::{self, InternalQuery, Server};
-use crate::state::{Conn, LocalPool, ShardState};
+use crate::state::ShardState;
 use crate::time::micros;
 use crate::{ConnId, Peer};
 
 impl ShardState {
     pub(crate) fn list(&mut self, request: RequestId, subject: Subject) {
         match subject {
-            Subject::Clients => self.send_slices(request, self.client_rows(), Listing::Sockets),
-            Subject::Servers => self.send_slices(request, self.server_rows(), Listing::Sockets),
-            Subject::Pools => self.send_slices(request, self.pool_rows(), Listing::Pools),
-            Subject::Databases => self.send_slices(request, self.database_rows(), Listing::Databases),
-            Subject::Users => self.send_slices(request, self.user_rows(), Listing::Users),
-            Subject::Shards => self.send_slices(request, vec![self.shard_row()], Listing::Shards),
-            Subject::Descriptors => self.send_slices(request, self.descriptor_rows(), Listing::Descriptors),
-            Subject::Memory => self.send_slices(request, self.memory_rows(), Listing::Memory),
-            Subject::PeerPools => self.send_slices(request, self.peer_pool_rows(), Listing::PeerPools),
-            Subject::Histograms => self.send_slices(request, self.histogram_rows(), Listing::Histograms),
-            Subject::Queries => self.send_slices(request, self.query_rows(), Listing::Queries),
-            Subject::Errors => self.send_slices(request, self.errors.rows(), Listing::Errors),
+            Subject::Clients => self.core.send_slices(request, self.core.client_rows(), Listing::Sockets),
+            Subject::Servers => self.core.send_slices(request, self.core.server_rows(), Listing::Sockets),
+            Subject::Pools => self.core.send_slices(request, self.pool_rows(), Listing::Pools),
+            Subject::Databases => {
+                self.core.send_slices(request, self.core.database_rows(), Listing::Databases)
+            }
+            Subject::Users => self.core.send_slices(request, self.user_rows(), Listing::Users),
+            Subject::Shards => self.core.send_slices(request, vec![self.shard_row()], Listing::Shards),
+            Subject::Descriptors => {
+                self.core.send_slices(request, self.core.descriptor_rows(), Listing::Descriptors)
+            }
+            Subject::Memory => self.core.send_slices(request, self.core.memory_rows(), Listing::Memory),
+            Subject::PeerPools => {
+                self.core.send_slices(request, self.core.peer_pool_rows(), Listing::PeerPools)
+            }
+            Subject::Histograms => {
+                self.core.send_slices(request, self.core.histogram_rows(), Listing::Histograms)
+            }
+            Subject::Queries => self.core.send_slices(request, self.query_rows(), Listing::Queries),
+            Subject::Errors => self.core.send_slices(request, self.errors.rows(), Listing::Errors),
             // The process's, not a shard's.
             Subject::Listeners | Subject::Hosts | Subject::Zones => {}
         }
     }
 
+    fn pool_rows(&self) -> Vec<PoolRow> {
+        let mut rows: BTreeMap<Option<PoolId>, PoolRow> = self
+            .core
+            .local_pools
+            .iter()
+            .map(|(pool, local_pool)| (Some(pool), self.core.empty_pool_row(local_pool)))
+            .collect();
+        rows.insert(None, self.console_row()); // Of the clients without a pool, only those of the console are counted.
+        for conn in self.core.conns.values() {
+            match conn {
+                Conn::Client(client) => {
+                    if let Some(row) = rows.get_mut(&client.pool) {
+                        count_client(row, client);
+                    }
+                }
+                Conn::Server(server) => {
+                    if let Some(row) = rows.get_mut(&Some(server.pool)) {
+                        count_server(row, server, self.core.is_used(server));
+                    }
+                }
+                Conn::Cancel(cancel_conn) => {
+                    if let Some(row) = rows.get_mut(&Some(cancel_conn.local_pool)) {
+                        let sent = u64::from(cancel_conn.sent);
+                        row.client_active_cancel += sent;
+                        row.server_active_cancel += sent;
+                        row.client_waiting_cancel += 1 - sent;
+                    }
+                }
+                Conn::InternalClient(internal_client) => {
+                    if let (Some(row), Some(_)) =
+                        (rows.get_mut(&Some(internal_client.local_pool)), internal_client.position)
+                    {
+                        row.client_waiting += internal_client.clients().count() as u64;
+                    }
+                }
+                Conn::PeerCancel(_) | Conn::Reserved => {}
+            }
+        }
+        let retired = |(database, kept): (&Arc<str>, &Retired)| PoolRow {
+            database: database.to_string(),
+            retired: true,
+            counters: kept.counters,
+            ..PoolRow::default()
+        };
+        rows.into_values().chain(self.core.local_pools.retired().map(retired)).collect()
+    }
+
+    fn console_row(&self) -> PoolRow {
+        PoolRow {
+            database: CONSOLE.to_owned(),
+            user: CONSOLE.to_owned(),
+            mode: Some(settings::PoolMode::Statement),
+            counters: self.console,
+            ..PoolRow::default()
+        }
+    }
+
+    fn user_rows(&self) -> Vec<UserRow> {
+        let mut rows: BTreeMap<&str, UserRow> = BTreeMap::new();
+        for local_pool in self.core.local_pools.values() {
+            let row = rows
+                .entry(&local_pool.user)
+                .or_insert_with(|| UserRow { name: local_pool.user.to_string(), ..UserRow::default() });
+            row.servers += u64::from(local_pool.pool.open());
+        }
+        for conn in self.core.conns.values() {
+            // Those of the console count in no limit, and are shown all the same.
+            if let Conn::Client(client) = conn
+                && (client.counted.is_user() || matches!(client.phase, client::Phase::Console(_)))
+            {
+                rows.entry(&client.login_user)
+                    .or_insert_with(|| UserRow { name: client.login_user.to_string(), ..UserRow::default() })
+                    .clients += 1;
+            }
+        }
+        for name in &self.auth_queries.cache().found {
+            rows.entry(name).or_insert_with(|| UserRow { name: name.clone(), ..UserRow::default() });
+        }
+        rows.into_values().collect()
+    }
+
+    fn shard_row(&self) -> ShardRow {
+        let mut row = ShardRow {
+            shard: self.core.id.0,
+            pools: self.core.local_pools.len() as u64,
+            busy_percent: u64::from(self.load.percent()),
+            transactions: self
+                .core
+                .local_pools
+                .values()
+                .map(|local_pool| local_pool.counters.xact_count)
+                .sum(),
+            ..ShardRow::default()
+        };
+        for conn in self.core.conns.values() {
+            match conn {
+                Conn::Client(client) if client.is_settled() => row.clients += 1,
+                Conn::Client(client) if !matches!(client.phase, client::Phase::Closing) => row.logins += 1,
+                Conn::Server(_) => row.servers += 1,
+                _ => {}
+            }
+        }
+        row
+    }
+}
+
+impl Core {
     fn send_slices<Row: Clone>(&mut self, request: RequestId, rows: Vec<Row>, wrap: fn(Vec<Row>) -> Listing) {
         let shard = self.id;
         let count = rows.chunks(SLICE_ROWS).count().max(1);
@@ -65,7 +184,7 @@ impl ShardState {
     }
 
     pub(crate) fn client_row(&self, client: &Client) -> SocketRow {
-        let local_pool = self.local_pools.get(client.pool);
+        let local_pool = self.local_pools.of(client.pool);
         let (address, port, local_address, local_port, remote_pid) = match client.peer {
             Peer::Inet { remote, local } => {
                 (remote.ip().to_string(), remote.port(), local.ip().to_string(), local.port(), 0)
@@ -161,7 +280,7 @@ impl ShardState {
     }
 
     pub(crate) fn id_of(&self, conn: ConnId) -> Option<u64> {
-        match self.conns.get(conn.0 as usize)? {
+        match self.conns.get(conn)? {
             Conn::Client(client) => Some(client.id),
             Conn::Server(server) => Some(server.id),
             _ => None,
@@ -173,65 +292,11 @@ impl ShardState {
         self.now.wall_us.saturating_sub(self.now.mono_us.saturating_sub(mono_us))
     }
 
-    fn pool_rows(&self) -> Vec<PoolRow> {
-        let mut rows: BTreeMap<usize, PoolRow> = self
-            .local_pools
-            .iter()
-            .map(|(index, local_pool)| (index, self.empty_pool_row(local_pool)))
-            .collect();
-        rows.insert(usize::MAX, self.console_row()); // No client has a pool of this number but the console's.
-        for (_, conn) in &self.conns {
-            match conn {
-                Conn::Client(client) => {
-                    if let Some(row) = rows.get_mut(&client.pool) {
-                        count_client(row, client);
-                    }
-                }
-                Conn::Server(server) => {
-                    if let Some(row) = rows.get_mut(&server.pool) {
-                        count_server(row, server, self.is_used(server));
-                    }
-                }
-                Conn::Cancel(cancel_conn) => {
-                    if let Some(row) = rows.get_mut(&cancel_conn.local_pool) {
-                        let sent = u64::from(cancel_conn.sent);
-                        row.client_active_cancel += sent;
-                        row.server_active_cancel += sent;
-                        row.client_waiting_cancel += 1 - sent;
-                    }
-                }
-                Conn::InternalClient(internal_client) => {
-                    if let (Some(row), Some(_)) =
-                        (rows.get_mut(&internal_client.local_pool), internal_client.position)
-                    {
-                        row.client_waiting += internal_client.clients().count() as u64;
-                    }
-                }
-                Conn::PeerCancel(_) | Conn::Reserved => {}
-            }
-        }
-        let retired = |(database, kept): (&Arc<str>, &Retired)| PoolRow {
-            database: database.to_string(),
-            retired: true,
-            counters: kept.counters,
-            ..PoolRow::default()
-        };
-        rows.into_values().chain(self.retired.iter().map(retired)).collect()
-    }
-
-    fn console_row(&self) -> PoolRow {
-        PoolRow {
-            database: CONSOLE.to_owned(),
-            user: CONSOLE.to_owned(),
-            mode: Some(settings::PoolMode::Statement),
-            counters: self.console,
-            ..PoolRow::default()
-        }
-    }
-
     /// What waits there is a question of the control thread's: no client waits for its answer.
     fn is_own_question(&self, conn: u32) -> bool {
-        matches!(self.conns.get(conn as usize), Some(Conn::InternalClient(internal_client)) if internal_client.clients().next().is_none())
+        self.conns
+            .find_internal_client(ConnId(conn))
+            .is_some_and(|internal_client| internal_client.clients().next().is_none())
     }
 
     fn empty_pool_row(&self, local_pool: &LocalPool) -> PoolRow {
@@ -250,19 +315,19 @@ impl ShardState {
     }
 
     fn histogram_rows(&self) -> Vec<HistogramRow> {
-        let row = |(_, local_pool): (usize, &LocalPool)| {
+        let row = |local_pool: &LocalPool| {
             Some(HistogramRow {
                 database: local_pool.database_name.to_string(),
                 user: local_pool.user.to_string(),
                 histograms: local_pool.histograms.clone()?,
             })
         };
-        self.local_pools.iter().filter_map(row).collect()
+        self.local_pools.values().filter_map(row).collect()
     }
 
     fn database_rows(&self) -> Vec<DatabaseRow> {
         let mut rows: BTreeMap<&str, DatabaseRow> = BTreeMap::new();
-        for (_, local_pool) in &self.local_pools {
+        for local_pool in self.local_pools.values() {
             let row = rows.entry(&local_pool.database_name).or_insert_with(|| DatabaseRow {
                 name: local_pool.database_name.to_string(),
                 paused: local_pool.paused_by_command,
@@ -273,49 +338,6 @@ impl ShardState {
             row.clients += u64::from(local_pool.clients);
         }
         rows.into_values().collect()
-    }
-
-    fn user_rows(&self) -> Vec<UserRow> {
-        let mut rows: BTreeMap<&str, UserRow> = BTreeMap::new();
-        for (_, local_pool) in &self.local_pools {
-            let row = rows
-                .entry(&local_pool.user)
-                .or_insert_with(|| UserRow { name: local_pool.user.to_string(), ..UserRow::default() });
-            row.servers += u64::from(local_pool.pool.open());
-        }
-        for (_, conn) in &self.conns {
-            // Those of the console count in no limit, and are shown all the same.
-            if let Conn::Client(client) = conn
-                && (client.counted.is_user() || matches!(client.phase, client::Phase::Console(_)))
-            {
-                rows.entry(&client.login_user)
-                    .or_insert_with(|| UserRow { name: client.login_user.to_string(), ..UserRow::default() })
-                    .clients += 1;
-            }
-        }
-        for name in &self.auth_query_cache.found {
-            rows.entry(name).or_insert_with(|| UserRow { name: name.clone(), ..UserRow::default() });
-        }
-        rows.into_values().collect()
-    }
-
-    fn shard_row(&self) -> ShardRow {
-        let mut row = ShardRow {
-            shard: self.id.0,
-            pools: self.local_pools.len() as u64,
-            busy_percent: u64::from(self.busy_percent),
-            transactions: self.local_pools.iter().map(|(_, local_pool)| local_pool.counters.xact_count).sum(),
-            ..ShardRow::default()
-        };
-        for (_, conn) in &self.conns {
-            match conn {
-                Conn::Client(client) if client.is_settled() => row.clients += 1,
-                Conn::Client(client) if !matches!(client.phase, client::Phase::Closing) => row.logins += 1,
-                Conn::Server(_) => row.servers += 1,
-                _ => {}
-            }
-        }
-        row
     }
 }
 

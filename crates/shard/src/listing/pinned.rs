@@ -6,13 +6,14 @@
 use settings::PoolMode;
 
 use crate::client::Client;
+use crate::connections::Conn;
+use crate::core::Core;
 use crate::server::Server;
-use crate::state::{Conn, ShardState};
 
-impl ShardState {
+impl Core {
     /// Why this client keeps its server; empty if it has none, or releases it with the end of the running request.
     pub(super) fn pinned_client(&self, client: &Client) -> &'static str {
-        match client.server().and_then(|conn| self.conns.get(conn.0 as usize)) {
+        match client.server().and_then(|conn| self.conns.get(conn)) {
             Some(Conn::Server(server)) => self.pinned(client, server),
             _ => "",
         }
@@ -20,7 +21,7 @@ impl ShardState {
 
     /// Why this server is kept by its client; empty likewise.
     pub(super) fn pinned_server(&self, server: &Server) -> &'static str {
-        match server.client().and_then(|conn| self.conns.get(conn.0 as usize)) {
+        match server.client().and_then(|conn| self.conns.get(conn)) {
             Some(Conn::Client(client)) => self.pinned(client, server),
             _ => "",
         }

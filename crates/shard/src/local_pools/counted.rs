@@ -2,7 +2,7 @@
 //!
 //! Owns that counters and histograms count the same events. The histograms are allocated at the first checkout.
 
-use crate::state::LocalPool;
+use crate::local_pools::local_pool::LocalPool;
 
 impl LocalPool {
     /// A client got a server that it had waited for so long (0: it was there).

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use telemetry::{Counters, Level};
 
 use crate::ConnId;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::PoolId;
 use crate::maintain::passed;
-use crate::state::{LocalPool, ShardState};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::time::micros;
 
 /// What was counted in pools of a database that are forgotten.
@@ -17,6 +21,13 @@ pub(crate) struct Retired {
     pub(crate) counters: Counters,
     /// When the last of them was.
     since_us: u64,
+}
+
+impl Retired {
+    pub(super) fn add(&mut self, counters: &Counters, now_us: u64) {
+        self.counters.add(counters);
+        self.since_us = now_us;
+    }
 }
 
 /// Why a local pool is dropped.
@@ -30,70 +41,69 @@ enum Reason {
 
 impl ShardState {
     /// Drops a local pool that has no clients any more, once its servers are closed too.
-    pub(crate) fn forget_unused_pool(&mut self, pool_id: usize) {
-        let Some(local_pool) = self.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused())
+    pub(crate) fn forget_unused_pool(&mut self, pool_id: PoolId) {
+        let Some(local_pool) = self.core.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused())
         else {
             return;
         };
-        let Some(reason) = self.reason_to_forget(local_pool) else { return };
+        let Some(reason) = self.core.reason_to_forget(local_pool) else { return };
         let servers: Vec<ConnId> = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
         if local_pool.pool.open() > 0 {
-            return servers.into_iter().for_each(|server| self.close_server(server, "idle pool"));
+            return servers.into_iter().for_each(|server| self.close_server(server, CloseReason::PoolIdle));
         }
         if local_pool.pool.external() > 0 {
             return; // A process before says when these servers are closed, and of which pool.
         }
-        let Some(local_pool) = self.local_pools.try_remove(pool_id) else { return };
+        let Some(local_pool) = self.core.local_pools.remove(pool_id) else { return };
         let (database, user) = (local_pool.database_name, local_pool.user);
-        self.part_of.remove(&(database.clone(), user.clone()));
-        let has_others = self.local_pools.iter().any(|(_, local_pool)| local_pool.database_name == database);
+        let has_others =
+            self.core.local_pools.values().any(|local_pool| local_pool.database_name == database);
         // Of one that came from `*` the first shard says that it goes.
         let goes = reason == Reason::DatabaseGone && !has_others;
         let says_so = goes && (!local_pool.database.auto || local_pool.pool.database().unregister());
         drop(local_pool.pool);
-        self.pool_registry.forget_pool(&database, &user);
+        self.core.pool_registry.forget_pool(&database, &user);
         if reason == Reason::Idle {
-            let retired = self.retired.entry(database.clone()).or_default();
-            retired.counters.add(&local_pool.counters);
-            retired.since_us = self.now.mono_us;
-            return self.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
+            self.core.local_pools.retire(&database, &local_pool.counters, self.core.now.mono_us);
+            return self.core.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
         }
         if goes {
-            self.retired.remove(&database);
+            self.core.local_pools.forget_retired(&database);
             self.errors.forget(&database);
         }
         if says_so {
             let text = format!(
                 "dropping database '{database}' as it does not exist anymore or inactive auto-database"
             );
-            self.log(Level::Warning, text);
+            self.core.log(Level::Warning, text);
         }
     }
 
     /// What idle pools counted is kept as long as their database is there: configured, or in use not long ago.
     pub(crate) fn forget_retired(&mut self) {
-        let limit_us = micros(self.config.global.autodb_idle_timeout);
-        let now_us = self.now.mono_us;
-        let (local_pools, config) = (&self.local_pools, &self.config);
+        let limit_us = micros(self.core.config.global.autodb_idle_timeout);
+        let now_us = self.core.now.mono_us;
+        let (local_pools, config) = (&self.core.local_pools, &self.core.config);
         let is_gone = |database: &Arc<str>, retired: &Retired| {
             passed(now_us, retired.since_us, limit_us)
                 && !config.databases.contains_key(&**database)
                 && !local_pools.iter().any(|(_, local_pool)| local_pool.database_name == *database)
         };
-        let gone: Vec<Arc<str>> = self
-            .retired
-            .iter()
+        let gone: Vec<Arc<str>> = local_pools
+            .retired()
             .filter(|(name, kept)| is_gone(name, kept))
             .map(|(name, _)| name.clone())
             .collect();
         for database in gone {
-            self.retired.remove(&database);
+            self.core.local_pools.forget_retired(&database);
             self.errors.forget(&database);
-            self.pool_registry.database(&database).unregister();
-            self.pool_registry.forget_database(&database);
+            self.core.pool_registry.database(&database).unregister();
+            self.core.pool_registry.forget_database(&database);
         }
     }
+}
 
+impl Core {
     fn reason_to_forget(&self, local_pool: &LocalPool) -> Option<Reason> {
         let (now_us, global) = (self.now.mono_us, &self.config.global);
         if self.config.database(&local_pool.database_name).is_none() {

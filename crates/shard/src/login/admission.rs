@@ -12,11 +12,14 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::client::{Login, Phase};
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::table::PoolId;
 use crate::log_format::CONSOLE;
 use crate::login::greeting::{ClientGreeting, PoolerInfo};
 use crate::servers::dedicated::DedicatedRequest;
 use crate::servers::ordinary;
-use crate::state::{Conn, ShardState};
+use crate::state::ShardState;
 use crate::tls_layer::TlsRequest;
 use crate::{Action, ClientMove, ConnId};
 
@@ -26,32 +29,32 @@ impl ShardState {
         if !self.is_still_admitted(conn) {
             return;
         }
-        let is_console = matches!(self.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.role.is_some());
+        let is_console = matches!(self.core.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.role.is_some());
         if !self.count_in_process(conn, is_console) {
             return;
         }
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let Phase::Login(login) = std::mem::replace(&mut client.phase, Phase::Idle) else { return };
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
         let Login { startup_request, role, found, .. } = *login;
         let startup_request = Arc::unwrap_or_clone(startup_request);
         if let Some(role) = role {
-            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            self.core.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
             return self.console_opened(conn, role, startup_request.minor);
         }
-        let Some(database) = self.config.database(&startup_request.database) else {
-            self.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
-            if self.config.global.log_connections {
+        let Some(database) = self.core.config.database(&startup_request.database) else {
+            self.core.outbox.write(conn, |out| out.extend_from_slice(&accepted.send));
+            if self.core.config.global.log_connections {
                 let text =
                     format!("login failed: db={} user={}", startup_request.database, startup_request.user);
-                self.log_client(conn, Level::Log, &text);
+                self.core.log_client(conn, Level::Log, &text);
             }
             let text = format!("no such database: {}", startup_request.database);
             return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
-        if database.auto && self.pool_registry.database(&startup_request.database).register() {
-            self.log_client(
+        if database.auto && self.core.pool_registry.database(&startup_request.database).register() {
+            self.core.log_client(
                 conn,
                 Level::Log,
                 &format!("registered new auto-database: db={}", startup_request.database),
@@ -62,17 +65,17 @@ impl ShardState {
             (None, Some(found)) => (found.user, Some(found.secret)),
             (None, None) => (startup_request.user.clone(), None),
         };
-        let shared = self.pool_registry.pool(&startup_request.database, &user);
-        let home = self.shard_for(&shared);
-        let Some(slot) = self.conns.get_mut(conn.0 as usize) else { return };
+        let shared = self.core.pool_registry.pool(&startup_request.database, &user);
+        let home = self.core.shard_for(&shared);
+        let Some(slot) = self.core.conns.get_mut(conn) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
         let client_move =
             ClientMove { client, database, pool_user: user, startup_request, accepted, found, session: None };
-        if home == self.id {
+        if home == self.core.id {
             self.adopt(conn, client_move);
         } else {
-            self.conns.try_remove(conn.0 as usize);
-            self.act(Action::Move { conn, to: home, client: Box::new(client_move) });
+            self.core.conns.remove(conn);
+            self.core.act(Action::Move { conn, to: home, client: Box::new(client_move) });
         }
     }
 
@@ -83,18 +86,18 @@ impl ShardState {
             self.refuse_plain(conn);
             return false;
         }
-        let Some(startup_request) = self.startup_request_of(conn) else { return false };
+        let Some(startup_request) = self.core.startup_request_of(conn) else { return false };
         let role =
             (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         if role == Some(None) {
             self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             return false;
         }
-        if let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) {
+        if let Some(Phase::Login(login)) = self.core.client(conn).map(|client| &mut client.phase) {
             login.role = role.flatten();
         }
-        let refusal = match self.config.global.auth_type {
-            AuthType::Hba => self.refusal_by_rule(conn, &startup_request),
+        let refusal = match self.core.config.global.auth_type {
+            AuthType::Hba => self.core.refusal_by_rule(conn, &startup_request),
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -108,17 +111,15 @@ impl ShardState {
         let ClientMove { client, database, pool_user, startup_request, accepted, found, session } =
             client_move;
         self.tls_requests.extend(session.map(|session| TlsRequest::Adopt { conn, session }));
-        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Client(client);
-        }
+        self.core.conns.place(conn, Conn::Client(client));
         let pool_id = self.local_pool(&startup_request.database, &pool_user, &database);
         let greets = accepted.send;
-        let now_us = self.now.mono_us;
-        self.outbox.write(conn, |out| out.extend_from_slice(&greets));
+        let now_us = self.core.now.mono_us;
+        self.core.outbox.write(conn, |out| out.extend_from_slice(&greets));
         if self.client_must_disconnect(conn) || !self.count_in_pool(conn, pool_id) {
             return;
         }
-        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
         if local_pool.database.user.is_none() {
             local_pool.keys = accepted.keys.or(local_pool.keys.take());
             local_pool.password = accepted.password.or(local_pool.password.take());
@@ -131,8 +132,8 @@ impl ShardState {
             None => local_pool.pool.queue.join(conn.0, now_us),
         };
         let server_greeting = local_pool.server_greeting.is_some() && startup_request.replication.is_none();
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        client.pool = pool_id;
+        let Some(client) = self.core.conns.client_mut(conn) else { return };
+        client.pool = Some(pool_id);
         client.phase = Phase::AwaitingGreeting(position);
         client.dedicated_request =
             startup_request.replication.map(|replication| Box::new(DedicatedRequest::new(replication)));
@@ -140,17 +141,17 @@ impl ShardState {
         let (unsaid, replicates) = (client.parameters.clone(), client.dedicated_request.is_some());
         let asked = startup_request.parameters.iter().map(|(position, value)| (*position, value.as_str()));
         client.parameters.set_each(asked);
-        if self.config.global.application_name_add_host {
+        if self.core.config.global.application_name_add_host {
             let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
             let name = format!("{named} - {}", crate::log_format::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
-        // The server of one that replicates is told at its own startup.
+        // A dedicated server gets the parameters of its replication client in its startup packet.
         let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
         client.startup = (!said_nothing).then(|| client.parameters.clone());
         self.give_cancel_key(conn, startup_request.minor);
         if server_greeting {
-            if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+            if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
                 local_pool.pool.queue.leave(position);
             }
             self.send_greeting(conn);
@@ -160,13 +161,14 @@ impl ShardState {
     }
 
     /// Sends the greeting to every client of this pool that waits for it.
-    pub(crate) fn send_greetings(&mut self, pool_id: usize) {
-        let Some(local_pool) = self.local_pools.get(pool_id) else { return };
+    pub(crate) fn send_greetings(&mut self, pool_id: PoolId) {
+        let Some(local_pool) = self.core.local_pools.get(pool_id) else { return };
         let waiting: Vec<ConnId> = ordinary(local_pool).collect();
         for conn in waiting {
-            let Some(client) = self.client(conn) else { continue };
+            // Internal clients wait there too.
+            let Some(client) = self.core.conns.find_client(conn) else { continue };
             let Phase::AwaitingGreeting(position) = client.phase else { continue };
-            if let Some(local_pool) = self.local_pools.get_mut(pool_id) {
+            if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
                 local_pool.pool.queue.leave(position);
             }
             self.send_greeting(conn);
@@ -175,54 +177,43 @@ impl ShardState {
 
     /// Sends AuthenticationOk, the parameters that servers of this pool report, the cancel key, ReadyForQuery.
     pub(crate) fn send_greeting(&mut self, conn: ConnId) {
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(local_pool) = self.local_pools.get_mut(client.pool) else { return };
+        let Some(client) = self.core.conns.client_mut(conn) else { return };
+        let Some(local_pool) = self.core.local_pools.of_mut(client.pool) else { return };
         client.phase = Phase::Idle;
         if let Some(server_greeting) = &mut local_pool.server_greeting {
-            let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
+            let pooler = PoolerInfo { global: &self.core.config.global, mode: local_pool.pool.limits.mode };
             let greeting = server_greeting.greeting(
                 &client.parameters,
                 &local_pool.default_params,
-                &self.tracked,
+                &self.core.tracked,
                 &pooler,
             );
             client.parameters = greeting.parameters.clone();
             let key = &client.cancel_key;
-            self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
-            self.act(Action::LoginComplete { conn });
+            self.core.outbox.write(conn, |out| greeting.write(out, key, &pooler));
+            self.core.act(Action::LoginComplete { conn });
         }
-        if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
+        if self.core.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
             self.idle_client_received_held(conn);
         }
     }
 
-    /// Sends the same with the parameters of a dedicated server.
-    pub(crate) fn send_own_greeting(&mut self, conn: ConnId, own: &ServerInfo) {
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let Some(local_pool) = self.local_pools.get(client.pool) else { return };
-        let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
-        let greeting = ClientGreeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
-        let key = &client.cancel_key;
-        self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
-        self.act(Action::LoginComplete { conn });
-    }
-
     /// A client is not counted any more, and its names are forgotten.
     pub(crate) fn forget_client(&mut self, conn: ConnId) {
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(client) = self.core.conns.client_mut(conn) else { return };
         let id = client.id;
         let phase = std::mem::replace(&mut client.phase, Phase::Closing);
         let was_console = matches!(phase, Phase::Console(_));
         client.request.held = Vec::new();
         let sent = std::mem::take(&mut client.login_bytes);
         if let Some(mut statements) = client.request.statements.take() {
-            statements.forget_all(&mut self.registry);
+            statements.forget_all(&mut self.core.registry);
         }
         if let Some(prefix) = client.cancel_key_prefix.take() {
-            self.pool_registry.forget_cancel_key(prefix);
+            self.core.pool_registry.forget_cancel_key(prefix);
         }
         if was_console {
-            self.report(messages::Report::ConsoleLeft);
+            self.core.report(messages::Report::ConsoleLeft);
         }
         self.uncount(conn);
         self.forget_login_bytes(sent);
@@ -231,6 +222,19 @@ impl ShardState {
             Phase::CancelRequest(Some(carrier)) => self.withdraw_cancel(carrier),
             _ => {}
         }
+    }
+}
+
+impl Core {
+    /// Sends the same with the parameters of a dedicated server.
+    pub(crate) fn send_own_greeting(&mut self, conn: ConnId, own: &ServerInfo) {
+        let Some(client) = self.conns.client_mut(conn) else { return };
+        let Some(local_pool) = self.local_pools.of(client.pool) else { return };
+        let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
+        let greeting = ClientGreeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
+        let key = &client.cancel_key;
+        self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
+        self.act(Action::LoginComplete { conn });
     }
 
     pub(crate) fn random_u32(&mut self) -> u32 {

@@ -6,7 +6,7 @@
 use auth::{CheckResult, TaskResult};
 use telemetry::Level;
 
-use crate::state::ShardState;
+use crate::core::Core;
 use crate::{ConnId, Peer};
 
 /// Where a client is, for the records of others.
@@ -17,7 +17,7 @@ pub(crate) fn remote(peer: Peer) -> String {
     }
 }
 
-impl ShardState {
+impl Core {
     /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
     pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &TaskResult) {
         if let TaskResult::Checked(CheckResult::Refused(reason)) = answer {

@@ -54,14 +54,14 @@ impl Failures {
 impl ShardState {
     /// A login has failed: its client gets the error, now or later.
     pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
-        let now_us = self.now.mono_us;
-        let Some(client) = self.client(conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.client(conn) else { return };
         let origin = Origin::of(client.peer);
-        let is_repeated = self.failures.count(origin, now_us);
-        if !is_repeated || self.config.global.auth_failure_delay.is_zero() {
+        let is_repeated = self.logins.failures.count(origin, now_us);
+        if !is_repeated || self.core.config.global.auth_failure_delay.is_zero() {
             return self.fail_client(conn, sqlstate, text);
         }
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return self.fail_client(conn, sqlstate, text) };
         login.exchange = None;
         login.held_answer = Some(Box::new(HeldAnswer { since_us: now_us, sqlstate, text: text.to_owned() }));
@@ -73,7 +73,7 @@ impl ShardState {
 
     /// Sends the held error at once, because the connection's place is needed. False: it waits for no such error.
     pub(crate) fn answer_at_once(&mut self, conn: ConnId) -> bool {
-        let Some(Phase::Login(login)) = self.client(conn).map(|client| &mut client.phase) else {
+        let Some(Phase::Login(login)) = self.core.client(conn).map(|client| &mut client.phase) else {
             return false;
         };
         let Some(answer) = login.held_answer.take() else { return false };
@@ -83,8 +83,8 @@ impl ShardState {
 
     /// Sends the held error once the delay is over.
     pub(crate) fn check_held_answer(&mut self, conn: ConnId) {
-        let (now_us, delay_us) = (self.now.mono_us, micros(self.config.global.auth_failure_delay));
-        let Some(client) = self.client(conn) else { return };
+        let (now_us, delay_us) = (self.core.now.mono_us, micros(self.core.config.global.auth_failure_delay));
+        let Some(client) = self.core.client(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         // A delay that was turned off meanwhile is over.
         let is_due =

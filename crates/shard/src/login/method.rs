@@ -16,6 +16,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::Phase;
+use crate::core::Core;
 use crate::state::ShardState;
 use crate::{ConnId, Peer};
 
@@ -73,6 +74,44 @@ pub(crate) enum Refusal {
 }
 
 impl ShardState {
+    /// Refuses a client with PgBouncer's text, and PostgreSQL's sentence as the detail.
+    pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
+        let address = self.core.address(conn);
+        let encryption = if self.core.is_encrypted(conn) { "SSL encryption" } else { "no encryption" };
+        let Some(client) = self.core.client(conn) else { return };
+        let Phase::Login(login) = &client.phase else { return };
+        let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
+        let (database, user) = (&login.startup_request.database, &login.startup_request.user);
+        let (who, from, replication) = if is_physical(&login.startup_request) {
+            (
+                format!("host \"{host}\", user \"{user}\", {encryption}"),
+                "replication connection from ",
+                "replication ",
+            )
+        } else {
+            (format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}"), "", "")
+        };
+        let (text, detail) = match refusal {
+            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Ldap.into()),
+            Refusal::NoRule => {
+                ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
+            }
+            Refusal::Rejected => {
+                ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
+            }
+        };
+        self.core.log_client_disconnect(conn, text);
+        if self.core.config.global.log_pooler_errors {
+            self.core.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
+        }
+        let code = sqlstate::INVALID_AUTHORIZATION;
+        self.count_error(conn, code);
+        self.core.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
+        self.dismiss_client(conn);
+    }
+}
+
+impl Core {
     /// The requirement for this client, whose startup packet was read; `roles` are those of its user, if they are known.
     pub(crate) fn auth_requirement(
         &mut self,
@@ -195,42 +234,6 @@ impl ShardState {
             }
             _ => fault.detail().map(str::to_owned),
         }
-    }
-
-    /// Refuses a client with PgBouncer's text, and PostgreSQL's sentence as the detail.
-    pub(crate) fn refuse(&mut self, conn: ConnId, refusal: Refusal) {
-        let address = self.address(conn);
-        let encryption = if self.is_encrypted(conn) { "SSL encryption" } else { "no encryption" };
-        let Some(client) = self.client(conn) else { return };
-        let Phase::Login(login) = &client.phase else { return };
-        let host = address.map_or_else(|| "[local]".to_owned(), |address| address.to_string());
-        let (database, user) = (&login.startup_request.database, &login.startup_request.user);
-        let (who, from, replication) = if is_physical(&login.startup_request) {
-            (
-                format!("host \"{host}\", user \"{user}\", {encryption}"),
-                "replication connection from ",
-                "replication ",
-            )
-        } else {
-            (format!("host \"{host}\", user \"{user}\", database \"{database}\", {encryption}"), "", "")
-        };
-        let (text, detail) = match refusal {
-            Refusal::NoDirectory => return self.login_refused(conn, ClientFault::Ldap.into()),
-            Refusal::NoRule => {
-                ("no authentication method is found", format!("no pg_hba.conf entry for {from}{who}"))
-            }
-            Refusal::Rejected => {
-                ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
-            }
-        };
-        self.log_client_disconnect(conn, text);
-        if self.config.global.log_pooler_errors {
-            self.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
-        }
-        let code = sqlstate::INVALID_AUTHORIZATION;
-        self.count_error(conn, code);
-        self.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
-        self.dismiss_client(conn);
     }
 }
 

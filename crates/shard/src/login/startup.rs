@@ -2,6 +2,8 @@
 //!
 //! Owns everything before the startup packet with the user's name; that is handled by `login`.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use session::StartupRequest;
@@ -10,7 +12,8 @@ use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
 use crate::client::{Client, Phase};
-use crate::state::{Conn, ShardState};
+use crate::connections::Conn;
+use crate::state::ShardState;
 use crate::{Action, ConnId, Peer};
 
 /// Peers whose garbage was logged within the last second.
@@ -19,23 +22,40 @@ const GARBAGE_PEERS: usize = 1024;
 /// The log text for bytes that are no startup packet.
 const NO_PACKET: &str = "bad packet header";
 
+/// When each peer last sent something that is no startup packet, in seconds.
+#[derive(Default)]
+pub(crate) struct GarbageSeen(BTreeMap<Option<IpAddr>, u64>);
+
+impl GarbageSeen {
+    /// Notes it; whether it is the first of this peer within a second.
+    fn is_first(&mut self, peer: Option<IpAddr>, second: u64) -> bool {
+        if self.0.len() >= GARBAGE_PEERS {
+            self.0.clear();
+        }
+        self.0.insert(peer, second) != Some(second)
+    }
+}
+
 impl ShardState {
     pub(crate) fn accepted(&mut self, conn: ConnId, peer: Peer) {
-        let client =
-            Client::new(self.process.next_id(), peer, &self.tracked, Arc::clone(&self.nobody), self.now);
-        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Client(Box::new(client));
-        }
+        let client = Client::new(
+            self.core.process.next_id(),
+            peer,
+            &self.core.tracked,
+            Arc::clone(&self.logins.nobody),
+            self.core.now,
+        );
+        self.core.conns.place(conn, Conn::Client(Box::new(client)));
         self.count_unauthenticated(conn);
     }
 
     /// Bytes before the startup packet is complete.
     pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         if client.request.held.is_empty() && self.begins_with_tls(conn, bytes) {
             return self.accept_direct_tls(conn, bytes);
         }
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         // Nearly all send it at once.
         let mut held = std::mem::take(&mut client.request.held);
         let packet = if held.is_empty() {
@@ -64,21 +84,17 @@ impl ShardState {
 
     /// What came is no startup packet: closed without an error message, and logged once a second for each peer.
     fn garbage(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let address = match client.peer {
             Peer::Inet { remote, .. } => Some(remote.ip()),
             Peer::Unix { .. } => None,
         };
-        let second = self.now.mono_us / 1_000_000;
-        if self.garbage_seen.len() >= GARBAGE_PEERS {
-            self.garbage_seen.clear();
+        let second = self.core.now.mono_us / 1_000_000;
+        if self.logins.garbage.is_first(address, second) {
+            return self.disconnect_client(conn, NO_PACKET);
         }
-        if self.garbage_seen.insert(address, second) == Some(second) {
-            self.forget_client(conn);
-            self.act(Action::Close { conn });
-        } else {
-            self.disconnect_client(conn, NO_PACKET);
-        }
+        self.forget_client(conn);
+        self.core.act(Action::Close { conn });
     }
 
     fn unsupported_version(&mut self, conn: ConnId, version: Version) {
@@ -98,8 +114,8 @@ impl ShardState {
             First::Startup(packet) => {
                 match StartupRequest::read(
                     packet,
-                    &self.config.global.ignore_startup_parameters,
-                    &self.tracked,
+                    &self.core.config.global.ignore_startup_parameters,
+                    &self.core.tracked,
                 ) {
                     Ok(startup_request) => self.startup_request_received(conn, startup_request, rest),
                     Err(fault) => self.client_fault(conn, &fault),
@@ -110,8 +126,8 @@ impl ShardState {
 
     /// SSLRequest and GSSENCRequest are answered N, each once.
     pub(crate) fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
-        let now_us = self.now.mono_us;
-        let Some(client) = self.client(conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.client(conn) else { return };
         let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
         let again = if is_ssl { ssl_refused } else { gss_refused };
         let is_again = std::mem::replace(again, true);
@@ -120,7 +136,7 @@ impl ShardState {
             return self
                 .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
         }
-        self.outbox.write(conn, |out| out.push(b'N'));
+        self.core.outbox.write(conn, |out| out.push(b'N'));
         if !rest.is_empty() {
             let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
             let text = format!("received unencrypted data after {what} request");

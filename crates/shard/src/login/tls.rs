@@ -11,7 +11,9 @@ use tls::{HandshakeFault, NegotiatedTls};
 use wire::{encode, sqlstate};
 
 use crate::cancel::cancel_conn::CancelTls;
-use crate::state::{Conn, ShardState};
+use crate::connections::Conn;
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::tls_layer::TlsRequest;
 use crate::{Action, ConnId, Peer, client, server};
 
@@ -21,7 +23,7 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 impl ShardState {
     /// TLS is offered to clients on this connection.
     pub(crate) fn offers_tls(&self, conn: ConnId) -> bool {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return false };
+        let Some(client) = self.core.conns.client(conn) else { return false };
         let is_inet = matches!(client.peer, Peer::Inet { .. });
         is_inet && client.tls.is_none() && self.tls.clients.mode != SslMode::Disable
     }
@@ -47,8 +49,8 @@ impl ShardState {
     }
 
     fn begin_client_tls(&mut self, conn: ConnId, direct: bool, answer: &'static [u8], received: Vec<u8>) {
-        let now_us = self.now.mono_us;
-        let Some(client) = self.client(conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.client(conn) else { return };
         client.phase = client::Phase::Handshake { direct };
         client.request_us = now_us;
         self.tls_requests.push(TlsRequest::Accept { conn, answer, received });
@@ -56,23 +58,23 @@ impl ShardState {
 
     /// A handshake has gone well.
     pub(crate) fn secured(&mut self, conn: ConnId, agreed: NegotiatedTls) {
-        match self.conns.get_mut(conn.0 as usize) {
+        match self.core.conns.get_mut(conn) {
             Some(Conn::Client(_)) => self.client_secured(conn, agreed),
             Some(Conn::Server(server)) => {
                 let text = format!("SSL established: {}", agreed.summary());
                 server.tls = Some(Box::new(agreed));
-                let level = if self.config.global.log_connections { Level::Log } else { Level::Noise };
-                self.log_server(conn, level, &text);
-                self.begin_server_login(conn);
+                let level = if self.core.config.global.log_connections { Level::Log } else { Level::Noise };
+                self.core.log_server(conn, level, &text);
+                self.core.begin_server_login(conn);
             }
-            Some(Conn::Cancel(_)) => self.send_cancel(conn),
+            Some(Conn::Cancel(_)) => self.core.send_cancel(conn),
             Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
     fn client_secured(&mut self, conn: ConnId, agreed: NegotiatedTls) {
-        let now_us = self.now.mono_us;
-        let Some(client) = self.client(conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.client(conn) else { return };
         let client::Phase::Handshake { direct } = client.phase else { return };
         client.request_us = now_us;
         let lacks_alpn = direct && !agreed.has_alpn;
@@ -81,7 +83,7 @@ impl ShardState {
         client.phase = client::Phase::Startup { ssl_refused: true, gss_refused: true };
         if lacks_alpn {
             let text = "direct TLS connection without the protocol negotiation extension (ALPN)";
-            self.log_client(conn, Level::Warning, text);
+            self.core.log_client(conn, Level::Warning, text);
             self.disconnect_client(conn, "direct TLS connection without ALPN");
         }
     }
@@ -94,22 +96,22 @@ impl ShardState {
             ("TLS handshake failed", "TLS handshake error: handshake failed: ")
         };
         let text = format!("{prefix}{fault}");
-        match self.conns.get(conn.0 as usize) {
+        match self.core.conns.get(conn) {
             Some(Conn::Client(_)) => {
-                self.log_client(conn, Level::Warning, &text);
+                self.core.log_client(conn, Level::Warning, &text);
                 self.disconnect_client(conn, what);
             }
             Some(Conn::Server(_)) => {
-                self.log_server(conn, Level::Warning, &text);
+                self.core.log_server(conn, Level::Warning, &text);
                 if was_secured {
                     self.server_fault(conn, what);
                 } else {
-                    self.close_server(conn, what);
+                    self.close_server(conn, CloseReason::Message(what));
                 }
             }
             Some(Conn::Cancel(_)) => {
-                self.log(Level::Warning, format!("cancel request: {text}"));
-                self.act(Action::Close { conn });
+                self.core.log(Level::Warning, format!("cancel request: {text}"));
+                self.core.act(Action::Close { conn });
             }
             Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
@@ -118,11 +120,11 @@ impl ShardState {
     /// The socket to a server is connected: whether TLS is requested first.
     pub(crate) fn asks_for_tls(&mut self, conn: ConnId) -> bool {
         let asks = self.tls.servers.mode != SslMode::Disable;
-        let Some(server) = self.server(conn).filter(|server| asks && server.host().is_some()) else {
+        let Some(server) = self.core.server(conn).filter(|server| asks && server.host().is_some()) else {
             return false;
         };
         server.phase = server::Phase::AskedTls;
-        self.outbox.write(conn, encode::ssl_request);
+        self.core.outbox.write(conn, encode::ssl_request);
         true
     }
 
@@ -130,41 +132,41 @@ impl ShardState {
     pub(crate) fn server_answers_tls(&mut self, conn: ConnId, bytes: &[u8]) {
         match bytes {
             [b'S'] => {
-                let Some(server) = self.server(conn) else { return };
+                let Some(server) = self.core.server(conn) else { return };
                 let host = server.host().map(ToString::to_string).unwrap_or_default();
                 server.phase = server::Phase::Handshake;
                 self.tls_requests.push(TlsRequest::Connect { conn, host });
             }
-            [b'N'] if self.tls.servers.mode < SslMode::Require => self.begin_server_login(conn),
-            [b'N'] => self.close_server(conn, "server refused SSL"),
+            [b'N'] if self.tls.servers.mode < SslMode::Require => self.core.begin_server_login(conn),
+            [b'N'] => self.close_server(conn, CloseReason::TlsRefused),
             [b'S' | b'N', ..] => {
-                self.close_server(conn, "received unencrypted data after SSL response");
+                self.close_server(conn, CloseReason::PlainBehindTls);
             }
-            _ => self.close_server(conn, "unexpected response to SSL request"),
+            _ => self.close_server(conn, CloseReason::TlsAnswerUnexpected),
         }
     }
 
     /// A cancel connection's socket is there: it gets TLS if the server that runs the query has it.
     pub(crate) fn secure_cancel(&mut self, conn: ConnId) -> bool {
-        let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return false };
+        let Some(cancel_conn) = self.core.conns.cancel_conn_mut(conn) else { return false };
         if !matches!(cancel_conn.tls, CancelTls::Wanted(_)) || self.tls.servers.mode == SslMode::Disable {
             return false;
         }
-        self.outbox.write(conn, encode::ssl_request);
+        self.core.outbox.write(conn, encode::ssl_request);
         true
     }
 
     /// The answer to a cancel connection's SSLRequest. PostgreSQL answers the cancel request itself with nothing but
     /// its end of file.
     pub(crate) fn cancel_conn_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(Conn::Cancel(cancel_conn)) = self.conns.get_mut(conn.0 as usize) else { return };
+        let Some(cancel_conn) = self.core.conns.cancel_conn_mut(conn) else { return };
         let CancelTls::Wanted(host) = &cancel_conn.tls else { return };
         let host = Arc::clone(host);
         cancel_conn.tls = CancelTls::Begun;
         match bytes {
             [b'S'] => self.tls_requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
             // A cancel key is not sent in clear over a connection that had to use TLS.
-            _ => self.act(Action::Close { conn }),
+            _ => self.core.act(Action::Close { conn }),
         }
     }
 

@@ -14,7 +14,7 @@ use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
 use crate::maintain::passed;
-use crate::state::{Conn, ShardState};
+use crate::state::ShardState;
 use crate::{Action, ConnId, Peer};
 
 /// How long a client may think about its next message before its place can go to another.
@@ -159,15 +159,15 @@ impl Unauthenticated {
 impl ShardState {
     /// A connection was accepted: it counts until its client has logged in or disconnected. False: it is closed.
     pub(crate) fn count_unauthenticated(&mut self, conn: ConnId) -> bool {
-        let Some(client) = self.client(conn) else { return false };
+        let Some(client) = self.core.client(conn) else { return false };
         let (id, origin) = (client.id, Origin::of(client.peer));
         if !self.has_room_for(origin) {
             self.end_unauthenticated(conn);
             return false;
         }
-        self.process.logins.take(0);
-        self.unauthenticated.insert(id, conn, origin);
-        if let Some(client) = self.client(conn) {
+        self.core.process.logins.take(0);
+        self.logins.unauthenticated.insert(id, conn, origin);
+        if let Some(client) = self.core.client(conn) {
             client.counted.unauthenticated = true;
         }
         true
@@ -175,29 +175,29 @@ impl ShardState {
 
     /// It has logged in, or has disconnected.
     pub(crate) fn uncount_unauthenticated(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         if !std::mem::take(&mut client.counted.unauthenticated) {
             return;
         }
         let (id, origin) = (client.id, Origin::of(client.peer));
-        self.process.logins.release();
-        self.unauthenticated.remove(id, origin);
+        self.core.process.logins.release();
+        self.logins.unauthenticated.remove(id, origin);
     }
 
     /// Its login has failed and only the answer is held back: it is the first to go.
     pub(crate) fn decide_unauthenticated(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
-        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
+        for logins in self.logins.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.decided.insert(id, conn);
         }
     }
 
     /// It has sent a cancel request: it still counts, but it is no login.
     pub(crate) fn note_cancel(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
+        let Some(client) = self.core.client(conn) else { return };
         let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
-        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
+        for logins in self.logins.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.cancels.insert(id, conn);
         }
     }
@@ -209,8 +209,8 @@ impl ShardState {
 
     /// `max_login_conn_per_address`.
     fn has_room_of_origin(&mut self, origin: Origin) -> bool {
-        let limit = self.config.global.max_login_conn_per_address;
-        let count = u32::try_from(self.unauthenticated.count_of(origin)).unwrap_or(u32::MAX);
+        let limit = self.core.config.global.max_login_conn_per_address;
+        let count = u32::try_from(self.logins.unauthenticated.count_of(origin)).unwrap_or(u32::MAX);
         if limit == 0 || count < limit {
             return true;
         }
@@ -218,13 +218,13 @@ impl ShardState {
         self.make_room_for_login(expendable)
             || count < limit.saturating_mul(CROWD)
             || self.close_oldest_cancel(origin)
-            || origin.is_administrators(self.unix_user_id) && self.close_oldest(origin)
+            || origin.is_administrators(self.logins.unix_user_id) && self.close_oldest(origin)
     }
 
     /// `max_login_conn`. An administrator on the machine is never refused.
     fn has_room_of_all(&mut self, origin: Origin) -> bool {
         let limit = self.unauthenticated_max();
-        let count = self.process.logins.taken();
+        let count = self.core.process.logins.taken();
         if limit == 0 || count < limit {
             return true;
         }
@@ -232,9 +232,9 @@ impl ShardState {
         if self.make_room_for_login(expendable) || count < limit.saturating_mul(CROWD) {
             return true;
         }
-        let own_count = self.unauthenticated.count_of(origin);
-        let is_administrators = origin.is_administrators(self.unix_user_id);
-        match self.unauthenticated.most() {
+        let own_count = self.logins.unauthenticated.count_of(origin);
+        let is_administrators = origin.is_administrators(self.logins.unix_user_id);
+        match self.logins.unauthenticated.most() {
             Some((_, other)) if self.close_oldest_cancel(other) => true,
             Some((most, other)) if most > own_count + 1 || is_administrators => self.close_oldest(other),
             _ => is_administrators,
@@ -247,11 +247,19 @@ impl ShardState {
         if self.make_room_for_login(expendable) {
             return;
         }
-        let now_us = self.now.mono_us;
-        let of_most =
-            self.unauthenticated.most().and_then(|(_, origin)| self.unauthenticated.by_origin.get(&origin));
-        let oldest = [of_most.and_then(|own| own.oldest()), self.unauthenticated.all.oldest()];
-        let is_old = |conn: &ConnId| matches!(self.conns.get(conn.0 as usize), Some(Conn::Client(client)) if passed(now_us, client.since_us, PATIENCE_US));
+        let now_us = self.core.now.mono_us;
+        let of_most = self
+            .logins
+            .unauthenticated
+            .most()
+            .and_then(|(_, origin)| self.logins.unauthenticated.by_origin.get(&origin));
+        let oldest = [of_most.and_then(|own| own.oldest()), self.logins.unauthenticated.all.oldest()];
+        let is_old = |conn: &ConnId| {
+            self.core
+                .conns
+                .find_client(*conn)
+                .is_some_and(|client| passed(now_us, client.since_us, PATIENCE_US))
+        };
         let oldest = oldest.into_iter().flatten().find(is_old);
         self.make_room_for_login(oldest);
     }
@@ -259,7 +267,7 @@ impl ShardState {
     /// Closes connections beyond the limit as soon as allowed: another shard may have no room for its clients because of them.
     pub(crate) fn trim_unauthenticated(&mut self) {
         let limit = self.unauthenticated_max();
-        while limit > 0 && self.process.logins.taken() > limit {
+        while limit > 0 && self.core.process.logins.taken() > limit {
             let expendable = self.expendable_of_all();
             if !self.make_room_for_login(expendable) {
                 return;
@@ -269,25 +277,25 @@ impl ShardState {
 
     /// `max_login_conn` as far as there are descriptors.
     fn unauthenticated_max(&self) -> u32 {
-        let limit = self.config.global.max_login_conn;
-        let by_files = u32::try_from(self.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
+        let limit = self.core.config.global.max_login_conn;
+        let by_files = u32::try_from(self.logins.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
         if limit == 0 { limit } else { limit.min(by_files) }
     }
 
     /// A connection that may be closed: its login has failed, or it has kept Weir waiting; of the origin with the most, if it
     /// has one.
     fn expendable_of_all(&mut self) -> Option<ConnId> {
-        let decided = self.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
-        let most = self.unauthenticated.most().map(|(_, origin)| origin);
+        let decided = self.logins.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
+        let most = self.logins.unauthenticated.most().map(|(_, origin)| origin);
         decided.or_else(|| self.expendable(most)).or_else(|| self.expendable(None))
     }
 
     /// The same of one origin, or of all.
     fn expendable(&mut self, origin: Option<Origin>) -> Option<ConnId> {
-        let now_us = self.now.mono_us;
+        let now_us = self.core.now.mono_us;
         let logins = match origin {
-            Some(origin) => &mut **self.unauthenticated.by_origin.get_mut(&origin)?,
-            None => &mut self.unauthenticated.all,
+            Some(origin) => &mut **self.logins.unauthenticated.by_origin.get_mut(&origin)?,
+            None => &mut self.logins.unauthenticated.all,
         };
         if let Some((_, conn)) = logins.decided.first_key_value() {
             return Some(*conn);
@@ -295,11 +303,11 @@ impl ShardState {
         if now_us < logins.none_stalled_until_us {
             return None;
         }
-        let (unix_user_id, is_of_all) = (self.unix_user_id, origin.is_none());
+        let (unix_user_id, is_of_all) = (self.logins.unix_user_id, origin.is_none());
         // A connection that does not wait now begins to wait later than now.
         let mut since_us = now_us;
         for (_, conn) in &logins.conns {
-            let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { continue };
+            let Some(client) = self.core.conns.client(*conn) else { continue };
             // A local administrator may take its time to type a password, however many others connect.
             if is_of_all && Origin::of(client.peer).is_administrators(unix_user_id) {
                 continue;
@@ -315,12 +323,12 @@ impl ShardState {
     }
 
     fn close_oldest_cancel(&mut self, origin: Origin) -> bool {
-        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
+        let oldest = self.logins.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
         self.make_room_for_login(oldest)
     }
 
     fn close_oldest(&mut self, origin: Origin) -> bool {
-        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest());
+        let oldest = self.logins.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest());
         self.make_room_for_login(oldest)
     }
 
@@ -335,18 +343,23 @@ impl ShardState {
 
     /// Closes a connection without a line for each: an attack would fill the log.
     fn end_unauthenticated(&mut self, conn: ConnId) {
-        let second = self.now.mono_us / 1_000_000;
-        if self.unauthenticated.told_s.replace(second) != Some(second) {
-            self.log_client(conn, Level::Warning, &format!("closing because: {REFUSED} (max_login_conn)"));
+        let second = self.core.now.mono_us / 1_000_000;
+        if self.logins.unauthenticated.told_s.replace(second) != Some(second) {
+            self.core.log_client(
+                conn,
+                Level::Warning,
+                &format!("closing because: {REFUSED} (max_login_conn)"),
+            );
         }
         self.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
         // A cancel request is never answered.
-        if !matches!(self.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
-            self.outbox
+        if !matches!(self.core.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
+            self.core
+                .outbox
                 .write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
         }
         self.forget_client(conn);
-        self.act(Action::Close { conn });
+        self.core.act(Action::Close { conn });
     }
 }
 

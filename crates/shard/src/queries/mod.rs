@@ -14,7 +14,10 @@ use telemetry::queries::{Queries, QueryFingerprint, QueryStats};
 
 use crate::ConnId;
 use crate::client::Client;
-use crate::state::{Conn, LocalPool, ShardState};
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
+use crate::state::ShardState;
 
 use shapes::Shapes;
 pub(crate) use tracker::QueryTracker;
@@ -83,11 +86,11 @@ impl QueryTracking {
 impl ShardState {
     /// The setting may have changed: what was counted is kept as long as it is on.
     pub(crate) fn track_as_configured(&mut self) {
-        match (self.config.global.track_queries, &self.tracking) {
+        match (self.core.config.global.track_queries, &self.tracking) {
             (true, None) => self.tracking = Some(Box::default()),
             (false, Some(_)) => {
                 self.tracking = None;
-                for (_, conn) in &mut self.conns {
+                for conn in self.core.conns.values_mut() {
                     if let Conn::Client(client) = conn {
                         client.query_tracker = None;
                     }
@@ -97,7 +100,7 @@ impl ShardState {
         }
         // The figures of a deleted database would be taken for those of a new one of the same name.
         if let Some(tracking) = &mut self.tracking {
-            tracking.queries.keep_databases(|name| self.config.database(name).is_some());
+            tracking.queries.keep_databases(|name| self.core.config.database(name).is_some());
         }
     }
 
@@ -117,27 +120,29 @@ impl ShardState {
         outcome: ReplyOutcome,
         took_us: u64,
     ) {
-        let now_us = self.now.wall_us;
+        let now_us = self.core.now.wall_us;
         let Some(tracking) = &mut self.tracking else { return };
-        let Some((client, server)) = crate::state::linked(&mut self.conns, client, server) else { return };
+        let Some((client, server)) = self.core.conns.linked(client, server) else { return };
         if let (Some(query_tracker), Some(local_pool)) =
-            (&mut client.query_tracker, self.local_pools.get(server.pool))
+            (&mut client.query_tracker, self.core.local_pools.get(server.pool))
         {
             let is_all = !server.protocol.is_busy();
             tracking.answered(query_tracker, local_pool, outcome.ready, took_us, is_all, now_us);
         }
     }
 
+    pub(crate) fn query_rows(&self) -> Vec<QueryRow> {
+        self.tracking.as_ref().map(|tracking| tracking.rows()).unwrap_or_default()
+    }
+}
+
+impl Core {
     /// Errors went to the client of a server.
     pub(crate) fn track_failed(&mut self, server: ConnId, errors_seen: &[ErrorSeen]) {
-        let Some(Conn::Server(server)) = self.conns.get(server.0 as usize) else { return };
+        let Some(server) = self.conns.server(server) else { return };
         let Some(client) = server.client() else { return };
         if let Some(query_tracker) = self.client(client).and_then(|client| client.query_tracker.as_mut()) {
             errors_seen.iter().for_each(|seen| query_tracker.failed(seen.behind as usize));
         }
-    }
-
-    pub(crate) fn query_rows(&self) -> Vec<QueryRow> {
-        self.tracking.as_ref().map(|tracking| tracking.rows()).unwrap_or_default()
     }
 }

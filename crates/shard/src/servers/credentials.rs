@@ -3,7 +3,7 @@
 
 use auth::{Credentials, Secret};
 
-use crate::state::LocalPool;
+use crate::local_pools::local_pool::LocalPool;
 
 /// The entry's own password, a password that a directory confirmed, or the stored secret of the pool's user (`stored`),
 /// which for SCRAM needs the keys of a client's exchange.

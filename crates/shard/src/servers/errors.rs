@@ -2,9 +2,9 @@
 //! Never decides anything by it; retries are the pool's.
 
 use crate::ConnId;
-use crate::state::ShardState;
+use crate::core::Core;
 
-impl ShardState {
+impl Core {
     /// Notes the reason; the first failure in a row counts as the beginning.
     pub(super) fn login_failed(&mut self, conn: ConnId, text: &str) {
         let now_us = self.now.wall_us;

@@ -14,7 +14,7 @@ const UNASKED_BYTES: u32 = 16 * 1024 * 1024;
 impl ShardState {
     /// Bytes of a server without a client.
     pub(crate) fn unlinked_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(server) = self.server(conn) else { return };
+        let Some(server) = self.core.server(conn) else { return };
         let is_asked = matches!(server.phase, Phase::InternalQuery(_));
         let more = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         server.unasked_bytes = server.unasked_bytes.saturating_add(more);

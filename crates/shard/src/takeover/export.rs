@@ -10,9 +10,14 @@ use wire::backend::Status;
 use wire::sqlstate;
 
 use crate::client;
+use crate::connections::Conn;
 use crate::console::console_session::PendingStatement;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::PoolId;
 use crate::server::{self, UsedBy};
-use crate::state::{Conn, LocalPool, ShardState};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::takeover::fields::{FieldsOut, paired};
 use crate::takeover::{Export, field};
 use crate::{Action, ConnId, Peer};
@@ -43,14 +48,14 @@ impl ShardState {
         // RESUME goes to the other process, which is not suspended: running requests would never end here.
         let stood_still = self.end_suspension();
         let states: Vec<_> =
-            self.local_pools.iter().map(|(_, local_pool)| pool_state(local_pool, true)).collect();
+            self.core.local_pools.values().map(|local_pool| pool_state(local_pool, true)).collect();
         for state in states {
-            self.send_export(Export::Pool { state });
+            self.core.send_export(Export::Pool { state });
         }
         self.export_all();
         if stood_still {
             // Connections that cannot be exported are served here.
-            let local_pools: Vec<usize> = self.local_pools.iter().map(|(index, _)| index).collect();
+            let local_pools = self.core.local_pools.ids();
             local_pools.into_iter().for_each(|index| self.serve_or_open(index));
         }
     }
@@ -58,8 +63,8 @@ impl ShardState {
     /// The other process has died before it had everything: what is left is served here again.
     pub(crate) fn abort_export(&mut self) {
         let sockets = self.exporting.take().map_or(0, |exporting| exporting.sockets);
-        self.act(Action::Export(Box::new(Export::Kept { sockets })));
-        let config = std::sync::Arc::clone(&self.config);
+        self.core.act(Action::Export(Box::new(Export::Kept { sockets })));
+        let config = std::sync::Arc::clone(&self.core.config);
         self.configure(config);
     }
 
@@ -71,7 +76,7 @@ impl ShardState {
         }
         let idle =
             |local_pool: &LocalPool| local_pool.pool.queue.is_empty() && !local_pool.pool.idle().is_empty();
-        let local_pools = self.local_pools.iter().filter(|(_, local_pool)| idle(local_pool));
+        let local_pools = self.core.local_pools.iter().filter(|(_, local_pool)| idle(local_pool));
         let servers: Vec<u32> =
             local_pools.flat_map(|(_, local_pool)| local_pool.pool.idle()).map(|idle| idle.server).collect();
         for server in servers {
@@ -82,17 +87,17 @@ impl ShardState {
 
     /// Looks at every connection: at the beginning, and at every tick for those that nothing else shows.
     pub(crate) fn export_all(&mut self) {
-        for (_, local_pool) in &mut self.local_pools {
+        for local_pool in self.core.local_pools.values_mut() {
             local_pool.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
         }
-        for conn in self.conn_ids(|conn| matches!(conn, Conn::Client(_))) {
+        for conn in self.core.conns.ids(|conn| matches!(conn, Conn::Client(_))) {
             self.export_client(conn);
         }
     }
 
     /// This client's request waits for a server that it will find in the next process.
     pub(crate) fn try_export(&mut self, conn: ConnId) -> bool {
-        if self.client(conn).is_some_and(|client| client.tls.is_some()) {
+        if self.core.client(conn).is_some_and(|client| client.tls.is_some()) {
             return false;
         }
         let Some(exporting) = &mut self.exporting else { return false };
@@ -103,24 +108,20 @@ impl ShardState {
     fn report_if_empty(&mut self) {
         let Some(exporting) = &mut self.exporting else { return };
         let (round, sockets) = (exporting.round, exporting.sockets);
-        if self.conns.is_empty() && exporting.told_empty != Some((round, sockets)) {
+        if self.core.conns.is_empty() && exporting.told_empty != Some((round, sockets)) {
             exporting.told_empty = Some((round, sockets));
-            self.send_export(Export::Empty { round, sockets });
+            self.core.send_export(Export::Empty { round, sockets });
         }
-    }
-
-    fn send_export(&mut self, what: Export) {
-        self.act(Action::Export(Box::new(what)));
     }
 
     /// A server was opened, or has gone, while its permit counts in the next process.
-    pub(crate) fn report_server(&mut self, local_pool: usize, opened: bool) {
+    pub(crate) fn report_server(&mut self, local_pool: PoolId, opened: bool) {
         if self.exporting.is_none() {
             return;
         }
-        let Some(local_pool) = self.local_pools.get(local_pool) else { return };
+        let Some(local_pool) = self.core.local_pools.get(local_pool) else { return };
         let state = pool_state(local_pool, false);
-        self.send_export(if opened {
+        self.core.send_export(if opened {
             Export::ServerOpened { state }
         } else {
             Export::ServerClosed { state }
@@ -129,7 +130,8 @@ impl ShardState {
 
     /// Exports a client if it is at rest, with its server if it has one.
     fn export_client(&mut self, conn: ConnId) {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        // It may have disconnected since it was noted.
+        let Some(client) = self.core.conns.find_client(conn) else { return };
         if client.tls.is_some()
             || client.dedicated_request.is_some()
             || client.send_buffer_full
@@ -149,10 +151,10 @@ impl ShardState {
             _ => None,
         };
         let Some(phase) = phase else { return };
-        let Some(state) = self.client_state(conn, phase) else { return };
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(state) = self.core.client_state(conn, phase) else { return };
+        let Some(client) = self.core.conns.client(conn) else { return };
         if let client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) = client.phase
-            && let Some(local_pool) = self.local_pools.get_mut(client.pool)
+            && let Some(local_pool) = self.core.local_pools.of_mut(client.pool)
         {
             local_pool.pool.queue.leave(position);
         }
@@ -162,7 +164,7 @@ impl ShardState {
 
     /// A console client that waits for an answer gets it first; one that has prepared statements is closed.
     fn end_console(&mut self, conn: ConnId) {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(client) = self.core.conns.client(conn) else { return };
         if let client::Phase::Console(session) = &client.phase
             && matches!(session.asked, PendingStatement::Nothing)
         {
@@ -171,7 +173,7 @@ impl ShardState {
     }
 
     fn export_pair(&mut self, conn: ConnId, server_conn: ConnId) {
-        let Some((_, server)) = self.link(conn, server_conn) else { return };
+        let Some((_, server)) = self.core.conns.linked(conn, server_conn) else { return };
         if server.protocol.boundary().is_none()
             || server.send_buffer_full
             || server.unsent
@@ -182,8 +184,8 @@ impl ShardState {
         if server.dedicated.is_some() || server.tls.is_some() || !server.protocol.is_exportable() {
             return;
         }
-        let Some(client_state) = self.client_state(conn, "linked") else { return };
-        let Some(server_state) = self.server_state(server_conn) else { return };
+        let Some(client_state) = self.core.client_state(conn, "linked") else { return };
+        let Some(server_state) = self.core.server_state(server_conn) else { return };
         let link = self.exporting.as_mut().map(|exporting| {
             exporting.links += 1;
             exporting.links
@@ -194,18 +196,20 @@ impl ShardState {
     }
 
     fn export_idle_server(&mut self, conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(server) = self.core.conns.server(conn) else { return };
         if server.tls.is_some() {
             // It serves clients that stay here. Its permit counts in the next process too, where clients may wait for it.
-            let is_idle = self.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
-            if is_idle || self.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0) {
-                self.close_server(conn, "another process has taken over");
+            let is_idle = self.core.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
+            if is_idle
+                || self.core.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0)
+            {
+                self.close_server(conn, CloseReason::TakenOver);
             }
             return;
         }
-        let Some(state) = self.server_state(conn) else { return };
-        if let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize)
-            && let Some(local_pool) = self.local_pools.get_mut(server.pool)
+        let Some(state) = self.core.server_state(conn) else { return };
+        if let Some(server) = self.core.conns.server(conn)
+            && let Some(local_pool) = self.core.local_pools.get_mut(server.pool)
         {
             local_pool.pool.remove_idle(conn.0);
         }
@@ -213,31 +217,37 @@ impl ShardState {
     }
 
     fn export_server(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
-        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return };
+        let Some(server) = self.core.conns.server(conn) else { return };
         let local_pool = server.pool;
         self.export_conn(conn, state, link, true);
-        if let Some(local_pool) = self.local_pools.get_mut(local_pool) {
+        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.pool.closed();
         }
         self.paused_progress();
     }
 
     fn export_conn(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
-        if let Some(Conn::Client(client)) = self.conns.try_remove(conn.0 as usize)
+        if let Some(Conn::Client(client)) = self.core.conns.remove(conn)
             && let Some(prefix) = client.cancel_key_prefix
         {
-            self.pool_registry.forget_cancel_key(prefix);
+            self.core.pool_registry.forget_cancel_key(prefix);
         }
         if let Some(exporting) = &mut self.exporting {
             exporting.sockets += 1;
         }
-        self.send_export(Export::Socket { conn, state, link, is_server });
+        self.core.send_export(Export::Socket { conn, state, link, is_server });
+    }
+}
+
+impl Core {
+    fn send_export(&mut self, what: Export) {
+        self.act(Action::Export(Box::new(what)));
     }
 
     fn client_state(&self, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
-        let Some(Conn::Client(client)) = self.conns.get(conn.0 as usize) else { return None };
+        let client = self.conns.client(conn)?;
         let mut out = FieldsOut::new();
-        if let Some(local_pool) = self.local_pools.get(client.pool) {
+        if let Some(local_pool) = self.local_pools.of(client.pool) {
             out.text(field::DATABASE, &local_pool.database_name);
             out.text(field::USER, &local_pool.user);
         }
@@ -249,9 +259,7 @@ impl ShardState {
         if let Some(startup) = &client.startup {
             self.put_parameters(&mut out, field::STARTUP, startup);
         }
-        if let Some(names) = &client.request.statements
-            && !planted::bug!("names_left_behind")
-        {
+        if let Some(names) = &client.request.statements {
             self.put_client_statements(&mut out, names);
         }
         out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
@@ -259,9 +267,7 @@ impl ShardState {
         out.number(field::SINCE, client.since_us);
         out.number(field::SINCE_WALL, client.since_wall_us);
         out.number(field::REQUEST, client.request_us);
-        if !planted::bug!("input_left_behind") {
-            out.bytes(field::HELD, &client.request.held);
-        }
+        out.bytes(field::HELD, &client.request.held);
         Some(out.into_bytes())
     }
 
@@ -275,7 +281,7 @@ impl ShardState {
     }
 
     fn server_state(&self, conn: ConnId) -> Option<Vec<u8>> {
-        let Some(Conn::Server(server)) = self.conns.get(conn.0 as usize) else { return None };
+        let server = self.conns.server(conn)?;
         let local_pool = self.local_pools.get(server.pool)?;
         let mut out = FieldsOut::new();
         out.text(field::DATABASE, &local_pool.database_name);

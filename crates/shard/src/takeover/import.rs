@@ -13,10 +13,15 @@ use wire::{encode, sqlstate};
 
 use crate::cancel::key::Key;
 use crate::client::{self, Client};
+use crate::connections::Conn;
 use crate::console::console_session::ConsoleSession;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::PoolId;
 use crate::login::greeting::ServerGreeting;
 use crate::server::{self, Server, UsedBy};
-use crate::state::{Conn, LocalPool, ShardState};
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
 use crate::takeover::export::target_text;
 use crate::takeover::fields::{Fields, pair};
 use crate::takeover::{Export, Import, field};
@@ -36,7 +41,7 @@ impl ShardState {
             }
             Import::ServerOpened { state } => {
                 if let Some(local_pool) =
-                    self.pool_named(&state).and_then(|local_pool| self.local_pools.get_mut(local_pool))
+                    self.pool_named(&state).and_then(|local_pool| self.core.local_pools.get_mut(local_pool))
                 {
                     local_pool.pool.add_external();
                 }
@@ -51,7 +56,7 @@ impl ShardState {
             Import::Server { conn, state } => {
                 if self.import_server(conn, &state).is_some() {
                     if has_partial_reports(&state) {
-                        self.mark_reported_unknown(conn);
+                        self.core.mark_reported_unknown(conn);
                     }
                     self.internal_query_over(conn);
                 }
@@ -64,24 +69,24 @@ impl ShardState {
     }
 
     /// The local pool that a state names, created if it is new here; None if its database is not configured any more.
-    fn pool_named(&mut self, state: &[u8]) -> Option<usize> {
+    fn pool_named(&mut self, state: &[u8]) -> Option<PoolId> {
         let fields = Fields::read(state)?;
         let (name, user) = (fields.text(field::DATABASE)?, fields.text(field::USER)?);
-        let database = self.config.database(name)?;
+        let database = self.core.config.database(name)?;
         Some(self.local_pool(name, user, &database))
     }
 
     /// This process is being taken over itself by now.
     fn forward_pool(&mut self, what: Export) {
         if self.exporting.is_some() {
-            self.act(Action::Export(Box::new(what)));
+            self.core.act(Action::Export(Box::new(what)));
         }
     }
 
     fn import_pool(&mut self, state: &[u8]) {
         let (Some(local_pool), Some(fields)) = (self.pool_named(state), Fields::read(state)) else { return };
-        let unknown = Parameters::unknown(&self.tracked);
-        let Some(local_pool) = self.local_pools.get_mut(local_pool) else { return };
+        let unknown = Parameters::unknown(&self.core.tracked);
+        let Some(local_pool) = self.core.local_pools.get_mut(local_pool) else { return };
         for _ in 0..fields.small(field::SERVERS).unwrap_or(0) {
             local_pool.pool.add_external();
         }
@@ -96,13 +101,13 @@ impl ShardState {
         let parameters: Vec<_> = pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         if !parameters.is_empty() && local_pool.server_greeting.is_none() {
             let info = ServerInfo { parameters, ..ServerInfo::default() };
-            local_pool.default_params = info.tracked(&self.tracked, unknown);
+            local_pool.default_params = info.tracked(&self.core.tracked, unknown);
             local_pool.server_greeting = Some(ServerGreeting::new(info));
         }
     }
 
-    fn external_closed(&mut self, pool_id: usize) {
-        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+    fn external_closed(&mut self, pool_id: PoolId) {
+        let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
         if local_pool.pool.external_closed() {
             self.report_server(pool_id, false);
             self.permit_is_free(pool_id);
@@ -111,8 +116,12 @@ impl ShardState {
     }
 
     fn takeover_ended(&mut self) {
-        let local_pools: Vec<(usize, u32)> =
-            self.local_pools.iter().map(|(index, local_pool)| (index, local_pool.pool.external())).collect();
+        let local_pools: Vec<(PoolId, u32)> = self
+            .core
+            .local_pools
+            .iter()
+            .map(|(index, local_pool)| (index, local_pool.pool.external()))
+            .collect();
         for (local_pool, count) in local_pools {
             (0..count).for_each(|_| self.external_closed(local_pool));
         }
@@ -121,13 +130,13 @@ impl ShardState {
     /// A client without a server continues in its phase.
     fn import_client(&mut self, conn: ConnId, state: &[u8]) {
         let Some(phase) = self.insert_client(conn, state) else { return };
-        self.act(Action::LoginComplete { conn });
+        self.core.act(Action::LoginComplete { conn });
         self.try_export(conn);
         match &*phase {
             "greeting" => self.greet_or_wait(conn),
             "admin" | "stats" => self.console_goes_on(conn),
             _ => {
-                if self.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
+                if self.core.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
                     self.idle_client_received_held(conn);
                 }
             }
@@ -135,10 +144,10 @@ impl ShardState {
     }
 
     fn greet_or_wait(&mut self, conn: ConnId) {
-        let now_us = self.now.mono_us;
-        let Some(Conn::Client(client)) = self.conns.get_mut(conn.0 as usize) else { return };
-        let pool_id = client.pool;
-        let Some(local_pool) = self.local_pools.get_mut(pool_id) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(client) = self.core.conns.client_mut(conn) else { return };
+        let Some(pool_id) = client.pool else { return };
+        let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
         if local_pool.server_greeting.is_some() {
             return self.send_greeting(conn);
         }
@@ -155,33 +164,33 @@ impl ShardState {
             return;
         }
         if self.insert_client(conn, state).is_none() {
-            return self.close_server(server_conn, "client was lost");
+            return self.close_server(server_conn, CloseReason::ClientLost);
         }
-        self.act(Action::LoginComplete { conn });
-        let config = Arc::clone(&self.config);
-        let local_pool = self.server(server_conn).map(|server| server.pool);
+        self.core.act(Action::LoginComplete { conn });
+        let config = Arc::clone(&self.core.config);
+        let local_pool = self.core.server(server_conn).map(|server| server.pool);
         let Some(mode) =
-            local_pool.and_then(|local_pool| Some(self.local_pools.get(local_pool)?.pool.limits.mode))
+            local_pool.and_then(|local_pool| Some(self.core.local_pools.get(local_pool)?.pool.limits.mode))
         else {
             return;
         };
-        let Some((client, server)) = self.link(conn, server_conn) else { return };
+        let Some((client, server)) = self.core.conns.linked(conn, server_conn) else { return };
         client.phase = client::Phase::Linked(server_conn);
         client.server_used_last = Some(server_conn.0);
         client.parameters = server.protocol.parameters.clone();
         if has_partial_reports(server_state) {
-            server.close_when_free = Some("reported parameters unknown");
+            server.close_when_free = Some(CloseReason::ParametersUnknown);
         }
         server.phase = server::Phase::Linked(conn);
         server.names_as_they_are = client.passes_names(&config, mode);
         self.send_held(conn, server_conn);
         self.release(server_conn);
         self.try_export(conn);
-        if self.suspended_since_us.is_some()
-            && self.client(conn).is_some_and(|client| client.server().is_some())
+        if self.administration.is_suspended()
+            && self.core.client(conn).is_some_and(|client| client.server().is_some())
         {
-            self.pause_client(conn);
-            self.pause_server(server_conn);
+            self.core.pause_client(conn);
+            self.core.pause_server(server_conn);
         }
     }
 
@@ -189,13 +198,13 @@ impl ShardState {
     fn insert_client(&mut self, conn: ConnId, state: &[u8]) -> Option<String> {
         let local_pool = self.pool_named(state);
         let catalog = local_pool
-            .and_then(|local_pool| self.local_pools.get(local_pool))
+            .and_then(|local_pool| self.core.local_pools.get(local_pool))
             .map(LocalPool::catalog)
             .unwrap_or_default();
         let fields = Fields::read(state);
-        let made = fields.and_then(|fields| Some((self.client_of(&fields, catalog)?, fields)));
+        let made = fields.and_then(|fields| Some((self.core.client_of(&fields, catalog)?, fields)));
         let Some((mut client, fields)) = made else {
-            self.act(Action::Close { conn });
+            self.core.act(Action::Close { conn });
             return None;
         };
         let phase = fields.text(field::PHASE).unwrap_or_default().to_owned();
@@ -206,12 +215,10 @@ impl ShardState {
         };
         let is_console = matches!(client.phase, client::Phase::Console { .. });
         let key = client.cancel_key.clone();
-        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Client(Box::new(client));
-        }
-        self.keep_cancel_key(conn, key);
+        self.core.conns.place(conn, Conn::Client(Box::new(client)));
+        self.core.keep_cancel_key(conn, key);
         match local_pool {
-            Some(local_pool) => self.count_imported(conn, local_pool),
+            Some(local_pool) => self.core.count_imported(conn, local_pool),
             None if !is_console => {
                 self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
                 return None;
@@ -221,6 +228,25 @@ impl ShardState {
         Some(phase)
     }
 
+    /// Makes an unlinked server of a state. None if it cannot be used: it gets Terminate and is closed.
+    fn import_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
+        let pool_id = self.pool_named(state);
+        let made = pool_id.and_then(|local_pool| self.core.server_of(local_pool, &Fields::read(state)?));
+        let Some(server) = made else {
+            self.core.outbox.write(conn, encode::terminate);
+            self.core.act(Action::Close { conn });
+            return None;
+        };
+        if let Some(local_pool) = self.core.local_pools.get_mut(server.pool) {
+            local_pool.pool.external_imported();
+        }
+        self.core.conns.place(conn, Conn::Server(Box::new(server)));
+        self.core.act(Action::LoginComplete { conn });
+        Some(())
+    }
+}
+
+impl Core {
     fn client_of(&mut self, fields: &Fields<'_>, catalog: Catalog) -> Option<Client> {
         let peer = read_peer(fields.text(field::PEER)?)?;
         let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
@@ -238,26 +264,7 @@ impl ShardState {
         Some(client)
     }
 
-    /// Makes an unlinked server of a state. None if it cannot be used: it gets Terminate and is closed.
-    fn import_server(&mut self, conn: ConnId, state: &[u8]) -> Option<()> {
-        let pool_id = self.pool_named(state);
-        let made = pool_id.and_then(|local_pool| self.server_of(local_pool, &Fields::read(state)?));
-        let Some(server) = made else {
-            self.outbox.write(conn, encode::terminate);
-            self.act(Action::Close { conn });
-            return None;
-        };
-        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
-            local_pool.pool.external_imported();
-        }
-        if let Some(slot) = self.conns.get_mut(conn.0 as usize) {
-            *slot = Conn::Server(Box::new(server));
-        }
-        self.act(Action::LoginComplete { conn });
-        Some(())
-    }
-
-    fn server_of(&mut self, pool_id: usize, fields: &Fields<'_>) -> Option<Server> {
+    fn server_of(&mut self, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
         let status = Server::status_of(fields.number(field::STATUS)?);
         let doubtful = fields.number(field::DOUBTFUL) != Some(0);
         let parameters = self.read_parameters(fields, field::PARAMETER);
@@ -296,9 +303,9 @@ impl ShardState {
             used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
             names_as_they_are: false,
             close_when_free: match must_close {
-                true => Some("database configuration changed"),
+                true => Some(CloseReason::ConfigurationChanged),
                 // Greetings are made from a server's login, and this server logged in to the other process.
-                false => local_pool.server_greeting.is_none().then_some("unknown to this process"),
+                false => local_pool.server_greeting.is_none().then_some(CloseReason::UnknownHere),
             },
             since_us: time(field::SINCE),
             since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),
@@ -314,7 +321,7 @@ impl ShardState {
 
     /// The next client of this server has all its parameters set.
     fn mark_reported_unknown(&mut self, server_conn: ConnId) {
-        let Some(Conn::Server(server)) = self.conns.get_mut(server_conn.0 as usize) else { return };
+        let Some(server) = self.conns.server_mut(server_conn) else { return };
         let server_greeting =
             self.local_pools.get(server.pool).and_then(|local_pool| local_pool.server_greeting.as_ref());
         let reported =

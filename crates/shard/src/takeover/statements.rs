@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 use session::{Catalog, ClientStatements, Description, ImportedStatement, ServerStatements, StatementId};
 
-use crate::state::ShardState;
+use crate::core::Core;
 use crate::takeover::field;
 use crate::takeover::fields::{Fields, FieldsOut, pair, paired};
 
 /// As a process has written them.
 type Known = BTreeMap<StatementId, ImportedStatement>;
 
-impl ShardState {
+impl Core {
     pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
         out.number(field::DESCRIBES, names.describes().into());
         for (name, id) in names.names() {

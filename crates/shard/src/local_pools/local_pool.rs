@@ -1,0 +1,66 @@
+//! One pool on this shard.
+//!
+//! Data only; who gets a server when is [`Pool`]'s to decide, and the logic around it is in the folders that use it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use auth::ScramKeys;
+use pool::Pool;
+use session::Catalog;
+use settings::Database;
+use telemetry::{Counters, Histograms};
+
+use crate::ConnId;
+use crate::login::greeting::ServerGreeting;
+
+/// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
+pub(crate) struct LocalPool {
+    pub(crate) pool: Pool,
+    /// The number that separates its prepared statements from those of other pools.
+    pub(crate) catalog: u64,
+    pub(crate) database_name: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) database: Arc<Database>,
+    /// Keys from the last client that logged in by SCRAM; they open servers where the stored secret cannot.
+    pub(crate) keys: Option<ScramKeys>,
+    /// The last password that a client sent in clear text and that was accepted.
+    pub(crate) password: Option<auth::Zeroizing<String>>,
+    /// The user's secret from `auth_query`.
+    pub(crate) found: Option<auth::Zeroizing<String>>,
+    /// What servers report at login; None until the first one has logged in.
+    pub(crate) server_greeting: Option<Box<ServerGreeting>>,
+    /// The last failed server login, if none has succeeded since.
+    pub(crate) server_error: Option<Box<messages::ServerError>>,
+    /// Tracked parameters of a server after its login.
+    pub(crate) default_params: session::Parameters,
+    /// What a client and a server last had in common.
+    pub(crate) last_params: session::Parameters,
+    pub(crate) counters: Counters,
+    /// Latencies, once there are any.
+    pub(crate) histograms: Option<Box<Histograms>>,
+    /// Clients of this pool that have logged in.
+    pub(crate) clients: u32,
+    /// Which configured host comes next.
+    pub(crate) next_host: usize,
+    pub(crate) last_used_us: u64,
+    /// When a permit was last requested from other shards.
+    pub(crate) permit_requested_us: u64,
+    /// Cancel requests being forwarded, and those that wait.
+    pub(crate) cancels_active: u32,
+    pub(crate) cancels_waiting: VecDeque<ConnId>,
+    /// PAUSE (or KILL) is in force for this database.
+    pub(crate) paused_by_command: bool,
+}
+
+impl LocalPool {
+    /// Its user is the one that the entry forces for every client.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.database.user.as_deref() == Some(&*self.user)
+    }
+
+    /// Where its statements' names are looked up.
+    pub(crate) fn catalog(&self) -> Catalog {
+        Catalog { id: self.catalog, own_types: self.database.host.len() <= 1 }
+    }
+}

@@ -1,0 +1,133 @@
+//! The pools of a shard, by id and by name.
+//!
+//! Owns both tables, so that they agree, and the numbers of the pools' statements. A connection's pool is there as long as the connection is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use slab::Slab;
+use telemetry::Counters;
+
+use crate::local_pools::idle::Retired;
+use crate::local_pools::local_pool::LocalPool;
+
+/// A pool on this shard, valid as long as a connection has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolId(u32);
+
+/// Database and user.
+pub(crate) type PoolName = (Arc<str>, Arc<str>);
+
+/// The pools of this shard.
+#[derive(Default)]
+pub(crate) struct LocalPools {
+    slots: Slab<LocalPool>,
+    by_name: BTreeMap<PoolName, PoolId>,
+    /// Counts them as they are made.
+    catalogs: u64,
+    /// What was counted in pools that are forgotten, by database.
+    retired: BTreeMap<Arc<str>, Retired>,
+}
+
+impl LocalPools {
+    #[inline]
+    pub(crate) fn get(&self, pool: PoolId) -> Option<&LocalPool> {
+        self.slots.get(pool.0 as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, pool: PoolId) -> Option<&mut LocalPool> {
+        self.slots.get_mut(pool.0 as usize)
+    }
+
+    /// The pool of a client, unless it has not logged in to one.
+    #[inline]
+    pub(crate) fn of(&self, pool: Option<PoolId>) -> Option<&LocalPool> {
+        self.get(pool?)
+    }
+
+    #[inline]
+    pub(crate) fn of_mut(&mut self, pool: Option<PoolId>) -> Option<&mut LocalPool> {
+        self.get_mut(pool?)
+    }
+
+    /// The pool of this database and user, if it is on this shard.
+    pub(crate) fn find(&self, name: &PoolName) -> Option<PoolId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The number that separates the statements of the next pool from those of all others.
+    pub(crate) fn next_catalog(&mut self) -> u64 {
+        self.catalogs += 1;
+        self.catalogs
+    }
+
+    /// Adds a pool, under its name.
+    pub(crate) fn insert(&mut self, local_pool: LocalPool) -> PoolId {
+        let name = (Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user));
+        let pool = id(self.slots.insert(local_pool));
+        self.by_name.insert(name, pool);
+        pool
+    }
+
+    /// Removes a pool and its name.
+    pub(crate) fn remove(&mut self, pool: PoolId) -> Option<LocalPool> {
+        let local_pool = self.slots.try_remove(pool.0 as usize)?;
+        self.by_name.remove(&(Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user)));
+        Some(local_pool)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PoolId, &LocalPool)> {
+        self.slots.iter().map(|(index, local_pool)| (id(index), local_pool))
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &LocalPool> {
+        self.slots.iter().map(|(_, local_pool)| local_pool)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut LocalPool> {
+        self.slots.iter_mut().map(|(_, local_pool)| local_pool)
+    }
+
+    /// Keeps what a pool that is forgotten has counted.
+    pub(super) fn retire(&mut self, database: &Arc<str>, counters: &Counters, now_us: u64) {
+        self.retired.entry(Arc::clone(database)).or_default().add(counters, now_us);
+    }
+
+    pub(super) fn forget_retired(&mut self, database: &str) {
+        self.retired.remove(database);
+    }
+
+    /// What was counted in forgotten pools, by database.
+    pub(crate) fn retired(&self) -> impl Iterator<Item = (&Arc<str>, &Retired)> {
+        self.retired.iter()
+    }
+
+    /// The ids of all pools, for steps that may add and remove some.
+    pub(crate) fn ids(&self) -> Vec<PoolId> {
+        self.iter().map(|(pool, _)| pool).collect()
+    }
+
+    /// The ids of the pools that match.
+    pub(crate) fn ids_of(&self, matches: impl Fn(&LocalPool) -> bool) -> Vec<PoolId> {
+        self.iter().filter(|(_, local_pool)| matches(local_pool)).map(|(pool, _)| pool).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Pools that fit without more memory.
+    pub(crate) fn free(&self) -> usize {
+        self.slots.capacity() - self.slots.len()
+    }
+}
+
+#[inline]
+fn id(index: usize) -> PoolId {
+    PoolId(u32::try_from(index).unwrap_or(u32::MAX))
+}
