@@ -1,17 +1,16 @@
 #!/bin/sh
-# Proves the model test of the event loops: one build holds all planted bugs (crates/planted); with each of the loops' own
+# Proves the model test of the event loops: one build holds all bugs planted in them (crates/driver/bugs); with each of them
 # switched on, the test must fail, and with none it must pass. Usage: crates/driver/canaries.sh [BUG...]
 set -eu
 cd "$(dirname "$0")/../.."
 
 seeds="${WEIR_LOOP_SEEDS:-0..2000}"
 targets="${CANARY_TARGET_DIR:-${CARGO_TARGET_DIR:-target}/canaries}"
-mkdir -p "$targets"
-printf '#!/bin/sh\nexec "$@" --cfg weir_bugs\n' > "$targets/wrapper"
-chmod +x "$targets/wrapper"
+. crates/planted/plant.sh
+plant "$PWD/crates/driver/bugs"
 
 model() {
-    CARGO_TARGET_DIR="$targets" RUSTC_WORKSPACE_WRAPPER="$(realpath "$targets/wrapper")" cargo test --quiet -p weir-driver --test model "$@"
+    (cd "$targets/tree" && cargo test --quiet -p weir-driver --test model "$@")
 }
 
 # run BUG FIRST..END: prints what the test says.
@@ -22,7 +21,7 @@ run() {
 model --no-run
 
 missed=0
-for bug in ${*:-$(sed -n 's/^    "\(loop_[a-z_]*\)",$/\1/p' crates/planted/src/lib.rs)}; do
+for bug in ${*:-$(cd crates/driver/bugs && ls | sed 's/\.patch$//')}; do
     begun="$(date +%s)"
     if found="$(run "$bug" "$seeds")"; then
         echo "$bug: NOT found by seeds $seeds"

@@ -1,10 +1,11 @@
-//! Accepting, for both loops: who is let in, and when accepting rests.
+//! Accepting: how many connections at a time, and when a listening socket is not watched.
 //!
 //! Out of descriptors, accepting rests until one is free instead of spinning: the shard closes a connection that has kept it
 //! waiting, if it has one, and the reserve lets an administrator in.
-//! Never waits: the loops say when somebody may be there.
+//! Never waits: the event loop calls it when connections may be pending.
 
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -14,14 +15,16 @@ use shard::event::Peer;
 use telemetry::{Level, Record};
 
 use crate::connect::text;
-use crate::engine::Log;
+use crate::core::Log;
 use crate::fd_reserve::{self, FdReserve, REST_US};
+use crate::ids::{ListenerId, TableId};
 use crate::listen::{Kind, Listener};
+use crate::sys;
 
 /// Connections accepted per turn of a loop, so that new connections do not starve the others.
 const TURN_ACCEPTS: u8 = 8;
 /// Running out of descriptors is logged at most once in this time.
-const TELL_US: u64 = 60_000_000;
+const LOG_INTERVAL_US: u64 = 60_000_000;
 
 /// The listening sockets as one thread sees them.
 pub(crate) struct Acceptor {
@@ -30,10 +33,10 @@ pub(crate) struct Acceptor {
     log: Log,
     /// Some rest until then.
     resting_until_us: Option<u64>,
-    told_until_us: u64,
-    /// Another process watches the same sockets: nobody is accepted here.
-    is_left: bool,
-    /// This thread watches only while it is called: another one has the time to welcome everybody.
+    logged_until_us: u64,
+    /// Another process watches the same sockets: this one accepts nothing.
+    is_paused: bool,
+    /// Another thread accepts for all while it has the time.
     is_off_duty: bool,
     /// Counts the loop's turns.
     turn: u64,
@@ -53,11 +56,11 @@ pub(crate) enum Arrival {
     /// A connection was accepted; true on a unix socket.
     Client(OwnedFd, Peer, bool),
     /// A connection was closed before it could be accepted, or the descriptor reserve was used.
-    Again,
+    Retry,
     /// No connection is pending.
-    Nobody,
-    /// Stop watching: until [`Acceptor::wake`] names it again, or for good.
-    Rest,
+    NonePending,
+    /// Stop watching: until [`Acceptor::end_turn`] names it again, or for good.
+    Stop,
     /// The same for want of a descriptor: the shard may have a connection that it can do without.
     Exhausted,
 }
@@ -81,19 +84,19 @@ impl Acceptor {
             fd_reserve,
             log,
             resting_until_us: None,
-            told_until_us: 0,
-            is_left: false,
+            logged_until_us: 0,
+            is_paused: false,
             is_off_duty,
             turn: 2,
         }
     }
 
-    /// How many to let in now that somebody is at this acceptor; more may be there, and the next turn will tell. An attempt
-    /// that finds nobody is dear (the kernel makes a socket before it looks), so it begins with one, and with twice as
-    /// many as in the turn before while the crowd lasts. Whoever is sent away empties the queue.
-    pub(crate) fn how_many(&mut self, number: u32) -> usize {
+    /// How many connections to accept now that some are pending; more are reported in the next turn. An attempt that finds
+    /// none is expensive (the kernel makes a socket before it looks), so it is one at first, then twice as many as in the
+    /// turn before while connections keep coming. A thread that no longer accepts empties the queue.
+    pub(crate) fn batch_size(&mut self, listener: ListenerId) -> usize {
         let is_watched = self.is_watched();
-        let Some(one) = self.watched.get_mut(number as usize).filter(|_| is_watched) else {
+        let Some(one) = self.watched.get_mut(listener.index()).filter(|_| is_watched) else {
             return usize::MAX;
         };
         let is_crowd = one.turn + 1 == self.turn;
@@ -102,55 +105,66 @@ impl Acceptor {
         usize::from(one.at_once)
     }
 
-    /// New connections are to be watched for.
+    /// Whether listening sockets are to be watched.
     pub(crate) fn is_watched(&self) -> bool {
-        !self.is_left && !self.is_off_duty
+        !self.is_paused && !self.is_off_duty
     }
 
-    /// The numbers to be watched to begin with.
-    pub(crate) fn to_watch(&self) -> Vec<u32> {
+    /// The listening sockets to watch at first.
+    pub(crate) fn to_watch(&self) -> Vec<ListenerId> {
         if self.is_watched() { self.open() } else { Vec::new() }
     }
 
-    fn open(&self) -> Vec<u32> {
-        (0..).zip(&self.watched).filter_map(|(number, one)| one.listener.as_ref().map(|_| number)).collect()
+    fn open(&self) -> Vec<ListenerId> {
+        (0..)
+            .map(ListenerId)
+            .zip(&self.watched)
+            .filter_map(|(listener, one)| one.listener.as_ref().map(|_| listener))
+            .collect()
     }
 
-    /// The socket of a number, if it is not closed.
-    pub(crate) fn socket(&self, number: u32) -> Option<&OwnedFd> {
-        Some(&self.watched.get(number as usize)?.listener.as_ref()?.socket)
+    /// A listening socket, if it is not closed.
+    pub(crate) fn socket(&self, listener: ListenerId) -> Option<&OwnedFd> {
+        Some(&self.watched.get(listener.index())?.listener.as_ref()?.socket)
     }
 
-    /// Closes TCP, or `all`; the numbers that are to be watched no more, with the sockets that go.
-    pub(crate) fn close(&mut self, all: bool) -> Vec<(u32, Arc<Listener>)> {
+    /// Closes the TCP sockets, or `all`; returns them, to be watched no longer.
+    pub(crate) fn close(&mut self, all: bool) -> Vec<(ListenerId, Arc<Listener>)> {
         let wanted = |listener: &mut Arc<Listener>| all || listener.kind == Kind::Tcp;
-        let gone = (0..).zip(&mut self.watched);
-        gone.filter_map(|(number, one)| Some((number, one.listener.take_if(wanted)?))).collect()
+        let gone = (0..).map(ListenerId).zip(&mut self.watched);
+        gone.filter_map(|(listener, one)| Some((listener, one.listener.take_if(wanted)?))).collect()
     }
 
-    /// Pauses or (`false`) resumes accepting; returns the sockets to stop or start watching.
-    pub(crate) fn leave(&mut self, is_left: bool) -> Vec<u32> {
-        self.is_left = is_left;
-        let numbers = self.end_rest();
-        if is_left || !self.is_off_duty { numbers } else { Vec::new() }
+    /// Leaves accepting to another process; returns the sockets to watch no longer.
+    pub(crate) fn pause(&mut self) -> Vec<ListenerId> {
+        self.is_paused = true;
+        self.end_rest()
     }
 
-    /// Called to watch too, or (`false`) sent away; the numbers to be watched from now on, or no more.
-    pub(crate) fn call(&mut self, is_called: bool) -> Vec<u32> {
-        self.is_off_duty = !is_called;
-        let numbers = self.end_rest();
-        if self.is_left { Vec::new() } else { numbers }
+    /// Ends that; returns the sockets to watch.
+    pub(crate) fn resume(&mut self) -> Vec<ListenerId> {
+        self.is_paused = false;
+        let listeners = self.end_rest();
+        if self.is_off_duty { Vec::new() } else { listeners }
     }
 
-    /// Forgets who rests; all numbers that are not closed.
-    fn end_rest(&mut self) -> Vec<u32> {
+    /// Accepts beside the thread that usually does, or (`false`) leaves it to that; returns the sockets to watch, or to
+    /// watch no longer.
+    pub(crate) fn share(&mut self, is_shared: bool) -> Vec<ListenerId> {
+        self.is_off_duty = !is_shared;
+        let listeners = self.end_rest();
+        if self.is_paused { Vec::new() } else { listeners }
+    }
+
+    /// No listening socket rests any more; all that are not closed.
+    fn end_rest(&mut self) -> Vec<ListenerId> {
         self.resting_until_us = None;
         self.watched.iter_mut().for_each(|one| one.resting = false);
         self.open()
     }
 
-    /// A descriptor was closed: whoever rests may try again.
-    pub(crate) fn a_file_is_free(&mut self) {
+    /// A descriptor was closed: listening sockets that rest for want of one may try again.
+    pub(crate) fn descriptor_freed(&mut self) {
         if self.resting_until_us.is_some() {
             self.resting_until_us = Some(0);
         }
@@ -162,57 +176,71 @@ impl Acceptor {
     }
 
     /// Accepts one.
-    pub(crate) fn accept(&mut self, number: u32, now: Now) -> Arrival {
-        if self.is_left {
-            return Arrival::Rest;
+    pub(crate) fn accept(&mut self, id: ListenerId, now: Now) -> Arrival {
+        if self.is_paused {
+            return Arrival::Stop;
         }
-        let Some(one) = self.watched.get_mut(number as usize) else { return Arrival::Rest };
-        let Some(listener) = one.listener.clone() else { return Arrival::Rest };
+        let Some(one) = self.watched.get_mut(id.index()) else { return Arrival::Stop };
+        let Some(listener) = one.listener.clone() else { return Arrival::Stop };
         match acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC) {
             Ok((socket, remote)) => {
                 let remote = remote.and_then(|any| any.try_into().ok());
-                match fd_reserve::peer_of(&socket, &listener, remote) {
+                match peer_of(&socket, &listener, remote) {
                     Some(peer) => Arrival::Client(socket, peer, listener.kind != Kind::Tcp),
-                    None => Arrival::Again,
+                    None => Arrival::Retry,
                 }
             }
-            Err(Errno::INTR | Errno::CONNABORTED) => Arrival::Again,
-            Err(Errno::AGAIN) => Arrival::Nobody,
-            Err(fault) if fd_reserve::is_exhaustion(fault) => {
-                self.exhausted(number as usize, &listener, fault, now)
-            }
-            // It was shut down: nobody will come.
-            Err(_) => Arrival::Rest,
+            Err(Errno::INTR | Errno::CONNABORTED) => Arrival::Retry,
+            Err(Errno::AGAIN) => Arrival::NonePending,
+            Err(fault) if fd_reserve::is_exhaustion(fault) => self.exhausted(id, &listener, fault, now),
+            // It was shut down.
+            Err(_) => Arrival::Stop,
         }
     }
 
-    fn exhausted(&mut self, index: usize, listener: &Listener, fault: Errno, now: Now) -> Arrival {
-        if now.mono_us >= self.told_until_us {
-            self.told_until_us = now.mono_us + TELL_US;
+    fn exhausted(&mut self, id: ListenerId, listener: &Listener, fault: Errno, now: Now) -> Arrival {
+        if now.mono_us >= self.logged_until_us {
+            self.logged_until_us = now.mono_us + LOG_INTERVAL_US;
             (self.log)(Record::new(Level::Warning, format!("accept() failed: {}", text(fault))));
         }
-        // Who is off duty only empties the queue that he was woken for: the rest is for who watches.
+        // A thread off duty only empties the queue that it was woken for: the rest is for the threads that watch.
         if self.is_off_duty {
-            return Arrival::Rest;
+            return Arrival::Stop;
         }
         self.resting_until_us = Some(now.mono_us + REST_US);
         if listener.kind != Kind::Tcp && self.fd_reserve.give_up() {
-            return Arrival::Again;
+            return Arrival::Retry;
         }
-        self.watched[index].resting = true;
+        self.watched[id.index()].resting = true;
         Arrival::Exhausted
     }
 
-    /// A turn of the loop is over. The numbers to be watched again, if rest is over.
-    pub(crate) fn wake(&mut self, now: Now) -> Vec<u32> {
+    /// A turn of the loop is over; returns the sockets to watch again, if they have rested long enough.
+    pub(crate) fn end_turn(&mut self, now: Now) -> Vec<ListenerId> {
         self.turn += 1;
         if !self.is_watched() || self.resting_until_us.is_none_or(|until| until > now.mono_us) {
             return Vec::new();
         }
-        // The next who needs the reserve may be an administrator: it is tried for until it is there.
+        // The next to need the reserve may be an administrator: it is tried for until it is there.
         self.resting_until_us = (!self.fd_reserve.refill()).then_some(now.mono_us + REST_US);
-        let rested = |(number, one): (u32, &mut Watched)| std::mem::take(&mut one.resting).then_some(number);
-        (0..).zip(&mut self.watched).filter_map(rested).collect()
+        let rested = |(listener, one): (ListenerId, &mut Watched)| {
+            std::mem::take(&mut one.resting).then_some(listener)
+        };
+        (0..).map(ListenerId).zip(&mut self.watched).filter_map(rested).collect()
+    }
+}
+
+/// The other end of an accepted socket; None if it has disconnected already.
+fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<SocketAddr>) -> Option<Peer> {
+    match listener.kind {
+        Kind::Unix { port } => {
+            let (process_id, user_id) = sys::peer_credentials(socket.as_fd())?;
+            Some(Peer::Unix { process_id, user_id, port })
+        }
+        Kind::Tcp => {
+            let ask = || rustix::net::getsockname(&socket).ok()?.try_into().ok();
+            Some(Peer::Inet { remote: remote?, local: listener.address.or_else(ask)? })
+        }
     }
 }
 
@@ -224,7 +252,9 @@ mod tests {
     use settings::Global;
     use std::net::TcpStream;
 
-    fn acceptor() -> (Acceptor, std::net::SocketAddr) {
+    const FIRST: ListenerId = ListenerId(0);
+
+    fn acceptor() -> (Acceptor, SocketAddr) {
         let mut global = Global::default();
         (global.listen_addr, global.listen_port) = (vec!["127.0.0.1".to_owned()], 0);
         (global.unix_socket_dir, global.tcp_defer_accept) = (None, false);
@@ -236,11 +266,11 @@ mod tests {
     #[test]
     fn clients_come_with_both_addresses() {
         let (mut acceptor, address) = acceptor();
-        assert!(matches!(acceptor.accept(0, Now::default()), Arrival::Nobody));
+        assert!(matches!(acceptor.accept(FIRST, Now::default()), Arrival::NonePending));
         let client = TcpStream::connect(address).unwrap();
-        let Arrival::Client(_, Peer::Inet { remote, local }, false) = acceptor.accept(0, Now::default())
+        let Arrival::Client(_, Peer::Inet { remote, local }, false) = acceptor.accept(FIRST, Now::default())
         else {
-            panic!("nobody came");
+            panic!("no connection");
         };
         assert_eq!((remote, local), (client.local_addr().unwrap(), address));
     }
@@ -250,39 +280,39 @@ mod tests {
         let (mut acceptor, _) = acceptor();
         let listener = acceptor.watched[0].listener.clone().unwrap();
         let now = Now { mono_us: 5, wall_us: 0 };
-        assert!(matches!(acceptor.exhausted(0, &listener, Errno::MFILE, now), Arrival::Exhausted));
+        assert!(matches!(acceptor.exhausted(FIRST, &listener, Errno::MFILE, now), Arrival::Exhausted));
         assert_eq!(acceptor.deadline_us(), Some(5 + REST_US));
-        assert!(acceptor.wake(now).is_empty());
-        acceptor.a_file_is_free();
-        assert_eq!(acceptor.wake(now), [0]);
-        assert!(acceptor.wake(now).is_empty());
+        assert!(acceptor.end_turn(now).is_empty());
+        acceptor.descriptor_freed();
+        assert_eq!(acceptor.end_turn(now), [FIRST]);
+        assert!(acceptor.end_turn(now).is_empty());
     }
 
     #[test]
-    fn a_thread_off_duty_watches_while_it_is_called() {
+    fn a_thread_off_duty_watches_while_accepting_is_shared() {
         let (mut acceptor, _) = acceptor();
         acceptor.is_off_duty = true;
         assert!(acceptor.to_watch().is_empty());
-        assert_eq!(acceptor.call(true), [0]);
+        assert_eq!(acceptor.share(true), [FIRST]);
         assert!(acceptor.is_watched());
-        assert_eq!(acceptor.leave(true), [0], "another process takes over");
-        assert!(acceptor.call(false).is_empty() && acceptor.call(true).is_empty());
-        assert_eq!(acceptor.leave(false), [0]);
-        assert_eq!(acceptor.call(false), [0]);
-        assert!(acceptor.leave(true) == [0] && acceptor.leave(false).is_empty());
+        assert_eq!(acceptor.pause(), [FIRST], "another process takes over");
+        assert!(acceptor.share(false).is_empty() && acceptor.share(true).is_empty());
+        assert_eq!(acceptor.resume(), [FIRST]);
+        assert_eq!(acceptor.share(false), [FIRST]);
+        assert!(acceptor.pause() == [FIRST] && acceptor.resume().is_empty());
     }
 
     #[test]
-    fn a_crowd_is_let_in_by_more_at_once_from_turn_to_turn() {
+    fn each_turn_accepts_more_at_once_while_connections_keep_coming() {
         let (mut acceptor, _) = acceptor();
         let next = |acceptor: &mut Acceptor| {
-            let count = acceptor.how_many(0);
-            assert!(acceptor.wake(Now::default()).is_empty());
+            let count = acceptor.batch_size(FIRST);
+            assert!(acceptor.end_turn(Now::default()).is_empty());
             count
         };
         assert_eq!([1, 2, 4, 8, 8].map(|_| next(&mut acceptor)), [1, 2, 4, 8, 8]);
-        acceptor.wake(Now::default());
-        assert_eq!(next(&mut acceptor), 1, "nobody came for a turn");
+        acceptor.end_turn(Now::default());
+        assert_eq!(next(&mut acceptor), 1, "no connection for a turn");
         acceptor.is_off_duty = true;
         assert_eq!(next(&mut acceptor), usize::MAX);
     }
@@ -292,6 +322,6 @@ mod tests {
         let (mut acceptor, _) = acceptor();
         assert_eq!(acceptor.close(false).len(), 1);
         assert!(acceptor.close(true).is_empty());
-        assert!(matches!(acceptor.accept(0, Now::default()), Arrival::Rest));
+        assert!(matches!(acceptor.accept(FIRST, Now::default()), Arrival::Stop));
     }
 }

@@ -10,9 +10,9 @@ use settings::hba::RuleMethod;
 use settings::{AuthType, Config};
 
 use crate::clock::monotonic_us;
-use crate::helpers::Requester;
+use crate::ids::Requester;
 use crate::ldap::Ldap;
-use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::mailbox::{MailboxMessage, Mailboxes};
 use crate::pam::Pam;
 use crate::thread_pool::{Overloaded, ThreadPool};
 
@@ -22,7 +22,7 @@ const THREADS: usize = 64;
 
 /// The ways to them.
 pub(crate) struct AuthBackends {
-    mailboxes: Arc<[Mailbox]>,
+    mailboxes: Mailboxes,
     libraries: Arc<Libraries>,
     directories: ThreadPool,
     pam: ThreadPool,
@@ -37,9 +37,9 @@ struct Libraries {
 
 impl AuthBackends {
     /// No check is running, and no thread exists yet.
-    pub(crate) fn new(mailboxes: &Arc<[Mailbox]>) -> AuthBackends {
+    pub(crate) fn new(mailboxes: &Mailboxes) -> AuthBackends {
         AuthBackends {
-            mailboxes: Arc::clone(mailboxes),
+            mailboxes: mailboxes.clone(),
             libraries: Arc::default(),
             directories: ThreadPool::new("weir-ldap", THREADS),
             pam: ThreadPool::new("weir-pam", THREADS),
@@ -64,7 +64,7 @@ impl AuthBackends {
             AuthBackend::Ldap(_) => &self.directories,
             AuthBackend::Pam => &self.pam,
         };
-        let (libraries, mailboxes) = (Arc::clone(&self.libraries), Arc::clone(&self.mailboxes));
+        let (libraries, mailboxes) = (Arc::clone(&self.libraries), self.mailboxes.clone());
         let asked_us = monotonic_us();
         let job = move || {
             let waited = Duration::from_micros(monotonic_us().saturating_sub(asked_us));
@@ -87,13 +87,12 @@ impl Libraries {
     }
 }
 
-fn answer(mailboxes: &[Mailbox], requester: Requester, outcome: Result<(), String>) {
+fn answer(mailboxes: &Mailboxes, requester: Requester, outcome: Result<(), String>) {
     let verdict = match outcome {
         Ok(()) => CheckResult::Passed,
         Err(reason) => CheckResult::Refused(reason),
     };
-    if let Some(mailbox) = mailboxes.get(usize::from(requester.shard.0)) {
-        let Requester { conn, generation, .. } = requester;
-        mailbox.post(MailboxMessage::Answered { conn, generation, answer: TaskResult::Checked(verdict) });
-    }
+    let Requester { shard, conn, generation } = requester;
+    mailboxes
+        .post(shard, MailboxMessage::Answered { conn, generation, answer: TaskResult::Checked(verdict) });
 }

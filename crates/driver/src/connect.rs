@@ -14,17 +14,8 @@ use rustix::net::{
 use settings::Global;
 use shard::{ConnectFault, Target};
 
-use crate::helpers::Helpers;
+use crate::names::{Addresses, Names};
 use crate::options;
-
-/// The addresses of a name, and the one to start with this time.
-#[derive(Clone, Debug)]
-pub(crate) struct Addresses {
-    /// At least one; ports are meaningless.
-    pub(crate) list: Arc<[SocketAddr]>,
-    /// Counts up with every use, so that connections spread over the addresses.
-    pub(crate) turn: usize,
-}
 
 /// One connection's tries: every address once, until one answers.
 #[derive(Debug)]
@@ -48,7 +39,7 @@ pub(crate) enum Step {
 }
 
 /// The first step to a server.
-pub(crate) fn dial(target: &Target, helpers: &Helpers, global: &Global) -> Step {
+pub(crate) fn dial(target: &Target, names: &Names, global: &Global) -> Step {
     match target {
         Target::Unix { path } => match unix(path) {
             Ok(socket) => Step::Connected(socket, true),
@@ -56,26 +47,19 @@ pub(crate) fn dial(target: &Target, helpers: &Helpers, global: &Global) -> Step 
         },
         Target::Near { path, host, port } => match unix(path) {
             Ok(socket) => Step::Connected(socket, true),
-            Err(_) => dial_host(host, *port, helpers, global),
+            Err(_) => dial_host(host, *port, names, global),
         },
-        Target::Inet { host, port } => dial_host(host, *port, helpers, global),
+        Target::Inet { host, port } => dial_host(host, *port, names, global),
     }
 }
 
-fn dial_host(host: &str, port: u16, helpers: &Helpers, global: &Global) -> Step {
+fn dial_host(host: &str, port: u16, names: &Names, global: &Global) -> Step {
     if let Some(attempt) = Attempt::literal(host, port) {
         return attempt.next(global);
     }
-    match helpers.remembered(host) {
+    match names.remembered(host) {
         Some(answer) => Attempt::new(Addresses::none(), port).resolved(answer, global),
         None => Step::Ask(Box::new(Attempt::new(Addresses::none(), port))),
-    }
-}
-
-impl Addresses {
-    /// Not known yet.
-    fn none() -> Addresses {
-        Addresses { list: Arc::new([]), turn: 0 }
     }
 }
 

@@ -3,11 +3,18 @@
 //! The product has one implementation, [`Shard`]; tests bring small scripted ones. The loops are generic over it, so
 //! that nothing is dispatched at run time.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
+use messages::Report;
 use settings::Config;
 use shard::{Action, ConnId, Event, Now, Shard};
+use telemetry::Record;
+
+/// Where log records go; called by every thread.
+pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
+
+/// Where the shards' reports go; called by every shard's thread, so it must not wait.
+pub type Reports = Arc<dyn Fn(Report) + Send + Sync>;
 
 /// What a loop needs of a shard; see [`Shard`] for the meaning of each.
 pub trait Core {
@@ -70,22 +77,4 @@ impl Core for Shard {
     fn config(&self) -> &Arc<Config> {
         Shard::config(self)
     }
-}
-
-/// The connection that a pending event is about. Pending events of a connection that leaves are dropped: its id may belong
-/// to another one before they would be handled.
-pub(crate) fn told_of(event: &Event<'_>) -> Option<ConnId> {
-    match event {
-        Event::SendBufferFull { conn }
-        | Event::SendBufferEmpty { conn }
-        | Event::WriteFailed { conn }
-        | Event::HalfClosed { conn }
-        | Event::Connected { conn, .. } => Some(*conn),
-        _ => None,
-    }
-}
-
-/// Drops a pending HalfClosed: the shard resumes before it has handled it. It belongs to one pause, and comes once in each.
-pub(crate) fn forget_half_close(pending: &mut VecDeque<Event<'static>>, conn: ConnId) {
-    pending.retain(|event| !matches!(event, Event::HalfClosed { conn: of } if *of == conn));
 }

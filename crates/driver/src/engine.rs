@@ -10,31 +10,26 @@ use std::time::Duration;
 use std::{fmt, io, panic, process};
 
 use auth::MockKey;
-use messages::{Command, Listing, Report, ShardId, Subject};
+use messages::{Command, Listing, ShardId, Subject};
 use pool::PoolRegistry;
 use settings::{Config, IoDriver};
 use shard::Shard;
 use telemetry::{Level, Record};
 
-use crate::core::Core;
+use crate::core::{Core, Log, Reports};
 use crate::entropy::{BufferedEntropy, KernelEntropy};
-use crate::epoll::EpollLoop;
+use crate::epoll::Epoll;
+use crate::event_loop::EventLoop;
 use crate::fd_reserve::FdReserve;
 use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
-use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::mailbox::{MailboxMessage, Mailboxes};
 use crate::process_registry::ProcessRegistry;
 use crate::shard_context::ShardContext;
 use crate::takeover::{
     self, Predecessor, Takeover, TakeoverImport, TakeoverProgress, TakeoverReceiver, TakeoverSender,
 };
-use crate::uring::{self, ReceiveBuffers, RingSize, UringLoop};
-
-/// Where log records go; called by every thread.
-pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
-
-/// Where the shards' reports go; called by every shard's thread, so it must not wait.
-pub type Reports = Arc<dyn Fn(Report) + Send + Sync>;
+use crate::uring::{self, ReceiveBuffers, RingSize, Uring};
 
 /// What is to be started.
 pub struct Plan {
@@ -65,7 +60,7 @@ pub struct ShardArgs {
     /// The configuration to begin with.
     pub config: Arc<Config>,
     /// Where it finds what shards share.
-    pub directory: Arc<dyn PoolRegistry>,
+    pub registry: Arc<dyn PoolRegistry>,
 }
 
 /// Why the threads could not be started.
@@ -90,14 +85,14 @@ impl std::error::Error for StartFault {}
 
 /// The running threads.
 pub struct Engine {
-    mailboxes: Arc<[Mailbox]>,
+    mailboxes: Mailboxes,
     listeners: Listeners,
     helpers: Arc<Helpers>,
     threads: Vec<JoinHandle<()>>,
     driver: &'static str,
     fallback: Option<String>,
-    succession: Arc<Takeover>,
-    directory: Arc<ProcessRegistry>,
+    takeover: Arc<Takeover>,
+    registry: Arc<ProcessRegistry>,
     generation: u64,
     log: Log,
 }
@@ -114,9 +109,9 @@ impl Engine {
         let mock = Arc::new(MockKey::new(KernelEntropy::key()));
         let user_id = rustix::process::geteuid().as_raw();
         let generation = plan.inheritance.generation;
-        Engine::start_with(plan, move |seat: ShardArgs| {
+        Engine::start_with(plan, move |args: ShardArgs| {
             let entropy = Box::new(BufferedEntropy::new());
-            let mut shard = Shard::new(seat.id, seat.config, seat.directory, entropy, Arc::clone(&mock));
+            let mut shard = Shard::new(args.id, args.config, args.registry, entropy, Arc::clone(&mock));
             shard.trust_unix_user(user_id);
             shard.limit_files(crate::process::file_limit());
             shard.follow(generation);
@@ -135,29 +130,27 @@ impl Engine {
         if !(1..=64).contains(&plan.threads) {
             return Err(StartFault::Threads(plan.threads));
         }
-        let count = usize::from(plan.threads);
-        let boxes: io::Result<Vec<Mailbox>> = (0..count).map(|_| Mailbox::new()).collect();
-        let mailboxes: Arc<[Mailbox]> = boxes.map_err(|why| StartFault::System("a mailbox", why))?.into();
+        let mailboxes = Mailboxes::new(plan.threads).map_err(|why| StartFault::System("a mailbox", why))?;
         let helpers = Helpers::start(&mailboxes, &plan.config.global)
             .map_err(|why| StartFault::System("a thread", why))?;
         if let Some(lack) = helpers.lacking(&plan.config) {
             (plan.log)(Record::new(Level::Warning, format!("{lack}; logins that need it will fail")));
         }
         let helpers = Arc::new(helpers);
-        let directory = Arc::new(ProcessRegistry::new(plan.threads));
+        let registry = Arc::new(ProcessRegistry::new(plan.threads));
         let inheritance = plan.inheritance;
-        directory.process().continue_ids_at(inheritance.next_id);
+        registry.process().continue_ids_at(inheritance.next_id);
         let mut builder = EngineBuilder {
             plan,
             mailboxes,
             helpers,
             fd_reserve: Arc::new(FdReserve::new()),
-            succession: Arc::default(),
-            directory,
+            takeover: Arc::default(),
+            registry,
             threads: Vec::new(),
         };
         let (driver, fallback) = builder.launch(make)?;
-        let EngineBuilder { plan, mailboxes, helpers, threads, succession, directory, .. } = builder;
+        let EngineBuilder { plan, mailboxes, helpers, threads, takeover, registry, .. } = builder;
         announce(&plan.log, plan.io, driver, fallback.as_deref());
         let generation = inheritance.generation;
         let (listeners, log) = (plan.listeners, plan.log);
@@ -168,8 +161,8 @@ impl Engine {
             threads,
             driver,
             fallback,
-            succession,
-            directory,
+            takeover,
+            registry,
             generation,
             log,
         })
@@ -187,9 +180,7 @@ impl Engine {
             self.listeners.configure(&config.global);
             self.helpers.known().configure(&config.global);
         }
-        if let Some(mailbox) = self.mailboxes.get(usize::from(shard.0)) {
-            mailbox.post(MailboxMessage::Command(command));
-        }
+        self.mailboxes.post(shard, MailboxMessage::Command(command));
     }
 
     /// Rows about what no shard knows; nothing for what shards know.
@@ -204,20 +195,20 @@ impl Engine {
 
     /// Writes to all shards.
     pub fn broadcast(&self, command: &Command) {
-        for shard in 0..u16::try_from(self.mailboxes.len()).unwrap_or(u16::MAX) {
+        for shard in 0..u16::try_from(self.mailboxes.count()).unwrap_or(u16::MAX) {
             self.command(ShardId(shard), command.clone());
         }
     }
 
-    /// Receives everything that the predecessor hands on; its acceptors must rest ([`Predecessor::rest_gates`]).
+    /// Receives everything that the predecessor hands on; it must have paused accepting ([`Predecessor::pause_accepting`]).
     ///
     /// # Errors
     /// The predecessor has gone, or the system's.
     pub fn take_over(&self, predecessor: Predecessor) -> io::Result<()> {
         TakeoverReceiver {
-            succession: Arc::clone(&self.succession),
-            mailboxes: Arc::clone(&self.mailboxes),
-            directory: Arc::clone(&self.directory),
+            takeover: Arc::clone(&self.takeover),
+            mailboxes: self.mailboxes.clone(),
+            registry: Arc::clone(&self.registry),
             log: Arc::clone(&self.log),
         }
         .start(predecessor)
@@ -228,7 +219,7 @@ impl Engine {
     /// socket, and `patience` how long the successor may take before it is ready.
     ///
     /// # Errors
-    /// AlreadyExists if that is under way; PermissionDenied if somebody else's process answers; else the system's.
+    /// AlreadyExists if that is under way; PermissionDenied if another user's process answers; else the system's.
     pub fn hand_over(
         &self,
         name: &str,
@@ -238,13 +229,13 @@ impl Engine {
         news: impl Fn(TakeoverProgress) + Send + 'static,
     ) -> io::Result<()> {
         TakeoverSender {
-            line: takeover::line_to(name)?,
-            succession: Arc::clone(&self.succession),
-            mailboxes: Arc::clone(&self.mailboxes),
+            channel: takeover::open_channel(name)?,
+            takeover: Arc::clone(&self.takeover),
+            mailboxes: self.mailboxes.clone(),
             listeners: self.listeners.clone(),
             panel,
             generation: self.generation,
-            next_id: self.directory.process().upcoming_id(),
+            next_id: self.registry.process().upcoming_id(),
             note,
             patience,
             log: Arc::clone(&self.log),
@@ -255,12 +246,12 @@ impl Engine {
 
     /// Forwards a cancel request for an unknown key to the predecessor, if there is one.
     pub fn cancel_at_predecessor(&self, key: &[u8]) {
-        self.succession.cancel_there(key);
+        self.takeover.cancel_there(key);
     }
 
     /// Undoes what was paused in the process that this one still takes over from, if there is one.
     pub fn resume_predecessor(&self, database: Option<&str>) {
-        self.succession.resume_there(database);
+        self.takeover.resume_there(database);
     }
 
     /// Refuses new TCP connections from now on; the unix socket stays for administrators.
@@ -275,17 +266,13 @@ impl Engine {
 
     fn close(&self, all: bool) {
         self.listeners.close(all);
-        for mailbox in self.mailboxes.iter() {
-            mailbox.post(MailboxMessage::CloseListeners { all });
-        }
+        self.mailboxes.post_all(|| MailboxMessage::CloseListeners { all });
     }
 
     /// Ends all threads and waits for them. Connections are closed as they are.
     pub fn join(self) {
         self.listeners.close(true);
-        for mailbox in self.mailboxes.iter() {
-            mailbox.post(MailboxMessage::Stop);
-        }
+        self.mailboxes.post_all(|| MailboxMessage::Stop);
         for thread in self.threads {
             let _ = thread.join();
         }
@@ -295,11 +282,11 @@ impl Engine {
 /// An engine in the making.
 struct EngineBuilder {
     plan: Plan,
-    mailboxes: Arc<[Mailbox]>,
+    mailboxes: Mailboxes,
     helpers: Arc<Helpers>,
     fd_reserve: Arc<FdReserve>,
-    succession: Arc<Takeover>,
-    directory: Arc<ProcessRegistry>,
+    takeover: Arc<Takeover>,
+    registry: Arc<ProcessRegistry>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -310,14 +297,14 @@ impl EngineBuilder {
         make: impl Fn(ShardArgs) -> C + Send + Sync + 'static,
     ) -> Result<(&'static str, Option<String>), StartFault> {
         let make = Arc::new(make);
-        let directory: Arc<dyn PoolRegistry> = self.directory.clone();
+        let registry: Arc<dyn PoolRegistry> = self.registry.clone();
         let (verdicts, heard) = channel();
         let mut starts: Vec<SyncSender<bool>> = Vec::new();
         for id in (0..self.plan.threads).map(ShardId) {
-            let seat =
-                ShardArgs { id, config: Arc::clone(&self.plan.config), directory: Arc::clone(&directory) };
+            let args =
+                ShardArgs { id, config: Arc::clone(&self.plan.config), registry: Arc::clone(&registry) };
             let (start, started) = sync_channel(1);
-            let (make, outside, verdicts) = (Arc::clone(&make), self.outside(id), verdicts.clone());
+            let (make, context, verdicts) = (Arc::clone(&make), self.context(id), verdicts.clone());
             let try_uring = self.plan.io != IoDriver::Epoll;
             let (size, receive_buffers) = (self.plan.ring, self.plan.receive_buffers);
             let work = move || {
@@ -326,7 +313,7 @@ impl EngineBuilder {
                     Some(Err(why)) => Err(why.clone()),
                     _ => Ok(()),
                 });
-                run(started, outside, ring.and_then(Result::ok), || make(seat));
+                run(started, context, ring.and_then(Result::ok), || make(args));
             };
             let thread = thread::Builder::new().name(format!("weir-shard-{}", id.0)).spawn(guarded(work));
             self.threads.push(thread.map_err(|why| StartFault::System("a thread", why))?);
@@ -340,17 +327,17 @@ impl EngineBuilder {
         Ok((if by_uring { "io_uring" } else { "epoll" }, fallback))
     }
 
-    fn outside(&self, id: ShardId) -> ShardContext {
+    fn context(&self, id: ShardId) -> ShardContext {
         ShardContext {
             id,
-            mailboxes: Arc::clone(&self.mailboxes),
+            mailboxes: self.mailboxes.clone(),
             helpers: Arc::clone(&self.helpers),
             fd_reserve: Arc::clone(&self.fd_reserve),
-            succession: Arc::clone(&self.succession),
+            takeover: Arc::clone(&self.takeover),
             listeners: self.plan.listeners.all.clone(),
             reports: Arc::clone(&self.plan.reports),
             log: Arc::clone(&self.plan.log),
-            gates_shared: false,
+            accepting_shared: false,
         }
     }
 }
@@ -358,16 +345,18 @@ impl EngineBuilder {
 /// A shard's thread: waits to be told the driver, then loops until it is stopped.
 fn run<C: Core>(
     started: Receiver<bool>,
-    outside: ShardContext,
+    context: ShardContext,
     ring: Option<uring::Kernel>,
     make: impl FnOnce() -> C,
 ) {
-    // No word means that the engine could not be started: there is nobody to work for.
+    // No message means that the engine could not be started.
     let Ok(by_uring) = started.recv() else { return };
-    let log = Arc::clone(&outside.log);
+    let log = Arc::clone(&context.log);
     let outcome = match ring.filter(|_| by_uring) {
-        Some(kernel) => UringLoop::new(make(), outside, kernel).run(),
-        None => EpollLoop::new(make(), outside).and_then(EpollLoop::run),
+        Some(kernel) => EventLoop::new(make(), context, Uring::new(kernel), ()).and_then(EventLoop::run),
+        None => {
+            Epoll::new().and_then(|(epoll, scratch)| EventLoop::new(make(), context, epoll, scratch)?.run())
+        }
     };
     if let Err(why) = outcome {
         log(Record::new(Level::Fatal, format!("shard event loop failed: {why}; exiting")));

@@ -1,18 +1,13 @@
-//! Who is let in when file descriptors run out.
+//! The descriptor in reserve, for when file descriptors run out.
 //!
 //! Owns one descriptor in reserve: it is given up to let a client of the unix socket in (an administrator who could
 //! help), and taken back as soon as one is free. Never accepts by itself.
 
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use shard::event::Peer;
-
-use crate::listen::{Kind, Listener};
-use crate::sys;
 
 /// How long accepting rests after descriptors ran out, if no connection closes before.
 pub(crate) const REST_US: u64 = 1_000_000;
@@ -51,20 +46,6 @@ fn spare() -> Option<OwnedFd> {
 /// No descriptor (or memory for one) is left.
 pub(crate) fn is_exhaustion(fault: Errno) -> bool {
     matches!(fault, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
-}
-
-/// Who is at the other end of an accepted socket; None if it has gone already.
-pub(crate) fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<SocketAddr>) -> Option<Peer> {
-    match listener.kind {
-        Kind::Unix { port } => {
-            let (process_id, user_id) = sys::peer_credentials(socket.as_fd())?;
-            Some(Peer::Unix { process_id, user_id, port })
-        }
-        Kind::Tcp => {
-            let ask = || rustix::net::getsockname(&socket).ok()?.try_into().ok();
-            Some(Peer::Inet { remote: remote?, local: listener.address.or_else(ask)? })
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,26 +8,17 @@ use std::time::Duration;
 use std::{io, thread};
 
 use auth::{OffloadedTask, TaskResult};
-use messages::{ShardId, ShardMessage};
+use messages::ShardMessage;
 use settings::{Config, Global};
-use shard::ConnId;
 
 use crate::auth_backends::AuthBackends;
-use crate::connect::Addresses;
-use crate::mailbox::{Generation, Mailbox, MailboxMessage};
+use crate::ids::Requester;
+use crate::mailbox::{MailboxMessage, Mailboxes};
 use crate::names::Names;
 use crate::sys;
 
 /// Threads of each kind: one slow name server must not stop every look-up.
 const THREADS: usize = 2;
-
-/// Whom an answer is for.
-#[derive(Clone, Copy)]
-pub(crate) struct Requester {
-    pub(crate) shard: ShardId,
-    pub(crate) conn: ConnId,
-    pub(crate) generation: Generation,
-}
 
 /// The way to the helper threads; they end when it is dropped.
 pub(crate) struct Helpers {
@@ -39,13 +30,13 @@ pub(crate) struct Helpers {
 
 impl Helpers {
     /// Starts the threads.
-    pub(crate) fn start(mailboxes: &Arc<[Mailbox]>, global: &Global) -> io::Result<Helpers> {
-        let shards = Arc::clone(mailboxes);
+    pub(crate) fn start(mailboxes: &Mailboxes, global: &Global) -> io::Result<Helpers> {
+        let shards = mailboxes.clone();
         let tell = move |host: &str, gone: &[std::net::IpAddr]| {
-            for mailbox in shards.iter() {
+            shards.post_all(|| {
                 let moved = ShardMessage::HostMoved { host: host.to_owned(), gone: gone.to_vec() };
-                mailbox.post(MailboxMessage::ShardMessage(moved));
-            }
+                MailboxMessage::ShardMessage(moved)
+            });
         };
         let known = Arc::new(Names::new(global, Box::new(tell)));
         let (names, names_asked) = channel::<(Requester, String)>();
@@ -69,11 +60,6 @@ impl Helpers {
     /// What a configuration needs and this machine lacks.
     pub(crate) fn lacking(&self, config: &Config) -> Option<String> {
         self.authorities.lacking(config)
-    }
-
-    /// A name's addresses, if they were looked up lately.
-    pub(crate) fn remembered(&self, host: &str) -> Option<Result<Addresses, String>> {
-        self.known.remembered(host)
     }
 
     /// What is known of names.
@@ -112,19 +98,17 @@ fn answer(question: &OffloadedTask) -> TaskResult {
 fn spawn<Asked: Send + 'static>(
     name: &str,
     asked: Receiver<(Requester, Asked)>,
-    mailboxes: &Arc<[Mailbox]>,
+    mailboxes: &Mailboxes,
     answer: impl Fn(Requester, Asked) -> MailboxMessage + Send + Sync + 'static,
 ) -> io::Result<()> {
     let (asked, answer) = (Arc::new(Mutex::new(asked)), Arc::new(answer));
     for _ in 0..THREADS {
-        let (asked, answer, mailboxes) = (Arc::clone(&asked), Arc::clone(&answer), Arc::clone(mailboxes));
+        let (asked, answer, mailboxes) = (Arc::clone(&asked), Arc::clone(&answer), mailboxes.clone());
         let work = move || {
             loop {
                 let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok((requester, question)) = next else { return };
-                if let Some(mailbox) = mailboxes.get(usize::from(requester.shard.0)) {
-                    mailbox.post(answer(requester, question));
-                }
+                mailboxes.post(requester.shard, answer(requester, question));
             }
         };
         thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(work)?;
@@ -137,29 +121,35 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::VecDeque;
 
+    use messages::ShardId;
+    use shard::ConnId;
+
     use super::*;
+    use crate::ids::Generation;
 
     #[test]
     fn answers_come_by_mail() {
-        let mailboxes: Arc<[Mailbox]> = Arc::new([Mailbox::new().unwrap()]);
+        let mailboxes = Mailboxes::new(1).unwrap();
         let helpers = Helpers::start(&mailboxes, &Global::default()).unwrap();
-        let requester = Requester { shard: ShardId(0), conn: ConnId(7), generation: 3 };
+        let requester =
+            Requester { shard: ShardId(0), conn: ConnId(7), generation: Generation::from_bits(3) };
         helpers.resolve(requester, "localhost");
         let mut messages = VecDeque::new();
         for _ in 0..6_000 {
-            mailboxes[0].collect(&mut messages);
+            mailboxes.of(ShardId(0)).collect(&mut messages);
             if !messages.is_empty() {
                 break;
             }
             thread::sleep(Duration::from_millis(10));
         }
-        let Some(MailboxMessage::Resolved { conn: ConnId(7), generation: 3, addresses: Ok(addresses) }) =
+        let Some(MailboxMessage::Resolved { conn: ConnId(7), generation, addresses: Ok(addresses) }) =
             messages.pop_front()
         else {
             panic!("no answer");
         };
+        assert_eq!(generation, requester.generation);
         assert!(addresses.list.iter().all(|address| address.ip().is_loopback()));
-        let again = helpers.remembered("localhost").unwrap().unwrap();
+        let again = helpers.known().remembered("localhost").unwrap().unwrap();
         assert_ne!(again.turn, addresses.turn, "the next use begins with the next address");
     }
 }

@@ -1,6 +1,6 @@
 //! Libraries of the system that are loaded when they are first needed, so that Weir runs where they are missing.
 //!
-//! Owns the loading; what their functions are is said by whoever calls them, with [`functions`]. Never unloads one:
+//! Owns the loading; callers declare their functions with [`functions`]. Never unloads one:
 //! libraries leave threads' and exit handlers behind.
 #![allow(unsafe_code)]
 
@@ -56,7 +56,7 @@ macro_rules! functions {
     ($(#[$doc:meta])* $name:ident { $($function:ident: fn($($argument:ty),*) -> $result:ty;)* }) => {
         $(#[$doc])*
         struct $name {
-            // SAFETY: whoever calls one keeps to its manual page.
+            // SAFETY: callers keep to its manual page.
             $($function: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
 

@@ -1,24 +1,24 @@
 //! Listening sockets: TCP by listen_addr, the unix socket by unix_socket_dir.
 //!
-//! Owns their names in the file system (made, replaced when nobody listens, removed at the end). Never accepts.
+//! Owns their names in the file system (made, replaced when no process listens, removed at the end). Never accepts.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fmt, fs};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
+    sockopt,
 };
 use settings::Global;
 
 use crate::connect::{text, unix, unix_address};
-use crate::inherited::{Inherited, take_inherited};
+use crate::inherited::{Inherited, SocketFile, take_inherited};
 use crate::{options, sys};
 
 /// A thread that was woken may find that another one was quicker: it must not wait then.
@@ -41,12 +41,6 @@ pub(crate) struct Listener {
     file: Option<SocketFile>,
     /// Another process has it too and goes on with it: it is not shut down from here, and its name stays.
     is_left: AtomicBool,
-}
-
-/// A socket's name in the file system; it goes when the socket goes, unless somebody else has taken the name.
-pub(crate) struct SocketFile {
-    pub(crate) path: PathBuf,
-    pub(crate) inode: u64,
 }
 
 /// All listening sockets of a process.
@@ -123,7 +117,9 @@ impl Listeners {
         for entry in &global.listen_addr {
             for address in addresses(entry, global.listen_port)? {
                 let found = take_inherited(&mut inherited, |one| one.address() == Some(address));
-                match found.map_or_else(|| tcp(address, global), |one| Ok(one.into_tcp(address, global))) {
+                match found
+                    .map_or_else(|| tcp(address, global), |one| Ok(Listener::from_tcp(one, address, global)))
+                {
                     Ok(listener) => all.push(Arc::new(listener)),
                     Err(Refusal(_, Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)) if entry == "*" => {}
                     Err(why) => refused.push(why.at(address)),
@@ -135,14 +131,14 @@ impl Listeners {
         }
         if let Some(path) = unix_path(global) {
             match take_inherited(&mut inherited, |one| one.is_at(&path)) {
-                Some(one) => all.push(Arc::new(one.into_unix(&path, global.listen_port))),
+                Some(one) => all.push(Arc::new(Listener::from_unix(one, &path, global.listen_port))),
                 None => match unix_listener(&path, global)? {
                     Ok(listener) => all.push(Arc::new(listener)),
                     Err(why) => refused.push(why.at(format_args!("unix:{path}"))),
                 },
             }
         }
-        inherited.iter().for_each(Inherited::remove_file);
+        inherited.iter().filter_map(|one| one.file.as_ref()).for_each(SocketFile::remove);
         if all.is_empty() { Err(ListenFault::Nowhere(refused)) } else { Ok(Listeners { all, refused }) }
     }
 
@@ -152,7 +148,7 @@ impl Listeners {
     /// [`ListenFault::Passed`] for a descriptor that is no such socket.
     pub fn passed(global: &Global, sockets: Vec<Inherited>) -> Result<Listeners, ListenFault> {
         let all: Result<Vec<_>, _> =
-            sockets.into_iter().map(|socket| socket.into_passed(global).map(Arc::new)).collect();
+            sockets.into_iter().map(|socket| Listener::from_passed(socket, global).map(Arc::new)).collect();
         Ok(Listeners { all: all?, refused: Vec::new() })
     }
 
@@ -196,8 +192,8 @@ impl Listeners {
     pub(crate) fn any_listens(&self) -> bool {
         self.all.iter().any(|listener| match listener.kind {
             Kind::Tcp => sockopt::socket_acceptconn(&listener.socket) == Ok(true),
-            // These go on saying so; but whoever shuts them down takes their name away.
-            Kind::Unix { .. } => listener.file.as_ref().is_some_and(|file| is_same(&file.path, file.inode)),
+            // A unix socket still says that it listens after that; but closing it removes its file.
+            Kind::Unix { .. } => listener.file.as_ref().is_some_and(SocketFile::is_there),
         })
     }
 
@@ -208,6 +204,40 @@ impl Listeners {
 }
 
 impl Listener {
+    /// An inherited socket of a TCP address that the settings name.
+    fn from_tcp(inherited: Inherited, address: SocketAddr, global: &Global) -> Listener {
+        options::change_listener(&inherited.socket, global);
+        let _ = listen(&inherited.socket, backlog(global));
+        Listener::new(inherited.socket, Kind::Tcp, address.to_string(), None)
+    }
+
+    /// The inherited unix socket of the settings.
+    fn from_unix(inherited: Inherited, path: &str, port: u16) -> Listener {
+        Listener::new(inherited.socket, Kind::Unix { port }, format!("unix:{path}"), inherited.file)
+    }
+
+    /// A socket as the service manager has passed it.
+    fn from_passed(passed: Inherited, global: &Global) -> Result<Listener, ListenFault> {
+        if sockopt::socket_acceptconn(&passed.socket) != Ok(true) {
+            return Err(ListenFault::Passed);
+        }
+        // A thread that was woken may find that another one was quicker.
+        ioctl_fionbio(&passed.socket, true).map_err(|_| ListenFault::Passed)?;
+        if let Some(address) = passed.address() {
+            // What the manager has set stays where the settings say nothing.
+            options::apply_to_listener(&passed.socket, global);
+            return Ok(Listener::new(passed.socket, Kind::Tcp, address.to_string(), None));
+        }
+        let address = rustix::net::getsockname(&passed.socket).map_err(|_| ListenFault::Passed)?;
+        let address = SocketAddrUnix::try_from(address).map_err(|_| ListenFault::Passed)?;
+        let path = match (address.path(), address.abstract_name()) {
+            (Some(path), _) => path.to_string_lossy().into_owned(),
+            (None, name) => format!("@{}", String::from_utf8_lossy(name.unwrap_or_default())),
+        };
+        let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
+        Ok(Listener::from_unix(passed, &path, port.unwrap_or(global.listen_port)))
+    }
+
     pub(crate) fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
         let address = rustix::net::getsockname(&socket).ok().and_then(|any| SocketAddr::try_from(any).ok());
         let address = address.filter(|address| !address.ip().is_unspecified());
@@ -224,7 +254,7 @@ impl Listener {
             return;
         }
         if let Some(file) = &self.file {
-            remove_if_same(&file.path, file.inode);
+            file.remove();
         }
     }
 }
@@ -266,7 +296,7 @@ fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Refusal> {
     Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
 }
 
-pub(crate) fn backlog(global: &Global) -> i32 {
+fn backlog(global: &Global) -> i32 {
     i32::try_from(global.listen_backlog).unwrap_or(i32::MAX)
 }
 
@@ -275,16 +305,6 @@ pub(crate) fn backlog(global: &Global) -> i32 {
 pub fn unix_path(global: &Global) -> Option<String> {
     let directory = global.unix_socket_dir.as_deref().filter(|directory| !directory.is_empty())?;
     Some(format!("{directory}/.s.PGSQL.{}", global.listen_port))
-}
-
-fn is_same(path: &Path, inode: u64) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
-}
-
-pub(crate) fn remove_if_same(path: &Path, inode: u64) {
-    if is_same(path, inode) {
-        let _ = fs::remove_file(path);
-    }
 }
 
 /// The inner error is the system's and no reason to give up; the outer one is.

@@ -1,22 +1,20 @@
-//! A shard's mailbox: the only way into its thread besides its sockets.
+//! The shards' mailboxes: the only way into a thread besides its sockets.
 //!
 //! Owns the queue and the wake-up (an eventfd, written only when the queue was empty). Never reads a message.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use auth::TaskResult;
-use messages::{Command, ShardMessage};
+use messages::{Command, ShardId, ShardMessage};
 use rustix::event::{EventfdFlags, eventfd};
-use shard::{ClientMove, ConnId};
+use shard::ConnId;
 
-use crate::connect::Addresses;
-use crate::takeover::Imported;
-
-/// The generation of a [`ConnId`]: tells its successive connections apart.
-pub(crate) type Generation = u32;
+use crate::conn_move::{ConnMove, Imported};
+use crate::ids::{Generation, TableId};
+use crate::names::Addresses;
 
 /// What may be written to a shard's thread.
 pub(crate) enum MailboxMessage {
@@ -32,27 +30,59 @@ pub(crate) enum MailboxMessage {
     Resolved { conn: ConnId, generation: Generation, addresses: Result<Addresses, String> },
     /// Stop accepting; `all` means the unix socket too.
     CloseListeners { all: bool },
-    /// Accept nobody for a while: another process is to watch the same sockets. [`crate::takeover::Item::GatesRest`]
+    /// Pause accepting, because another process is to watch the same sockets. [`crate::takeover::Item::AcceptingPaused`]
     /// answers.
-    RestGates,
+    PauseAccepting,
     /// Accept again.
-    WakeGates,
+    ResumeAccepting,
     /// Accept clients too, or leave that to the thread that does it for all.
-    CallToGates { is_called: bool },
+    ShareAccepting { is_shared: bool },
     /// Something from a process that this one takes over from.
-    Inherit(Imported),
+    Import(Imported),
     /// Leave the loop.
     Stop,
 }
 
-/// A socket on its way to another shard.
-pub(crate) struct ConnMove {
-    pub(crate) fd: OwnedFd,
-    pub(crate) client: Box<ClientMove>,
-    /// Output that the socket has not taken yet.
-    pub(crate) unsent: Vec<u8>,
-    /// Input that was read already and that the shard has not seen.
-    pub(crate) unread: Vec<u8>,
+/// The mailboxes of all shards.
+#[derive(Clone)]
+pub(crate) struct Mailboxes(Arc<[Mailbox]>);
+
+impl Mailboxes {
+    /// An empty mailbox for each of so many shards.
+    pub(crate) fn new(shards: u16) -> io::Result<Mailboxes> {
+        let mailboxes: io::Result<Vec<Mailbox>> = (0..shards).map(|_| Mailbox::new()).collect();
+        Ok(Mailboxes(mailboxes?.into()))
+    }
+
+    /// How many shards there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The mailbox of a shard of this process.
+    pub(crate) fn of(&self, shard: ShardId) -> &Mailbox {
+        &self.0[shard.index()]
+    }
+
+    /// Sends a message to one shard.
+    pub(crate) fn post(&self, to: ShardId, message: MailboxMessage) {
+        let mailbox = self.0.get(to.index());
+        debug_assert!(mailbox.is_some(), "no such shard");
+        if let Some(mailbox) = mailbox {
+            mailbox.post(message);
+        }
+    }
+
+    /// Sends a message to every shard but one.
+    pub(crate) fn post_others(&self, but: ShardId, message: impl Fn() -> MailboxMessage) {
+        let others = (0..).map(ShardId).zip(self.0.iter()).filter(|(shard, _)| *shard != but);
+        others.for_each(|(_, mailbox)| mailbox.post(message()));
+    }
+
+    /// Sends a message to every shard.
+    pub(crate) fn post_all(&self, message: impl Fn() -> MailboxMessage) {
+        self.0.iter().for_each(|mailbox| mailbox.post(message()));
+    }
 }
 
 /// One shard's messages.

@@ -58,7 +58,7 @@ fn reset(socket: BorrowedFd<'_>) {
     let _ = sockopt::tcp_keepintvl(&fresh).and_then(|time| sockopt::set_tcp_keepintvl(socket, time));
     let _ = sockopt::set_tcp_user_timeout(socket, 0);
     if sys::has_fixed_buffers(socket) {
-        // The kernel says twice what is to be asked for, and grows a buffer only while nobody has fixed it.
+        // The kernel reports twice what was asked for, and grows a buffer only while its size is not fixed.
         let half = |size: usize| size / 2;
         let _ = sockopt::socket_recv_buffer_size(&fresh)
             .and_then(|size| sockopt::set_socket_recv_buffer_size(socket, half(size)));

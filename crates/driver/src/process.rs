@@ -109,7 +109,7 @@ pub fn become_user(name: &str) -> io::Result<()> {
     sys::become_account(&account)
 }
 
-/// Goes on in the background: a child of nobody, without a terminal. Only before any thread was started. Standard
+/// Continues in the background, without a parent or a terminal. Only before any thread was started. Standard
 /// streams stay until [`leave_terminal`], so that a failing start can still be told.
 ///
 /// # Errors
@@ -183,7 +183,7 @@ impl PidFile {
         PidFile::take_over(path)
     }
 
-    /// Writes this process's id, whoever stands there: this process takes over from that one.
+    /// Writes this process's id over the one that is there: this process takes over from that one.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use messages::ShardId;
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 
+use crate::ids::TableId;
+
 /// The directory of one process.
 pub struct ProcessRegistry {
     names: Mutex<Names>,
@@ -44,7 +46,7 @@ impl ProcessRegistry {
 
     /// The shard for a part of a pool that a predecessor process had: the first goes where the pool begins, each further
     /// one to the emptiest shard that has none yet.
-    pub(crate) fn part_for_heir(&self, database: &str, user: &str, is_first: bool) -> ShardId {
+    pub(crate) fn part_for_import(&self, database: &str, user: &str, is_first: bool) -> ShardId {
         let pool = self.pool(database, user);
         let home = u16::try_from(pool.shards().trailing_zeros()).unwrap_or(0);
         if is_first {
@@ -52,7 +54,7 @@ impl ProcessRegistry {
         }
         let names = self.names();
         let free = (0..self.shards()).filter(|shard| pool.shards() & (1 << shard) == 0);
-        let shard = free.min_by_key(|shard| names.pools_begun[usize::from(*shard)]).unwrap_or(home);
+        let shard = free.min_by_key(|shard| names.pools_begun[ShardId(*shard).index()]).unwrap_or(home);
         pool.spread_to(shard);
         ShardId(shard)
     }
@@ -67,12 +69,12 @@ impl ProcessRegistry {
 
     /// The shard with the fewest pools; of several the least busy, then the first.
     fn emptiest(&self, pools_begun: &[u32]) -> u16 {
-        let rank = |shard: &u16| (pools_begun[usize::from(*shard)], self.busy_percent(*shard));
+        let rank = |shard: &u16| (pools_begun[ShardId(*shard).index()], self.busy_percent(*shard));
         (0..self.shards()).min_by_key(rank).unwrap_or(0)
     }
 }
 
-/// Forgets counts that nobody else holds: nothing is counted in them, and `*` makes as many names as are tried.
+/// Forgets counts that have no other holder: nothing is counted in them, and `*` makes as many names as are tried.
 fn forget_unheld(counts: &mut HashMap<String, Arc<ConnectionCounts>>, name: &str) {
     if counts.get(name).is_some_and(|held| Arc::strong_count(held) == 1 && !held.is_registered()) {
         counts.remove(name);
@@ -85,7 +87,7 @@ impl PoolRegistry for ProcessRegistry {
         let emptiest = self.emptiest(&names.pools_begun);
         let entry = names.pools.entry((database.to_owned(), user.to_owned()));
         Arc::clone(entry.or_insert_with(|| {
-            names.pools_begun[usize::from(emptiest)] += 1;
+            names.pools_begun[ShardId(emptiest).index()] += 1;
             Arc::new(SharedPool::on(emptiest))
         }))
     }
@@ -95,7 +97,7 @@ impl PoolRegistry for ProcessRegistry {
         let key = (database.to_owned(), user.to_owned());
         forget_unheld(&mut names.databases, database);
         forget_unheld(&mut names.users, user);
-        // Whoever holds it besides this table has a part of it, or is about to make one.
+        // Another holder besides this table has a part of it, or is about to make one.
         if names.pools.get(&key).is_none_or(|shared| Arc::strong_count(shared) > 1) {
             return;
         }
@@ -139,11 +141,11 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn busy_percent(&self, shard: u16) -> u32 {
-        self.busy_percent.get(usize::from(shard)).map_or(0, |percent| percent.load(Ordering::Relaxed))
+        self.busy_percent.get(ShardId(shard).index()).map_or(0, |percent| percent.load(Ordering::Relaxed))
     }
 
     fn set_busy_percent(&self, shard: u16, percent: u32) {
-        if let Some(slot) = self.busy_percent.get(usize::from(shard)) {
+        if let Some(slot) = self.busy_percent.get(ShardId(shard).index()) {
             slot.store(percent, Ordering::Relaxed);
         }
     }
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_forgotten_when_nobody_holds_it() {
+    fn a_pool_without_holders_is_forgotten() {
         let directory = ProcessRegistry::new(2);
         let held = directory.pool("a", "u");
         directory.forget_pool("a", "u");
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_the_same_counts() {
+    fn all_shards_get_the_same_counts() {
         let directory = ProcessRegistry::new(1);
         assert!(directory.user("u").servers.take(1));
         assert!(!directory.user("u").servers.take(1));

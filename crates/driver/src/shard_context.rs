@@ -2,119 +2,118 @@
 //!
 //! Never touches a connection.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use messages::{Report, ShardId};
 use settings::Config;
-use shard::{Action, ConnId};
+use shard::{Action, ConnId, Export};
 use telemetry::{Level, Record};
 
 use crate::acceptor::Acceptor;
-use crate::engine::{Log, Reports};
+use crate::conn_move::{ConnMove, Destination, ExportedConn};
+use crate::conn_table::ConnTable;
+use crate::core::{Log, Reports};
 use crate::fd_reserve::FdReserve;
-use crate::helpers::{Helpers, Requester};
+use crate::helpers::Helpers;
+use crate::ids::Requester;
 use crate::inspect::with_descriptors;
 use crate::listen::Listener;
-use crate::mailbox::{ConnMove, Generation, Mailbox, MailboxMessage};
-use crate::takeover::{ExportedConn, Item, Takeover};
-
-/// What helpers and listings ask of a connection, however its loop keeps it.
-pub(crate) trait Slot {
-    /// The generation of its id.
-    fn generation(&self) -> Generation;
-    /// Its socket, while it has one.
-    fn socket(&self) -> Option<&OwnedFd>;
-}
+use crate::mailbox::{Mailbox, MailboxMessage, Mailboxes};
+use crate::takeover::{Item, Takeover};
 
 /// One shard's share of the process.
 pub(crate) struct ShardContext {
     pub(crate) id: ShardId,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) mailboxes: Mailboxes,
     pub(crate) helpers: Arc<Helpers>,
     pub(crate) fd_reserve: Arc<FdReserve>,
-    pub(crate) succession: Arc<Takeover>,
+    pub(crate) takeover: Arc<Takeover>,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) reports: Reports,
     pub(crate) log: Log,
     /// The other threads accept clients too.
-    pub(crate) gates_shared: bool,
+    pub(crate) accepting_shared: bool,
 }
 
-/// Who accepts clients while he has the time.
-const WELCOMES: ShardId = ShardId(0);
+/// The shard whose thread accepts all clients while it has the time.
+const ACCEPTS: ShardId = ShardId(0);
 
 impl ShardContext {
     /// This shard's own mailbox.
     pub(crate) fn mailbox(&self) -> &Mailbox {
-        &self.mailboxes[usize::from(self.id.0)]
+        self.mailboxes.of(self.id)
     }
 
     /// The listening sockets, taken once.
     pub(crate) fn acceptor(&mut self) -> Acceptor {
         let listeners = std::mem::take(&mut self.listeners);
-        Acceptor::new(listeners, Arc::clone(&self.fd_reserve), Arc::clone(&self.log), self.id != WELCOMES)
+        Acceptor::new(listeners, Arc::clone(&self.fd_reserve), Arc::clone(&self.log), self.id != ACCEPTS)
     }
 
-    /// The thread that welcomes everybody says how busy it was: from `limit` percent on the others are called to the
-    /// acceptors, and below half of that they may go. A client that is accepted where its pool is need not move.
-    pub(crate) fn share_gates(&mut self, percent: u32, limit: u32) {
-        if self.id != WELCOMES {
+    /// How busy the thread was that accepts for all: from `limit` percent on the others accept, too, until it is below half
+    /// of that. A client that is accepted where its pool is need not move.
+    pub(crate) fn share_accepting(&mut self, percent: u32, limit: u32) {
+        if self.id != ACCEPTS {
             return;
         }
-        let limit = if self.gates_shared { limit / 2 } else { limit };
-        let is_called = percent >= limit;
-        if is_called != std::mem::replace(&mut self.gates_shared, is_called) {
-            for mailbox in self.mailboxes.iter().skip(1) {
-                mailbox.post(MailboxMessage::CallToGates { is_called });
-            }
+        let limit = if self.accepting_shared { limit / 2 } else { limit };
+        let is_shared = percent >= limit;
+        if is_shared != std::mem::replace(&mut self.accepting_shared, is_shared) {
+            self.mailboxes.post_others(self.id, || MailboxMessage::ShareAccepting { is_shared });
         }
     }
 
-    /// Executes actions that need none of the loop's sockets; the loop executes the others itself.
-    pub(crate) fn act(&self, action: Action, conns: &[impl Slot], config: &Config) {
+    /// Executes actions that need no backend.
+    pub(crate) fn act<K: Default>(&self, action: Action, conns: &ConnTable<K>, config: &Config) {
         match action {
             Action::Ask { conn, question } => {
                 self.helpers.ask(self.requester(conn, conns), *question, config.global.client_login_timeout);
             }
-            Action::SendToShard { to, message } => self.post(to, MailboxMessage::ShardMessage(*message)),
-            Action::Export(what) => self.succession.say(Item::FromShard(self.id, *what)),
-            Action::Report(report) => {
-                let socket = |conn: ConnId| conns.get(conn.0 as usize).and_then(Slot::socket);
-                let descriptor = |conn| socket(conn).map_or(-1, AsRawFd::as_raw_fd);
-                self.report(with_descriptors(*report, descriptor));
+            Action::SendToShard { to, message } => {
+                self.mailboxes.post(to, MailboxMessage::ShardMessage(*message))
             }
+            Action::Report(report) => self.report(with_descriptors(*report, |conn| conns.descriptor(conn))),
             Action::Log(record) => (self.log)(record),
-            other => debug_assert!(false, "the loop's own: {other:?}"),
+            other => debug_assert!(false, "the event loop's own: {other:?}"),
         }
+    }
+
+    /// Sends something that is no connection to the process that takes over.
+    pub(crate) fn export(&self, export: Export) {
+        self.takeover.say(Item::FromShard(self.id, export));
     }
 
     /// Who an answer about this connection is for.
-    pub(crate) fn requester(&self, conn: ConnId, conns: &[impl Slot]) -> Requester {
-        let generation = conns.get(conn.0 as usize).map_or_else(Generation::default, Slot::generation);
+    pub(crate) fn requester<K: Default>(&self, conn: ConnId, conns: &ConnTable<K>) -> Requester {
+        let generation = conns.get(conn).map(|slot| slot.generation).unwrap_or_default();
         Requester { shard: self.id, conn, generation }
     }
 
-    /// Sends a client away.
-    pub(crate) fn hand_over(&self, to: ShardId, mover: ConnMove) {
-        self.post(to, MailboxMessage::Adopt(mover));
-    }
-
-    /// Sends a socket to the process that takes over.
-    pub(crate) fn send_off(&self, exported: ExportedConn) {
-        self.succession.say(Item::ExportedConn(self.id, Box::new(exported)));
-    }
-
-    /// This thread does not accept connections.
-    pub(crate) fn gates_rest(&self) {
-        self.succession.say(Item::GatesRest);
-    }
-
-    fn post(&self, to: ShardId, message: MailboxMessage) {
-        debug_assert!(usize::from(to.0) < self.mailboxes.len(), "no such shard");
-        if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
-            mailbox.post(message);
+    /// Sends a connection away, with output that its socket has not taken and input that the shard has not seen. The next
+    /// process counts a connection that was lost on the way, too.
+    pub(crate) fn send_away(
+        &self,
+        to: Destination,
+        socket: Option<OwnedFd>,
+        unsent: Vec<u8>,
+        unread: Vec<u8>,
+    ) {
+        match (to, socket) {
+            (Destination::Shard(to, client), Some(fd)) => {
+                self.mailboxes.post(to, MailboxMessage::Adopt(ConnMove { fd, client, unsent, unread }));
+            }
+            (Destination::Shard(..), None) => {}
+            (Destination::Process(export_state), socket) => {
+                let exported = ExportedConn { socket, export_state, unsent, unread };
+                self.takeover.say(Item::ExportedConn(self.id, Box::new(exported)));
+            }
         }
+    }
+
+    /// This thread accepts no connections any more, as another process has requested.
+    pub(crate) fn accepting_paused(&self) {
+        self.takeover.say(Item::AcceptingPaused);
     }
 
     /// Writes to the control thread.

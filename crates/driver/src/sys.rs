@@ -24,7 +24,7 @@ pub(crate) fn set_defer_accept(socket: BorrowedFd<'_>, seconds: c_int) {
     }
 }
 
-/// SO_BUF_LOCK: whether somebody has fixed the size of the socket's buffers, so that the kernel does not adapt them.
+/// SO_BUF_LOCK: whether the process has fixed the size of the socket's buffers, so that the kernel does not adapt them.
 pub(crate) fn has_fixed_buffers(socket: BorrowedFd<'_>) -> bool {
     let mut locks: c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
@@ -188,7 +188,7 @@ pub(crate) fn become_account(account: &Account) -> io::Result<()> {
     check(unsafe { libc::setuid(account.user_id) })
 }
 
-/// Continues in a child that is nobody's; the parent exits with 0. Only before any thread was started.
+/// Continues in a child without a parent; the parent exits with 0. Only before any thread was started.
 pub(crate) fn leave_parent() -> io::Result<()> {
     for first in [true, false] {
         // SAFETY: called while the process has one thread, so that the child finds every lock open.

@@ -1,5 +1,5 @@
-//! Fuses: sockets inside somebody else's library that are cut when a step takes too long, so that whoever waits for them
-//! there goes on.
+//! Watchdogs: sockets inside a system library are shut down when a step takes too long, so that the thread which waits for
+//! them there goes on.
 //!
 //! Owns a thread that sleeps until the next is due, started with the first. A watchdog holds the socket by a descriptor of its
 //! own, so that it never cuts another that has got the number since.
@@ -23,14 +23,14 @@ pub(crate) type SocketWatchdog = (Instant, u64);
 
 #[derive(Default)]
 struct Shared {
-    burning: Mutex<Armed>,
+    armed: Mutex<Armed>,
     wakeup: Condvar,
 }
 
 #[derive(Default)]
 struct Armed {
     sockets: BTreeMap<SocketWatchdog, OwnedFd>,
-    lit: u64,
+    count: u64,
     watched: bool,
     over: bool,
 }
@@ -40,45 +40,45 @@ impl SocketWatchdogs {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn light(&self, socket: OwnedFd, time: Duration) -> io::Result<SocketWatchdog> {
-        let mut burning = self.shared.burning();
-        if !burning.watched {
+    pub(crate) fn arm(&self, socket: OwnedFd, time: Duration) -> io::Result<SocketWatchdog> {
+        let mut armed = self.shared.armed();
+        if !armed.watched {
             let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("weir-fuses".to_owned()).stack_size(64 * 1024);
             builder.spawn(move || shared.watch())?;
-            burning.watched = true;
+            armed.watched = true;
         }
-        burning.lit += 1;
-        let watchdog = (Instant::now() + time, burning.lit);
-        burning.sockets.insert(watchdog, socket);
-        drop(burning);
+        armed.count += 1;
+        let watchdog = (Instant::now() + time, armed.count);
+        armed.sockets.insert(watchdog, socket);
+        drop(armed);
         self.shared.wakeup.notify_all();
         Ok(watchdog)
     }
 
     /// The step was done in time, or is not waited for any more.
-    pub(crate) fn put_out(&self, watchdog: SocketWatchdog) {
-        self.shared.burning().sockets.remove(&watchdog);
+    pub(crate) fn disarm(&self, watchdog: SocketWatchdog) {
+        self.shared.armed().sockets.remove(&watchdog);
     }
 }
 
 impl Drop for SocketWatchdogs {
     fn drop(&mut self) {
-        self.shared.burning().over = true;
+        self.shared.armed().over = true;
         self.shared.wakeup.notify_all();
     }
 }
 
 impl Shared {
-    fn burning(&self) -> MutexGuard<'_, Armed> {
-        self.burning.lock().unwrap_or_else(PoisonError::into_inner)
+    fn armed(&self) -> MutexGuard<'_, Armed> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn watch(&self) {
-        let mut burning = self.burning();
-        while !burning.over {
-            let Some(next) = burning.sockets.first_entry() else {
-                burning = self.wakeup.wait(burning).unwrap_or_else(PoisonError::into_inner);
+        let mut armed = self.armed();
+        while !armed.over {
+            let Some(next) = armed.sockets.first_entry() else {
+                armed = self.wakeup.wait(armed).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = next.key().0.saturating_duration_since(Instant::now());
@@ -87,8 +87,8 @@ impl Shared {
                 let _ = shutdown(next.remove(), Shutdown::Both);
                 continue;
             }
-            let waited = self.wakeup.wait_timeout(burning, left);
-            burning = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.wakeup.wait_timeout(armed, left);
+            armed = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -106,12 +106,12 @@ mod tests {
         let watchdogs = SocketWatchdogs::default();
         let (mut late, _peer) = UnixStream::pair().unwrap();
         let (quick, mut quick_peer) = UnixStream::pair().unwrap();
-        let watchdog = watchdogs.light(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
-        watchdogs.put_out(watchdog);
-        assert_eq!(watchdogs.shared.burning().sockets.len(), 0);
+        let watchdog = watchdogs.arm(quick.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        watchdogs.disarm(watchdog);
+        assert_eq!(watchdogs.shared.armed().sockets.len(), 0);
         let (kept, mut kept_peer) = UnixStream::pair().unwrap();
-        watchdogs.light(kept.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
-        watchdogs.light(late.try_clone().unwrap().into(), Duration::from_millis(20)).unwrap();
+        watchdogs.arm(kept.try_clone().unwrap().into(), Duration::from_secs(3600)).unwrap();
+        watchdogs.arm(late.try_clone().unwrap().into(), Duration::from_millis(20)).unwrap();
         assert_eq!(late.read(&mut [0]).unwrap(), 0, "cut while it was waited for");
         (&kept).write_all(b"x").unwrap();
         kept_peer.read_exact(&mut [0]).unwrap();

@@ -3,17 +3,18 @@
 //! All or nothing: on an error the previous configuration stays in force.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::SingleCertAndKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DistinguishedName, ServerConfig};
 use settings::{Config, Global, PemFiles, SslMode, TlsFiles};
 
 use crate::certificate::end_point;
-use crate::clock::Clock;
 use crate::keys::{self, SettingNames};
 use crate::protocols::Protocols;
 use crate::verifier::{ClientVerifier, ServerVerifier};
@@ -271,4 +272,22 @@ fn groups(curve: &str) -> Result<Vec<&'static dyn SupportedKxGroup>, SetupFault>
 
 pub(crate) fn refused(error: rustls::Error) -> SetupFault {
     SetupFault::Refused(error.to_string())
+}
+
+/// The time of handshakes, in seconds since 1970: set by the owner before each, read by rustls to verify certificates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    /// Sets the current time.
+    pub(crate) fn set(&self, unix_s: u64) {
+        self.0.store(unix_s, Ordering::Relaxed);
+    }
+}
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let told = std::time::Duration::from_secs(self.0.load(Ordering::Relaxed));
+        Some(UnixTime::since_unix_epoch(told))
+    }
 }

@@ -9,8 +9,6 @@
 mod certificate;
 mod chain;
 mod ciphers;
-mod clock;
-mod collector;
 mod config;
 mod connection;
 mod fault;
@@ -23,8 +21,7 @@ mod signature;
 mod verifier;
 
 pub use certificate::{Certificate, PeerCertificate};
-pub use collector::collector_tls_config;
 pub use config::{ClientTlsConfig, ServerTlsConfig, TlsConfig};
 pub use connection::{NegotiatedTls, Progress, TlsConnection};
 pub use fault::{HandshakeFault, SetupFault};
-pub use panel::panel_tls_config;
+pub use panel::{collector_tls_config, panel_tls_config};

@@ -1,14 +1,16 @@
-//! TLS of the control panel: a key pair, for browsers.
+//! TLS of the panel's thread: its key pair, for browsers, and the connection to a metrics collector, whose certificate is
+//! verified like a server's in mode verify-full.
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ServerConfig};
 use settings::{Pem, PemFiles};
 
 use crate::SetupFault;
 use crate::keys::{self, SettingNames};
+use crate::verifier::ServerVerifier;
 
 /// `http_tls_*`.
 const WEB: SettingNames = SettingNames {
@@ -34,6 +36,30 @@ pub fn panel_tls_config(cert: Pem, key: Pem) -> Result<Option<Arc<ServerConfig>>
     Ok(Some(Arc::new(config)))
 }
 
+/// `otlp_*`.
+const COLLECTOR: SettingNames =
+    SettingNames { side: "otlp", ca: "otlp_ca_file", cert: "otlp_cert_file", key: "otlp_key_file" };
+
+/// TLS 1.2 and 1.3 for HTTP/1.1, with these roots.
+///
+/// # Errors
+/// [`SetupFault`]: the roots cannot be read, or there are none.
+pub fn collector_tls_config(files: &PemFiles) -> Result<Arc<ClientConfig>, SetupFault> {
+    let provider = ring::default_provider();
+    let roots = keys::roots(files, COLLECTOR)?;
+    let none = || "no system CA bundle was found, and otlp_ca_file is not set".to_owned();
+    let roots = roots.ok_or_else(|| SetupFault::Content { setting: COLLECTOR.ca, reason: none() })?;
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = ServerVerifier { algorithms, roots: Some(roots), checks_name: true };
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
+    let builder = builder.map_err(crate::config::refused)?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)); // rustls' word
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +72,16 @@ mod tests {
         assert!(fault.to_string().contains("http_tls_key_file"), "{fault}");
         let fault = panel_tls_config(Some(Err("gone".to_owned())), Some(Err("gone".to_owned())));
         assert!(fault.is_err_and(|fault| fault.to_string().contains("gone")));
+    }
+
+    #[test]
+    fn without_roots_there_are_no_terms() {
+        let told = |ca| {
+            let files = PemFiles { ca, ..PemFiles::default() };
+            collector_tls_config(&files).map(drop).expect_err("no roots").to_string()
+        };
+        assert!(told(None).starts_with("otlp_ca_file: no system CA bundle"));
+        assert_eq!(told(Some(Err("gone".to_owned()))), "otlp_ca_file: gone");
+        assert!(told(Some(Ok(b"nothing".as_slice().into()))).contains("no certificate"));
     }
 }

@@ -1,4 +1,4 @@
-//! Properties that hold for any input, for tests and fuzzers.
+//! Properties that hold for any input (I11 of ARCHITECTURE.md), for tests and fuzzers.
 
 use rustls::pki_types::CertificateDer;
 

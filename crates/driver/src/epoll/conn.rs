@@ -1,73 +1,33 @@
-//! What the readiness loop knows of one connection. An idle one owns no memory beside this struct.
-//!
-//! Never talks to the shard.
+//! What epoll knows of one connection, and its reads and writes. Never talks to the shard.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
-use crate::connect::Attempt;
-use crate::mailbox::Generation;
-use crate::shard_context::Slot;
-use crate::write_batch::{Bytes, WriteBatch};
+use crate::conn_table::{self, State};
+use crate::epoll::write_batch::{Bytes, WriteBatch};
 
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Unused.
-    #[default]
-    Free,
-    /// A helper is looking its name up.
-    Resolving,
-    /// The socket is on its way.
-    Connecting,
-    /// Bytes flow.
-    Open,
-    /// The socket is gone; the shard has not heard of it yet.
-    Closing,
-}
-
-/// One connection.
+/// What epoll knows of a connection besides the table.
 #[derive(Debug, Default)]
-pub(crate) struct Conn {
-    pub(crate) socket: Option<OwnedFd>,
-    /// The generation of this id.
-    pub(crate) generation: Generation,
-    pub(crate) state: State,
-    /// The system said that there is something to read, and nothing since has said the contrary.
+pub(crate) struct EpollConn {
+    /// The kernel reported input, and nothing since has shown that there is none.
     pub(crate) readable: bool,
-    /// All that had come was read, and nothing was sent since.
-    pub(crate) emptied: bool,
     /// There is urgent data: a read ends before it, so that a short one says nothing about what is behind.
     pub(crate) has_urgent: bool,
-    /// The peer's end or an error was seen: read until the end shows.
+    /// The peer's end of file or an error was seen: read until the end shows.
     pub(crate) hung_up: bool,
-    /// The end was read: nothing more will come.
-    pub(crate) ended: bool,
-    /// The socket refused output: nothing more will go.
-    pub(crate) lost: bool,
-    /// The shard wants no bytes now.
-    pub(crate) paused: bool,
-    /// The shard was notified of the peer's end of file while it does not read.
-    pub(crate) half_told: bool,
-    /// Waits for its turn to be read.
-    pub(crate) queued: bool,
-    /// The shard was told that its send buffer is full.
-    pub(crate) clogged: bool,
-    /// The shard waits to hear that all output has gone.
-    pub(crate) owes_drained: bool,
     pub(crate) is_unix: bool,
     /// It is registered.
     pub(crate) is_watched: bool,
     /// It is registered for writability too, for good.
-    pub(crate) hears_of_room: bool,
-    /// Output that the socket did not take yet.
+    pub(crate) watches_room: bool,
+    /// Output that the socket has not taken yet.
     pub(crate) backlog: Option<Box<Backlog>>,
-    /// Further addresses to try.
-    pub(crate) attempt: Option<Box<Attempt>>,
 }
+
+/// One connection. Its id is listed ([`conn_table::Conn::is_listed`]) while it waits for a turn to be read.
+pub(crate) type Conn = conn_table::Conn<EpollConn>;
 
 /// Bytes that wait for writability.
 #[derive(Debug, Default)]
@@ -107,25 +67,10 @@ impl Backlog {
     }
 }
 
-impl Slot for Conn {
-    fn generation(&self) -> Generation {
-        self.generation
-    }
-
-    fn socket(&self) -> Option<&OwnedFd> {
-        self.socket.as_ref()
-    }
-}
-
 impl Conn {
-    /// A socket that is ready for bytes.
-    pub(crate) fn open(socket: OwnedFd, generation: Generation, is_unix: bool) -> Conn {
-        Conn { socket: Some(socket), generation, state: State::Open, is_unix, ..Conn::default() }
-    }
-
     /// It may be read now.
     pub(crate) fn may_read(&self) -> bool {
-        self.state == State::Open && !self.paused && !self.ended && (self.readable || self.hung_up)
+        self.state == State::Open && !self.is_paused() && !self.ended && (self.io.readable || self.io.hung_up)
     }
 
     /// Reads once, never waits.
@@ -138,9 +83,9 @@ impl Conn {
     pub(crate) fn send(&mut self, batch: &WriteBatch, bytes: Bytes<'_>) -> Result<bool, Errno> {
         self.emptied = false;
         let length = batch.length();
-        let sent = if self.backlog.is_some() { 0 } else { self.transmit(batch, bytes)? };
-        if sent < length && !(sent > 0 && planted::bug!("loop_rest_dropped")) {
-            self.backlog.get_or_insert_default().append(batch, bytes, sent);
+        let sent = if self.io.backlog.is_some() { 0 } else { self.transmit(batch, bytes)? };
+        if sent < length {
+            self.io.backlog.get_or_insert_default().append(batch, bytes, sent);
         }
         Ok(sent < length)
     }
@@ -172,12 +117,12 @@ impl Conn {
 
     /// Sends what waits as far as the socket takes it; true if nothing waits any more.
     pub(crate) fn flush(&mut self) -> Result<bool, Errno> {
-        while let Some(backlog) = &self.backlog {
+        while let Some(backlog) = &self.io.backlog {
             let sent = self.write(&[IoSlice::new(backlog.waiting())])?;
-            let Some(backlog) = &mut self.backlog else { break };
+            let Some(backlog) = &mut self.io.backlog else { break };
             backlog.start += sent;
             if backlog.waiting().is_empty() {
-                self.backlog = None;
+                self.io.backlog = None;
             } else if sent == 0 {
                 return Ok(false);
             }
@@ -187,18 +132,18 @@ impl Conn {
 
     /// How much waits, in bytes.
     pub(crate) fn waiting(&self) -> usize {
-        self.backlog.as_ref().map_or(0, |backlog| backlog.waiting().len())
+        self.io.backlog.as_ref().map_or(0, |backlog| backlog.waiting().len())
     }
 
     /// Last words as far as they go without waiting; then reads away a little of what is unread, because closing over
     /// unread bytes resets the connection and may cost the peer those last words. Most leave by a message of their own,
     /// which was just read: behind that nothing was said and nothing is to be read.
-    pub(crate) fn export_state(&mut self) {
+    pub(crate) fn last_write(&mut self) {
         const READS: usize = 16;
-        if self.state != State::Open || self.ended || self.lost {
+        if self.state != State::Open || self.ended || self.write_failed {
             return;
         }
-        if self.emptied && !self.readable && self.backlog.is_none() {
+        if self.emptied && !self.io.readable && self.io.backlog.is_none() {
             return;
         }
         let _ = self.flush();

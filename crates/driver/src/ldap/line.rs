@@ -58,7 +58,7 @@ impl<'a> Line<'a> {
         }
         // SAFETY: the descriptor is open: the connection was just made, by this thread.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
-        let watchdog = self.watchdogs.light(socket, GREETING)?;
+        let watchdog = self.watchdogs.arm(socket, GREETING)?;
         self.burning().push(watchdog);
         if self.has_tls {
             // SAFETY: the handle is live; without a value the option is as if never set.
@@ -72,16 +72,16 @@ impl<'a> Line<'a> {
     }
 
     /// An answer came, or none will.
-    pub(super) fn put_out(&self) {
+    pub(super) fn disarm(&self) {
         for watchdog in self.burning().drain(..) {
-            self.watchdogs.put_out(watchdog);
+            self.watchdogs.disarm(watchdog);
         }
     }
 }
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        self.put_out();
+        self.disarm();
     }
 }
 

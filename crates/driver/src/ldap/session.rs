@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
 
     /// Whether a step went well; if not, in the words of the library and those of the server or of TLS behind it.
     fn outcome(&self, status: c_int) -> Result<(), Fault> {
-        self.line.put_out();
+        self.line.disarm();
         if status == SUCCESS {
             return Ok(());
         }

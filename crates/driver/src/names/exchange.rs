@@ -1,6 +1,6 @@
 //! One question to one name server: over UDP, and over TCP where the answer is too long for that (RFC 1035, 4.2).
 //!
-//! Owns that an answer is an answer to what was asked. Never decides whom to ask.
+//! Owns that an answer is an answer to what was asked. Never decides which server to ask.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -50,7 +50,7 @@ fn by_datagram(server: SocketAddr, question: &Answer, until: Instant) -> io::Res
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // A port of the kernel's choosing, and from nobody but this server.
+    // A port of the kernel's choosing, and answers from this server only.
     let socket = UdpSocket::bind(any)?;
     socket.connect(server)?;
     socket.send(question.as_slice())?;

@@ -14,7 +14,7 @@ const SERVERS: usize = 3;
 /// How names are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Whom to ask, in this order.
+    /// The name servers, in the order in which they are asked.
     pub(crate) servers: Vec<SocketAddr>,
     /// What is appended to short names.
     pub(crate) search: Vec<String>,

@@ -1,4 +1,4 @@
-//! Host names: what they stand for, for how long, and who is told when that changes.
+//! Host names: their addresses, how long these are valid, and a notification when they change.
 //!
 //! Owns the cache with PgBouncer's rules (`dns_max_ttl`, `dns_nxdomain_ttl`). Looking up waits, and is done by helper
 //! threads only. Never connects to a host.
@@ -10,20 +10,28 @@ mod zones;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use messages::{HostRow, ZoneRow};
 use settings::Global;
 
 use crate::clock::monotonic_us;
-use crate::connect::Addresses;
 use resolver::{Found, LookupError, Resolver};
 use zones::Zones;
+
+/// The addresses of a name, and the one to start with this time.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// At least one; ports are meaningless.
+    pub(crate) list: Arc<[SocketAddr]>,
+    /// Counts up with every use, so that connections spread over the addresses.
+    pub(crate) turn: usize,
+}
 
 /// Names that are kept at once; beyond, those that have expired go, and if none has, all.
 const NAMES: usize = 1_000;
 
-/// Who is told that a name stands for something else: the name, and the addresses that it does not stand for any more.
+/// Called when the addresses of a name have changed: with the name, and the addresses that are no longer among them.
 pub(crate) type Tell = Box<dyn Fn(&str, &[IpAddr]) + Send + Sync>;
 
 /// All names of a process.
@@ -114,7 +122,7 @@ impl Names {
                 let ttl_us = ttl_s.map_or(max_us, |ttl_s| u64::from(ttl_s) * 1_000_000);
                 (Ok(in_order(addresses)), ttl_us.min(max_us))
             }
-            // Nobody could be asked: what was true is the best guess.
+            // No name server answered: the last answer is the best guess.
             (Err(LookupError::NoAnswer(_) | LookupError::Silence(_)), Some(before)) => {
                 (Ok(before.clone()), nxdomain_us)
             }
@@ -238,6 +246,13 @@ impl State {
         self.hosts.insert(host.to_owned(), kept);
         let names = self.hosts.keys().filter_map(|host| zones::zone_of(host));
         self.zones.set_names(names);
+    }
+}
+
+impl Addresses {
+    /// Not known yet.
+    pub(crate) fn none() -> Addresses {
+        Addresses { list: Arc::new([]), turn: 0 }
     }
 }
 

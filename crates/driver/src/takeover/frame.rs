@@ -33,7 +33,7 @@ pub(crate) struct Frame {
 }
 
 /// Sends one message. Waits as long as the other side takes to read.
-pub(crate) fn put(line: &OwnedFd, kind: u8, payload: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn put(channel: &OwnedFd, kind: u8, payload: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     debug_assert!(sockets.len() <= SOCKETS);
     let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut header = [kind, 0, 0, 0, 0];
@@ -44,19 +44,19 @@ pub(crate) fn put(line: &OwnedFd, kind: u8, payload: &[u8], sockets: &[BorrowedF
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let sent = loop {
-        match sendmsg(line, &[IoSlice::new(&header)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(channel, &[IoSlice::new(&header)], &mut control, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             outcome => break outcome?,
         }
     };
-    put_all(line, &header[sent..])?;
-    put_all(line, payload)
+    put_all(channel, &header[sent..])?;
+    put_all(channel, payload)
 }
 
 /// Sends bytes as they are.
-pub(crate) fn put_all(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn put_all(channel: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match send(line, bytes, SendFlags::NOSIGNAL) {
+        match send(channel, bytes, SendFlags::NOSIGNAL) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(Errno::INTR) => {}
             Err(fault) => return Err(fault.into()),
@@ -66,23 +66,23 @@ pub(crate) fn put_all(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Waits for the next message, however long that takes; UnexpectedEof if the other side has gone.
-pub(crate) fn take(line: &OwnedFd) -> io::Result<Frame> {
-    take_whole(line, None)
+pub(crate) fn take(channel: &OwnedFd) -> io::Result<Frame> {
+    take_whole(channel, None)
 }
 
 /// The same; TimedOut if it is not whole by then.
-pub(crate) fn take_by(line: &OwnedFd, until: Instant) -> io::Result<Frame> {
-    take_whole(line, Some(until))
+pub(crate) fn take_by(channel: &OwnedFd, until: Instant) -> io::Result<Frame> {
+    take_whole(channel, Some(until))
 }
 
-fn take_whole(line: &OwnedFd, until: Option<Instant>) -> io::Result<Frame> {
+fn take_whole(channel: &OwnedFd, until: Option<Instant>) -> io::Result<Frame> {
     let mut header = [0; HEADER_BYTES];
     let mut sockets = Vec::new();
-    let got = take_header(line, &mut header, &mut sockets, until)?;
+    let got = take_header(channel, &mut header, &mut sockets, until)?;
     if got == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    take_exactly(line, &mut header[got..], until)?;
+    take_exactly(channel, &mut header[got..], until)?;
     let [kind, length @ ..] = header;
     let length = u32::from_be_bytes(length) as usize;
     if length > LONGEST {
@@ -92,13 +92,13 @@ fn take_whole(line: &OwnedFd, until: Option<Instant>) -> io::Result<Frame> {
     while payload.len() < length {
         let start = payload.len();
         payload.resize(length.min(start + CHUNK), 0);
-        take_exactly(line, &mut payload[start..], until)?;
+        take_exactly(channel, &mut payload[start..], until)?;
     }
     Ok(Frame { kind, payload, sockets })
 }
 
 fn take_header(
-    line: &OwnedFd,
+    channel: &OwnedFd,
     header: &mut [u8],
     sockets: &mut Vec<OwnedFd>,
     until: Option<Instant>,
@@ -107,8 +107,8 @@ fn take_header(
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(header)];
     let message = loop {
-        until.map_or(Ok(()), |until| peer::wait_readable(line, until))?;
-        match recvmsg(line, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        until.map_or(Ok(()), |until| peer::wait_readable(channel, until))?;
+        match recvmsg(channel, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             outcome => break outcome?,
         }
@@ -121,10 +121,10 @@ fn take_header(
     Ok(message.bytes)
 }
 
-fn take_exactly(line: &OwnedFd, mut into: &mut [u8], until: Option<Instant>) -> io::Result<()> {
+fn take_exactly(channel: &OwnedFd, mut into: &mut [u8], until: Option<Instant>) -> io::Result<()> {
     while !into.is_empty() {
-        until.map_or(Ok(()), |until| peer::wait_readable(line, until))?;
-        match rustix::net::recv(line, &mut *into, RecvFlags::empty()) {
+        until.map_or(Ok(()), |until| peer::wait_readable(channel, until))?;
+        match rustix::net::recv(channel, &mut *into, RecvFlags::empty()) {
             Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((got, _)) => into = &mut into[got..],
             Err(Errno::INTR) => {}

@@ -1,11 +1,10 @@
 //! One process takes over from another (`-R`): listening sockets first, then every connection that comes to rest.
 //!
-//! The new process opens a line to the old one and names itself there; from then on the old one's [`handover`] thread
+//! The new process opens a channel to the old one and names itself there; from then on the old one's [`handover`] thread
 //! sends, and the new one's [`takeover`] thread receives. Both processes run; a client meets one of them at a time.
 //! Owns what the two say; what is sent of a connection is the shards' ([`shard::Export`], [`shard::Import`]).
 
 mod frame;
-mod imported;
 mod peer;
 mod receiver;
 mod sender;
@@ -20,7 +19,8 @@ use messages::ShardId;
 use shard::Export;
 use shard::takeover::fields::FieldsOut;
 
-pub(crate) use imported::{AdoptSocket, Imported};
+use crate::conn_move::ExportedConn;
+
 pub(crate) use receiver::TakeoverReceiver;
 pub use receiver::{Predecessor, TakeoverFault, TakeoverImport};
 pub(crate) use sender::TakeoverSender;
@@ -30,7 +30,7 @@ mod from_old {
     pub(super) const HELLO: u8 = 1;
     pub(super) const LISTENER: u8 = 2;
     pub(super) const LISTENERS_END: u8 = 3;
-    pub(super) const GATES_REST: u8 = 4;
+    pub(super) const ACCEPTING_PAUSED: u8 = 4;
     pub(super) const POOL: u8 = 10;
     pub(super) const SERVER_OPENED: u8 = 11;
     pub(super) const SERVER_CLOSED: u8 = 12;
@@ -40,7 +40,7 @@ mod from_old {
 
 /// Kinds of messages from the new process.
 mod from_new {
-    pub(super) const REST_GATES: u8 = 20;
+    pub(super) const PAUSE_ACCEPTING: u8 = 20;
     pub(super) const READY: u8 = 21;
     pub(super) const CANCEL: u8 = 22;
     /// An older process does not know it: what is paused there stays so.
@@ -85,29 +85,11 @@ pub enum TakeoverProgress {
     Over,
 }
 
-/// A socket that has left its shard for the next process.
-pub(crate) struct ExportedConn {
-    /// None if it was lost on the way; it counts all the same.
-    pub(crate) socket: Option<OwnedFd>,
-    pub(crate) export_state: ExportState,
-    /// Output that the socket has not taken yet.
-    pub(crate) unsent: Vec<u8>,
-    /// Input that was read already and that the shard has not seen.
-    pub(crate) unread: Vec<u8>,
-}
-
-/// What the shard said of it.
-pub(crate) struct ExportState {
-    pub(crate) state: Vec<u8>,
-    pub(crate) link: Option<u64>,
-    pub(crate) is_server: bool,
-}
-
 /// Something for the thread that hands over.
 pub(crate) enum Item {
     FromShard(ShardId, Export),
     ExportedConn(ShardId, Box<ExportedConn>),
-    GatesRest,
+    AcceptingPaused,
     Heard(frame::Frame),
     /// The successor has hung up.
     Hangup,
@@ -118,30 +100,30 @@ pub(crate) enum Item {
 /// The process's place among those that take over from one another; shared by all its threads.
 #[derive(Default)]
 pub(crate) struct Takeover {
-    takeover_sender: Mutex<Option<Sender<Item>>>,
+    sender: Mutex<Option<Sender<Item>>>,
     predecessor: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 impl Takeover {
     /// Tells the thread that hands over, if there is one.
     pub(crate) fn say(&self, item: Item) {
-        if let Some(takeover_sender) = &*lock(&self.takeover_sender) {
-            let _ = takeover_sender.send(item);
+        if let Some(sender) = &*lock(&self.sender) {
+            let _ = sender.send(item);
         }
     }
 
     /// A predecessor hands over from now on, or no longer does.
-    fn set_giver(&self, takeover_sender: Option<Sender<Item>>) {
-        *lock(&self.takeover_sender) = takeover_sender;
+    fn set_sender(&self, sender: Option<Sender<Item>>) {
+        *lock(&self.sender) = sender;
     }
 
-    fn has_giver(&self) -> bool {
-        lock(&self.takeover_sender).is_some()
+    fn has_sender(&self) -> bool {
+        lock(&self.sender).is_some()
     }
 
-    /// The line to a process that this one still takes over from.
-    fn set_predecessor(&self, line: Option<Arc<OwnedFd>>) {
-        *lock(&self.predecessor) = line;
+    /// The channel to a process that this one still takes over from.
+    fn set_predecessor(&self, channel: Option<Arc<OwnedFd>>) {
+        *lock(&self.predecessor) = channel;
     }
 
     fn has_predecessor(&self) -> bool {
@@ -163,18 +145,18 @@ impl Takeover {
     }
 
     fn ask_predecessor(&self, kind: u8, payload: &[u8]) {
-        let Some(line) = lock(&self.predecessor).clone() else { return };
-        let _ = frame::put(&line, kind, payload, &[]);
+        let Some(channel) = lock(&self.predecessor).clone() else { return };
+        let _ = frame::put(&channel, kind, payload, &[]);
     }
 }
 
-/// A line to the process that listens by this name; it must be the same user's, or root's. Never waits: a door at which
-/// others queue is not this process's.
-pub(crate) fn line_to(name: &str) -> io::Result<OwnedFd> {
+/// A channel to the process that listens by this name; it must be the same user's, or root's. Never waits: if others
+/// queue at the socket, it is not the expected process's.
+pub(crate) fn open_channel(name: &str) -> io::Result<OwnedFd> {
     let address = peer::address(&format!("@{name}"))?;
-    let line = peer::connect_by(&address, Instant::now())?.ok_or(io::ErrorKind::ConnectionRefused)?;
-    peer::check(&line).map_err(|_| io::ErrorKind::PermissionDenied)?;
-    Ok(line)
+    let channel = peer::connect_by(&address, Instant::now())?.ok_or(io::ErrorKind::ConnectionRefused)?;
+    peer::check(&channel).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    Ok(channel)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,7 @@
-//! Who is at the other end of a unix socket, and how long that process is waited for.
+//! The process at the other end of a unix socket: its user, and how long it is waited for.
 //!
-//! Of two processes that take over from one another each must be the same user's, or root's: nobody else may have
-//! clients and servers, or bring any. Never knows what the two say.
+//! Of two processes that take over from one another each must be the same user's, or root's: no other may receive
+//! clients and servers, or send any. Never knows what the two say.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +24,7 @@ pub(super) fn address(path: &str) -> io::Result<SocketAddrUnix> {
     })
 }
 
-/// Who owns the file of a socket, if that is somebody who may not: the process behind it need not be asked then.
+/// The owner of a socket's file, if that user is not trusted: the process behind it need not be asked then.
 pub(super) fn foreign_owner(path: &str) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
     (!is_trusted(owner)).then_some(owner)

@@ -1,7 +1,7 @@
 //! The new process's side: finding the old one, asking for everything, and a thread that receives it.
 //!
 //! The old one is found by its console on the unix socket, where only the same user of the system gets in without a
-//! password; the line between the two is opened by the old one to a name that is said there. Never sends a connection.
+//! password; the channel between the two is opened by the old one to a name that is said there. Never sends a connection.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,11 +23,11 @@ use wire::tag::backend as tag;
 use wire::{encode, error};
 
 use super::frame::{self, Frame};
-use super::imported::{Imported, ImportedConn};
 use super::{Item, Takeover, field, from_new, from_old, peer};
-use crate::engine::Log;
-use crate::inherited::Inherited;
-use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::conn_move::{Imported, ImportedConn};
+use crate::core::Log;
+use crate::inherited::{Inherited, SocketFile};
+use crate::mailbox::{MailboxMessage, Mailboxes};
 use crate::process_registry::ProcessRegistry;
 
 /// User and database of the console.
@@ -40,7 +40,7 @@ const CONSOLE_FRAME_BYTES: u32 = 64 * 1024;
 pub enum TakeoverFault {
     /// The console does not let this process in.
     NotAllowed,
-    /// The process at the socket belongs to this user of the system, who is neither this process's nor root.
+    /// The process at the socket belongs to this system user, which is neither this process's nor root.
     Foreign(u32),
     /// The old process refused, with its error.
     Refused(String),
@@ -87,7 +87,7 @@ pub struct TakeoverImport {
 
 /// A process that is ready to hand over to this one.
 pub struct Predecessor {
-    line: OwnedFd,
+    channel: OwnedFd,
     /// When it must have let this process take over.
     until: Instant,
     /// For [`crate::Plan`].
@@ -102,7 +102,7 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// Finds the process behind a unix socket; None if nobody listens there. `patience` is for everything that it must
+    /// Finds the process behind a unix socket; None if no process listens there. `patience` is for everything that it must
     /// do until this process is ready.
     ///
     /// # Errors
@@ -115,14 +115,14 @@ impl Predecessor {
         let Some(console) = peer::connect_by(&peer::address(socket_path)?, until)? else { return Ok(None) };
         peer::check(&console).map_err(TakeoverFault::Foreign)?;
         let name = format!("weir-takeover-{}-{:x}", std::process::id(), unguessable());
-        let fd_reserve = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         ask(&console, &name, until)?;
-        let line = accept(&fd_reserve, until)?;
-        Predecessor::introduced(line, until).map(Some)
+        let channel = accept(&listener, until)?;
+        Predecessor::introduced(channel, until).map(Some)
     }
 
-    fn introduced(line: OwnedFd, until: Instant) -> Result<Predecessor, TakeoverFault> {
-        let hello = expect(&line, from_old::HELLO, until)?;
+    fn introduced(channel: OwnedFd, until: Instant) -> Result<Predecessor, TakeoverFault> {
+        let hello = expect(&channel, from_old::HELLO, until)?;
         let fields = Fields::read(&hello.payload).ok_or(io::ErrorKind::InvalidData)?;
         let inheritance = TakeoverImport {
             generation: fields.number(field::GENERATION).unwrap_or(0) + 1,
@@ -131,12 +131,12 @@ impl Predecessor {
         let note = fields.text(field::NOTE).unwrap_or_default().to_owned();
         let (mut listeners, mut panel) = (Vec::new(), None);
         loop {
-            let frame = frame::take_by(&line, until)?;
+            let frame = frame::take_by(&channel, until)?;
             match frame.kind {
                 from_old::LISTENER if is_of_panel(&frame) => panel = frame.sockets.into_iter().next(),
                 from_old::LISTENER => listeners.extend(inherited(frame)),
                 from_old::LISTENERS_END => {
-                    return Ok(Predecessor { line, until, inheritance, listeners, panel, note });
+                    return Ok(Predecessor { channel, until, inheritance, listeners, panel, note });
                 }
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -148,77 +148,73 @@ impl Predecessor {
     ///
     /// # Errors
     /// [`TakeoverFault::Broken`].
-    pub fn rest_gates(&self) -> Result<(), TakeoverFault> {
-        frame::put(&self.line, from_new::REST_GATES, &[], &[])?;
-        expect(&self.line, from_old::GATES_REST, self.until)?;
+    pub fn pause_accepting(&self) -> Result<(), TakeoverFault> {
+        frame::put(&self.channel, from_new::PAUSE_ACCEPTING, &[], &[])?;
+        expect(&self.channel, from_old::ACCEPTING_PAUSED, self.until)?;
         Ok(())
     }
 }
 
 /// The part of the engine that receives.
 pub(crate) struct TakeoverReceiver {
-    pub(crate) succession: Arc<Takeover>,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
-    pub(crate) directory: Arc<ProcessRegistry>,
+    pub(crate) takeover: Arc<Takeover>,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) registry: Arc<ProcessRegistry>,
     pub(crate) log: Log,
 }
 
 impl TakeoverReceiver {
     /// Announces that this process listens, and receives everything from now on.
     pub(crate) fn start(self, predecessor: Predecessor) -> io::Result<()> {
-        let line = Arc::new(predecessor.line);
-        frame::put(&line, from_new::READY, &[], &[])?;
-        self.succession.set_predecessor(Some(Arc::clone(&line)));
-        thread::Builder::new().name("weir-takeover".to_owned()).spawn(move || self.run(&line)).map(drop)
+        let channel = Arc::new(predecessor.channel);
+        frame::put(&channel, from_new::READY, &[], &[])?;
+        self.takeover.set_predecessor(Some(Arc::clone(&channel)));
+        thread::Builder::new().name("weir-takeover".to_owned()).spawn(move || self.run(&channel)).map(drop)
     }
 
-    fn run(self, line: &OwnedFd) {
-        let mut heirs = BTreeMap::new();
+    fn run(self, channel: &OwnedFd) {
+        let mut owners = BTreeMap::new();
         let text = loop {
-            match frame::take(line) {
+            match frame::take(channel) {
                 Ok(Frame { kind: from_old::BYE, .. }) => {
                     break "takeover finished: the old process has given everything";
                 }
-                Ok(frame) => self.pass_on(frame, &mut heirs),
+                Ok(frame) => self.pass_on(frame, &mut owners),
                 Err(_) => break "the old process ended before it had given everything",
             }
         };
-        for mailbox in self.mailboxes.iter() {
-            mailbox.post(MailboxMessage::Inherit(Imported::Word(Import::Gone)));
-        }
-        self.succession.set_predecessor(None);
-        self.succession.say(Item::PredecessorOver);
+        self.mailboxes.post_all(|| MailboxMessage::Import(Imported::Message(Import::Gone)));
+        self.takeover.set_predecessor(None);
+        self.takeover.say(Item::PredecessorOver);
         (self.log)(Record::new(Level::Log, text));
     }
 
-    fn pass_on(&self, frame: Frame, heirs: &mut PoolOwners) {
+    fn pass_on(&self, frame: Frame, owners: &mut PoolOwners) {
         let Some(fields) = Fields::read(&frame.payload) else { return };
         let from = fields.small(field::SHARD).and_then(|shard| u16::try_from(shard).ok()).unwrap_or(0);
         let word = |make: fn(Vec<u8>) -> Import| {
             let state = fields.bytes(field::STATE)?.to_vec();
-            Some((state.clone(), Imported::Word(make(state))))
+            Some((state.clone(), Imported::Message(make(state))))
         };
-        let batch = match frame.kind {
+        let imported = match frame.kind {
             from_old::POOL => word(|state| Import::Pool { state }),
             from_old::SERVER_OPENED => word(|state| Import::ServerOpened { state }),
             from_old::SERVER_CLOSED => word(|state| Import::ServerClosed { state }),
             from_old::SOCKETS => sockets(&fields, frame.sockets),
             _ => None,
         };
-        let Some((state, legacy)) = batch else { return };
-        let to = self.takeover_receiver(from, &state, heirs);
-        if let Some(mailbox) = self.mailboxes.get(usize::from(to.0)) {
-            mailbox.post(MailboxMessage::Inherit(legacy));
-        }
+        let Some((state, imported)) = imported else { return };
+        let to = self.shard_for(from, &state, owners);
+        self.mailboxes.post(to, MailboxMessage::Import(imported));
     }
 
     /// Each part of a pool there becomes a part of it here, as far as there are threads.
-    fn takeover_receiver(&self, from: u16, state: &[u8], heirs: &mut PoolOwners) -> ShardId {
-        let count = u16::try_from(self.mailboxes.len()).unwrap_or(1).max(1);
+    fn shard_for(&self, from: u16, state: &[u8], owners: &mut PoolOwners) -> ShardId {
+        let count = u16::try_from(self.mailboxes.count()).unwrap_or(1).max(1);
         let Some((database, user)) = shard::takeover::pool_of(state) else { return ShardId(from % count) };
-        let parts = heirs.entry((database.clone(), user.clone())).or_default();
+        let parts = owners.entry((database.clone(), user.clone())).or_default();
         let is_first = parts.is_empty();
-        *parts.entry(from).or_insert_with(|| self.directory.part_for_heir(&database, &user, is_first))
+        *parts.entry(from).or_insert_with(|| self.registry.part_for_import(&database, &user, is_first))
     }
 }
 
@@ -249,13 +245,13 @@ fn is_of_panel(frame: &Frame) -> bool {
 
 fn inherited(frame: Frame) -> Option<Inherited> {
     let fields = Fields::read(&frame.payload)?;
-    let path = fields.text(field::PATH).map(|path| (path.into(), fields.number(field::INODE).unwrap_or(0)));
-    let socket = frame.sockets.into_iter().next()?;
-    Some(Inherited { socket, file: path })
+    let inode = fields.number(field::INODE).unwrap_or(0);
+    let file = fields.text(field::PATH).map(|path| SocketFile { path: path.into(), inode });
+    Some(Inherited { socket: frame.sockets.into_iter().next()?, file })
 }
 
-fn expect(line: &OwnedFd, kind: u8, until: Instant) -> io::Result<Frame> {
-    let frame = frame::take_by(line, until)?;
+fn expect(channel: &OwnedFd, kind: u8, until: Instant) -> io::Result<Frame> {
+    let frame = frame::take_by(channel, until)?;
     if frame.kind == kind { Ok(frame) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
@@ -303,10 +299,10 @@ fn ready(console: &OwnedFd, frames: &mut Frames, until: Instant) -> Result<(), T
 }
 
 /// Waits for the old process to open the channel; other processes are ignored.
-fn accept(fd_reserve: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
+fn accept(listener: &UnixListener, until: Instant) -> io::Result<OwnedFd> {
     loop {
-        peer::wait_readable(fd_reserve, until)?;
-        let (stream, _) = fd_reserve.accept()?;
+        peer::wait_readable(listener, until)?;
+        let (stream, _) = listener.accept()?;
         if peer::check(&stream).is_ok() {
             return Ok(stream.into());
         }

@@ -19,17 +19,17 @@ use shard::{Export, Import};
 use telemetry::{Level, Record};
 
 use super::frame::{self, Frame};
-use super::imported::{Imported, ImportedConn};
-use super::{ExportState, ExportedConn, Item, Takeover, TakeoverProgress, field, from_new, from_old};
-use crate::engine::Log;
+use super::{Item, Takeover, TakeoverProgress, field, from_new, from_old};
+use crate::conn_move::{ExportState, ExportedConn, Imported, ImportedConn};
+use crate::core::Log;
 use crate::listen::{Kind, Listener, Listeners};
-use crate::mailbox::{Mailbox, MailboxMessage};
+use crate::mailbox::{MailboxMessage, Mailboxes};
 
 /// What the thread works with.
 pub(crate) struct TakeoverSender {
-    pub(crate) line: OwnedFd,
-    pub(crate) succession: Arc<Takeover>,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) channel: OwnedFd,
+    pub(crate) takeover: Arc<Takeover>,
+    pub(crate) mailboxes: Mailboxes,
     pub(crate) listeners: Listeners,
     /// The panel's listening socket: another handle of it, closed as soon as it is sent.
     pub(crate) panel: Option<OwnedFd>,
@@ -49,14 +49,14 @@ impl TakeoverSender {
     /// # Errors
     /// AlreadyExists if that is under way; else the system's.
     pub(crate) fn start(self) -> io::Result<()> {
-        if self.succession.has_giver() {
+        if self.takeover.has_sender() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let (sender, items) = channel();
-        self.succession.set_giver(Some(sender.clone()));
-        let line = self.line.try_clone()?;
+        self.takeover.set_sender(Some(sender.clone()));
+        let channel = self.channel.try_clone()?;
         let listen = move || {
-            while let Ok(frame) = frame::take(&line) {
+            while let Ok(frame) = frame::take(&channel) {
                 if sender.send(Item::Heard(frame)).is_err() {
                     return;
                 }
@@ -69,20 +69,20 @@ impl TakeoverSender {
 
     fn run(mut self, items: &Receiver<Item>) {
         let mut early = VecDeque::new();
-        let prepared = self.get_ready(items, &mut early);
+        let prepared = self.prepare(items, &mut early);
         if let Err(why) = prepared {
-            self.succession.set_giver(None);
-            self.open_gates();
+            self.takeover.set_sender(None);
+            self.resume_accepting();
             return (self.news)(TakeoverProgress::Failed(why.to_string()));
         }
         (self.news)(TakeoverProgress::Begun);
-        let mut giving = SendContext::new(&self);
-        match giving.give_everything(early.into_iter().chain(items.iter())) {
+        let mut context = SendContext::new(&self);
+        match context.send_everything(early.into_iter().chain(items.iter())) {
             Ok(()) => (self.news)(TakeoverProgress::Over),
             Err(why) => {
-                giving.take_back(items.iter());
-                self.succession.set_giver(None);
-                self.open_gates();
+                context.return_unsent(items.iter());
+                self.takeover.set_sender(None);
+                self.resume_accepting();
                 let is_open = self.listeners.any_listens();
                 (self.news)(if is_open {
                     TakeoverProgress::Failed(why.to_string())
@@ -94,22 +94,22 @@ impl TakeoverSender {
     }
 
     /// Clients come in here again.
-    fn open_gates(&self) {
+    fn resume_accepting(&self) {
         self.listeners.leave_to_successor(false);
-        self.tell_all(|| MailboxMessage::WakeGates);
+        self.tell_all(|| MailboxMessage::ResumeAccepting);
     }
 
     fn tell_all(&self, message: impl Fn() -> MailboxMessage) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.post(message()));
+        self.mailboxes.post_all(message);
     }
 
-    fn get_ready(&mut self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
+    fn prepare(&mut self, items: &Receiver<Item>, early: &mut VecDeque<Item>) -> io::Result<()> {
         let until = Instant::now() + self.patience;
-        // What is said so far is short: whoever has no room for it does not read.
-        set_socket_timeout(&self.line, Timeout::Send, Some(self.patience))?;
+        // What is sent so far is short: a process that has no room for it does not read.
+        set_socket_timeout(&self.channel, Timeout::Send, Some(self.patience))?;
         self.introduce()?;
-        self.let_it_get_ready(items, early, until)?;
-        Ok(set_socket_timeout(&self.line, Timeout::Send, None)?)
+        self.await_receiver(items, early, until)?;
+        Ok(set_socket_timeout(&self.channel, Timeout::Send, None)?)
     }
 
     fn introduce(&mut self) -> io::Result<()> {
@@ -118,40 +118,40 @@ impl TakeoverSender {
         out.number(field::GENERATION, self.generation);
         out.number(field::NEXT_ID, self.next_id);
         out.text(field::NOTE, &self.note);
-        frame::put(&self.line, from_old::HELLO, &out.into_bytes(), &[])?;
+        frame::put(&self.channel, from_old::HELLO, &out.into_bytes(), &[])?;
         for listener in &self.listeners.all {
             let payload = listener_fields(listener);
-            frame::put(&self.line, from_old::LISTENER, &payload, &[listener.socket.as_fd()])?;
+            frame::put(&self.channel, from_old::LISTENER, &payload, &[listener.socket.as_fd()])?;
         }
         // Closed here at the end: a process that does not take it must be able to bind the port when the panel has left it.
         if let Some(panel) = self.panel.take() {
             let mut out = FieldsOut::new();
             out.number(field::PANEL, 1);
-            frame::put(&self.line, from_old::LISTENER, &out.into_bytes(), &[panel.as_fd()])?;
+            frame::put(&self.channel, from_old::LISTENER, &out.into_bytes(), &[panel.as_fd()])?;
         }
-        frame::put(&self.line, from_old::LISTENERS_END, &[], &[])
+        frame::put(&self.channel, from_old::LISTENERS_END, &[], &[])
     }
 
     /// The successor requests accepting to pause, starts its threads, and is ready.
-    fn let_it_get_ready(
+    fn await_receiver(
         &self,
         items: &Receiver<Item>,
         early: &mut VecDeque<Item>,
         until: Instant,
     ) -> io::Result<()> {
-        let mut awake = self.mailboxes.len();
+        let mut awake = self.mailboxes.count();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let item = items.recv_timeout(left).map_err(|_| io::ErrorKind::TimedOut)?;
             match item {
-                Item::Heard(Frame { kind: from_new::REST_GATES, .. }) => {
+                Item::Heard(Frame { kind: from_new::PAUSE_ACCEPTING, .. }) => {
                     self.listeners.leave_to_successor(true);
-                    self.tell_all(|| MailboxMessage::RestGates);
+                    self.tell_all(|| MailboxMessage::PauseAccepting);
                 }
-                Item::GatesRest => {
+                Item::AcceptingPaused => {
                     awake = awake.saturating_sub(1);
                     if awake == 0 {
-                        frame::put(&self.line, from_old::GATES_REST, &[], &[])?;
+                        frame::put(&self.channel, from_old::ACCEPTING_PAUSED, &[], &[])?;
                     }
                 }
                 Item::Heard(Frame { kind: from_new::READY, .. }) if awake == 0 => return Ok(()),
@@ -162,9 +162,7 @@ impl TakeoverSender {
     }
 
     fn cancel(&self, key: Vec<u8>) {
-        if let Some(first) = self.mailboxes.first() {
-            first.post(MailboxMessage::Command(Command::Cancel { key: key.into() }));
-        }
+        self.mailboxes.post(ShardId(0), MailboxMessage::Command(Command::Cancel { key: key.into() }));
     }
 
     /// What cannot move waits here, and what is paused is the control thread's to know.
@@ -177,7 +175,7 @@ impl TakeoverSender {
 
 /// What has gone and what is awaited.
 struct SendContext<'a> {
-    takeover_sender: &'a TakeoverSender,
+    sender: &'a TakeoverSender,
     round: u32,
     /// Sockets that each shard said had left when it was empty, in this round.
     reported_sockets: BTreeMap<u16, u64>,
@@ -199,9 +197,9 @@ struct Batch {
 }
 
 impl<'a> SendContext<'a> {
-    fn new(takeover_sender: &'a TakeoverSender) -> SendContext<'a> {
+    fn new(sender: &'a TakeoverSender) -> SendContext<'a> {
         SendContext {
-            takeover_sender,
+            sender,
             round: 1,
             reported_sockets: BTreeMap::new(),
             gone: 0,
@@ -211,22 +209,22 @@ impl<'a> SendContext<'a> {
         }
     }
 
-    fn give_everything(&mut self, items: impl Iterator<Item = Item>) -> io::Result<()> {
+    fn send_everything(&mut self, items: impl Iterator<Item = Item>) -> io::Result<()> {
         self.ask();
         for item in items {
             if self.take(item)? {
                 break;
             }
         }
-        frame::put(&self.takeover_sender.line, from_old::BYE, &[], &[])
+        frame::put(&self.sender.channel, from_old::BYE, &[], &[])
     }
 
     /// Has every shard keep what it has, and gives back what had left it and was not sent.
-    fn take_back(&mut self, items: impl Iterator<Item = Item>) {
-        self.takeover_sender.tell_all(|| MailboxMessage::Command(Command::AbortExport));
+    fn return_unsent(&mut self, items: impl Iterator<Item = Item>) {
+        self.sender.tell_all(|| MailboxMessage::Command(Command::AbortExport));
         // In the order of a mailbox, a shard keeps before it gets anything back, so that nothing leaves twice.
         for (shard, batch) in std::mem::take(&mut self.refused) {
-            self.give_back(shard, batch);
+            self.return_to_shard(shard, batch);
         }
         self.reported_sockets.clear();
         for item in items {
@@ -237,7 +235,7 @@ impl<'a> SendContext<'a> {
                 Item::ExportedConn(shard, exported) => {
                     self.gone += 1;
                     if let Some(batch) = self.whole(shard, exported) {
-                        self.give_back(shard, batch);
+                        self.return_to_shard(shard, batch);
                     }
                 }
                 _ => {}
@@ -248,21 +246,21 @@ impl<'a> SendContext<'a> {
         }
     }
 
-    fn give_back(&self, shard: ShardId, batch: Batch) {
+    fn return_to_shard(&self, shard: ShardId, batch: Batch) {
         let Batch { client, server } = batch;
-        let Some(mailbox) = self.takeover_sender.mailboxes.get(usize::from(shard.0)) else { return };
-        // It gave up its permit when it left, and must not come in on that of one whom a predecessor still has.
+        let mailboxes = &self.sender.mailboxes;
+        // It gave up its permit when it left, and must not use that of a server that a predecessor still has.
         if let Some(server) = &server {
             let opened = Import::ServerOpened { state: server.state.clone() };
-            mailbox.post(MailboxMessage::Inherit(Imported::Word(opened)));
+            mailboxes.post(shard, MailboxMessage::Import(Imported::Message(opened)));
         }
-        mailbox.post(MailboxMessage::Inherit(Imported::Sockets { client, server }));
+        mailboxes.post(shard, MailboxMessage::Import(Imported::Sockets { client, server }));
     }
 
     /// Asks every shard whether connections are left.
     fn ask(&self) {
         let round = self.round;
-        self.takeover_sender.tell_all(|| MailboxMessage::Command(Command::Export { round }));
+        self.sender.tell_all(|| MailboxMessage::Command(Command::Export { round }));
     }
 
     /// True if that was the last.
@@ -284,19 +282,15 @@ impl<'a> SendContext<'a> {
                 self.gone += 1;
                 self.send(shard, exported)?;
             }
-            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => {
-                self.takeover_sender.cancel(payload)
-            }
-            Item::Heard(Frame { kind: from_new::RESUME, payload, .. }) => {
-                self.takeover_sender.resume(&payload)
-            }
+            Item::Heard(Frame { kind: from_new::CANCEL, payload, .. }) => self.sender.cancel(payload),
+            Item::Heard(Frame { kind: from_new::RESUME, payload, .. }) => self.sender.resume(&payload),
             Item::PredecessorOver => {
                 self.gone_when_empty = None;
                 self.next_round();
             }
             Item::Hangup => return Err(io::ErrorKind::UnexpectedEof.into()),
             Item::FromShard(_, Export::Socket { .. } | Export::Kept { .. })
-            | Item::GatesRest
+            | Item::AcceptingPaused
             | Item::Heard(_) => {}
         }
         Ok(self.is_over())
@@ -305,7 +299,7 @@ impl<'a> SendContext<'a> {
     /// Empty means empty only if every shard says so once more when all have said it: a client may have been on its way
     /// from one to another.
     fn is_over(&mut self) -> bool {
-        if !self.all_told() || self.takeover_sender.succession.has_predecessor() {
+        if !self.all_told() || self.sender.takeover.has_predecessor() {
             return false;
         }
         if self.gone_when_empty == Some(self.gone) {
@@ -318,7 +312,7 @@ impl<'a> SendContext<'a> {
 
     /// Every shard has said how many sockets have left it, and as many have come here.
     fn all_told(&self) -> bool {
-        self.reported_sockets.len() == self.takeover_sender.mailboxes.len()
+        self.reported_sockets.len() == self.sender.mailboxes.count()
             && self.reported_sockets.values().sum::<u64>() == self.gone
     }
 
@@ -332,7 +326,7 @@ impl<'a> SendContext<'a> {
         let mut out = FieldsOut::new();
         out.number(field::SHARD, shard.0.into());
         out.bytes(field::STATE, state);
-        frame::put(&self.takeover_sender.line, kind, &out.into_bytes(), &[])
+        frame::put(&self.sender.channel, kind, &out.into_bytes(), &[])
     }
 
     /// A socket goes at once, or when its other half is there.
@@ -359,7 +353,7 @@ impl<'a> SendContext<'a> {
         if !batch.add(*exported) || !is_whole {
             // Half a pair is no use to anybody.
             let text = "a connection was lost while it was handed over";
-            (self.takeover_sender.log)(Record::new(Level::Warning, text));
+            (self.sender.log)(Record::new(Level::Warning, text));
             return None;
         }
         Some(batch)
@@ -377,7 +371,7 @@ impl<'a> SendContext<'a> {
             out.bytes(unread, &one.unread);
             sockets.push(one.socket.as_fd());
         }
-        frame::put(&self.takeover_sender.line, from_old::SOCKETS, &out.into_bytes(), &sockets)
+        frame::put(&self.sender.channel, from_old::SOCKETS, &out.into_bytes(), &sockets)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A buffer goes back to the kernel when the last [`Buffer`] that stands for it was released. The memory is reserved
 //! whole and touched piece by piece: when slow clients hold many buffers, further ones are handed out, so that they
-//! stop nobody else; when those come back, and when less is received than before, memory goes back to the system
+//! stop no other connection; when those come back, and when less is received than before, memory goes back to the system
 //! ([`Buffers::trim`]). Never looks into the bytes.
 #![allow(unsafe_code)]
 
@@ -213,12 +213,12 @@ impl Buffers {
         self.idle_bytes > KEPT || self.target > self.first || self.are_scarce()
     }
 
-    /// So many are held that it is worth a look by whom.
+    /// So many are held that connections which hold them for long must be found.
     pub(crate) fn are_scarce(&self) -> bool {
         self.held > self.first / 4
     }
 
-    /// So few are not held that nobody may keep another for an unknown time: one in eight, and two.
+    /// So few are not held that none may be kept for an unknown time: one in eight, and two.
     pub(crate) fn are_few_left(&self) -> bool {
         self.most - self.held < (self.most / 8).max(2)
     }

@@ -1,38 +1,16 @@
-//! What the completion loop knows of one connection. An idle one owns no memory beside this struct.
-//!
-//! Never talks to the shard.
+//! What io_uring knows of one connection: its requests, its input and its output. Never talks to the shard.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use shard::ConnId;
 
-use crate::connect::Attempt;
-use crate::mailbox::Generation;
-use crate::shard_context::Slot;
+use crate::conn_move::Destination;
+use crate::conn_table::{self, State};
 use crate::uring::buffers::{Buffer, Buffers};
 use crate::uring::outbox::Outbox;
 use crate::uring::ring::{InFlight, Op, Ring, Tag};
-
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Unused.
-    #[default]
-    Free,
-    /// A helper is looking its name up.
-    Resolving,
-    /// The socket is on its way.
-    Connecting,
-    /// Bytes flow.
-    Open,
-    /// It is to be closed when the kernel has let go of it.
-    Closing,
-    /// The socket is gone; the shard has not heard of it yet.
-    Closed,
-}
 
 /// What is asked of the kernel about input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,51 +54,31 @@ impl Input {
     }
 }
 
-/// One connection.
+/// What io_uring knows of a connection besides the table.
 #[derive(Debug, Default)]
-pub(crate) struct Conn {
-    pub(crate) socket: Option<OwnedFd>,
-    /// The generation of this id (28 bits).
-    pub(crate) generation: Generation,
-    pub(crate) state: State,
+pub(crate) struct UringConn {
     pub(crate) receive: Receive,
-    /// It stays on this shard: receive without being asked each time, once it has been heard a few times.
+    /// It stays on this shard: multishot receive, once a few single ones have brought something.
     pub(crate) settled: bool,
-    /// How often it was received from by being asked.
+    /// How many receives have ended.
     pub(crate) heard: u8,
-    /// All that had come was received, and nothing was sent since.
-    pub(crate) emptied: bool,
-    /// A watch for the peer's end (or for the outcome of connecting) is armed.
+    /// A poll for the peer's end of file (or for the outcome of connecting) is armed.
     pub(crate) watched: bool,
-    /// The peer's end was seen: what is left is received by being asked each time, because that shows the end for sure.
+    /// The peer's end of file was seen: the rest is received by single requests, because those show the end for sure.
     pub(crate) end_seen: bool,
-    /// The end was received: nothing more will come.
-    pub(crate) ended: bool,
-    /// The shard was not notified of the end yet.
-    pub(crate) end_waits: bool,
-    /// The socket failed: pending output is dropped.
-    pub(crate) lost: bool,
-    /// The shard wants no bytes now.
-    pub(crate) paused: bool,
+    /// The end was received, and the shard was not notified of it yet.
+    pub(crate) end_undelivered: bool,
     /// The socket has lately taken less than it was offered.
     pub(crate) full: bool,
     /// The send in flight was in flight at the last look, too.
     pub(crate) is_slow: bool,
-    /// The shard was notified of the peer's end of file while it does not read.
-    pub(crate) half_told: bool,
-    /// The shard was told that its send buffer is full.
-    pub(crate) clogged: bool,
-    /// The shard waits to hear that all output has gone.
-    pub(crate) owes_drained: bool,
-    /// In the list of connections to handle after the batch.
-    pub(crate) dirty: bool,
     /// There were no buffers for it.
     pub(crate) starved: bool,
     /// Requests that the kernel has not answered for the last time.
     pub(crate) requests: u16,
-    /// Those of them that are to end another one.
+    /// Those of them that cancel another one.
     pub(crate) cancels: u8,
-    /// One of those found nothing to end.
+    /// One of those found nothing to cancel.
     pub(crate) missed: bool,
     /// Output that is queued, in flight or not, in bytes.
     pub(crate) queued: u32,
@@ -130,59 +88,59 @@ pub(crate) struct Conn {
     pub(crate) out: Option<Box<Outbox>>,
     /// Input that arrived while the shard did not want it.
     pub(crate) inbox: Option<Box<Inbox>>,
-    /// Further addresses to try.
-    pub(crate) attempt: Option<Box<Attempt>>,
 }
 
-impl Slot for Conn {
-    fn generation(&self) -> Generation {
-        self.generation
-    }
+/// One connection. Its id is listed ([`conn_table::Conn::is_listed`]) while it may want something of the kernel.
+pub(crate) type Conn = conn_table::Conn<UringConn>;
 
-    fn socket(&self) -> Option<&OwnedFd> {
-        self.socket.as_ref()
-    }
+/// A connection that has left the table, until the kernel has answered every request for it.
+pub(crate) struct Leaving {
+    pub(crate) conn: ConnId,
+    pub(crate) slot: Conn,
+    pub(crate) to: Destination,
+    /// Input that the shard has not seen.
+    pub(crate) unread: Vec<u8>,
 }
 
 impl Conn {
     /// It comes for longer than for one question, so that it is worth its while to receive until it is told to stop.
     pub(crate) fn is_here_to_stay(&self) -> bool {
         const RECEIVES: u8 = 5;
-        self.settled && self.heard >= RECEIVES && !self.end_seen
+        self.io.settled && self.io.heard >= RECEIVES && !self.io.end_seen
     }
 
     /// Asks the kernel to end everything that it still does for this connection, whose id is `conn`.
     pub(crate) fn cancel_all(&mut self, conn: ConnId, ring: &mut Ring) {
-        if self.receive != Receive::Idle {
-            self.receive = Receive::Cancelling;
+        if self.io.receive != Receive::Idle {
+            self.io.receive = Receive::Cancelling;
             self.cancel(conn, Op::Receive, ring);
         }
-        if self.flight.is_some() {
+        if self.io.flight.is_some() {
             self.cancel(conn, Op::Send, ring);
         }
-        if self.watched {
+        if self.io.watched {
             self.cancel(conn, Op::Watch, ring);
         }
     }
 
     /// Asks the kernel to end one request.
     pub(crate) fn cancel(&mut self, conn: ConnId, op: Op, ring: &mut Ring) {
-        self.requests += 1;
-        self.cancels += 1;
+        self.io.requests += 1;
+        self.io.cancels += 1;
         ring.cancel(Tag { op, generation: self.generation, number: conn.0 });
     }
 
     /// The kernel has answered one of those. True if it must be asked again: it does not find a request that it has in
     /// hand at that moment, to poll it anew or to have a thread of its own wait for it, and goes on with it.
-    pub(crate) fn is_missed(&mut self, answer: Result<u32, Errno>) -> bool {
-        self.cancels = self.cancels.saturating_sub(1);
-        self.missed |= answer == Err(Errno::NOENT) && !planted::bug!("loop_cancel_missed");
-        self.cancels == 0 && std::mem::take(&mut self.missed)
+    pub(crate) fn cancel_answered(&mut self, answer: Result<u32, Errno>) -> bool {
+        self.io.cancels = self.io.cancels.saturating_sub(1);
+        self.io.missed |= answer == Err(Errno::NOENT);
+        self.io.cancels == 0 && std::mem::take(&mut self.io.missed)
     }
 
     /// It may be given bytes now.
     pub(crate) fn may_receive(&self) -> bool {
-        self.state == State::Open && !self.paused
+        self.state == State::Open && !self.is_paused()
     }
 
     /// Keeps input for later. That may be long, so where few buffers are left, the bytes are copied: no more of them
@@ -195,14 +153,14 @@ impl Conn {
         } else {
             Input::Buffer(buffer, length)
         };
-        self.inbox.get_or_insert_default().0.push_back(input);
+        self.io.inbox.get_or_insert_default().0.push_back(input);
     }
 
     /// The first of what was kept; without any, there is no inbox afterwards.
     pub(crate) fn kept(&mut self) -> Option<Input> {
-        let first = self.inbox.as_mut()?.0.pop_front();
-        if self.inbox.as_ref().is_some_and(|inbox| inbox.0.is_empty()) {
-            self.inbox = None;
+        let first = self.io.inbox.as_mut()?.0.pop_front();
+        if self.io.inbox.as_ref().is_some_and(|inbox| inbox.0.is_empty()) {
+            self.io.inbox = None;
         }
         first
     }
@@ -212,16 +170,16 @@ impl Conn {
         while let Some(input) = self.kept() {
             input.release(buffers);
         }
-        if let Some(mut out) = self.out.take() {
+        if let Some(mut out) = self.io.out.take() {
             out.clear(buffers);
         }
     }
 
     /// Sends what is queued as far as the socket takes it without waiting. Only while no send is in flight.
-    pub(crate) fn say(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn send_now(&mut self, buffers: &mut Buffers) {
         const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-        debug_assert!(self.flight.is_none());
-        let (Some(socket), Some(out)) = (&self.socket, &mut self.out) else { return };
+        debug_assert!(self.io.flight.is_none());
+        let (Some(socket), Some(out)) = (&self.socket, &mut self.io.out) else { return };
         while !out.is_empty() {
             let (slices, count) = out.slices(buffers);
             match sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), FLAGS) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::system::uname;
 
+use crate::ids::Generation;
 use crate::uring::buffers::{Buffers, ReceiveBuffers};
 use crate::uring::ring::{Completion, Op, Ring, RingSize, Tag, socket_pair};
 
@@ -66,7 +67,7 @@ impl Kernel {
     /// Receives one byte by a multishot receive, then sees its end.
     fn try_out(&mut self) -> io::Result<()> {
         let (near, far) = socket_pair()?;
-        let tag = Tag { op: Op::Receive, generation: 0, number: 0 };
+        let tag = Tag { op: Op::Receive, generation: Generation::FIRST, number: 0 };
         self.ring.receive_on(tag, near.as_fd());
         rustix::io::write(&far, b"x")?;
         let first = self.answer()?;

@@ -11,7 +11,7 @@ use crate::uring::buffers::{Buffer, Buffers};
 const SPARE: usize = 16 * 1024;
 
 /// Most segments of one send.
-pub(crate) const PIECES: usize = 16;
+pub(crate) const MAX_SEGMENTS: usize = 16;
 
 /// A segment of output.
 #[derive(Debug)]
@@ -74,18 +74,18 @@ impl Outbox {
 
     /// What goes with the next send.
     pub(crate) fn front(&self) -> impl ExactSizeIterator<Item = &Segment> {
-        self.segments.iter().take(PIECES)
+        self.segments.iter().take(MAX_SEGMENTS)
     }
 
     /// The same for a system call; the number says how many count.
-    pub(crate) fn slices<'a>(&'a self, buffers: &'a Buffers) -> ([IoSlice<'a>; PIECES], usize) {
+    pub(crate) fn slices<'a>(&'a self, buffers: &'a Buffers) -> ([IoSlice<'a>; MAX_SEGMENTS], usize) {
         let slice = |index: usize| self.segments.get(index).map_or(&[][..], |segment| segment.bytes(buffers));
         (std::array::from_fn(|index| IoSlice::new(slice(index))), self.front().len())
     }
 
     /// Nothing is left over by the next send.
     pub(crate) fn fits_one_send(&self) -> bool {
-        self.segments.len() <= PIECES
+        self.segments.len() <= MAX_SEGMENTS
     }
 
     /// So many bytes have gone.

@@ -12,8 +12,9 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
+use crate::ids::{Generation, TableId};
 use crate::uring::buffers::{Buffers, GROUP};
-use crate::uring::outbox::{Outbox, PIECES, Segment};
+use crate::uring::outbox::{MAX_SEGMENTS, Outbox, Segment};
 
 /// How long a ring's queues are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,6 @@ impl RingSize {
 
 /// All or an error: less than all is said to be that, even of a quiet send.
 const WHOLE: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-/// Tickets have 28 bits here.
-pub(crate) const TICKETS: u32 = 0x0FFF_FFFF;
-
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -54,31 +52,31 @@ pub(crate) enum Op {
     /// The state of a connection's socket.
     Watch = 4,
     /// A listening socket.
-    Acceptor = 5,
+    Listener = 5,
     /// The mailbox.
-    Bell = 6,
+    Mailbox = 6,
     /// Output of a connection whose success the kernel keeps to itself; told as [`Op::Send`].
     QuietSend = 7,
 }
 
-const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Acceptor, Op::Bell, Op::QuietSend];
+const OPS: [Op; 7] = [Op::Receive, Op::Send, Op::Cancel, Op::Watch, Op::Listener, Op::Mailbox, Op::QuietSend];
 
 /// Comes back with the answer: what was asked, and for which connection of which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) op: Op,
-    pub(crate) generation: u32,
+    pub(crate) generation: Generation,
     pub(crate) number: u32,
 }
 
 impl Tag {
     fn pack(self) -> u64 {
-        (self.op as u64) << 60 | u64::from(self.generation & TICKETS) << 32 | u64::from(self.number)
+        (self.op as u64) << 60 | u64::from(self.generation.bits()) << 32 | u64::from(self.number)
     }
 
     fn unpack(data: u64) -> Option<Tag> {
         let op = OPS.into_iter().find(|op| *op as u64 == data >> 60)?;
-        let generation = u32::try_from(data >> 32 & u64::from(TICKETS)).ok()?;
+        let generation = Generation::from_bits(u32::try_from(data >> 32 & u64::from(Generation::MASK)).ok()?);
         Some(Tag { op, generation, number: u32::try_from(data & u64::from(u32::MAX)).ok()? })
     }
 }
@@ -101,6 +99,12 @@ pub(crate) struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InFlight(u32);
 
+impl TableId for InFlight {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// How a send is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
@@ -121,7 +125,7 @@ struct Quiet {
 /// Everything that the kernel reads during one send. Boxed: it must not move.
 struct Sending {
     outbox: Box<Outbox>,
-    vectors: [libc::iovec; PIECES],
+    vectors: [libc::iovec; MAX_SEGMENTS],
     header: libc::msghdr,
 }
 
@@ -130,10 +134,10 @@ pub(crate) struct Ring {
     ring: IoUring,
     flights: Vec<Option<Box<Sending>>>,
     /// Free positions of `flights`.
-    landed: Vec<u32>,
+    free_flights: Vec<InFlight>,
     /// Memory of earlier flights, to be used again.
     #[allow(clippy::vec_box)] // they must not move while the kernel knows their address
-    hangar: Vec<Box<Sending>>,
+    reuse: Vec<Box<Sending>>,
     /// Quiet sends that the kernel was given, or will be with the next turn.
     quiet: Vec<Quiet>,
     /// Requests for which the submission queue had no room.
@@ -152,8 +156,8 @@ impl Ring {
         Ok(Ring {
             ring,
             flights: Vec::new(),
-            landed: Vec::new(),
-            hangar: Vec::new(),
+            free_flights: Vec::new(),
+            reuse: Vec::new(),
             quiet: Vec::new(),
             waiting: VecDeque::new(),
         })
@@ -197,9 +201,9 @@ impl Ring {
         buffers: &Buffers,
         manner: Manner,
     ) -> InFlight {
-        let mut sending = self.hangar.pop().unwrap_or_else(Sending::new);
+        let mut sending = self.reuse.pop().unwrap_or_else(Sending::new);
         sending.outbox = outbox;
-        sending.point_to_pieces(buffers);
+        sending.point_to_segments(buffers);
         let (entry, asked) = match manner {
             Manner::Awaited => (sending.entry(socket, WHOLE), tag),
             Manner::Quiet => {
@@ -208,27 +212,27 @@ impl Ring {
                 (entry.flags(squeue::Flags::SKIP_SUCCESS), Tag { op: Op::QuietSend, ..tag })
             }
         };
-        let flight = self.landed.pop().unwrap_or_else(|| {
+        let flight = self.free_flights.pop().unwrap_or_else(|| {
             self.flights.push(None);
-            u32::try_from(self.flights.len() - 1).unwrap_or(u32::MAX)
+            InFlight(u32::try_from(self.flights.len() - 1).unwrap_or(u32::MAX))
         });
-        self.flights[flight as usize] = Some(sending);
+        self.flights[flight.index()] = Some(sending);
         self.push(entry, asked);
-        InFlight(flight)
+        flight
     }
 
     /// The outbox of a send that was answered.
     pub(crate) fn land(&mut self, flight: InFlight) -> Box<Outbox> {
-        self.landed.push(flight.0);
-        let Some(mut sending) = self.flights[flight.0 as usize].take() else { return Box::default() };
+        self.free_flights.push(flight);
+        let Some(mut sending) = self.flights[flight.index()].take() else { return Box::default() };
         let outbox = mem::take(&mut sending.outbox);
-        self.hangar.push(sending);
+        self.reuse.push(sending);
         outbox
     }
 
     /// A send keeps more memory of received buffers than it is long.
     pub(crate) fn is_sparse(&self, flight: InFlight, buffers: &Buffers) -> bool {
-        let sending = self.flights.get(flight.0 as usize).and_then(Option::as_ref);
+        let sending = self.flights.get(flight.index()).and_then(Option::as_ref);
         sending.is_some_and(|sending| sending.outbox.is_sparse(buffers))
     }
 
@@ -268,12 +272,12 @@ impl Ring {
         }
         answers.clear();
         answers.extend(self.ring.completion().filter_map(|entry| completion(&entry)));
-        self.tell_quiet(answers);
+        self.complete_quiet(answers);
         Ok(())
     }
 
     /// Answers the quiet sends in the kernel's place, before all else: what did not go through has been answered.
-    fn tell_quiet(&mut self, answers: &mut Vec<Completion>) {
+    fn complete_quiet(&mut self, answers: &mut Vec<Completion>) {
         if self.quiet.is_empty() {
             return;
         }
@@ -299,7 +303,7 @@ impl Ring {
     }
 
     /// Every answer that the kernel has for now was taken.
-    pub(crate) fn has_told_all(&mut self) -> bool {
+    pub(crate) fn has_taken_all(&mut self) -> bool {
         self.ring.completion().is_empty() && !self.ring.submission().cq_overflow()
     }
 
@@ -329,11 +333,11 @@ impl Sending {
         const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: an all-zero msghdr is a valid value of that C struct.
         let header = unsafe { mem::zeroed() };
-        Box::new(Sending { outbox: Box::default(), vectors: [NOTHING; PIECES], header })
+        Box::new(Sending { outbox: Box::default(), vectors: [NOTHING; MAX_SEGMENTS], header })
     }
 
     /// Points the vectors to the first pieces of the outbox.
-    fn point_to_pieces(&mut self, buffers: &Buffers) {
+    fn point_to_segments(&mut self, buffers: &Buffers) {
         let mut count = 0;
         for (vector, piece) in self.vectors.iter_mut().zip(self.outbox.front()) {
             let bytes = Segment::bytes(piece, buffers);
@@ -398,7 +402,7 @@ mod tests {
         let plan = ReceiveBuffers { size: 4096, first: 1, most: 2 };
         let Kernel { mut ring, buffers } = Kernel::new(RingSize::default(), plan).unwrap();
         let (near, far) = socket_pair().unwrap();
-        let tag = Tag { op: Op::Send, generation: 1, number: 2 };
+        let tag = Tag { op: Op::Send, generation: Generation::from_bits(1), number: 2 };
         let mut answers = Vec::new();
         let mut gone = 0;
         for _ in 0..10_000 {
@@ -433,7 +437,7 @@ mod tests {
     #[test]
     fn tags_come_back_as_they_went() {
         for op in OPS {
-            let tag = Tag { op, generation: TICKETS, number: u32::MAX - 1 };
+            let tag = Tag { op, generation: Generation::from_bits(Generation::MASK), number: u32::MAX - 1 };
             assert_eq!(Tag::unpack(tag.pack()), Some(tag));
         }
         assert_eq!(Tag::unpack(0), None);

@@ -6,24 +6,12 @@ use std::io::IoSlice;
 
 use shard::{ConnId, Source};
 
+use crate::event_loop::SendRange;
+
 /// Segments per batch, at most; more go into a second batch.
-pub(crate) const PIECES: usize = 16;
+pub(crate) const MAX_SEGMENTS: usize = 16;
 
-/// A range of one of the two sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) source: Source,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
-
-impl Segment {
-    fn length(self) -> usize {
-        self.end.saturating_sub(self.start) as usize
-    }
-}
-
-/// What the segments point into.
+/// What the ranges point into.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     pub(crate) received: &'a [u8],
@@ -31,34 +19,31 @@ pub(crate) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// The bytes of a segment; one outside its source is a bug of the shard and empty.
-    pub(crate) fn of(&self, segment: Segment) -> &'a [u8] {
-        let whole = match segment.source {
+    /// The bytes of a range.
+    pub(crate) fn of(&self, range: SendRange) -> &'a [u8] {
+        range.of(match range.source {
             Source::Received => self.received,
             Source::Written => self.written,
-        };
-        let bytes = whole.get(segment.start as usize..segment.end as usize);
-        debug_assert!(bytes.is_some(), "{segment:?} of {} bytes", whole.len());
-        bytes.unwrap_or_default()
+        })
     }
 }
 
-/// Pieces for one connection.
+/// Ranges for one connection.
 pub(crate) struct WriteBatch {
     to: ConnId,
     count: usize,
-    segments: [Segment; PIECES],
+    segments: [SendRange; MAX_SEGMENTS],
 }
 
 impl WriteBatch {
     /// Nothing yet.
     pub(crate) fn new() -> WriteBatch {
-        const NOTHING: Segment = Segment { source: Source::Written, start: 0, end: 0 };
-        WriteBatch { to: ConnId(0), count: 0, segments: [NOTHING; PIECES] }
+        const NOTHING: SendRange = SendRange { source: Source::Written, start: 0, end: 0 };
+        WriteBatch { to: ConnId(0), count: 0, segments: [NOTHING; MAX_SEGMENTS] }
     }
 
     /// Adds a segment; false if it does not fit and this batch must be written first.
-    pub(crate) fn take(&mut self, to: ConnId, segment: Segment) -> bool {
+    pub(crate) fn take(&mut self, to: ConnId, segment: SendRange) -> bool {
         if self.count == 0 {
             self.to = to;
         } else if self.to != to {
@@ -76,13 +61,13 @@ impl WriteBatch {
         true
     }
 
-    /// To whom.
+    /// The connection that it is for.
     pub(crate) fn to(&self) -> ConnId {
         self.to
     }
 
     /// The segments in order.
-    pub(crate) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[SendRange] {
         &self.segments[..self.count]
     }
 
@@ -93,7 +78,7 @@ impl WriteBatch {
 
     /// All bytes of it.
     pub(crate) fn length(&self) -> usize {
-        self.segments().iter().map(|segment| segment.length()).sum()
+        self.segments().iter().map(|segment| segment.length() as usize).sum()
     }
 
     /// Empties it.
@@ -102,7 +87,7 @@ impl WriteBatch {
     }
 
     /// The segments as the system wants them; the first `segments().len()` count.
-    pub(crate) fn slices<'a>(&self, bytes: Bytes<'a>) -> [IoSlice<'a>; PIECES] {
+    pub(crate) fn slices<'a>(&self, bytes: Bytes<'a>) -> [IoSlice<'a>; MAX_SEGMENTS] {
         std::array::from_fn(|index| {
             IoSlice::new(self.segments().get(index).map_or(&[][..], |segment| bytes.of(*segment)))
         })
@@ -113,8 +98,8 @@ impl WriteBatch {
 mod tests {
     use super::*;
 
-    fn segment(source: Source, start: u32, end: u32) -> Segment {
-        Segment { source, start, end }
+    fn segment(source: Source, start: u32, end: u32) -> SendRange {
+        SendRange { source, start, end }
     }
 
     #[test]
@@ -131,7 +116,7 @@ mod tests {
     #[test]
     fn a_full_parcel_refuses() {
         let mut batch = WriteBatch::new();
-        for index in 0..u32::try_from(PIECES).unwrap_or(0) {
+        for index in 0..u32::try_from(MAX_SEGMENTS).unwrap_or(0) {
             assert!(batch.take(ConnId(1), segment(Source::Written, index * 2, index * 2 + 1)));
         }
         assert!(!batch.take(ConnId(1), segment(Source::Written, 100, 101)));
