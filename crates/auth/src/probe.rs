@@ -1,4 +1,5 @@
-//! Entry points for fuzzers and mutation tests: each passes arbitrary bytes to the parsers of peer messages.
+//! Entry points for fuzzers and mutation tests: each passes arbitrary bytes to the parsers of peer messages
+//! (I11 of ARCHITECTURE.md).
 //! The test passes if nothing panics.
 
 use crate::cache::{DerivedCache, ServerKeyCache};

@@ -2,7 +2,7 @@
 //!
 //! Texts are PgBouncer's where it has one. The code is PgBouncer's 08P01 unless PostgreSQL has a more precise one.
 
-use messages::ReplyPart;
+use messages::{ErrorKind, ReplyPart};
 use settings::SetError;
 
 /// Why a statement failed, and on which side.
@@ -98,10 +98,20 @@ impl CommandError {
         }
     }
 
+    /// As callers other than PostgreSQL clients tell errors apart.
+    fn kind(&self) -> ErrorKind {
+        match self {
+            CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => ErrorKind::NotFound,
+            CommandError::AdminNeeded => ErrorKind::Forbidden,
+            CommandError::TimedOut => ErrorKind::Unavailable,
+            _ => ErrorKind::Conflict,
+        }
+    }
+
     /// As it goes to the client.
     #[must_use]
     pub fn part(&self) -> ReplyPart {
-        ReplyPart::Error { sqlstate: self.sqlstate(), message: self.message() }
+        ReplyPart::Error { sqlstate: self.sqlstate(), kind: self.kind(), message: self.message() }
     }
 }
 

@@ -10,7 +10,7 @@ use messages::{
 use settings::{Config, Files};
 use telemetry::Record;
 
-use crate::{Control, Input, Output, ParseError, PoolError, PoolOutcome, ProcessInfo, Signal, Statement};
+use crate::{Control, Input, Output, PoolError, PoolOutcome, ProcessInfo, Signal};
 
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
@@ -51,7 +51,7 @@ impl Harness {
 
     pub(crate) fn with(shards: u16, entries: &str) -> Harness {
         let facts = ProcessInfo { shards, io_driver: "epoll" };
-        let control = Control::new(Arc::new(config(entries).unwrap()), facts, grammar, 0);
+        let control = Control::new(Arc::new(config(entries).unwrap()), facts, 0);
         Harness {
             control,
             now_us: 0,
@@ -162,7 +162,7 @@ impl Harness {
     /// SQLSTATE and text of the last reply.
     pub(crate) fn error(&self) -> (&str, &str) {
         match self.parts() {
-            [ReplyPart::Error { sqlstate, message }] => (sqlstate, message),
+            [ReplyPart::Error { sqlstate, message, .. }] => (sqlstate, message),
             other => panic!("no error: {other:?}"),
         }
     }
@@ -225,18 +225,5 @@ fn request_of(command: &Command) -> Option<RequestId> {
         | Command::WaitClose { request, .. }
         | Command::Shutdown { request, .. } => Some(*request),
         _ => None,
-    }
-}
-
-/// Words between blanks: enough for these tests.
-fn grammar(sql: &str, _: Option<&[Option<String>]>) -> Result<Statement, ParseError> {
-    let words: Vec<&str> = sql.split_whitespace().collect();
-    let owned = |word: &str| word.to_owned();
-    match words[..] {
-        [] => Ok(Statement::Empty),
-        ["SET", key, "=", value] => Ok(Statement::Set { key: owned(key), value: owned(value) }),
-        [word] => Ok(Statement::Command { word: owned(word), argument: None }),
-        [word, argument] => Ok(Statement::Command { word: owned(word), argument: Some(owned(argument)) }),
-        _ => Err(ParseError::Trailing),
     }
 }

@@ -1,38 +1,38 @@
 //! The control thread as a state machine: commands of operators, and their replies.
 //!
 //! [`Control`] takes inputs (a report of a shard, a signal, the clock) and returns outputs (a command to a shard, a log
-//! line, reading the file again, exit). Commands and views are one table each ([`COMMANDS`], [`VIEWS`]). It knows of a
+//! line, reading the file again, exit). Commands and views are one table each ([`COMMANDS`], [`VIEWS`]); [`console`] reads
+//! what operators type. It knows of a
 //! shard only what `messages` carries; it holds no socket, reads no clock or file, and never blocks.
 #![forbid(unsafe_code)]
 
 mod aggregate;
 mod command_error;
-mod commands;
-mod configure;
-mod console_disconnect;
-mod control;
-mod dispatch;
+pub mod console;
+mod interface;
+mod machine;
 mod pause_state;
 mod pools;
 mod request;
-mod shutdown;
-mod signals;
 mod statement;
 mod statistics;
-mod takeover;
 mod views;
 
 pub use command_error::CommandError;
-pub use commands::{Argument, COMMANDS, CommandRow};
-pub use control::{Control, Input, Output, ProcessInfo};
+pub use interface::{ExplainOutcome, ExplainRequest, Input, Output, ProcessInfo, TakeoverEvent};
+pub use machine::{Argument, COMMANDS, CommandRow, Control};
 pub use messages::Signal;
 pub use pools::{
-    Budget, Cluster, ExplainOutcome, ExplainRequest, PoolChange, PoolError, PoolOutcome, PoolRequest,
-    PoolSpec, ServerInfo, WriteFault, cluster_id, clusters,
+    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, ServerInfo, WriteFault,
+    cluster_id, clusters,
 };
-pub use statement::{Grammar, PanelQuery, ParseError, Statement};
-pub use takeover::TakeoverEvent;
-pub use views::{VIEWS, View};
+pub use statement::{PanelQuery, ParseError, Statement};
+pub use views::{
+    CONFIG, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS,
+    ListColumn, ListItem, Measure, POOLS, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn,
+    QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS,
+    ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn,
+};
 
 /// The database that is the console, and the name of its user and of its pool.
 pub const CONSOLE: &str = "pgbouncer";

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use messages::{AdminQuery, RequestId, ShardId};
 
-use crate::View;
 use crate::aggregate::Aggregate;
+use crate::views::View;
 
 /// The requester of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Parsed console statements: the type between the grammar (crate `console`) and the commands.
+//! Parsed console statements: the type between the grammar (`console`) and the commands.
 
 use messages::Role;
 
@@ -62,9 +62,6 @@ pub enum ParseError {
     /// An unexpected character.
     Sign(char),
 }
-
-/// Parses a statement. `$1` etc. are replaced by the given values, if any.
-pub type Grammar = fn(&str, Option<&[Option<String>]>) -> Result<Statement, ParseError>;
 
 impl Statement {
     /// How many parameters it has, if it was read without values: the largest number behind a `$`.

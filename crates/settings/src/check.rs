@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compat::Compat;
+use crate::files::Files;
 use crate::finding::{Finding, Severity};
-use crate::raw_config::{Assignment, Files, RawConfig, Section};
-use crate::table::SettingInfo;
+use crate::raw_config::{Assignment, RawConfig, Section};
+use crate::table::{Compat, SettingInfo};
 use crate::{Config, connstr, database, global, user};
 
 /// The result of a check.
@@ -85,7 +85,7 @@ fn keys(
 }
 
 fn difference(assignment: &Assignment, info: &SettingInfo) -> Option<Finding> {
-    match info.compat() {
+    match info.compat {
         Compat::Different(why) => Some(Finding::warning(&assignment.at, format!("{}: {why}", info.name))),
         // Weir's own settings are not differences: a file that has them is written for Weir.
         Compat::Same | Compat::Better(_) | Compat::Own => None,
@@ -95,7 +95,7 @@ fn difference(assignment: &Assignment, info: &SettingInfo) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
 
     fn reported(text: &str) -> (Vec<String>, Vec<String>, usize) {
         let checked = check(&Memory(&[("w.ini", text)]), "w.ini");

@@ -1,7 +1,7 @@
 //! The value of an entry of `[databases]` and `[users]`: `key=value key = 'value'`, as a connection string.
 //! Owns quoting. Never knows which keys exist.
 
-use crate::quote::unquote;
+use crate::identifier::unquote;
 
 /// A syntax error in a list of pairs. Its message never repeats a value or anything that may be part of one: an unquoted
 /// password with a blank continues as if it were the next key.

@@ -121,10 +121,10 @@ impl fmt::Debug for Database {
 
 /// Rows of one table, each a `live_row`.
 macro_rules! rows {
-    ($($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal;)*) => {
+    ($($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal $(, $compat:ident $how:literal)?;)*) => {
         /// Every key of an entry of `[databases]`. `reserve_pool` is an old name of `reserve_pool_size`.
         pub static DATABASE: &[Row<Database>] = &[
-            $(live_row!(Database, Database, $name, $codec, $default, $when, $doc),)*
+            $(live_row!(Database, Database, $name, $codec, $default, $when, $doc, [$($compat $how)?]),)*
         ];
     };
 }
@@ -138,8 +138,8 @@ rows! {
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
     min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
     reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
-    max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.";
-    max_db_client_connections: InheritedLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.";
+    max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.", better "exact over all threads, as PostgreSQL counts them";
+    max_db_client_connections: InheritedLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.", better "exact over all threads";
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";

@@ -85,8 +85,8 @@ fn altered(old: &Database, new: &Database) -> Option<Change> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::files::memory::Memory;
     use crate::load;
-    use crate::raw_config::memory::Memory;
 
     fn config(databases: &str, rest: &str) -> Config {
         let text = format!("[pgbouncer]\nauth_file = u.txt\n{rest}\n[databases]\n{databases}");

@@ -1,5 +1,5 @@
 //! The table of `[pgbouncer]`: one row per setting, from which [`Global`], the parser, SHOW CONFIG, SET,
-//! the sample file and the manual are made. To add a setting: a row here, and the place that uses it.
+//! the sample file, the manual and docs/pgbouncer.md are made. To add a setting: a row here, and the place that uses it.
 //! Never holds anything of one database or one user.
 
 use crate::choice::{AuthType, IoDriver, PoolMode, SslMode, SyslogFacility, Threads};
@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// Makes [`Global`] and [`GLOBAL`] from two lists of rows.
 macro_rules! global {
-    (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $when:ident, $doc:literal;)* }
+    (live { $($name:ident: $type:ty, $codec:ty, $default:tt, $when:ident, $doc:literal
+         $(, $compat:ident $($how:literal)?)?;)* }
      inert { $($idle:ident: $idle_codec:ty, $idle_default:tt, $idle_when:ident, $why:literal;)* }) => {
         /// The values of `[pgbouncer]`, one field per setting, named as the setting.
         #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +35,7 @@ macro_rules! global {
 
         /// Every setting of `[pgbouncer]`: first the live ones, then the inert.
         pub static GLOBAL: &[Row<Global>] = &[
-            $(live_row!(Global, Global, $name, $codec, $default, $when, $doc),)*
+            $(live_row!(Global, Global, $name, $codec, $default, $when, $doc, [$($compat $($how)?)?]),)*
             $(inert_row!($idle, $idle_codec, $idle_default, $idle_when, $why),)*
         ];
     };
@@ -51,6 +52,7 @@ macro_rules! inert_row {
                 default: default_of!($default),
                 when: crate::table::TakesEffect::$when,
                 effect: crate::table::Effect::Inert($why),
+                compat: crate::table::Compat::Different($why),
                 doc: concat!("Accepted but has no effect: ", $why, "."),
             },
             assign: |global, text| {
@@ -68,13 +70,17 @@ live {
     admin_users: Vec<String>, List, "", Reload,
         "Users who may run every command of the console (database `pgbouncer`).";
     alert_budget: u32, Number, "90", Reload,
-        "Weir's own. The control panel raises an alert when the pools of a server may use this part (percent) of its connections. 0 is never.";
+        "Weir's own. The control panel raises an alert when the pools of a server may use this part (percent) of its connections. 0 is never.",
+        own;
     alert_errors: u32, Number, "10", Reload,
-        "Weir's own. The control panel raises an alert when clients of a database are told of more errors a second than this, over ten seconds. 0 is never.";
+        "Weir's own. The control panel raises an alert when clients of a database are told of more errors a second than this, over ten seconds. 0 is never.",
+        own;
     alert_wait: Duration, Seconds, "5", Reload,
-        "Weir's own. The control panel raises an alert when a client has waited for a server for longer. 0 is never.";
+        "Weir's own. The control panel raises an alert when a client has waited for a server for longer. 0 is never.",
+        own;
     alert_webhook: Option<Webhook>, Webhook, "", Reload,
-        "Weir's own. URL (http or https) that each alert is posted to as JSON when it is raised and when it is cleared, tried up to six times. The certificate of an https one is checked by otlp_ca_file, else by the system's roots. Empty is none.";
+        "Weir's own. URL (http or https) that each alert is posted to as JSON when it is raised and when it is cleared, tried up to six times. The certificate of an https one is checked by otlp_ca_file, else by the system's roots. Empty is none.",
+        own;
     application_name_add_host: bool, Boolean, "0", Reload,
         "Adds the client's address and port to the application_name sent to the server.";
     auth_dbname: Option<String>, AuthDatabase, unset, Reload,
@@ -82,17 +88,22 @@ live {
     auth_file: Option<String>, Text, unset, Reload,
         "File of user names and secrets: lines of \"user\" \"secret\", where a secret is a password, md5... or SCRAM-SHA-256$....";
     auth_hba_file: Option<String>, Text, "", Reload,
-        "File of host-based rules, in the form of PostgreSQL's pg_hba.conf; used with auth_type hba.";
+        "File of host-based rules, in the form of PostgreSQL's pg_hba.conf; used with auth_type hba.",
+        better "rules may also name samehost, samenet, +role and samerole (where auth_user can ask)";
     auth_ident_file: Option<String>, Text, unset, Reload,
         "File of user name maps (`map=` in HBA rules); used with auth_type hba.";
     auth_failure_delay: Duration, Seconds, "1", Reload,
-        "How long the reply to a failed login is delayed, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It is sent earlier where max_login_conn needs the place. 0 disables the delay.";
+        "How long the reply to a failed login is delayed, once logins from its address (on a unix socket: of its system user) have failed four times with less than ten seconds between them. It is sent earlier where max_login_conn needs the place. 0 disables the delay.",
+        own;
     auth_ldap_options: LdapRule, LdapRule, unset, Reload,
-        "The LDAP server of auth_type ldap and how to query it, in the syntax of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".";
+        "The LDAP server of auth_type ldap and how to query it, in the syntax of pg_hba.conf: ldapserver=... ldapbasedn=\"...\".",
+        better "names, values or whole pairs may be quoted, as in pg_hba.conf; invalid options are reported at start, too; SHOW CONFIG hides the password";
     auth_query: Option<String>, Text, "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin", Reload,
-        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Used only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.";
+        "Query for a user who is not in auth_file: `$1` is the name, the row has the name and the secret. Used only where there is an auth_user. Names without a schema are looked up in pg_catalog, then by the search_path of that role.",
+        better "logins that wait for the same query share one result; a server connection that clients have used is first cleaned by DISCARD ALL, and search_path is pg_catalog, then the role's own, then pg_temp, so that no object of a client replaces one that is named without a schema";
     auth_type: AuthType, AuthType, "md5", Reload,
-        "How clients authenticate.";
+        "How clients authenticate.",
+        better "SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions";
     auth_user: Option<String>, Text, unset, Reload,
         "User that auth_query runs as, with the secret of auth_file; without one auth_query is not used.";
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
@@ -110,13 +121,15 @@ live {
     client_tls_cert_file: Option<String>, Text, "", Reload,
         "Certificate presented to clients, with its chain, in PEM format.";
     client_tls_ciphers: Option<String>, Text, "default", Reload,
-        "Ciphers of TLS 1.2 towards clients, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.";
+        "Ciphers of TLS 1.2 towards clients, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.",
+        different "names that rustls does not have for TLS 1.2 and 1.3 are ignored with a warning";
     client_tls_ecdhcurve: Option<String>, Text, "auto", Reload,
         "Elliptic curve towards clients: auto, X25519, prime256v1 or secp384r1.";
     client_tls_key_file: Option<String>, Text, "", Reload,
         "Private key of client_tls_cert_file, in PEM format and without a passphrase.";
     client_tls_protocols: Option<String>, Text, "secure", Reload,
-        "TLS versions towards clients: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.";
+        "TLS versions towards clients: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.",
+        different "TLS below 1.2 is not supported: naming it gives a warning";
     client_tls_sslmode: SslMode, SslMode, "disable", Reload,
         "Whether clients may (allow, prefer) or must (require) use TLS, and present a certificate signed by client_tls_ca_file (verify-ca, verify-full).";
     conffile: Option<String>, Text, unset, Reload,
@@ -136,25 +149,35 @@ live {
     ignore_startup_parameters: Vec<String>, List, "", Reload,
         "Startup parameters that are accepted and dropped, beside those that are tracked.";
     http_addr: String, NonEmptyText, "127.0.0.1", Reload,
-        "Weir's own. IP address of the control panel. Addresses other than loopback are refused until http_auth_file names a user.";
+        "Weir's own. IP address of the control panel. Addresses other than loopback are refused until http_auth_file names a user.",
+        own;
     http_allowed_hosts: Vec<String>, List, "", Reload,
-        "Weir's own. Host names that the control panel answers to, besides localhost and addresses; it refuses others, against DNS rebinding.";
+        "Weir's own. Host names that the control panel answers to, besides localhost and addresses; it refuses others, against DNS rebinding.",
+        own;
     http_audit_file: Option<String>, Text, "", Reload,
-        "Weir's own. File that records logins to the control panel and changes made with it. Empty writes them to the log.";
+        "Weir's own. File that records logins to the control panel and changes made with it. Empty writes them to the log.",
+        own;
     http_auth_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of the control panel's users, with lines as `weir panel password` and `weir panel token` print them. Without it Weir creates a token at start and shows it on the terminal, or writes it to a file that the log names.";
+        "Weir's own. File of the control panel's users, with lines as `weir panel password` and `weir panel token` print them. Without it Weir creates a token at start and shows it on the terminal, or writes it to a file that the log names.",
+        own;
     http_lab: bool, Boolean, "1", Reload,
-        "Weir's own. Lets callers of scope admin start runs of the lab (`weir bench`) from the control panel.";
+        "Weir's own. Lets callers of scope admin start runs of the lab (`weir bench`) from the control panel.",
+        own;
     http_metrics_open: bool, Boolean, "0", Reload,
-        "Weir's own. Serves /metrics without a token to every client that can reach the panel's port. It contains names of databases, users and applications.";
+        "Weir's own. Serves /metrics without a token to every client that can reach the panel's port. It contains names of databases, users and applications.",
+        own;
     http_port: u16, PortOrOff, "0", Reload,
-        "Weir's own. Port of the control panel and its API. 0 disables it.";
+        "Weir's own. Port of the control panel and its API. 0 disables it.",
+        own;
     http_tls_cert_file: Option<String>, Text, "", Reload,
-        "Weir's own. Certificate (with its chain, PEM) of the control panel for TLS; needs http_tls_key_file.";
+        "Weir's own. Certificate (with its chain, PEM) of the control panel for TLS; needs http_tls_key_file.",
+        own;
     http_tls_key_file: Option<String>, Text, "", Reload,
-        "Weir's own. Private key (PEM) of http_tls_cert_file.";
+        "Weir's own. Private key (PEM) of http_tls_cert_file.",
+        own;
     io_driver: IoDriver, IoDriver, "auto", Restart,
-        "Weir's own. I/O driver; auto probes for io_uring and falls back to epoll.";
+        "Weir's own. I/O driver; auto probes for io_uring and falls back to epoll.",
+        own;
     listen_addr: Vec<String>, List, "", Restart,
         "Addresses to listen on for TCP; `*` is all of them, empty listens on the unix socket only.";
     listen_backlog: u32, Number, "128", Restart,
@@ -174,33 +197,45 @@ live {
     login_notify_message: Option<String>, Text, "", Reload,
         "Notice sent to every client after login. Empty sends none.";
     max_client_conn: u32, Number, "100", Reload,
-        "Client connections that have logged in allowed in all; 0 allows the console only. Raise the limit of open files with it.";
+        "Client connections that have logged in allowed in all; 0 allows the console only. Raise the limit of open files with it.",
+        better "exact over all threads; clients that have not logged in yet count in max_login_conn, not here";
     max_db_client_connections: u32, Limit, "0", Reload,
-        "Client connections allowed per database, whatever the user. 0 is no limit.";
+        "Client connections allowed per database, whatever the user. 0 is no limit.",
+        better "exact over all threads";
     max_db_connections: u32, Limit, "0", Reload,
-        "Server connections allowed per database, whatever the user. 0 is no limit.";
+        "Server connections allowed per database, whatever the user. 0 is no limit.",
+        better "exact over all threads, as PostgreSQL counts them";
     max_login_conn: u32, Limit, "1000", Reload,
-        "Client connections that have not logged in yet, and cancel requests in progress, in addition to max_client_conn. Beyond it, each new one closes one whose login has failed, or the one that has waited longest for its client (a second at least). At four times this number (never more than half of the open files) a new one closes the oldest of the address that has the most, or is refused if that is its own address. 0 is no limit.";
+        "Client connections that have not logged in yet, and cancel requests in progress, in addition to max_client_conn. Beyond it, each new one closes one whose login has failed, or the one that has waited longest for its client (a second at least). At four times this number (never more than half of the open files) a new one closes the oldest of the address that has the most, or is refused if that is its own address. 0 is no limit.",
+        own;
     max_login_conn_per_address: u32, Limit, "250", Reload,
-        "The same for connections from one address, one /64 of IPv6, or one system user on a unix socket, on each thread. The user that Weir runs as and root are never refused there. 0 is no limit.";
+        "The same for connections from one address, one /64 of IPv6, or one system user on a unix socket, on each thread. The user that Weir runs as and root are never refused there. 0 is no limit.",
+        own;
     max_packet_size: u32, Bytes, "2147483647", Reload,
         "The longest message that is passed on, in either direction.";
     max_prepared_statements: u32, Number, "200", Reload,
-        "Prepared statements kept per server connection, so that protocol-level ones work in transaction and statement mode. 0 passes them through unchanged.";
+        "Prepared statements kept per server connection, so that protocol-level ones work in transaction and statement mode. 0 passes them through unchanged.",
+        better "\"cached plan must not change result type\" does not reach a client where preparing again is safe; a name that is unknown or taken gets PostgreSQL's error in its place, and the session continues";
     max_user_client_connections: u32, Limit, "0", Reload,
-        "Client connections allowed per user, whatever the database. 0 is no limit.";
+        "Client connections allowed per user, whatever the database. 0 is no limit.",
+        better "exact over all threads";
     max_user_connections: u32, Limit, "0", Reload,
-        "Server connections allowed per user, whatever the database. 0 is no limit.";
+        "Server connections allowed per user, whatever the database. 0 is no limit.",
+        better "exact over all threads, as PostgreSQL counts them";
     min_pool_size: u32, Limit, "0", Reload,
         "Server connections kept open in a pool that is in use, or whose database forces a user.";
     otlp_ca_file: Option<String>, Text, "", Reload,
-        "Weir's own. Root certificates (PEM) that verify the certificate of an https otlp_endpoint. Empty uses the system's.";
+        "Weir's own. Root certificates (PEM) that verify the certificate of an https otlp_endpoint. Empty uses the system's.",
+        own;
     otlp_endpoint: Option<Endpoint>, Endpoint, "", Reload,
-        "Weir's own. Base URL of an OpenTelemetry collector to which Weir sends metrics by OTLP over HTTP (`http://127.0.0.1:4318`); `/v1/metrics` is added. Empty disables the export.";
+        "Weir's own. Base URL of an OpenTelemetry collector to which Weir sends metrics by OTLP over HTTP (`http://127.0.0.1:4318`); `/v1/metrics` is added. Empty disables the export.",
+        own;
     otlp_headers: Headers, Headers, "", Reload,
-        "Weir's own. HTTP headers of the export: NAME=VALUE, separated by commas, values percent-encoded (`authorization=Bearer%20...`).";
+        "Weir's own. HTTP headers of the export: NAME=VALUE, separated by commas, values percent-encoded (`authorization=Bearer%20...`).",
+        own;
     otlp_interval: Duration, PositiveSeconds, "60", Reload,
-        "Weir's own. Interval of exports to otlp_endpoint.";
+        "Weir's own. Interval of exports to otlp_endpoint.",
+        own;
     peer_id: u32, PeerId, "0", Reload,
         "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,
@@ -210,7 +245,8 @@ live {
     pool_mode: PoolMode, PoolMode, "session", Reload,
         "When a server connection is returned to its pool.";
     pools_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of further entries of [databases], read as if included last; the panel and the API create, change and delete pools in this file only. It need not exist. A name that is also in another file is an error.";
+        "Weir's own. File of further entries of [databases], read as if included last; the panel and the API create, change and delete pools in this file only. It need not exist. A name that is also in another file is an error.",
+        own;
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
@@ -238,9 +274,11 @@ live {
     server_lifetime: Duration, Seconds, "3600", Reload,
         "Closes idle server connections that are older. 0 closes each after it was used once.";
     server_login_retry: Duration, Seconds, "15", Reload,
-        "Waits this long before it connects again to a server that failed to log in.";
+        "Waits this long before it connects again to a server that failed to log in.",
+        different "the pause after a failed login begins at 0.1 s and doubles up to this; clients wait meanwhile (query_wait_timeout), where PgBouncer refuses them";
     server_reset_query: Option<String>, Text, "DISCARD ALL", Reload,
-        "Sent to a server when a client in session mode leaves it. Empty sends nothing.";
+        "Sent to a server when a client in session mode leaves it. Empty sends nothing.",
+        better "if it fails, Weir closes the connection, so that no other client gets its session state";
     server_reset_query_always: bool, Boolean, "0", Reload,
         "Sends server_reset_query in every pool mode.";
     server_round_robin: bool, Boolean, "0", Reload,
@@ -248,27 +286,34 @@ live {
     server_tls13_ciphers: Option<String>, Text, unset, Reload,
         "Cipher suites of TLS 1.3 towards servers, separated by `:`; empty allows all.";
     server_socket_dir: Option<String>, Text, "", Reload,
-        "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). Weir connects to a server whose host is localhost or a loopback address through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then applies its rules for `local` to the login. Not used while server_tls_sslmode is require or above. Empty disables it.";
+        "Directory in which a PostgreSQL of this machine keeps its unix socket (`@` before it: the abstract namespace). Weir connects to a server whose host is localhost or a loopback address through its socket there, which costs less than TCP, and by its address where there is none. PostgreSQL then applies its rules for `local` to the login. Not used while server_tls_sslmode is require or above. Empty disables it.",
+        own;
     server_tls_ca_file: Option<String>, Text, "", Reload,
         "CA certificates that server certificates are verified against, in PEM format.";
     server_tls_cert_file: Option<String>, Text, "", Reload,
         "Certificate presented to servers that request one, in PEM format.";
     server_tls_ciphers: Option<String>, Text, "default", Reload,
-        "Ciphers of TLS 1.2 towards servers, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.";
+        "Ciphers of TLS 1.2 towards servers, in OpenSSL's list syntax; those that rustls lacks are skipped with a warning.",
+        different "names that rustls does not have for TLS 1.2 and 1.3 are ignored with a warning";
     server_tls_key_file: Option<String>, Text, "", Reload,
         "Private key of server_tls_cert_file, in PEM format and without a passphrase.";
     server_tls_protocols: Option<String>, Text, "secure", Reload,
-        "TLS versions towards servers: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.";
+        "TLS versions towards servers: secure, all, tlsv1.2, tlsv1.3, separated by commas. Versions below 1.2 are not supported.",
+        different "TLS below 1.2 is not supported: naming it gives a warning";
     server_tls_sslmode: SslMode, SslMode, "prefer", Reload,
         "Whether servers on TCP are asked for TLS (allow, prefer: they may decline; require: they may not), and must present a certificate signed by server_tls_ca_file (verify-ca), for the host's name (verify-full).";
     so_reuseport: bool, Boolean, "0", Restart,
-        "Lets several processes listen on the same port.";
+        "Lets several processes listen on the same port.",
+        better "works as in PgBouncer; one process uses every core without it";
     spread_busy_percent: u32, Percent, "70", Reload,
-        "Weir's own. A pool gets a further thread when its thread has been busier than this for a second.";
+        "Weir's own. A pool gets a further thread when its thread has been busier than this for a second.",
+        own;
     spread_min_servers: u32, Positive, "8", Reload,
-        "Weir's own. A pool with fewer server connections stays on one thread.";
+        "Weir's own. A pool with fewer server connections stays on one thread.",
+        own;
     state_dir: Option<String>, Text, "", Restart,
-        "Weir's own. Directory in which the control panel keeps its history, its audit trail and the results of the lab, so that they outlive the process (mode 0700 where Weir makes it). Unless given, the one that systemd names ($STATE_DIRECTORY); where there is neither, they are kept in memory.";
+        "Weir's own. Directory in which the control panel keeps its history, its audit trail and the results of the lab, so that they outlive the process (mode 0700 where Weir makes it). Unless given, the one that systemd names ($STATE_DIRECTORY); where there is neither, they are kept in memory.",
+        own;
     stats_period: Duration, PositiveSeconds, "60", Reload,
         "How often the averages of SHOW STATS are made and the line of log_stats is written.";
     stats_users: Vec<String>, List, "", Reload,
@@ -282,7 +327,8 @@ live {
     syslog_ident: Option<String>, Text, "pgbouncer", Reload,
         "Program name in syslog.";
     tcp_defer_accept: bool, Boolean, "1", Reload,
-        "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).";
+        "Wakes the pooler only when a new connection has sent something (TCP_DEFER_ACCEPT).",
+        different "1 means one second instead of 45, so that a silent client is visible while it waits";
     tcp_keepalive: bool, Boolean, "1", Reload,
         "Turns on the kernel's keepalive probes.";
     tcp_keepcnt: u32, Number, "0", Reload,
@@ -296,11 +342,14 @@ live {
     tcp_user_timeout: Duration, Milliseconds, "0", Reload,
         "How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT). 0 is the kernel's own.";
     threads: Threads, Threads, "auto", Restart,
-        "Weir's own. Threads that serve connections; auto is one per processor that the process may use.";
+        "Weir's own. Threads that serve connections; auto is one per processor that the process may use.",
+        own;
     track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
-        "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).";
+        "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).",
+        better "all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26; RESET, DISCARD ALL and SET TO DEFAULT restore the values of the startup packet, as in PostgreSQL, except for what follows them in the same query string or pipeline segment";
     track_queries: bool, Boolean, "0", Reload,
-        "Weir's own. Counts calls, times and errors of each kind of query (its text without values) for SHOW QUERIES; at most 1,000 kinds a thread.";
+        "Weir's own. Counts calls, times and errors of each kind of query (its text without values) for SHOW QUERIES; at most 1,000 kinds a thread.",
+        own;
     transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose transaction took longer. 0 is never.";
     unix_socket_dir: Option<String>, Text, "/tmp", Restart,
@@ -351,92 +400,4 @@ fn or_default<C: Codec>(default: Option<&str>) -> C::Value {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::table::Effect;
-    use std::collections::BTreeSet;
-
-    /// PgBouncer 1.25.2's settings on Linux, with `pool_idle_timeout` and `login_notify_message` of 1.26.
-    const PGBOUNCER: &str = "admin_users application_name_add_host auth_dbname auth_file auth_hba_file \
-        auth_ident_file auth_ldap_options auth_query auth_type auth_user autodb_idle_timeout cancel_wait_timeout \
-        client_idle_timeout client_login_timeout client_tls13_ciphers client_tls_ca_file client_tls_cert_file \
-        client_tls_ciphers client_tls_dheparams client_tls_ecdhcurve client_tls_key_file client_tls_protocols \
-        client_tls_sslmode conffile default_pool_size disable_pqexec dns_max_ttl dns_nxdomain_ttl \
-        dns_zone_check_period idle_transaction_timeout ignore_startup_parameters job_name listen_addr \
-        listen_backlog listen_port log_connections log_disconnections log_pooler_errors log_stats logfile \
-        login_notify_message max_client_conn max_db_client_connections max_db_connections max_packet_size \
-        max_prepared_statements max_user_client_connections max_user_connections min_pool_size peer_id pidfile \
-        pkt_buf pool_idle_timeout pool_mode query_timeout query_wait_notify query_wait_timeout reserve_pool_size \
-        reserve_pool_timeout resolv_conf sbuf_loopcnt scram_iterations server_check_delay server_check_query \
-        server_connect_timeout server_fast_close server_idle_timeout server_lifetime server_login_retry \
-        server_reset_query server_reset_query_always server_round_robin server_tls13_ciphers server_tls_ca_file \
-        server_tls_cert_file server_tls_ciphers server_tls_key_file server_tls_protocols server_tls_sslmode \
-        so_reuseport stats_period stats_users suspend_timeout syslog syslog_facility syslog_ident tcp_defer_accept \
-        tcp_keepalive tcp_keepcnt tcp_keepidle tcp_keepintvl tcp_socket_buffer tcp_user_timeout \
-        track_extra_parameters transaction_timeout unix_socket_dir unix_socket_group unix_socket_mode user verbose";
-    const OWN: &str = "alert_budget alert_errors alert_wait alert_webhook http_addr http_allowed_hosts http_audit_file http_auth_file http_lab http_metrics_open http_port http_tls_cert_file http_tls_key_file \
-        auth_failure_delay io_driver max_login_conn max_login_conn_per_address otlp_ca_file otlp_endpoint otlp_headers otlp_interval pools_file server_socket_dir spread_busy_percent \
-        spread_min_servers state_dir threads track_queries";
-
-    #[test]
-    fn every_setting_of_pgbouncer_has_a_row_and_nothing_else_but_our_own() {
-        let expected: BTreeSet<&str> = PGBOUNCER.split_whitespace().chain(OWN.split_whitespace()).collect();
-        let names: BTreeSet<&str> = GLOBAL.iter().map(|row| row.info.name).collect();
-        assert_eq!(names, expected);
-        assert_eq!(names.len(), GLOBAL.len(), "no name twice");
-    }
-
-    #[test]
-    fn every_default_is_a_value_and_is_the_default() {
-        let default = Global::default();
-        for row in GLOBAL {
-            let mut global = Global::default();
-            let text = row.info.default.unwrap_or_default();
-            if row.info.default.is_some() || !matches!(row.info.kind, crate::ValueKind::Number) {
-                (row.assign)(&mut global, text).unwrap();
-            }
-            assert!(row.same(&global, &default), "{}", row.info.name);
-        }
-    }
-
-    #[test]
-    fn what_a_row_shows_it_reads_back() {
-        let default = Global::default();
-        for row in GLOBAL {
-            let shown = (row.show)(&default).unwrap_or_default();
-            let mut global = Global::default();
-            (row.assign)(&mut global, &shown).unwrap();
-            assert!(row.same(&global, &default), "{}", row.info.name);
-        }
-    }
-
-    #[test]
-    fn a_row_writes_its_own_field_and_no_other() {
-        for row in GLOBAL.iter().filter(|row| row.info.effect == Effect::Live) {
-            let mut global = Global::default();
-            let words =
-                ["0", "1", "7", "statement", "trust", "epoll", "require", "local0", "http://h", "a=b"];
-            let changed = words.iter().any(|word| {
-                (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default())
-            });
-            assert!(changed, "{} takes no other value", row.info.name);
-            let differing: Vec<&str> = GLOBAL
-                .iter()
-                .filter(|other| !other.same(&global, &Global::default()))
-                .map(|row| row.info.name)
-                .collect();
-            assert_eq!(differing, [row.info.name]);
-        }
-    }
-
-    #[test]
-    fn what_does_nothing_is_still_shown() {
-        let mut global = Global::default();
-        (row("pkt_buf").unwrap().assign)(&mut global, "75").unwrap();
-        (row("job_name").unwrap().assign)(&mut global, "disable").unwrap();
-        assert_eq!((row("pkt_buf").unwrap().show)(&global).as_deref(), Some("75"));
-        assert_eq!((row("job_name").unwrap().show)(&global).as_deref(), Some("disable"));
-        assert!((row("pkt_buf").unwrap().assign)(&mut global, "big").is_err());
-    }
-}
+mod tests;

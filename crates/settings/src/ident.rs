@@ -1,9 +1,9 @@
 //! The file `auth_ident_file`: named maps from system users (or certificate names) to database users.
 //! Owns its lines, `map system-name user`. Regular expressions are plain names, as in PgBouncer.
 
+use crate::files::{Files, reason};
 use crate::finding::{Finding, Origin};
-use crate::hba::token::Tokens;
-use crate::raw_config::{Files, reason};
+use crate::tokens::Tokens;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

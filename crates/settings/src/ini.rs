@@ -3,7 +3,7 @@
 //!
 //! A comment is a whole line (`;` or `#` first); after a value it is part of the value, as in PgBouncer.
 
-use crate::quote::unquote;
+use crate::identifier::unquote;
 use std::borrow::Cow;
 use std::fmt;
 

@@ -88,7 +88,7 @@ fn is_live(info: &SettingInfo) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
     use crate::{Config, changes, load};
 
     fn config(text: &str) -> Config {

@@ -25,7 +25,7 @@ impl Default for Peer {
 macro_rules! rows {
     ($($name:ident: $codec:ty, $default:tt, $doc:literal;)*) => {
         /// Every key of an entry of `[peers]`.
-        pub static PEER: &[Row<Peer>] = &[$(live_row!(Peer, Peer, $name, $codec, $default, Reload, $doc),)*];
+        pub static PEER: &[Row<Peer>] = &[$(live_row!(Peer, Peer, $name, $codec, $default, Reload, $doc, []),)*];
     };
 }
 

@@ -1,104 +1,11 @@
-//! The pools file (`pools_file`): entries of `[databases]` that Weir writes itself, read as if included last.
-//! Owns what may be in it and that no name is in two files. `pools_text.rs` edits its text.
+//! A configuration with the pools of another pools file. `raw_config/pools_file.rs` reads the file, `resolver/pools.rs` puts
+//! its entries in place, `pools_text.rs` edits its text.
 
-use crate::finding::{Finding, Origin};
-use crate::ini::{Statement, statements};
-use crate::raw_config::{Assignment, Files, Section, reason};
+use crate::Config;
+use crate::files::Files;
+use crate::finding::Finding;
+use crate::raw_config::Pools;
 use crate::resolver::Resolver;
-use crate::{Config, Database};
-use std::io;
-use std::sync::Arc;
-
-/// A pools file, unparsed, with its syntax errors.
-#[derive(Clone)]
-pub(crate) struct Pools {
-    pub(crate) file: Arc<str>,
-    pub(crate) assignments: Vec<Assignment>,
-    pub(crate) findings: Vec<Finding>,
-}
-
-impl Pools {
-    /// Reads the file; a missing one has no pools.
-    pub(crate) fn read(files: &dyn Files, path: &str) -> Self {
-        let file: Arc<str> = path.into();
-        match files.read(path) {
-            Ok(bytes) => Self::parse(file, &bytes),
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Self::parse(file, b""),
-            Err(fault) => {
-                let message = format!("could not load file \"{path}\": {}", reason(&fault));
-                let finding = Finding::error(&Origin { file: file.clone(), line: 0 }, message);
-                Self { file, assignments: Vec::new(), findings: vec![finding] }
-            }
-        }
-    }
-
-    /// Parses a section `[databases]` with its entries; anything else is an error.
-    pub(crate) fn parse(file: Arc<str>, bytes: &[u8]) -> Self {
-        let mut pools = Self { file: file.clone(), assignments: Vec::new(), findings: Vec::new() };
-        let mut position = Position::Before;
-        for (line, statement) in statements(bytes) {
-            let at = Origin { file: file.clone(), line };
-            let wrong = match statement {
-                Ok(Statement::Section("databases")) => {
-                    position = Position::In;
-                    continue;
-                }
-                Ok(Statement::Section(name)) => {
-                    position = Position::Elsewhere;
-                    format!("section [{name}] in pools_file, where only [databases] may be")
-                }
-                Ok(Statement::Include(_)) => {
-                    "%include in pools_file, where only [databases] may be".to_owned()
-                }
-                Ok(Statement::Assign { key, value }) => match position {
-                    Position::Before => format!("\"{key}\" is before the first section"),
-                    // The section was reported.
-                    Position::Elsewhere => continue,
-                    Position::In => {
-                        let (key, value) = (key.into_owned(), value.to_owned());
-                        pools.assignments.push(Assignment { section: Section::Databases, key, value, at });
-                        continue;
-                    }
-                },
-                Err(syntax) => syntax.to_string(),
-            };
-            pools.findings.push(Finding::error(&at, wrong));
-        }
-        pools
-    }
-}
-
-/// The current section of a pools file.
-#[derive(Clone, Copy)]
-enum Position {
-    Before,
-    In,
-    /// In a section that is not allowed.
-    Elsewhere,
-}
-
-impl Resolver {
-    /// Adds the entries of the pools file.
-    pub(crate) fn add_pools(&mut self, pools: Pools) {
-        self.findings.extend(pools.findings);
-        for assignment in &pools.assignments {
-            match entry(&self.config, &assignment.key) {
-                Some(other) => {
-                    let (name, origin) = (&assignment.key, &other.at);
-                    let message =
-                        format!("database \"{name}\" is defined in {}:{} too", origin.file, origin.line);
-                    self.findings.push(Finding::error(&assignment.at, message));
-                }
-                None => self.apply(assignment),
-            }
-        }
-        self.config.pools_from = Some(pools.file);
-    }
-}
-
-fn entry<'a>(config: &'a Config, name: &str) -> Option<&'a Arc<Database>> {
-    if name == "*" { config.fallback.as_ref() } else { config.databases.get(name) }
-}
 
 /// `config` with its pools replaced by those of `bytes`. Its warnings are those of the pools file.
 ///
@@ -135,8 +42,9 @@ pub fn read_pools(files: &dyn Files, config: &Config) -> Result<Config, Vec<Find
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::files::memory::Memory;
     use crate::load;
-    use crate::raw_config::memory::Memory;
+    use std::io;
 
     const MAIN: &str = "[databases]\napp = host=h\n[pgbouncer]\npools_file = p.ini";
 

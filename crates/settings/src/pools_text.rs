@@ -4,7 +4,7 @@
 use crate::connstr::{self, PASSWORD};
 use crate::finding::Finding;
 use crate::ini::{Statement, statements};
-use crate::pools::Pools;
+use crate::raw_config::Pools;
 use std::borrow::Cow;
 use std::sync::Arc;
 

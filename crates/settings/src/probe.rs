@@ -1,10 +1,10 @@
-//! Properties that hold for any input, for the fuzz targets and a mutation test. Panics where one does not hold.
+//! Properties that hold for any input (I11 of ARCHITECTURE.md), for the fuzz targets and a mutation test. Panics where one does not hold.
 
+use crate::files::Files;
 use crate::finding::Severity;
 use crate::hba::Hba;
 use crate::ident::{self, IdentMaps};
 use crate::ldap::{BindMethod, Options};
-use crate::raw_config::Files;
 use crate::resolver::load;
 use crate::userlist::Userlist;
 use crate::{PoolsText, changes, show};

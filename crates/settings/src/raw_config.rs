@@ -1,32 +1,19 @@
 //! The unparsed configuration: every assignment with its location, includes resolved.
-//! Owns which sections exist and the limits of `%include`. Knows no setting's name or value.
+//! Owns which sections exist and the limits of `%include`. Knows the name of one setting, `pools_file`, and no value.
 
+mod pools_file;
+
+pub(crate) use pools_file::Pools;
+
+use crate::files::{Files, reason};
 use crate::finding::{Finding, Origin};
-use crate::hba::Network;
 use crate::ini::{Statement, statements};
-use crate::pools::Pools;
-use std::io;
 use std::sync::Arc;
 
 /// How deep files may include files, as in PgBouncer.
 const MAX_INCLUDE_DEPTH: usize = 10;
 /// How many files may be included in all: a few that include each other twice would otherwise not end.
 const MAX_INCLUDES: usize = 1000;
-
-/// Where files come from; the caller does the I/O, tests pass a map.
-pub trait Files {
-    /// The whole file at `path`, as written: relative to the working directory.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn read(&self, path: &str) -> io::Result<Vec<u8>>;
-
-    /// The addresses and masks of this machine's interfaces, for `samehost` and `samenet` in HBA files. Empty where the
-    /// caller has none.
-    fn networks(&self) -> Vec<Network> {
-        Vec::new()
-    }
-}
 
 /// A section that files may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,32 +174,10 @@ impl Reader<'_> {
     }
 }
 
-/// The system's error text, without Rust's "(os error 2)".
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// Files for tests: names and texts.
-#[cfg(test)]
-pub(crate) mod memory {
-    use super::Files;
-    use std::io;
-
-    pub(crate) struct Memory<'a>(pub(crate) &'a [(&'a str, &'a str)]);
-
-    impl Files for Memory<'_> {
-        fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-            let found = self.0.iter().find(|(name, _)| *name == path);
-            found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| io::Error::from_raw_os_error(2))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::memory::Memory;
     use super::*;
+    use crate::files::memory::Memory;
 
     fn findings(files: &[(&str, &str)]) -> Vec<String> {
         RawConfig::read(&Memory(files), "w.ini").findings.iter().map(ToString::to_string).collect()

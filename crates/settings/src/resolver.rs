@@ -2,10 +2,12 @@
 //! Owns loading and RELOAD. Reports every error of a file, not just the first.
 
 mod assignment;
+mod pools;
 
+use crate::files::Files;
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
-use crate::raw_config::{Assignment, Files, RawConfig};
+use crate::raw_config::{Assignment, RawConfig};
 use crate::table::TakesEffect;
 use crate::userlist::Userlist;
 use crate::{AuthType, Config, Global, SslMode, TlsFiles, global, ident};
@@ -210,7 +212,7 @@ fn origin_of(assignments: &[Assignment], key: &str, file: &Arc<str>) -> Origin {
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
 
     /// What a file of this text means.
     pub(crate) fn config(text: &str) -> Config {

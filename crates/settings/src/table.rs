@@ -1,4 +1,5 @@
-//! The type of a row of settings, and the macro that makes rows: name, kind, default, effect, doc.
+//! The type of a row of settings, and the macro that makes rows: name, kind, default, effect, doc, and how the setting
+//! compares with PgBouncer's.
 //! The rows are in `global.rs`, `database.rs`, `user.rs` and `peer.rs`.
 
 use crate::value::{BadValue, ValueKind};
@@ -36,6 +37,20 @@ pub enum Effect {
     Inert(&'static str),
 }
 
+/// How a setting, view, command or option compares with that of PgBouncer 1.25.2 of the same name. `weir check` and
+/// docs/pgbouncer.md show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compat {
+    /// The same behaviour.
+    Same,
+    /// Compatible, with an improvement.
+    Better(&'static str),
+    /// Behaves differently: how, and why.
+    Different(&'static str),
+    /// PgBouncer does not have it.
+    Own,
+}
+
 /// The description of a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingInfo {
@@ -53,6 +68,8 @@ pub struct SettingInfo {
     pub effect: Effect,
     /// What it does, in a sentence or two.
     pub doc: &'static str,
+    /// How it compares with PgBouncer's.
+    pub compat: Compat,
 }
 
 /// A row of a table: a setting of `T` with its accessors.
@@ -82,9 +99,25 @@ macro_rules! default_of {
     };
 }
 
+/// The last part of a row: nothing (the same as PgBouncer's), `own`, `better "how"` or `different "why"`.
+macro_rules! compat_of {
+    () => {
+        $crate::table::Compat::Same
+    };
+    (own) => {
+        $crate::table::Compat::Own
+    };
+    (better $how:literal) => {
+        $crate::table::Compat::Better($how)
+    };
+    (different $why:literal) => {
+        $crate::table::Compat::Different($why)
+    };
+}
+
 /// One live row: writes and shows the field of its own name.
 macro_rules! live_row {
-    ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $when:ident, $doc:literal) => {
+    ($target:ty, $scope:ident, $name:ident, $codec:ty, $default:tt, $when:ident, $doc:literal, [$($compat:tt)*]) => {
         $crate::table::Row::<$target> {
             info: $crate::table::SettingInfo {
                 name: stringify!($name),
@@ -94,6 +127,7 @@ macro_rules! live_row {
                 when: $crate::table::TakesEffect::$when,
                 effect: $crate::table::Effect::Live,
                 doc: $doc,
+                compat: $crate::table::compat_of!($($compat)*),
             },
             assign: |target, text| {
                 target.$name = <$codec as $crate::value::Codec>::read(text)?;
@@ -104,4 +138,4 @@ macro_rules! live_row {
     };
 }
 
-pub(crate) use {default_of, live_row};
+pub(crate) use {compat_of, default_of, live_row};

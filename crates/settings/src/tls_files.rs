@@ -3,7 +3,7 @@
 //! They are read with every load and every SET, so that a file replaced under the same name takes effect. An unreadable
 //! file is no error here: crate `tls` knows whether it is needed.
 
-use crate::raw_config::{Files, reason};
+use crate::files::{Files, reason};
 use crate::{Global, SslMode};
 use std::fmt;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl fmt::Debug for PemFiles {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
     use crate::{load, reload};
 
     #[test]

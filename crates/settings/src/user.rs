@@ -37,7 +37,7 @@ pub struct User {
 macro_rules! rows {
     ($($name:ident: $codec:ty, $doc:literal;)*) => {
         /// Every key of an entry of `[users]`.
-        pub static USER: &[Row<User>] = &[$(live_row!(User, User, $name, $codec, unset, Reload, $doc),)*];
+        pub static USER: &[Row<User>] = &[$(live_row!(User, User, $name, $codec, unset, Reload, $doc, []),)*];
     };
 }
 

@@ -1,10 +1,9 @@
 //! The file `auth_file`: lines of `"user" "secret"`, as PgBouncer and `pg_shadow` write them.
 //! Owns quoting and which line counts. Never looks into a secret and never puts one into a message.
 
+use crate::files::{Files, reason};
 use crate::finding::{Finding, Origin};
-use crate::identifier::truncate_identifier;
-use crate::quote::unquote;
-use crate::raw_config::{Files, reason};
+use crate::identifier::{truncate_identifier, unquote};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -48,6 +48,13 @@ macro_rules! counters {
             /// Adds another shard's (or pool's) counters to these.
             pub fn add(&mut self, other: &Counters) { $( self.$field += other.$field; )* }
 
+            /// Counters by their places in [`COUNTERS`].
+            #[must_use]
+            pub fn of(values: impl IntoIterator<Item = u64>) -> Counters {
+                let mut values = values.into_iter();
+                Counters { $( $field: values.next().unwrap_or_default(), )* }
+            }
+
             /// What was counted since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Counters) -> Counters {

@@ -8,7 +8,7 @@ use super::{Cluster, PoolSpec};
 const MANAGED_KEYS: &[&str] = &["dbname", "user", "password", "pool_size", "pool_mode"];
 
 /// The keys and values of a pool's entry.
-pub(super) fn pairs(
+pub(crate) fn pairs(
     config: &Config,
     cluster: &Cluster,
     spec: &PoolSpec,

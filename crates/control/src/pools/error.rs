@@ -58,7 +58,7 @@ pub enum PoolError {
 
 impl PoolError {
     /// A value that cannot be.
-    pub(super) fn field(field: &'static str, message: impl Into<String>) -> PoolError {
+    pub(crate) fn field(field: &'static str, message: impl Into<String>) -> PoolError {
         PoolError::Field { field, message: message.into() }
     }
 

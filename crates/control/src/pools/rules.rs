@@ -17,7 +17,7 @@ const MAX_CONNECTIONS: i64 = 262_143;
 const WARN_PERCENT: u64 = 80;
 
 /// Validates a change, except for the budget; returns its cluster, and the connections that the pool uses now.
-pub(super) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolError> {
+pub(crate) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolError> {
     let all = clusters(config);
     match &request.change {
         PoolChange::Create(spec) => {
@@ -154,7 +154,7 @@ fn known(db: &str, cluster: &Cluster, server: Option<&ServerInfo>) -> Result<(),
 }
 
 /// Whether the server has the connections. `budget` counts the pool already; one that does not grow is never refused.
-pub(super) fn check_budget(
+pub(crate) fn check_budget(
     budget: &Budget,
     request: &PoolRequest,
     size_before: u32,
@@ -179,7 +179,7 @@ pub(super) fn check_budget(
 }
 
 /// Warnings.
-pub(super) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) -> Vec<String> {
+pub(crate) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) -> Vec<String> {
     let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Vec::new() };
     let mut told = Vec::new();
     match budget.usable() {

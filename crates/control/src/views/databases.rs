@@ -3,31 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use messages::{Cell, Column};
+use messages::Cell;
 use settings::{Database, Origin, PoolMode};
 
-use super::{ViewContext, int, load_balance_hosts, text, text_or_null};
+use super::{ViewContext, load_balance_hosts, text_or_null};
 use crate::CONSOLE;
-
-pub(super) const COLUMNS: &[Column] = &[
-    text("name"),
-    text("host"),
-    int("port"),
-    text("database"),
-    text("force_user"),
-    int("pool_size"),
-    int("min_pool_size"),
-    int("reserve_pool_size"),
-    int("server_lifetime"),
-    text("pool_mode"),
-    text("load_balance_hosts"),
-    int("max_connections"),
-    int("current_connections"),
-    int("max_client_connections"),
-    int("current_client_connections"),
-    int("paused"),
-    int("disabled"),
-];
 
 pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     all(context).values().map(|database| row(context, database)).collect()

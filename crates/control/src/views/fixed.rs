@@ -1,21 +1,10 @@
-//! The small views: CONFIG, HELP, LISTS, SHARDS, STATE, VERSION.
+//! The small views: CONFIG, LISTS, SHARDS, STATE, VERSION.
 
 use messages::{Cell, Column, ShardRow};
 
-use super::{ViewContext, databases, int, text, text_or_null, users};
-use crate::{COMMANDS, CONSOLE, VIEWS};
+use super::{ViewContext, databases, text, text_or_null, users};
+use crate::CONSOLE;
 
-pub(super) const CONFIG: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
-pub(super) const LISTS: &[Column] = &[text("list"), int("items")];
-pub(super) const SHARDS: &[Column] = &[
-    int("shard"),
-    int("clients"),
-    int("logins"),
-    int("servers"),
-    int("pools"),
-    int("busy_percent"),
-    int("transactions"),
-];
 pub(super) const STATE: &[Column] = &[text("key"), text("value")];
 pub(super) const VERSION: &[Column] = &[text("version")];
 
@@ -33,28 +22,62 @@ pub(super) fn config(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     settings::show(context.config).into_iter().map(cells).collect()
 }
 
+macro_rules! list_items {
+    ($($item:ident $word:literal,)*) => {
+        /// A row of SHOW LISTS.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ListItem { $(#[doc = concat!("`", $word, "`.")] $item,)* }
+
+        impl ListItem {
+            /// Each of them, in the order of the rows.
+            pub const ALL: &'static [ListItem] = &[$(ListItem::$item,)*];
+
+            fn word(self) -> &'static str {
+                match self { $(ListItem::$item => $word,)* }
+            }
+        }
+    };
+}
+
+list_items! {
+    Databases "databases",
+    Users "users",
+    Peers "peers",
+    Pools "pools",
+    PeerPools "peer_pools",
+    FreeClients "free_clients",
+    UsedClients "used_clients",
+    LoginClients "login_clients",
+    FreeServers "free_servers",
+    UsedServers "used_servers",
+    DnsNames "dns_names",
+    DnsZones "dns_zones",
+    DnsQueries "dns_queries",
+    DnsPending "dns_pending",
+}
+
 pub(super) fn lists(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let sum = |count: fn(&ShardRow) -> u64| context.aggregate.shards.values().map(count).sum::<u64>();
     let size = |count: usize| count as u64;
     let pools = &context.aggregate.pools;
     let console_pool = (CONSOLE.to_owned(), CONSOLE.to_owned());
-    let lists = [
-        ("databases", size(databases::all(context).len())),
-        ("users", size(users::all(context).len())),
-        ("peers", size(context.config.peers.len())),
-        ("pools", size(pools.len()) + u64::from(!pools.contains_key(&console_pool))),
-        ("peer_pools", size(context.aggregate.peer_pools.len())),
-        ("free_clients", 0),
-        ("used_clients", sum(|shard| shard.clients + shard.logins)),
-        ("login_clients", sum(|shard| shard.logins)),
-        ("free_servers", 0),
-        ("used_servers", sum(|shard| shard.servers)),
-        ("dns_names", size(context.aggregate.hosts.iter().filter(|host| host.known).count())),
-        ("dns_zones", size(context.aggregate.zones.len())),
-        ("dns_queries", context.aggregate.hosts.iter().map(|host| host.underway).sum()),
-        ("dns_pending", 0),
-    ];
-    lists.into_iter().map(|(name, items)| vec![name.into(), items.into()]).collect()
+    let items = |item| match item {
+        ListItem::Databases => size(databases::all(context).len()),
+        ListItem::Users => size(users::all(context).len()),
+        ListItem::Peers => size(context.config.peers.len()),
+        ListItem::Pools => size(pools.len()) + u64::from(!pools.contains_key(&console_pool)),
+        ListItem::PeerPools => size(context.aggregate.peer_pools.len()),
+        ListItem::FreeClients => 0,
+        ListItem::UsedClients => sum(|shard| shard.clients + shard.logins),
+        ListItem::LoginClients => sum(|shard| shard.logins),
+        ListItem::FreeServers => 0,
+        ListItem::UsedServers => sum(|shard| shard.servers),
+        ListItem::DnsNames => size(context.aggregate.hosts.iter().filter(|host| host.known).count()),
+        ListItem::DnsZones => size(context.aggregate.zones.len()),
+        ListItem::DnsQueries => context.aggregate.hosts.iter().map(|host| host.underway).sum(),
+        ListItem::DnsPending => 0,
+    };
+    ListItem::ALL.iter().map(|item| vec![item.word().into(), items(*item).into()]).collect()
 }
 
 pub(super) fn shards(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
@@ -80,20 +103,4 @@ pub(super) fn state(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
 
 pub(super) fn version(_: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     vec![vec![crate::VERSION.into()]]
-}
-
-/// What can be typed, from the two tables.
-pub(super) fn help() -> String {
-    let mut text = String::from("\n\tSHOW ");
-    let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
-    text.push_str(&views.join("|"));
-    text.push_str("\n\tSET key = arg");
-    for command in COMMANDS {
-        if let Some(help) = command.help {
-            text.push_str("\n\t");
-            text.push_str(command.word);
-            text.push_str(help);
-        }
-    }
-    text
 }

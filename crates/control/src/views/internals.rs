@@ -1,7 +1,8 @@
-//! SHOW FDS and MEM: file descriptors and memory of the process.
+//! SHOW FDS, MEM, DNS_HOSTS and DNS_ZONES: file descriptors and memory of the process, the names that it has looked up, and
+//! the zones whose serial numbers it watches.
 //! Never shows a secret: PgBouncer's columns for them, which its takeover read, are NULL.
 
-use messages::{Cell, Column, DescriptorRow, ListenerRow, MemoryRow};
+use messages::{Cell, Column, DescriptorRow, HostRow, ListenerRow, MemoryRow, ZoneRow};
 
 use super::{ViewContext, int, text, text_or_null};
 
@@ -24,6 +25,9 @@ pub(super) const FDS: &[Column] = &[
 ];
 
 pub(super) const MEM: &[Column] = &[text("name"), int("size"), int("used"), int("free"), int("memtotal")];
+
+pub(super) const HOSTS: &[Column] = &[text("hostname"), int("ttl"), text("addrs")];
+pub(super) const ZONES: &[Column] = &[text("zonename"), int("serial"), int("count")];
 
 pub(super) fn descriptors(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let listening = context.aggregate.listeners.iter().map(listener);
@@ -62,4 +66,20 @@ pub(super) fn memory(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
 fn kind(row: &MemoryRow) -> Vec<Cell> {
     let total = row.size * (row.used + row.free);
     vec![row.name.into(), row.size.into(), row.used.into(), row.free.into(), total.into()]
+}
+
+pub(super) fn hosts(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let row = |host: &HostRow| {
+        // PgBouncer writes socket addresses, whose port is none.
+        let addresses = host.addresses.iter().map(|address| std::net::SocketAddr::new(*address, 0));
+        let texts: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        vec![host.name.as_str().into(), host.ttl_s.into(), texts.join(",").into()]
+    };
+    context.aggregate.hosts.iter().filter(|host| host.known).map(row).collect()
+}
+
+pub(super) fn zones(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    let row =
+        |zone: &ZoneRow| vec![zone.name.as_str().into(), Cell::from(zone.serial), Cell::from(zone.hosts)];
+    context.aggregate.zones.iter().map(row).collect()
 }

@@ -1,15 +1,16 @@
-//! The table of views: name, role, columns, source rows, row function.
+//! The table of views: name, role, columns, source rows, row function, and how the view compares with PgBouncer's.
 //!
-//! Columns, their order and their types are PgBouncer 1.25.2's. To add a view: a row here and its function in a file
-//! beside this one.
+//! Columns, their order and their types are PgBouncer 1.25.2's. To add a view: a row here, and its columns and function in
+//! a file beside this one. The console's help, the manual and docs/pgbouncer.md follow the row. A new kind of source rows is a
+//! [`Subject`] and what sums it up in [`Aggregate`].
 
+mod columns;
 mod databases;
 mod durations;
 #[cfg(test)]
 mod example;
 mod fixed;
 mod internals;
-mod names;
 mod peers;
 mod pools;
 mod queries;
@@ -18,12 +19,21 @@ mod stats;
 mod users;
 
 use messages::{Cell, Column, ColumnType, Role, Subject};
-use settings::Config;
+use settings::{Compat, Config};
 
 use crate::aggregate::Aggregate;
-use crate::control::ProcessInfo;
+use crate::interface::ProcessInfo;
 use crate::pause_state::PauseState;
 use crate::statistics::Statistics;
+
+pub use columns::{
+    CONFIG, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS,
+    ListColumn, POOLS, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn, QueryHistogramColumn,
+    QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn,
+    ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
+};
+pub use durations::Measure;
+pub use fixed::ListItem;
 
 /// A SHOW view.
 #[derive(Debug)]
@@ -40,8 +50,24 @@ pub struct View {
     pub from: &'static [Subject],
     /// Makes the rows.
     pub(crate) rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
-    /// The answer is a notice with this detail instead of rows.
-    pub(crate) notice: Option<fn() -> String>,
+    /// HELP: the answer is a notice of what can be typed instead of rows.
+    pub(crate) is_help: bool,
+    /// How it compares with PgBouncer's.
+    pub compat: Compat,
+    /// What it shows, where PgBouncer does not have it; else empty.
+    pub about: &'static str,
+}
+
+impl View {
+    /// Marks a view that PgBouncer does not have.
+    const fn own(self, about: &'static str) -> View {
+        View { compat: Compat::Own, about, ..self }
+    }
+
+    /// Marks a view that shows something else than PgBouncer's.
+    const fn different(self, why: &'static str) -> View {
+        View { compat: Compat::Different(why), ..self }
+    }
 }
 
 /// The data that views are made from.
@@ -61,7 +87,17 @@ const fn whole(
     from: &'static [Subject],
     rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
 ) -> View {
-    View { name, role: Role::Stats, columns, is_streamed: false, from, rows, notice: None }
+    View {
+        name,
+        role: Role::Stats,
+        columns,
+        is_streamed: false,
+        from,
+        rows,
+        is_help: false,
+        compat: Compat::Same,
+        about: "",
+    }
 }
 
 /// A view whose rows are streamed.
@@ -74,42 +110,70 @@ const fn streamed(
     View { is_streamed: true, ..whole(name, columns, from, rows) }
 }
 
+/// A view whose columns are an enum.
+const fn typed<C: ViewColumn>(
+    view: TypedView<C>,
+    from: &'static [Subject],
+    rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
+) -> View {
+    whole(view.name, C::COLUMNS, from, rows)
+}
+
+/// A view whose columns are an enum and whose rows are streamed.
+const fn typed_stream<C: ViewColumn>(
+    view: TypedView<C>,
+    from: &'static [Subject],
+    rows: fn(&ViewContext<'_>) -> Vec<Vec<Cell>>,
+) -> View {
+    streamed(view.name, C::COLUMNS, from, rows)
+}
+
 /// Every view.
 pub static VIEWS: &[View] = &[
     streamed("ACTIVE_SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::active),
     streamed("CLIENTS", &sockets::COLUMNS, &[Subject::Clients], sockets::plain),
-    whole("CONFIG", fixed::CONFIG, &[], fixed::config),
-    whole("DATABASES", databases::COLUMNS, &[Subject::Databases], databases::rows),
-    whole("DNS_HOSTS", names::HOSTS, &[Subject::Hosts], names::hosts),
-    whole("DNS_ZONES", names::ZONES, &[Subject::Zones], names::zones),
-    whole("ERRORS", durations::ERRORS, &[Subject::Errors], durations::errors),
+    typed(CONFIG, &[], fixed::config),
+    typed(DATABASES, &[Subject::Databases], databases::rows),
+    whole("DNS_HOSTS", internals::HOSTS, &[Subject::Hosts], internals::hosts),
+    whole("DNS_ZONES", internals::ZONES, &[Subject::Zones], internals::zones),
+    typed(ERRORS, &[Subject::Errors], durations::errors).own("errors sent to clients, by SQLSTATE"),
     View {
         role: Role::Admin,
         ..whole("FDS", internals::FDS, &[Subject::Listeners, Subject::Descriptors], internals::descriptors)
-    },
-    View { notice: Some(fixed::help), ..whole("HELP", &[], &[], |_| Vec::new()) },
-    whole("HISTOGRAMS", durations::HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms),
-    whole("LISTS", fixed::LISTS, LISTED, fixed::lists),
-    whole("MEM", internals::MEM, &[Subject::Memory], internals::memory),
+    }
+    .different("shows no secret and sends no descriptor: Weir's takeover does not use it"),
+    View { is_help: true, ..whole("HELP", &[], &[], |_| Vec::new()) },
+    typed(HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms)
+        .own("how long clients waited, transactions and queries took"),
+    typed(LISTS, LISTED, fixed::lists),
+    whole("MEM", internals::MEM, &[Subject::Memory], internals::memory)
+        .different("counts Weir's own objects, which are fewer kinds than PgBouncer's"),
     whole("PEERS", peers::PEERS, &[], peers::peers),
     whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
-    whole("POOLS", pools::COLUMNS, &[Subject::Pools], pools::rows),
-    whole("QUERIES", queries::COLUMNS, &[Subject::Queries], queries::rows),
-    whole("QUERY_HISTOGRAMS", queries::HISTOGRAMS, &[Subject::Queries], queries::histograms),
-    whole("QUERY_TEXTS", queries::TEXTS, &[Subject::Queries], queries::texts),
+    typed(POOLS, &[Subject::Pools], pools::rows),
+    typed(QUERIES, &[Subject::Queries], queries::rows)
+        .own("time of each kind of query, while track_queries is on"),
+    typed(QUERY_HISTOGRAMS, &[Subject::Queries], queries::histograms).own("the same durations in buckets"),
+    typed(QUERY_TEXTS, &[Subject::Queries], queries::texts).own(
+        "a statement of each kind with parameters instead of values, as EXPLAIN (GENERIC_PLAN) takes it",
+    ),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
-    whole("SERVER_ERRORS", pools::SERVER_ERRORS, &[Subject::Pools], pools::server_errors),
-    streamed("SHARD_CLIENTS", &sockets::WITH_LOCATION, &[Subject::Clients], sockets::with_location),
-    streamed("SHARD_SERVERS", &sockets::WITH_LOCATION, &[Subject::Servers], sockets::with_location),
-    whole("SHARDS", fixed::SHARDS, &[Subject::Shards], fixed::shards),
+    typed(SERVER_ERRORS, &[Subject::Pools], pools::server_errors)
+        .own("pools whose server logins fail: since when, and why"),
+    typed_stream(SHARD_CLIENTS, &[Subject::Clients], sockets::with_location).own(
+        "SHOW CLIENTS with each client's thread and the reason why it keeps its server outside of a request",
+    ),
+    typed_stream(SHARD_SERVERS, &[Subject::Servers], sockets::with_location).own("SHOW SERVERS likewise"),
+    typed(SHARDS, &[Subject::Shards], fixed::shards).own("activity of each thread"),
     streamed("SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::all),
     whole("STATE", fixed::STATE, &[], fixed::state),
     whole("STATS", &stats::STATS, &[Subject::Pools], stats::both),
     whole("STATS_AVERAGES", &stats::AVERAGES, &[Subject::Pools], stats::averages),
-    whole("STATS_TOTALS", &stats::TOTALS, &[Subject::Pools], stats::totals),
+    typed(STATS_TOTALS, &[Subject::Pools], stats::totals),
     whole("TOTALS", stats::SUMS, &[Subject::Pools], stats::sums),
     whole("USERS", users::COLUMNS, &[Subject::Users], users::rows),
-    whole("VERSION", fixed::VERSION, &[], fixed::version),
+    whole("VERSION", fixed::VERSION, &[], fixed::version)
+        .different("begins with PgBouncer's version and names Weir after it"),
 ];
 
 /// What LISTS counts.
@@ -177,6 +241,13 @@ mod tests {
             let mut harness = Harness::new();
             let rows = harness.show(&format!("SHOW {}", view.name), &of_shards);
             assert!(rows.iter().all(|row| row.len() == view.columns.len()), "{}", view.name);
+        }
+    }
+
+    #[test]
+    fn a_view_of_weirs_own_says_what_it_shows() {
+        for view in VIEWS {
+            assert_eq!(view.compat == Compat::Own, !view.about.is_empty(), "{}", view.name);
         }
     }
 

@@ -1,35 +1,12 @@
 //! SHOW POOLS: one row per database and user, over all shards. SERVER_ERRORS, Weir's own, has those whose server logins fail.
 
-use messages::{Cell, Column, PoolRow};
+use messages::{Cell, PoolRow};
 use settings::PoolMode;
 
 use telemetry::record::date_time;
 
-use super::{ViewContext, int, load_balance_hosts, seconds_and_rest, text, text_or_null};
+use super::{ViewContext, load_balance_hosts, seconds_and_rest, text_or_null};
 use crate::CONSOLE;
-
-pub(super) const COLUMNS: &[Column] = &[
-    text("database"),
-    text("user"),
-    int("cl_active"),
-    int("cl_waiting"),
-    int("cl_active_cancel_req"),
-    int("cl_waiting_cancel_req"),
-    int("sv_active"),
-    int("sv_active_cancel"),
-    int("sv_being_canceled"),
-    int("sv_idle"),
-    int("sv_used"),
-    int("sv_tested"),
-    int("sv_login"),
-    int("maxwait"),
-    int("maxwait_us"),
-    text("pool_mode"),
-    text("load_balance_hosts"),
-];
-
-pub(super) const SERVER_ERRORS: &[Column] =
-    &[text("database"), text("user"), text("since"), text("last_time"), text("message")];
 
 /// Pools without a successful server login since the error.
 pub(super) fn server_errors(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {

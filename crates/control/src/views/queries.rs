@@ -3,38 +3,14 @@
 //!
 //! Weir's own.
 
-use messages::{Cell, Column};
+use messages::Cell;
 
 use std::sync::Arc;
 
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::record::date_time;
 
-use super::{ViewContext, int, numeric, text, text_or_null};
-
-pub(super) const COLUMNS: &[Column] = &[
-    text("database"),
-    text("fingerprint"),
-    numeric("calls"),
-    numeric("errors"),
-    numeric("total_us"),
-    int("mean_us"),
-    int("p95_us"),
-    int("max_us"),
-    text("since"),
-    text("query"),
-];
-
-pub(super) const HISTOGRAMS: &[Column] = &[
-    text("database"),
-    text("fingerprint"),
-    numeric("errors"),
-    numeric("total_us"),
-    int("max_us"),
-    text("buckets"),
-];
-
-pub(super) const TEXTS: &[Column] = &[text("database"), text("fingerprint"), text("statement")];
+use super::{ViewContext, text_or_null};
 
 /// A row for each fingerprint, in the order of databases and fingerprints.
 fn each(

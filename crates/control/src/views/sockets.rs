@@ -3,32 +3,15 @@
 use messages::{Cell, Column, SocketRow};
 use telemetry::record::date_time;
 
+use super::columns::{SocketColumn, ViewColumn as _};
 use super::{ViewContext, int, seconds_and_rest, text};
 
-/// Columns of CLIENTS and SERVERS.
-pub(super) const COLUMNS: [Column; 21] = [
-    text("type"),
-    text("user"),
-    text("database"),
-    text("replication"),
-    text("state"),
-    text("addr"),
-    int("port"),
-    text("local_addr"),
-    int("local_port"),
-    text("connect_time"),
-    text("request_time"),
-    int("wait"),
-    int("wait_us"),
-    int("close_needed"),
-    text("ptr"),
-    text("link"),
-    int("remote_pid"),
-    text("tls"),
-    text("application_name"),
-    int("prepared_statements"),
-    int("id"),
-];
+/// Columns of CLIENTS and SERVERS: those of SHARD_CLIENTS without the shard and the reason of a pin.
+pub(super) const COLUMNS: [Column; 21] = {
+    let mut columns = [text(""); 21];
+    columns.copy_from_slice(SocketColumn::COLUMNS.split_at(21).0);
+    columns
+};
 
 /// What SOCKETS and ACTIVE_SOCKETS show beside these: how PgBouncer's buffer of the connection is filled.
 const BUFFER: [Column; 7] = [
@@ -41,14 +24,8 @@ const BUFFER: [Column; 7] = [
     int("send_avail"),
 ];
 
-/// Further columns of SHARD_CLIENTS and SHARD_SERVERS: the connection's shard, and why it is pinned.
-const LOCATION: [Column; 2] = [int("shard"), text("pinned")];
-
 /// Columns of SOCKETS and ACTIVE_SOCKETS.
 pub(super) const WITH_BUFFER: [Column; COLUMNS.len() + BUFFER.len()] = followed_by(&BUFFER);
-
-/// Columns of SHARD_CLIENTS and SHARD_SERVERS.
-pub(super) const WITH_LOCATION: [Column; COLUMNS.len() + LOCATION.len()] = followed_by(&LOCATION);
 
 const fn followed_by<const ALL: usize>(more: &[Column]) -> [Column; ALL] {
     let mut columns = [text(""); ALL];

@@ -1,18 +1,9 @@
-//! Addresses of HBA rules: networks by prefix length or mask, and the machine's own (`samehost`, `samenet`).
-//! Owns how they are written and what they contain. Never can_query_roles the system which networks there are.
+//! Addresses of HBA rules: networks by prefix length or mask. Owns how they are written. The machine's own networks
+//! (`samehost`, `samenet`) come from [`crate::Files`].
 
 use crate::hba::RuleError;
-use std::fmt;
+use crate::network::Network;
 use std::net::IpAddr;
-
-/// A network: its address and the bits that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// An address in it.
-    pub address: IpAddr,
-    /// One bit for each that counts; of the same family.
-    pub mask: IpAddr,
-}
 
 /// The addresses that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,28 +15,6 @@ pub enum Addresses {
 }
 
 impl Network {
-    /// The network of one address alone.
-    #[must_use]
-    pub fn host(address: IpAddr) -> Self {
-        let mask = match address {
-            IpAddr::V4(_) => IpAddr::V4(u32::MAX.into()),
-            IpAddr::V6(_) => IpAddr::V6(u128::MAX.into()),
-        };
-        Self { address, mask }
-    }
-
-    /// Whether an address belongs to it; one of another family never does.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (base, mask) = (bits(self.address), bits(self.mask));
-        address.is_ipv4() == self.address.is_ipv4() && bits(address) & mask == base & mask
-    }
-
-    /// The address has no bits where the mask has none.
-    pub(crate) fn is_canonical(&self) -> bool {
-        bits(self.address) & !bits(self.mask) == 0
-    }
-
     /// `address/bits`, or an address that `next` gives the mask for.
     pub(crate) fn parse<'a>(text: &str, next: impl FnOnce() -> Option<&'a str>) -> Result<Self, RuleError> {
         let (address, prefix) = match text.split_once('/') {
@@ -62,12 +31,6 @@ impl Network {
             }
         };
         Ok(Self { address, mask })
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} / {}", self.address, self.mask)
     }
 }
 
@@ -95,13 +58,6 @@ fn mask_of(address: IpAddr, prefix: &str) -> Option<IpAddr> {
             let zeros = 128_u32.checked_sub(length)?;
             Some(IpAddr::V6(u128::MAX.checked_shl(zeros).unwrap_or(0).into()))
         }
-    }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u32::from(address).into(),
-        IpAddr::V6(address) => address.into(),
     }
 }
 

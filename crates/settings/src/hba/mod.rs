@@ -3,19 +3,19 @@
 
 mod address;
 mod names;
-pub(crate) mod token;
 
-pub use address::{Addresses, Network};
+pub use crate::network::Network;
+pub use address::Addresses;
 pub use names::Names;
 
+use crate::files::{Files, reason};
 use crate::finding::{Finding, Origin};
 use crate::ident::{IdentMap, IdentMaps};
 use crate::ldap;
-use crate::raw_config::{Files, reason};
+use crate::tokens::{Token, Tokens};
 use names::{Column, NamesReader};
 use std::fmt;
 use std::sync::Arc;
-use token::{Token, Tokens};
 
 /// The rules of a file, first match first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

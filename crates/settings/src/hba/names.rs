@@ -1,9 +1,9 @@
 //! The database and user columns of an HBA rule: keywords, lists, `@file`.
 //! Owns which words are special and the bounds of files of names. Never decides whether a login matches.
 
+use crate::files::{Files, reason};
 use crate::hba::RuleError;
-use crate::hba::token::{Token, Tokens};
-use crate::raw_config::{Files, reason};
+use crate::tokens::{Token, Tokens};
 use std::collections::BTreeSet;
 
 /// How deep files of names may name files, as PostgreSQL has it.
@@ -130,7 +130,7 @@ fn beside(parent: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
 
     fn column(line: &str, column: Column, files: &[(&str, &str)]) -> Result<Names, RuleError> {
         NamesReader::new(&Memory(files), true).column(&mut Tokens::new(line), column, "dir/hba")

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::files::memory::Memory;
 use crate::ldap::LdapRule as Directory;
-use crate::raw_config::memory::Memory;
 use std::io;
 
 const IDENT: &str = "staff root alice\n\"two words\" root all\n";

@@ -144,7 +144,7 @@ fn unrecognized<'a>(what: &str, key: &str, before: impl Iterator<Item = &'a str>
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::raw_config::memory::Memory;
+    use crate::files::memory::Memory;
     use crate::resolver::load;
     use crate::resolver::tests::{config, errors};
     use crate::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};

@@ -7,11 +7,12 @@ use messages::{
 };
 
 use crate::aggregate::Aggregate;
-use crate::commands::{CommandRow, SESSION};
-use crate::control::{Loading, Output};
+use crate::interface::Output;
+use crate::machine::Loading;
+use crate::machine::commands::{CommandRow, SESSION, help};
 use crate::request::{Purpose, Request, Requester};
 use crate::views::ViewContext;
-use crate::{COMMANDS, CommandError, Control, PanelQuery, ParseError, Statement, VIEWS, View};
+use crate::{COMMANDS, CommandError, Control, PanelQuery, ParseError, Statement, VIEWS, View, console};
 
 /// Timeout of shards for requests that need no waiting.
 const TIMEOUT_US: u64 = 5_000_000;
@@ -36,7 +37,7 @@ impl Control {
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let requester = Requester::of(&query);
         let context = CommandContext { requester, role: query.role, argument: None, sql: &query.sql };
-        let read = (self.grammar)(&query.sql, query.parameters.as_deref());
+        let read = console::parse(&query.sql, query.parameters.as_deref());
         if query.mode == StatementMode::Describe {
             return self.describe(&context, read);
         }
@@ -257,8 +258,8 @@ impl Control {
             aggregate,
             now_us: self.now_us,
         };
-        if let Some(notice) = view.notice {
-            return vec![ReplyPart::NoticeWithDetail("Console usage".to_owned(), notice())];
+        if view.is_help {
+            return vec![ReplyPart::NoticeWithDetail("Console usage".to_owned(), help())];
         }
         let rows = ReplyPart::Rows((view.rows)(&context));
         if begun { vec![rows] } else { vec![ReplyPart::Columns(view.columns.to_vec()), rows] }
@@ -319,7 +320,7 @@ fn columns_of(
     }
     let view =
         VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name)).ok_or_else(|| context.invalid())?;
-    Ok(view.notice.is_none().then(|| view.columns.to_vec()))
+    Ok((!view.is_help).then(|| view.columns.to_vec()))
 }
 
 #[cfg(test)]

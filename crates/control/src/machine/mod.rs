@@ -1,73 +1,35 @@
-//! The state machine of the control thread, its inputs and outputs.
-//! One input in, then outputs until there are none. Does no I/O.
+//! The state machine of the control thread. One input in, then outputs until there are none. Does no I/O.
+//!
+//! The files of this folder are its parts: `dispatch` runs statements, `commands` is the table of commands, and the others
+//! handle what their names say. What they need of views, pools, requests and statistics is beside this folder and
+//! knows nothing of [`Control`].
+
+mod commands;
+mod configure;
+mod console_disconnect;
+mod dispatch;
+mod pool_changes;
+mod server_queries;
+mod shutdown;
+mod signals;
+mod takeover;
+
+pub use commands::{Argument, COMMANDS, CommandRow};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use messages::{AdminReply, Command, ReplyPart, Report, RequestId, ShardId, ShutdownMode, Subject};
-use settings::{Config, Finding};
+use messages::{AdminReply, Command, ReplyPart, Report, ShardId, ShutdownMode, Subject};
+use settings::Config;
 use telemetry::{Level, Record};
 
+use self::pool_changes::PoolEditor;
+use crate::CommandError;
 use crate::aggregate::Aggregate;
+use crate::interface::{Input, Output, ProcessInfo};
 use crate::pause_state::PauseState;
-use crate::pools::{
-    ExplainOutcome, ExplainRequest, PoolEditor, PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault,
-};
 use crate::request::{Purpose, Request, Requester, Requests};
 use crate::statistics::Statistics;
-use crate::takeover::TakeoverEvent;
-use crate::{CommandError, Grammar, PanelQuery, Signal};
-
-/// Properties of the process that never change.
-#[derive(Clone, Debug)]
-pub struct ProcessInfo {
-    /// How many shards there are, numbered from zero.
-    pub shards: u16,
-    /// The driver in use; SHOW CONFIG names it where the file says `auto`.
-    pub io_driver: &'static str,
-}
-
-/// An input of the control thread.
-#[derive(Debug)]
-pub enum Input {
-    /// A report of a shard.
-    Report(Report),
-    /// A statement of the panel.
-    PanelQuery(PanelQuery),
-    /// The process got a signal.
-    Signal(Signal),
-    /// The answer to [`Output::Load`].
-    Loaded(Result<Config, Vec<Finding>>),
-    /// The answer to [`Output::ReadFiles`]: the same configuration with what its files hold, and with
-    /// what reading them found for warnings.
-    FilesRead(Config),
-    /// Progress of a takeover by another process.
-    Takeover(TakeoverEvent),
-    /// A request to change pools; [`Output::PoolReply`] answers.
-    Pools(PoolRequest),
-    /// A request for a server's properties; [`Output::ServerReply`] answers, if ever.
-    QueryServer {
-        /// Comes back in the answer.
-        id: u64,
-        /// The entry whose pool is used.
-        database: String,
-        /// The user of that pool.
-        user: String,
-    },
-    /// A statement is to be explained; [`Output::Explained`] answers, unless [`Input::CancelServerQuery`] comes first.
-    Explain(ExplainRequest),
-    /// That request was abandoned.
-    CancelServerQuery {
-        /// The id of the request.
-        id: u64,
-    },
-    /// The answer to [`Output::ReadPools`]: the file's bytes (none where it does not exist), or the system's error.
-    PoolsRead(Result<Vec<u8>, String>),
-    /// The answer to [`Output::WritePools`].
-    PoolsWritten(Result<(), WriteFault>),
-    /// [`Control::deadline`] has passed; early is harmless.
-    Tick,
-}
 
 /// A RELOAD or SET whose files are being read.
 pub(crate) struct Loading {
@@ -77,103 +39,10 @@ pub(crate) struct Loading {
     pub(crate) done: String,
 }
 
-/// An output of the control thread.
-#[derive(Debug)]
-pub enum Output {
-    /// Send a command to a shard.
-    Tell {
-        /// Which.
-        shard: ShardId,
-        /// What.
-        command: Command,
-    },
-    /// A piece of the answer to an [`Input::PanelQuery`].
-    PanelReply {
-        /// The number of the statement.
-        id: u64,
-        /// Parts of the reply, in order.
-        parts: Vec<ReplyPart>,
-        /// False while more follows.
-        last: bool,
-    },
-    /// List rows that no shard has; a [`Report::Listing`] answers, once and with all rows.
-    List {
-        /// Comes back in the report.
-        request: RequestId,
-        /// What to list.
-        subject: Subject,
-    },
-    /// Write to the log.
-    Log(Record),
-    /// Read the configuration file again, as [`settings::reload`] does; [`Input::Loaded`] answers.
-    Load,
-    /// Read the files that this configuration names, which is not in force yet; [`Input::FilesRead`] answers.
-    ReadFiles(Box<Config>),
-    /// Read the file of pools; [`Input::PoolsRead`] answers, before anything else is handled.
-    ReadPools {
-        /// The file.
-        path: String,
-    },
-    /// Validate the whole configuration with this pools file, as a start would, and write the file if it is valid. [`Input::PoolsWritten`] answers, before anything else is handled.
-    WritePools {
-        /// The file.
-        path: String,
-        /// Its new content.
-        bytes: Vec<u8>,
-    },
-    /// The answer to [`Input::QueryServer`].
-    ServerReply {
-        /// The id of the request.
-        id: u64,
-        /// The server's properties; none where it cannot be queried.
-        facts: Option<ServerInfo>,
-    },
-    /// The answer to [`Input::Explain`].
-    Explained {
-        /// From the request.
-        id: u64,
-        /// The plan's lines, or why there are none.
-        outcome: ExplainOutcome,
-    },
-    /// The answer to [`Input::Pools`].
-    PoolReply {
-        /// From the request.
-        id: u64,
-        /// The result.
-        answer: Box<Result<PoolOutcome, PoolError>>,
-    },
-    /// A new configuration is in force: reconfigure the log. The shards have it already.
-    Configured(Arc<Config>),
-    /// Open the log file again.
-    ReopenLog,
-    /// Close the TCP listeners permanently.
-    CloseTcp,
-    /// Hand over to the process that waits on this channel; [`Input::Takeover`] reports progress.
-    HandOver {
-        /// The channel's name in the abstract namespace.
-        line: String,
-        /// For the other process's [`Control::import`].
-        note: String,
-    },
-    /// A cancel key that is unknown here: the predecessor may have it.
-    StrayCancel {
-        /// The key as received.
-        key: Box<[u8]>,
-    },
-    /// RESUME in the predecessor: connections that cannot move are paused there.
-    ResumePredecessor {
-        /// One database, or all.
-        database: Option<String>,
-    },
-    /// End the process with success, as it is.
-    Exit,
-}
-
 /// The state machine of the control thread.
 pub struct Control {
     pub(crate) config: Arc<Config>,
     pub(crate) facts: ProcessInfo,
-    pub(crate) grammar: Grammar,
     pub(crate) pause_state: PauseState,
     pub(crate) ending: Option<ShutdownMode>,
     /// Another process has taken over; this one exits when its last connection is gone.
@@ -193,12 +62,11 @@ pub struct Control {
 impl Control {
     /// The initial state. Times are microseconds of a monotonic clock.
     #[must_use]
-    pub fn new(config: Arc<Config>, facts: ProcessInfo, grammar: Grammar, now_us: u64) -> Control {
+    pub fn new(config: Arc<Config>, facts: ProcessInfo, now_us: u64) -> Control {
         let next_sample_us = now_us + period_us(&config);
         Control {
             config,
             facts,
-            grammar,
             pause_state: PauseState::default(),
             ending: None,
             hands_over: false,

@@ -3,7 +3,7 @@
 use messages::{Command, ShutdownMode};
 
 use crate::Control;
-use crate::control::Output;
+use crate::interface::Output;
 use crate::request::{Purpose, Request};
 
 impl Control {

@@ -3,7 +3,7 @@
 use messages::{ShutdownMode, Signal};
 
 use crate::Control;
-use crate::control::Output;
+use crate::interface::Output;
 
 impl Control {
     pub(crate) fn signal(&mut self, signal: Signal) {

@@ -1,12 +1,13 @@
-//! Queries a server's properties through one of its pools, in that pool's queue like a client.
-//! Owns the query and the parsing of its rows.
+//! Weir's own queries on servers for the panel: a server's properties, and EXPLAIN of a statement without values and without
+//! running it. Each goes through one of the server's pools, in that pool's queue like a client.
+//! Owns the texts of the queries and the parsing of their rows. Never sends ANALYZE.
 
 use std::collections::BTreeSet;
 
 use messages::{Command, RequestId, ServerQuery, ServerQueryResult, ServerQueryRow, ShardId};
 
-use crate::Control;
-use crate::control::Output;
+use crate::interface::{ExplainRequest, Output};
+use crate::machine::Control;
 use crate::pools::ServerInfo;
 
 /// At most so many databases, and roles.
@@ -53,6 +54,39 @@ impl Control {
             ServerQueryResult::Failed { .. } => None,
         };
         self.push(Output::ServerReply { id, facts });
+    }
+
+    /// Explains a statement on a server through the pool of an entry and a user; [`Output::Explained`] answers.
+    pub(crate) fn explain(&mut self, request: ExplainRequest) {
+        let ExplainRequest { id, database, user, statement, generic } = request;
+        if self.is_ending() || self.hands_over || self.config.database(&database).is_none() {
+            let outcome = Err("the pool cannot be asked now".to_owned());
+            return self.push(Output::Explained { id, outcome });
+        }
+        if statement.contains(';') {
+            let outcome = Err("the text may be more than one statement".to_owned());
+            return self.push(Output::Explained { id, outcome });
+        }
+        // Options stand in parentheses: ANALYZE as the first word of the statement is a syntax error behind them.
+        let options = if generic { "GENERIC_PLAN" } else { "COSTS" };
+        let sql = format!("EXPLAIN ({options}) {statement}");
+        self.explains.insert(id);
+        let query = Box::new(ServerQuery { database, user, sql, values: Vec::new(), simple: true });
+        let command = Command::RunServerQuery { request: RequestId(id), query };
+        self.push(Output::Tell { shard: ShardId(0), command });
+    }
+
+    /// A server has answered, or there is no answer.
+    pub(crate) fn explained(&mut self, id: u64, answer: &ServerQueryResult) {
+        let line = |row: &ServerQueryRow| {
+            let text = row.first().and_then(Option::as_deref).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let outcome = match answer {
+            ServerQueryResult::Rows(rows) => Ok(rows.iter().map(line).collect()),
+            ServerQueryResult::Failed { text, .. } => Err(text.clone()),
+        };
+        self.push(Output::Explained { id, outcome });
     }
 }
 

@@ -4,28 +4,10 @@
 use messages::{Command, RequestId, ShutdownMode};
 use telemetry::{Level, Record};
 
-use crate::control::Output;
-use crate::dispatch::CommandContext;
+use crate::interface::Output;
+use crate::machine::dispatch::CommandContext;
 use crate::pause_state::PauseState;
-use crate::{CommandError, Control};
-
-/// Progress of a takeover.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TakeoverEvent {
-    /// The other process listens now; connections move to it.
-    Begun,
-    /// It failed for this reason; remaining connections stay here.
-    Failed(String),
-    /// The other process has exited, and this one accepts no clients any more.
-    Orphaned,
-    /// RESUME in the other process: connections that could not move are paused here.
-    Resumed {
-        /// One database, or all.
-        database: Option<String>,
-    },
-    /// The last connection is gone.
-    Over,
-}
+use crate::{CommandError, Control, TakeoverEvent};
 
 /// TAKEOVER, sent by another Weir process: names the channel that it waits on.
 pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {

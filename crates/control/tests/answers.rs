@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use control::{COMMANDS, Control, Input, Output, ProcessInfo, Signal, VIEWS};
 use messages::{
     AdminQuery, Command, Listing, PoolRow, Report, RequestId, Role, ShardId, SocketRow, StatementMode,
     Subject,
 };
 use settings::Config;
+use weir_control::{COMMANDS, Control, Input, Output, ProcessInfo, Signal, VIEWS};
 
 const SHARDS: u16 = 3;
 const SEEDS: u64 = 300;
@@ -49,7 +49,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let facts = ProcessInfo { shards: SHARDS, io_driver: "epoll" };
-        let control = Control::new(Arc::new(Config::default()), facts, weir_console::parse, 0);
+        let control = Control::new(Arc::new(Config::default()), facts, 0);
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         World {
             control,

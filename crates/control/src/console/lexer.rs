@@ -1,7 +1,7 @@
 //! Words, quoted names, strings and signs of a console statement; blanks and comments are skipped.
 //! Owns what ends a word. Never knows which words mean something.
 
-use control::ParseError;
+use crate::statement::ParseError;
 use std::borrow::Cow;
 
 /// A piece of a statement.

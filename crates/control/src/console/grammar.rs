@@ -1,9 +1,8 @@
 //! The shapes of console statements: a command word with at most one argument, and SET.
 //! Never takes two statements in one query: PgBouncer does not, and a half-done pair would be worse than none.
 
-use control::{ParseError, Statement};
-
-use crate::lexer::{Lexer, Token};
+use super::lexer::{Lexer, Token};
+use crate::statement::{ParseError, Statement};
 
 /// The longest statement that is looked at, in bytes.
 pub const LONGEST: usize = 1 << 20;

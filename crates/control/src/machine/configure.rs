@@ -7,7 +7,8 @@ use messages::{Command, ReplyPart};
 use settings::{Config, Finding, Severity};
 use telemetry::{Level, Record};
 
-use crate::control::{Loading, Output};
+use crate::interface::Output;
+use crate::machine::Loading;
 use crate::request::Requester;
 use crate::{CommandError, Control};
 

@@ -1,9 +1,8 @@
-//! The grammar under arbitrary bytes, for fuzzers and for the test below.
+//! The grammar under arbitrary bytes (I11 of ARCHITECTURE.md), for fuzzers and for the test below.
 //! Owns what must hold of every input; never used by the program.
 
-use control::Statement;
-
-use crate::{LONGEST, parse};
+use super::{LONGEST, parse};
+use crate::statement::Statement;
 
 /// Reads bytes as a statement and checks what must hold whatever they are.
 ///

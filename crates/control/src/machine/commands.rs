@@ -1,11 +1,13 @@
-//! The table of console commands: word, argument, role, function.
+//! The table of console commands: word, argument, role, how it compares with PgBouncer's, help, function.
 //! To add a command: a row, and its function below.
 
 use messages::{Command, ReplyPart, Role, ShutdownMode};
+use settings::Compat;
 
-use crate::control::Output;
-use crate::dispatch::CommandContext;
+use crate::interface::Output;
+use crate::machine::dispatch::CommandContext;
 use crate::request::Purpose;
+use crate::views::VIEWS;
 use crate::{CONSOLE, CommandError, Control};
 
 /// A command of the console.
@@ -17,6 +19,8 @@ pub struct CommandRow {
     pub argument: Argument,
     /// The required role.
     pub role: Role,
+    /// How it compares with PgBouncer's.
+    pub compat: Compat,
     /// What SHOW HELP writes after the word; None where the command is not listed.
     pub help: Option<&'static str>,
     /// What it does, in a sentence, for documentation.
@@ -48,9 +52,9 @@ impl Argument {
 
 /// Rows of the table.
 macro_rules! commands {
-    ($($word:literal, $argument:ident, $role:ident, $help:expr, $about:expr, $run:expr;)*) => {
+    ($($word:literal, $argument:ident, $role:ident, $compat:ident, $help:expr, $about:expr, $run:expr;)*) => {
         &[$(CommandRow {
-            word: $word, argument: Argument::$argument, role: Role::$role, help: $help,
+            word: $word, argument: Argument::$argument, role: Role::$role, compat: Compat::$compat, help: $help,
             about: $about, run: $run,
         },)*]
     };
@@ -58,40 +62,56 @@ macro_rules! commands {
 
 /// Every command except SET, which has its own syntax.
 pub static COMMANDS: &[CommandRow] = commands! {
-    "SHOW", Required, Stats, None, "Shows a view.",
+    "SHOW", Required, Stats, Same, None, "Shows a view.",
         Control::show;
     // Tools that check a connection by SELECT get a view by it; PgBouncer does the same.
-    "SELECT", Required, Stats, None, "As SHOW.",
+    "SELECT", Required, Stats, Same, None, "As SHOW.",
         Control::show;
-    "RELOAD", None, Admin, Some(""), "Reads the configuration file again; a bad one changes nothing.",
+    "RELOAD", None, Admin, Same, Some(""), "Reads the configuration file again; a bad one changes nothing.",
         reload;
-    "PAUSE", Optional, Admin, Some(" [<db>]"), "Waits for running transactions, closes server connections and makes clients wait, of one database or of all.",
+    "PAUSE", Optional, Admin, Same, Some(" [<db>]"), "Waits for running transactions, closes server connections and makes clients wait, of one database or of all.",
         pause;
-    "RESUME", Optional, Admin, Some(" [<db>]"), "Undoes PAUSE and KILL.",
+    "RESUME", Optional, Admin, Same, Some(" [<db>]"), "Undoes PAUSE and KILL.",
         resume;
-    "RECONNECT", Optional, Admin, Some(" [<db>]"), "Closes server connections as they become free and opens new ones.",
+    "RECONNECT", Optional, Admin, Same, Some(" [<db>]"), "Closes server connections as they become free and opens new ones.",
         reconnect;
-    "KILL", Optional, Admin, Some(" [<db>]"), "Closes all client and server connections at once and makes new clients wait until RESUME.",
+    "KILL", Optional, Admin, Same, Some(" [<db>]"), "Closes all client and server connections at once and makes new clients wait until RESUME.",
         kill;
-    "KILL_CLIENT", Optional, Admin, Some(" <client_id>"), "Closes the client that SHOW CLIENTS shows with this id.",
+    "KILL_CLIENT", Optional, Admin, Same, Some(" <client_id>"), "Closes the client that SHOW CLIENTS shows with this id.",
         kill_client;
-    "CANCEL_CLIENT", Optional, Admin, Some(" <client_id>"), "Cancels the query that the client with this id is running; the client stays connected.",
+    "CANCEL_CLIENT", Optional, Admin, Own, Some(" <client_id>"), "Cancels the query that the client with this id is running; the client stays connected.",
         cancel_client;
-    "RESET_QUERIES", Optional, Admin, Some(" [<db>]"), "Discards what SHOW QUERIES has counted, of one database or of all.",
+    "RESET_QUERIES", Optional, Admin, Own, Some(" [<db>]"), "Discards what SHOW QUERIES has counted, of one database or of all.",
         reset_queries;
-    "SHUTDOWN", Optional, Admin, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
+    "SHUTDOWN", Optional, Admin, Same, Some(" [WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS]"), "Ends the process: at once, when server connections are free, or when the last client has left.",
         shutdown;
-    "TAKEOVER", Optional, Admin, None, "Sent by another Weir started with -R: hands everything over to it.",
-        crate::takeover::take_over;
-    "DISABLE", Optional, Admin, Some(" <db>"), "Rejects new clients of a database; connected ones stay.",
+    "TAKEOVER", Optional, Admin, Own, None, "Sent by another Weir started with -R: hands everything over to it.",
+        crate::machine::takeover::take_over;
+    "DISABLE", Optional, Admin, Same, Some(" <db>"), "Rejects new clients of a database; connected ones stay.",
         disable;
-    "ENABLE", Optional, Admin, Some(" <db>"), "Undoes DISABLE.",
+    "ENABLE", Optional, Admin, Same, Some(" <db>"), "Undoes DISABLE.",
         enable;
-    "SUSPEND", None, Admin, Some(""), "Flushes buffers, then suspends all activity until RESUME.",
+    "SUSPEND", None, Admin, Same, Some(""), "Flushes buffers, then suspends all activity until RESUME.",
         suspend;
-    "WAIT_CLOSE", Optional, Admin, Some(" [<db>]"), "Waits until server connections made obsolete by RECONNECT or RELOAD are closed.",
+    "WAIT_CLOSE", Optional, Admin, Same, Some(" [<db>]"), "Waits until server connections made obsolete by RECONNECT or RELOAD are closed.",
         wait_close;
 };
+
+/// What SHOW HELP says: what can be typed, from the tables of views and commands.
+pub(super) fn help() -> String {
+    let mut text = String::from("\n\tSHOW ");
+    let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+    text.push_str(&views.join("|"));
+    text.push_str("\n\tSET key = arg");
+    for command in COMMANDS {
+        if let Some(help) = command.help {
+            text.push_str("\n\t");
+            text.push_str(command.word);
+            text.push_str(help);
+        }
+    }
+    text
+}
 
 fn pause(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
     log_issued(control, "PAUSE", context);

@@ -1,7 +1,7 @@
 //! The words of a line of an HBA or ident file: blanks and commas part them, `#` ends the line, quotes keep all that
 //! together. Owns quoting and comments. Never knows what a word means, except that a quoted one is no keyword.
 
-use crate::quote::unquote;
+use crate::identifier::unquote;
 
 /// A piece of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use messages::Command;
 
 use super::*;
 use crate::harness::Harness;
+use crate::pools::{ServerInfo, cluster_id};
 use crate::{Input, Signal};
 
 const MAIN: &str = "[databases]\napp = host=h pool_size=7\nboss = host=h dbname=app user=boss password='x y'\nelse = host=i\n\

@@ -1,0 +1,191 @@
+//! What goes into the control thread and what comes out of it: [`Input`], [`Output`], and the types that only they carry.
+//! `pools` has those of changes to pools.
+
+use std::sync::Arc;
+
+use messages::{Command, ReplyPart, Report, RequestId, ShardId, Subject};
+use settings::{Config, Finding};
+use telemetry::Record;
+
+use crate::Signal;
+use crate::pools::{PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault};
+use crate::statement::PanelQuery;
+
+/// Properties of the process that never change.
+#[derive(Clone, Debug)]
+pub struct ProcessInfo {
+    /// How many shards there are, numbered from zero.
+    pub shards: u16,
+    /// The driver in use; SHOW CONFIG names it where the file says `auto`.
+    pub io_driver: &'static str,
+}
+
+/// An input of the control thread.
+#[derive(Debug)]
+pub enum Input {
+    /// A report of a shard.
+    Report(Report),
+    /// A statement of the panel.
+    PanelQuery(PanelQuery),
+    /// The process got a signal.
+    Signal(Signal),
+    /// The answer to [`Output::Load`].
+    Loaded(Result<Config, Vec<Finding>>),
+    /// The answer to [`Output::ReadFiles`]: the same configuration with what its files hold, and with
+    /// what reading them found for warnings.
+    FilesRead(Config),
+    /// Progress of a takeover by another process.
+    Takeover(TakeoverEvent),
+    /// A request to change pools; [`Output::PoolReply`] answers.
+    Pools(PoolRequest),
+    /// A request for a server's properties; [`Output::ServerReply`] answers, if ever.
+    QueryServer {
+        /// Comes back in the answer.
+        id: u64,
+        /// The entry whose pool is used.
+        database: String,
+        /// The user of that pool.
+        user: String,
+    },
+    /// A statement is to be explained; [`Output::Explained`] answers, unless [`Input::CancelServerQuery`] comes first.
+    Explain(ExplainRequest),
+    /// That request was abandoned.
+    CancelServerQuery {
+        /// The id of the request.
+        id: u64,
+    },
+    /// The answer to [`Output::ReadPools`]: the file's bytes (none where it does not exist), or the system's error.
+    PoolsRead(Result<Vec<u8>, String>),
+    /// The answer to [`Output::WritePools`].
+    PoolsWritten(Result<(), WriteFault>),
+    /// [`crate::Control::deadline`] has passed; early is harmless.
+    Tick,
+}
+
+/// An output of the control thread.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a command to a shard.
+    Tell {
+        /// Which.
+        shard: ShardId,
+        /// What.
+        command: Command,
+    },
+    /// A piece of the answer to an [`Input::PanelQuery`].
+    PanelReply {
+        /// The number of the statement.
+        id: u64,
+        /// Parts of the reply, in order.
+        parts: Vec<ReplyPart>,
+        /// False while more follows.
+        last: bool,
+    },
+    /// List rows that no shard has; a [`Report::Listing`] answers, once and with all rows.
+    List {
+        /// Comes back in the report.
+        request: RequestId,
+        /// What to list.
+        subject: Subject,
+    },
+    /// Write to the log.
+    Log(Record),
+    /// Read the configuration file again, as [`settings::reload`] does; [`Input::Loaded`] answers.
+    Load,
+    /// Read the files that this configuration names, which is not in force yet; [`Input::FilesRead`] answers.
+    ReadFiles(Box<Config>),
+    /// Read the file of pools; [`Input::PoolsRead`] answers, before anything else is handled.
+    ReadPools {
+        /// The file.
+        path: String,
+    },
+    /// Validate the whole configuration with this pools file, as a start would, and write the file if it is valid. [`Input::PoolsWritten`] answers, before anything else is handled.
+    WritePools {
+        /// The file.
+        path: String,
+        /// Its new content.
+        bytes: Vec<u8>,
+    },
+    /// The answer to [`Input::QueryServer`].
+    ServerReply {
+        /// The id of the request.
+        id: u64,
+        /// The server's properties; none where it cannot be queried.
+        facts: Option<ServerInfo>,
+    },
+    /// The answer to [`Input::Explain`].
+    Explained {
+        /// From the request.
+        id: u64,
+        /// The plan's lines, or why there are none.
+        outcome: ExplainOutcome,
+    },
+    /// The answer to [`Input::Pools`].
+    PoolReply {
+        /// From the request.
+        id: u64,
+        /// The result.
+        answer: Box<Result<PoolOutcome, PoolError>>,
+    },
+    /// A new configuration is in force: reconfigure the log. The shards have it already.
+    Configured(Arc<Config>),
+    /// Open the log file again.
+    ReopenLog,
+    /// Close the TCP listeners permanently.
+    CloseTcp,
+    /// Hand over to the process that waits on this channel; [`Input::Takeover`] reports progress.
+    HandOver {
+        /// The channel's name in the abstract namespace.
+        line: String,
+        /// For the other process's [`crate::Control::import`].
+        note: String,
+    },
+    /// A cancel key that is unknown here: the predecessor may have it.
+    StrayCancel {
+        /// The key as received.
+        key: Box<[u8]>,
+    },
+    /// RESUME in the predecessor: connections that cannot move are paused there.
+    ResumePredecessor {
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// End the process with success, as it is.
+    Exit,
+}
+
+/// Progress of a takeover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakeoverEvent {
+    /// The other process listens now; connections move to it.
+    Begun,
+    /// It failed for this reason; remaining connections stay here.
+    Failed(String),
+    /// The other process has exited, and this one accepts no clients any more.
+    Orphaned,
+    /// RESUME in the other process: connections that could not move are paused here.
+    Resumed {
+        /// One database, or all.
+        database: Option<String>,
+    },
+    /// The last connection is gone.
+    Over,
+}
+
+/// A statement to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainRequest {
+    /// Comes back in the answer.
+    pub id: u64,
+    /// The entry whose server is asked.
+    pub database: String,
+    /// As which user.
+    pub user: String,
+    /// The statement, perhaps with parameters.
+    pub statement: String,
+    /// It has parameters: PostgreSQL 16 or newer can plan it without their values.
+    pub generic: bool,
+}
+
+/// The lines of a plan, or why there is none.
+pub type ExplainOutcome = Result<Vec<String>, String>;

@@ -1,0 +1,77 @@
+//! The pools file (`pools_file`), unparsed: entries of `[databases]` that Weir writes itself.
+//! Owns what may be in it. `pools.rs` puts its entries into a configuration, `pools_text.rs` edits its text.
+
+use super::{Assignment, Section};
+use crate::files::{Files, reason};
+use crate::finding::{Finding, Origin};
+use crate::ini::{Statement, statements};
+use std::io;
+use std::sync::Arc;
+
+/// A pools file, unparsed, with its syntax errors.
+#[derive(Clone)]
+pub(crate) struct Pools {
+    pub(crate) file: Arc<str>,
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Pools {
+    /// Reads the file; a missing one has no pools.
+    pub(crate) fn read(files: &dyn Files, path: &str) -> Self {
+        let file: Arc<str> = path.into();
+        match files.read(path) {
+            Ok(bytes) => Self::parse(file, &bytes),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Self::parse(file, b""),
+            Err(fault) => {
+                let message = format!("could not load file \"{path}\": {}", reason(&fault));
+                let finding = Finding::error(&Origin { file: file.clone(), line: 0 }, message);
+                Self { file, assignments: Vec::new(), findings: vec![finding] }
+            }
+        }
+    }
+
+    /// Parses a section `[databases]` with its entries; anything else is an error.
+    pub(crate) fn parse(file: Arc<str>, bytes: &[u8]) -> Self {
+        let mut pools = Self { file: file.clone(), assignments: Vec::new(), findings: Vec::new() };
+        let mut position = Position::Before;
+        for (line, statement) in statements(bytes) {
+            let at = Origin { file: file.clone(), line };
+            let wrong = match statement {
+                Ok(Statement::Section("databases")) => {
+                    position = Position::In;
+                    continue;
+                }
+                Ok(Statement::Section(name)) => {
+                    position = Position::Elsewhere;
+                    format!("section [{name}] in pools_file, where only [databases] may be")
+                }
+                Ok(Statement::Include(_)) => {
+                    "%include in pools_file, where only [databases] may be".to_owned()
+                }
+                Ok(Statement::Assign { key, value }) => match position {
+                    Position::Before => format!("\"{key}\" is before the first section"),
+                    // The section was reported.
+                    Position::Elsewhere => continue,
+                    Position::In => {
+                        let (key, value) = (key.into_owned(), value.to_owned());
+                        pools.assignments.push(Assignment { section: Section::Databases, key, value, at });
+                        continue;
+                    }
+                },
+                Err(syntax) => syntax.to_string(),
+            };
+            pools.findings.push(Finding::error(&at, wrong));
+        }
+        pools
+    }
+}
+
+/// The current section of a pools file.
+#[derive(Clone, Copy)]
+enum Position {
+    Before,
+    In,
+    /// In a section that is not allowed.
+    Elsewhere,
+}
