@@ -1,4 +1,4 @@
-// A build that has grown too large fails: all that a browser loads, compressed, may have so many bytes.
+// A build that has grown too large fails: all that a browser loads has a limit in bytes, compressed.
 import { gzipSync } from 'node:zlib';
 
 import type { Plugin } from 'vite';

@@ -1,4 +1,4 @@
-// The beginning: styles, then the shell.
+// Entry point: styles, then the shell.
 import './styles/tokens.css';
 import './styles/base.css';
 import './styles/controls.css';

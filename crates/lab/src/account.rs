@@ -35,7 +35,7 @@ impl Account {
         self.generator = Some(process_id);
     }
 
-    /// Looks at everybody.
+    /// Samples every process.
     pub fn look(&mut self) {
         let of = |process: Option<u32>| process.and_then(family_us);
         let machine = Some(MachineTime::read().since_us(&MachineTime::default()));

@@ -1,5 +1,5 @@
 //! Why a run of the lab ended early, by whose fault: the machine lacks something, a program failed, a peer
-//! said no, or somebody pressed Ctrl-C. Never ends the process; `main` does.
+//! said no, or the user pressed Ctrl-C. Never ends the process; `main` does.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, SIGHUP and the end of whoever reads the progress as a flag that every wait of the lab looks at, so that guards clean up on the
+//! Ctrl-C, SIGTERM, SIGHUP and the end of the process that reads the progress as a flag that every wait of the lab looks at, so that guards clean up on the
 //! way out. Never ends the process itself.
 
 use std::io;
@@ -45,7 +45,7 @@ impl Interrupt {
         let flag = Arc::clone(&self.flag);
         let watch = move || {
             loop {
-                // Without any flag: the end of the reader is told in any case.
+                // Without any flag: the end of the reader is noticed in any case.
                 match poll(&mut [PollFd::new(&output, PollFlags::empty())], None) {
                     Ok(_) => return flag.store(true, Ordering::Relaxed),
                     Err(Errno::INTR) => {}

@@ -187,7 +187,7 @@ impl Lab {
         Ok(Measured { outcome: outcome?, pooler: spent, machine_us })
     }
 
-    /// Brings the server to the same state before each run: everybody has left, the small tables are as pgbench
+    /// Brings the server to the same state before each run: no client is connected, the small tables are as pgbench
     /// itself would make them, what was written is on disk.
     ///
     /// # Errors

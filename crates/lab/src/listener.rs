@@ -1,5 +1,5 @@
 //! Which process of this machine listens on a TCP port: the one to account for when a pooler was running before the
-//! lab came. Reads /proc, so it sees what its user may see: their own processes, as root everybody's.
+//! lab came. Reads /proc, so it sees what its user may see: that user's processes, as root all.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
 //! One directory in which everything of a run lives: data, sockets, logs, copied programs. It belongs to the
-//! user that the programs run as, nobody else may look in, and it is removed when the value is dropped.
+//! user that the programs run as, no other user can read it, and it is removed when the value is dropped.
 
 use std::fs;
 use std::io::Write as _;
@@ -152,7 +152,7 @@ pub(crate) fn require_space(parent: &Path, needed_bytes: u64) -> Result<()> {
     })
 }
 
-/// Copies a file or a directory with all below it, readable for everybody (its parent keeps others out).
+/// Copies a file or a directory with all below it, readable for all users (its parent directory is not).
 fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
     let kind = fs::symlink_metadata(from)?;
     if kind.is_dir() {

@@ -1,6 +1,6 @@
-// Who is connected and what runs: clients, servers, queries, and the past of the charts.
+// Connections and queries: clients, servers, queries, and the history of the charts.
 import { call, get, query } from './call';
-import type { Client, History, Mark, Plan, Query, QueryDetails, Server } from './types';
+import type { Client, History, Mark, QueryPlan, Query, QueryDetails, Server } from './types';
 
 export interface Filter {
   database: string;
@@ -9,7 +9,7 @@ export interface Filter {
   application: string;
   /** A reason, or `any`. */
   pinned: string;
-  /** A number; anything else is sent as typed, and refused. */
+  /** A number; anything else is sent as typed, and rejected. */
   shard: string;
 }
 
@@ -42,7 +42,7 @@ export function killClient(id: number): Promise<void> {
   return call('POST', `/clients/${id}/kill`, {});
 }
 
-/** Cancels what the client runs; it stays connected. */
+/** Cancels the client's query; the client stays connected. */
 export function cancelClient(id: number): Promise<void> {
   return call('POST', `/clients/${id}/cancel`, {});
 }
@@ -53,11 +53,11 @@ export function queryDetails(database: string, fingerprint: string, signal?: Abo
   return get(`/queries/${encodeURIComponent(fingerprint)}${query({ database })}`, signal);
 }
 
-export function explain(database: string, fingerprint: string): Promise<Plan> {
+export function explain(database: string, fingerprint: string): Promise<QueryPlan> {
   return call('POST', `/queries/${encodeURIComponent(fingerprint)}/explain`, { database });
 }
 
-/** Counting begins anew, of one pool or (empty) of all. */
+/** Resets the statistics of one pool or (empty) of all. */
 export function resetQueries(database: string): Promise<void> {
   return call('POST', '/queries/reset', database ? { database } : {});
 }
@@ -66,7 +66,7 @@ export function queries(database: string, sort: QuerySort, search: string, signa
   return get(`/queries${query({ database, sort, search, limit: 100 })}`, signal);
 }
 
-/** So many seconds up to now, or from one second to another. */
+/** The last seconds, or from one second to another. */
 export type Span = { seconds: number } | { from: number; to: number };
 
 export function history(database: string, span: Span, signal?: AbortSignal): Promise<History> {

@@ -1,14 +1,6 @@
-// Alerts: what is wrong, and what was.
+// Alerts: active and cleared.
 import { get } from './call';
-
-export interface Alert {
-  alert: 'waiting' | 'server_down' | 'budget' | 'errors';
-  state: 'firing' | 'cleared';
-  subject: string;
-  text: string;
-  since: string;
-  cleared: string | null;
-}
+import type { Alert } from './types';
 
 export function alerts(signal?: AbortSignal): Promise<{ alerts: Alert[]; webhook: boolean }> {
   return get('/alerts', signal);

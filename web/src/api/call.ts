@@ -1,9 +1,9 @@
-// One request to the server and what may come back: an answer, or an ApiError that says what to show and beside which field.
+// One request to the server: its result, or an ApiError with a message and the field that caused it.
 // Never retries, never shows anything itself.
 
 import { sentence } from '../lib/format';
 
-/** What the server refused, in its own words; status 0: it could not be reached. */
+/** An error of the server, with its message; status 0: the server is unreachable. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -47,14 +47,14 @@ export async function call<T>(method: string, path: string, body?: unknown, sign
 async function refusal(response: Response, path: string): Promise<ApiError> {
   if (response.status === 401 && path !== '/login') guard.expired();
   const retry = Number.parseInt(response.headers.get('retry-after') ?? '', 10);
-  let said: { message?: unknown; field?: unknown } = {};
+  let answer: { message?: unknown; field?: unknown } = {};
   try {
-    said = await response.json();
+    answer = await response.json();
   } catch {
-    // Not the API's own words (a proxy's page, perhaps): the status has to do.
+    // Not the API's JSON (a proxy's page, perhaps): only the status is known.
   }
-  const message = typeof said.message === 'string' ? sentence(said.message) : `The server answered ${response.status}.`;
-  const field = typeof said.field === 'string' ? said.field : null;
+  const message = typeof answer.message === 'string' ? sentence(answer.message) : `The server answered ${response.status}.`;
+  const field = typeof answer.field === 'string' ? answer.field : null;
   return new ApiError(response.status, message, field, Number.isNaN(retry) ? null : retry);
 }
 

@@ -1,6 +1,6 @@
 // The lab: start a run, interrupt it, apply what it advises. Reports are pages of their own, for a sandboxed frame.
 import { call, get } from './call';
-import type { LabRun, LabWish } from './types';
+import type { LabRun, StartRun } from './types';
 
 const at = (id: string) => `/lab/runs/${encodeURIComponent(id)}`;
 
@@ -13,8 +13,8 @@ export async function run(id: string, signal?: AbortSignal): Promise<LabRun> {
   return 'run' in answer ? answer.run : answer;
 }
 
-export async function start(wish: LabWish): Promise<string> {
-  const answer = await call<{ id: string } | { run: LabRun }>('POST', '/lab/runs', wish);
+export async function start(request: StartRun): Promise<string> {
+  const answer = await call<{ id: string } | { run: LabRun }>('POST', '/lab/runs', request);
   return 'run' in answer ? answer.run.id : answer.id;
 }
 

@@ -1,8 +1,8 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cluster, Pool, PoolDetails, PoolWish, Preview } from './types';
+import type { Cluster, Pool, PoolDetails, CreatePool, Preview } from './types';
 
-export type Deed = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
+export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
 const at = (name: string) => `/pools/${encodeURIComponent(name)}`;
 
@@ -27,19 +27,19 @@ export async function pool(name: string, signal?: AbortSignal): Promise<PoolDeta
 }
 
 /** What saving would change; `was` is the pool's present name, null for a new one. */
-export function preview(was: string | null, wish: PoolWish): Promise<Preview> {
-  return was === null ? call('POST', '/pools?preview=true', wish) : call('PUT', `${at(was)}?preview=true`, wish);
+export function preview(was: string | null, request: CreatePool): Promise<Preview> {
+  return was === null ? call('POST', '/pools?preview=true', request) : call('PUT', `${at(was)}?preview=true`, request);
 }
 
-export function save(was: string | null, wish: PoolWish): Promise<{ pool: Pool }> {
-  return was === null ? call('POST', '/pools', wish) : call('PUT', at(was), wish);
+export function save(was: string | null, request: CreatePool): Promise<{ pool: Pool }> {
+  return was === null ? call('POST', '/pools', request) : call('PUT', at(was), request);
 }
 
 export function remove(name: string): Promise<void> {
   return call('DELETE', at(name));
 }
 
-/** Answers at once, or with a message when the deed is begun and will take its time. */
-export function act(name: string, deed: Deed): Promise<{ message: string } | undefined> {
-  return call('POST', `/databases/${encodeURIComponent(name)}/${deed}`, deed === 'kill' ? { confirm: name } : {});
+/** Answers at once, or with a message when the action is begun and will take its time. */
+export function act(name: string, action: PoolAction): Promise<{ message: string } | undefined> {
+  return call('POST', `/databases/${encodeURIComponent(name)}/${action}`, action === 'kill' ? { confirm: name } : {});
 }

@@ -1,15 +1,15 @@
-// One stream of server-sent events that comes back by itself: quickly at first, then every ten seconds. Knows nothing of what is in it.
+// One stream of server-sent events that reconnects: quickly at first, then every ten seconds. Never interprets an event.
 
 export interface StreamListener {
   event: string;
   message: (data: unknown) => void;
   opened?: () => void;
-  lost?: () => void;
+  disconnected?: () => void;
 }
 
 const WAITS_MS = [500, 1000, 2000, 5000, 10000];
 
-/** Opens the stream; the function that comes back closes it for good. */
+/** Opens the stream; the returned function closes it for good. */
 export function stream(address: string, listener: StreamListener): () => void {
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -28,7 +28,7 @@ export function stream(address: string, listener: StreamListener): () => void {
     source.onerror = () => {
       // The browser's own retry gives up after some answers (401, 503), so this one never relies on it.
       source?.close();
-      listener.lost?.();
+      listener.disconnected?.();
       timer = setTimeout(open, WAITS_MS[Math.min(failures, WAITS_MS.length - 1)]);
       failures += 1;
     };

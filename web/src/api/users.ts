@@ -1,14 +1,8 @@
-// Who may use the panel, and who did what.
+// Users, tokens and the audit trail.
 import { call, get, query } from './call';
-import type { Scope, TrailEntry } from './types';
+import type { AuditEntry, Scope, UserEntry } from './types';
 
-export interface Somebody {
-  kind: 'user' | 'token';
-  name: string;
-  scopes: Scope[];
-}
-
-export function users(signal?: AbortSignal): Promise<{ writable: boolean; users: Somebody[] }> {
+export function users(signal?: AbortSignal): Promise<{ writable: boolean; users: UserEntry[] }> {
   return get('/users', signal);
 }
 
@@ -16,7 +10,7 @@ export function addUser(name: string, password: string, scopes: Scope[]): Promis
   return call('POST', '/users', { name, password, scopes });
 }
 
-/** What is left out stays. */
+/** Omitted fields stay. */
 export function changeUser(name: string, change: { password?: string; scopes?: Scope[] }): Promise<void> {
   return call('PUT', `/users/${encodeURIComponent(name)}`, change);
 }
@@ -25,10 +19,10 @@ export async function addToken(name: string, scopes: Scope[]): Promise<string> {
   return (await call<{ token: string }>('POST', '/tokens', { name, scopes })).token;
 }
 
-export function remove({ kind, name }: Somebody): Promise<void> {
+export function remove({ kind, name }: UserEntry): Promise<void> {
   return call('DELETE', `/${kind}s/${encodeURIComponent(name)}`);
 }
 
-export async function audit(signal?: AbortSignal): Promise<TrailEntry[]> {
-  return (await get<{ entries: TrailEntry[] }>(`/audit${query({ limit: 2000 })}`, signal)).entries;
+export async function audit(signal?: AbortSignal): Promise<AuditEntry[]> {
+  return (await get<{ entries: AuditEntry[] }>(`/audit${query({ limit: 2000 })}`, signal)).entries;
 }

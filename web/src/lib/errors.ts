@@ -3,10 +3,10 @@ import type { ErrorSample } from '../api/types';
 import { count } from './format';
 import type { Line } from './plot';
 
-/** So many seconds are shown. */
+/** The seconds that are shown. */
 export const CAPACITY = 600;
 
-/** More lines than this nobody can tell apart; the other codes are told in words. */
+/** More lines could not be told apart; the other codes are listed as text. */
 const LINES = 5;
 
 /** As the history names the series. */

@@ -1,15 +1,15 @@
 // The form of a lab run: what is typed, what of it is wrong, what is sent.
-import type { LabWish } from '../api/types';
+import type { StartRun } from '../api/types';
 
-export const WORKLOADS: { id: string; says: string }[] = [
-  { id: 'tpcb-like', says: "pgbench's own: reads and writes, with hot rows" },
-  { id: 'simple-update', says: 'the same without the hot rows' },
-  { id: 'select-only', says: 'one short read' },
-  { id: 'point-read', says: 'short reads, some rows asked for often' },
-  { id: 'read-write', says: 'mostly reads, some writes' },
-  { id: 'connect-storm', says: 'a new connection for each transaction' },
-  { id: 'idle-heavy', says: 'many clients that mostly think' },
-  { id: 'slow-mix', says: 'short queries beside slow ones' },
+export const WORKLOADS: { id: string; description: string }[] = [
+  { id: 'tpcb-like', description: "pgbench's own: reads and writes, with hot rows" },
+  { id: 'simple-update', description: 'the same without the hot rows' },
+  { id: 'select-only', description: 'one short read' },
+  { id: 'point-read', description: 'short reads, some rows asked for often' },
+  { id: 'read-write', description: 'mostly reads, some writes' },
+  { id: 'connect-storm', description: 'a new connection for each transaction' },
+  { id: 'idle-heavy', description: 'many clients that mostly think' },
+  { id: 'slow-mix', description: 'short queries beside slow ones' },
 ];
 
 export interface LabDraft {
@@ -29,7 +29,7 @@ export interface LabDraft {
 
 export type LabProblems = Partial<Record<'clients' | 'pool_sizes' | 'seconds' | 'rounds' | 'workload' | 'target', string>>;
 
-export const beginning = (): LabDraft => ({
+export const initial = (): LabDraft => ({
   kind: 'sweep',
   workload: 'tpcb-like',
   clients: '50',
@@ -61,7 +61,7 @@ export function labProblems(typed: LabDraft): LabProblems {
   return found;
 }
 
-export function labWish(typed: LabDraft): LabWish {
+export function startRun(typed: LabDraft): StartRun {
   return {
     kind: typed.kind,
     workload: typed.workload,
@@ -75,19 +75,19 @@ export function labWish(typed: LabDraft): LabWish {
 }
 
 /** What the lab does where nothing is typed; `weir bench --help` has the same numbers. */
-export const usual = (quick: boolean) => (quick ? { seconds: 2, warm_up: 1, rounds: 6, open_rounds: 1 } : { seconds: 20, warm_up: 4, rounds: 5, open_rounds: 3 });
+export const defaults = (quick: boolean) => (quick ? { seconds: 2, warm_up: 1, rounds: 6, open_rounds: 1 } : { seconds: 20, warm_up: 4, rounds: 5, open_rounds: 3 });
 
 const QUICK_SECONDS = 260;
 const OPEN_LOOP_LOADS = 4;
 /** Starting and ending the load of one run. */
 const BESIDE_SECONDS = 1;
 
-/** About how many seconds a run takes, so that nobody waits for what they took for less; undefined while something is wrong. */
+/** The estimated duration of a run in seconds; undefined while the form has errors. */
 export function estimate(typed: LabDraft): number | undefined {
   if (Object.keys(labProblems(typed)).length > 0) return undefined;
   const sweeps = typed.kind === 'sweep';
-  const { seconds, rounds, clients, pool_sizes: sizes, quick, target } = labWish(typed);
-  const lab = usual(quick);
+  const { seconds, rounds, clients, pool_sizes: sizes, quick, target } = startRun(typed);
+  const lab = defaults(quick);
   const repeats = rounds ?? lab.rounds;
   // A sweep is through Weir at each size and directly; a comparison through Weir and directly. Then loads that do not wait, through what counts.
   const points = clients.length * ((sweeps ? sizes.length : 1) + 1);
@@ -98,7 +98,7 @@ export function estimate(typed: LabDraft): number | undefined {
 }
 
 /** What a run was asked for, in a line. */
-export function conditions({ target, clients = [], pool_sizes: sizes = [], seconds, rounds, quick }: Partial<LabWish>): string {
+export function conditions({ target, clients = [], pool_sizes: sizes = [], seconds, rounds, quick }: Partial<StartRun>): string {
   const several = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`;
   return [
     target && 'pool' in target ? `the server of ${target.pool}` : 'a private PostgreSQL',

@@ -1,4 +1,4 @@
-// The pages, in the order of the menu, each with the route of the API that it cannot do without: the panel shows what its Weir can answer.
+// The pages, in the order of the menu, each with the route of the API that it cannot do without: the panel shows the pages whose routes this Weir has.
 import type { Scope } from '../api/types';
 import type { IconName } from '../components/Icon.svelte';
 

@@ -10,8 +10,8 @@ export interface Line {
   label: string;
   /** Which of the five colours, from 1. */
   colour: number;
-  /** What the label means, for whoever points at it. */
-  says?: string;
+  /** The label's tooltip. */
+  description?: string;
   /** A limit, the same at all times: dashed, and always on the chart. */
   limit?: number;
   /** Each number is a point too: it may have no neighbours. */
@@ -28,14 +28,14 @@ for (const name of ['--soft', '--rule', ...Array.from({ length: COLOURS }, (_, i
   CSS.registerProperty({ name, syntax: '<color>', inherits: true, initialValue: 'transparent' });
 }
 
-/** So much of time at least, however little has happened: labels are a minute apart. */
+/** The shortest range of the time axis: labels are a minute apart. */
 const SECONDS_LEAST = 300;
 
 const MINUTES = [60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600];
 
-/** What a chart is told beside its lines; asked anew at each drawing. */
+/** A chart's options beside its lines; read anew at each drawing. */
 export interface Frame {
-  /** So many seconds are shown; 0 is exactly what there is; else all there are, and a few minutes at least. */
+  /** The seconds that are shown; 0: exactly those of the data; otherwise those of the data, and a few minutes at least. */
   seconds: () => number | undefined;
   marks: () => Mark[];
   /** A span of time was chosen by dragging. */

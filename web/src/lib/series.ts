@@ -1,4 +1,4 @@
-// The last so many samples of some named lines over one time axis, for a chart: columns of equal length, oldest first.
+// The last samples of some named lines over one time axis, for a chart: columns of equal length, oldest first.
 
 export type Values = (number | null)[];
 

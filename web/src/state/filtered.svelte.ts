@@ -1,4 +1,4 @@
-// A listing of connections in slices, narrowed by filters: of one pool, or of all.
+// A listing of connections by pages, with filters: of one pool, or of all.
 import { NO_FILTER, type Filter, type Page } from '../api/activity';
 import { listing, type Listing } from './listing.svelte';
 
@@ -14,7 +14,7 @@ export interface Filtered<T> extends Listing<T> {
 
 const EVERY_MS = 2000;
 
-/** Called while a component is made. */
+/** Called while a component is created. */
 export function filtered<T>(database: () => string, load: (filter: Filter, sort: string, cursor: string | null, signal: AbortSignal) => Promise<Page<T>>, usual = ''): Filtered<T> {
   let filter = $state.raw<Filter>(NO_FILTER);
   let sort = $state(usual);

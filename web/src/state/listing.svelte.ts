@@ -1,4 +1,4 @@
-// A listing in slices: the slice that is shown, kept fresh, and the cursors that lead back.
+// A listing by pages: the page that is shown, kept fresh, and the cursors of those before it.
 import type { Page } from '../api/activity';
 import { resource, type Resource } from './resource.svelte';
 
@@ -7,11 +7,11 @@ export interface Listing<T> {
   readonly page: number;
   back(): void;
   forth(): void;
-  /** To the first slice: the filter is another. */
+  /** To the first page: the filter has changed. */
   restart(): void;
 }
 
-/** Called while a component is made. */
+/** Called while a component is created. */
 export function listing<T>(load: (cursor: string | null, signal: AbortSignal) => Promise<Page<T>>, everyMs: number): Listing<T> {
   let cursors = $state.raw<(string | null)[]>([null]);
   const from = resource((signal) => load(cursors.at(-1) ?? null, signal), everyMs);

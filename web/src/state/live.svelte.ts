@@ -1,20 +1,20 @@
 // The one live stream: the newest sample, short histories for sparklines, and whether what is shown is still true. Started by the shell
-// when somebody is logged in.
+// after the login.
 import { history } from '../api/activity';
 import { stream } from '../api/stream';
 import type { DatabaseSample, PoolSample, Sample } from '../api/types';
 import { session } from './session.svelte';
 
-/** Nothing for so long: what is shown is old. */
+/** Without a sample for this long, the page is stale. */
 const STALE_MS = 3500;
 const SPARK_POINTS = 60;
 const SPARKS_RECALLED = 24;
 
-export type Pulse = 'connecting' | 'live' | 'stale';
+export type LiveStatus = 'connecting' | 'live' | 'stale';
 
 class Live {
   sample = $state.raw<Sample | null>(null);
-  pulse = $state<Pulse>('connecting');
+  pulse = $state<LiveStatus>('connecting');
   /** When the newest sample came, or one began to wait for it, in seconds since the epoch. */
   since = $state(0);
   /** Transactions per second of each database in the last minute, oldest first. */
@@ -31,10 +31,10 @@ class Live {
     const close = stream('/api/v1/live', {
       event: 'sample',
       message: (data) => this.#take(data as Sample),
-      lost: () => {
+      disconnected: () => {
         this.#stale();
         // The session may have ended, which an event stream cannot tell.
-        void session.ask();
+        void session.load();
       },
     });
     this.#arm();
@@ -48,7 +48,7 @@ class Live {
     };
   }
 
-  /** Calls with each sample until the function that comes back is called. */
+  /** Calls with each sample until the returned function is called. */
   listen(listener: (sample: Sample) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

@@ -1,4 +1,4 @@
-// Short messages about what was just done, read out to screen readers; each goes by itself, errors later.
+// Short messages about the last actions, announced to screen readers; each disappears by itself, errors later.
 
 export interface Notice {
   id: number;
@@ -10,7 +10,7 @@ class Notices {
   list = $state.raw<Notice[]>([]);
   #last = 0;
 
-  say(text: string, bad = false): void {
+  show(text: string, bad = false): void {
     const id = (this.#last += 1);
     this.list = [...this.list.slice(-2), { id, text, bad }];
     setTimeout(() => this.dismiss(id), bad ? 12_000 : 5_000);

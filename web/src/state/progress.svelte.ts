@@ -1,4 +1,4 @@
-// How a lab run gets on, from the objects that `weir bench --progress json` writes, one an event. The stream tells all from the beginning
+// The progress of a lab run, from the objects that `weir bench --progress json` writes, one per event. The stream repeats all from the beginning
 // each time it is opened.
 import { stream } from '../api/stream';
 import { eventsAddress } from '../api/lab';
@@ -25,7 +25,7 @@ interface News {
 
 export interface Outcome {
   id: number;
-  /** What was measured, closed loops only: who, at which pool size, with how many clients. */
+  /** What was measured, closed loops only: target, pool size, number of clients. */
   place: { target: string; size: number | null; clients: number } | null;
   round: number;
   name: string;
@@ -45,7 +45,7 @@ export class Progress {
   seconds = $state.raw<number[]>([]);
   outcomes = $state.raw<Outcome[]>([]);
   warnings = $state.raw<string[]>([]);
-  lost = $state(false);
+  disconnected = $state(false);
 
   constructor(
     readonly id: string,
@@ -57,12 +57,12 @@ export class Progress {
       event: 'progress',
       opened: () => this.#reset(),
       message: (data) => this.#take(data as News),
-      lost: () => (this.lost = true),
+      disconnected: () => (this.disconnected = true),
     });
   }
 
   #reset(): void {
-    this.lost = false;
+    this.disconnected = false;
     this.outcomes = [];
     this.remarks = [];
     this.seconds = [];

@@ -1,5 +1,5 @@
-// Something that is loaded, and loaded again: at once when what it depends on changes, and every so often. Keeps the last answer while
-// the server cannot be reached, with the error beside it.
+// A value that is loaded, and reloaded when its dependencies change and at an interval. Keeps the last answer while
+// the server is unreachable, with the error beside it.
 import { type ApiError, asError } from '../api/call';
 
 export interface Resource<T> {
@@ -9,7 +9,7 @@ export interface Resource<T> {
   reload(): void;
 }
 
-/** Called while a component is made. `load` is run again when state changes that it reads before its first await. */
+/** Called while a component is created. `load` is run again when state changes that it reads before its first await. */
 export function resource<T>(load: (signal: AbortSignal) => Promise<T>, everyMs = 0): Resource<T> {
   let value = $state.raw<T | undefined>(undefined);
   let error = $state.raw<ApiError | null>(null);

@@ -1,14 +1,14 @@
-// Who is logged in, what they may do, and what their Weir can do. Asks the server once at the start; a 401 anywhere ends the session here.
+// The session: the user, its scopes, and the routes of this Weir. Loaded once at the start; a 401 of any request ends it.
 import { asError, guard } from '../api/call';
 import * as system from '../api/system';
 import type { Scope, Session } from '../api/types';
 
 class SessionState {
-  /** Undefined: not known yet. Null: nobody is logged in. */
+  /** Undefined: not known yet. Null: not logged in. */
   current = $state.raw<Session | null | undefined>(undefined);
   #routes = $state.raw<ReadonlySet<string>>(new Set());
-  /** Why it is not known: Weir cannot be reached. */
-  trouble = $state('');
+  /** Why it is not known: Weir is unreachable. */
+  unreachable = $state('');
   /** True when a session ended that was there, so that the login page can say so. */
   ended = $state(false);
 
@@ -19,24 +19,24 @@ class SessionState {
     };
   }
 
-  async ask(): Promise<void> {
+  async load(): Promise<void> {
     try {
       const session = await system.session();
-      guard.csrf = session.csrf;
+      guard.csrf = session.csrf ?? '';
       if (this.#routes.size === 0) this.#routes = await system.routes();
       this.current = session;
-      this.trouble = '';
+      this.unreachable = '';
       this.ended = false;
     } catch (error) {
       const problem = asError(error);
       if (problem.status === 401) this.current = null;
-      else this.trouble = problem.message;
+      else this.unreachable = problem.message;
     }
   }
 
   async login(how: system.Login): Promise<void> {
     await system.login(how);
-    await this.ask();
+    await this.load();
   }
 
   async logout(): Promise<void> {

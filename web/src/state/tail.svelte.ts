@@ -1,4 +1,4 @@
-// The end of the log: its last lines, then each new one. What came while the stream was lost is asked for again.
+// The end of the log: its last lines, then each new one. Lines that were written while the stream was down are loaded again.
 import { asError } from '../api/call';
 import { stream } from '../api/stream';
 import * as api from '../api/system';
@@ -12,7 +12,7 @@ export interface LogLine {
 
 export class Tail {
   lines = $state.raw<LogLine[]>([]);
-  trouble = $state('');
+  unreachable = $state('');
   #last = 0;
 
   start(): () => void {
@@ -20,7 +20,7 @@ export class Tail {
       event: 'line',
       opened: () => void this.#catchUp(),
       message: (data) => this.#add([String(data)]),
-      lost: () => (this.trouble = 'The log cannot be followed at the moment; trying again.'),
+      disconnected: () => (this.unreachable = 'The log cannot be followed at the moment; trying again.'),
     });
   }
 
@@ -29,9 +29,9 @@ export class Tail {
       const lines = await api.log(200);
       this.lines = [];
       this.#add(lines);
-      this.trouble = '';
+      this.unreachable = '';
     } catch (error) {
-      this.trouble = asError(error).message;
+      this.unreachable = asError(error).message;
     }
   }
 

@@ -6,7 +6,7 @@ const KEY = 'weir-theme';
 
 class ThemeState {
   choice = $state<Theme>(stored());
-  /** Counts changes of what is seen, so that canvases know when to draw anew. */
+  /** Counts changes of the theme, so that canvases are drawn anew. */
   turn = $state(0);
 
   constructor() {

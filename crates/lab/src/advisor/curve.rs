@@ -125,7 +125,7 @@ pub fn curve(sizes: &[Size], clients: u32) -> Curve {
     curve_by(sizes, clients, RESAMPLES)
 }
 
-/// The curve by so many resamples.
+/// The curve by this many resamples.
 pub(super) fn curve_by(sizes: &[Size], clients: u32, resamples: usize) -> Curve {
     let mut sizes: Vec<&Size> = sizes.iter().filter(|size| size.connections > 0).collect();
     sizes.sort_by_key(|size| size.connections);

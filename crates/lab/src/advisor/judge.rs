@@ -6,7 +6,7 @@ use crate::advisor::curve::{Curve, Estimate, FEWEST_SIZES, Fit, Found};
 /// A size is as good as the best from this part of its throughput on.
 pub const ENOUGH: f64 = 0.95;
 
-/// A size is surely as good as the best if it is in so many of all resamples: if all of its 95 % interval is.
+/// A size is surely as good as the best if it is in this part of all resamples: if all of its 95 % interval is.
 const SURE: f64 = 0.975;
 
 /// If the lower bound of the advised size's share is below this, the runs scatter too far for any advice.
@@ -86,7 +86,7 @@ impl Note {
 pub enum Doubt {
     /// No run ended well.
     NothingMeasured,
-    /// Fewer sizes than the law has numbers and one more: so many.
+    /// Fewer sizes than the law has parameters and one more: their number.
     TooFewSizes(usize),
     /// Nothing says how far runs scatter.
     TooFewRounds,

@@ -7,7 +7,7 @@ use crate::advisor::unimodal::unimodal;
 /// The law is of curves in general, and the truth may be another: it never counts for more than this.
 const MOST_LAW: f64 = 0.5;
 
-/// The law has so many numbers, which follow the figures.
+/// The number of parameters of the law that are fitted to the figures.
 const LAW_NUMBERS: usize = 3;
 
 /// The logarithms of what sizes are likely to do, in the order of the sizes. `law` is what the law foretells (`None`

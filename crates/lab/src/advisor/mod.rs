@@ -1,5 +1,5 @@
 //! From a sweep to a pool size: the smallest that gives the throughput of the best, or "can't tell" and why. Works on
-//! throughput and latency alone, whoever measured them; never runs anything, never guesses where figures are missing.
+//! throughput and latency alone, by any measurement; never runs anything, never guesses where figures are missing.
 
 mod advice;
 mod curve;

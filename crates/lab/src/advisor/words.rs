@@ -1,5 +1,5 @@
 //! The advice in sentences, for the terminal and the page alike: what to set, how sure that is, or why nothing can be
-//! told and what would help. Plain text: whoever puts it into a page escapes it.
+//! told and what would help. Plain text: the page escapes it.
 
 use crate::advisor::advice::{Advice, Overall, Series};
 use crate::advisor::curve::Estimate;
@@ -44,7 +44,7 @@ impl Series {
         details
     }
 
-    /// What speaks against taking the verdict for sure, to stand beside it wherever it is told.
+    /// What speaks against taking the verdict for sure, to stand beside it wherever it is shown.
     #[must_use]
     pub fn doubts_in_words(&self) -> Vec<String> {
         match &self.verdict {
@@ -55,7 +55,7 @@ impl Series {
         }
     }
 
-    /// Doubts first: whoever reads no further has read them.
+    /// Doubts first, because some readers stop after the first line.
     fn notes(&self, found: &Recommended) -> Vec<String> {
         let mut notes = self.doubts_in_words();
         notes.push(if found.good_up_to > found.connections {

@@ -44,7 +44,7 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
     }
 }
 
-/// Connects to `port` of 127.0.0.1 from `source`: an address has only so many ports towards one listener.
+/// Connects to `port` of 127.0.0.1 from `source`: an address has a limited number of ports towards one listener.
 ///
 /// # Errors
 /// [`LabError::System`] if the connection fails, or no local port is left.

@@ -13,10 +13,10 @@ use crate::record::{ExperimentKind, Point};
 /// The parts of the peak at which an open loop is run, in percent.
 pub(super) const OPEN_LOOP_PERCENTS: [f64; 4] = [50.0, 70.0, 80.0, 90.0];
 
-/// Rounds of an open loop are at most so many.
+/// The most rounds of an open loop.
 const OPEN_LOOP_ROUNDS: u32 = 3;
 
-/// The sizes of a sweep that nobody named.
+/// The pool sizes of a sweep unless given.
 const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The closed-loop combinations, in the order of the record.
@@ -43,7 +43,7 @@ pub(super) fn closed(wish: &ExperimentOptions, room: Option<u32>, contenders: &[
     points
 }
 
-/// Pool sizes for so many clients. Those that the user named are all tried; the usual ones where they make sense: not
+/// Pool sizes for a number of clients. Those that the user named are all tried; the usual ones where they make sense: not
 /// more than clients, not more than the server has room for.
 fn sizes(wish: &ExperimentOptions, room: Option<u32>, clients: u32) -> Vec<u32> {
     if !wish.pool_sizes.is_empty() {

@@ -1,5 +1,5 @@
 //! Who is compared: PostgreSQL itself, poolers that are started for a run with the size that is its turn, poolers that
-//! run already. A started pooler gets the same file whoever it is; one process, one size, gone after the run.
+//! run already. Every started pooler gets the same file; one process, one size, gone after the run.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The scene: a private PostgreSQL or somebody's, looked at and with the tables that the workloads need; brought to
+//! The environment of an experiment: a private PostgreSQL or a user's, inspected and with the tables that the workloads need; brought to
 //! the same state before each run as far as it is the lab's to do so. Never changes tables that it did not make.
 
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ impl Environment {
         let psql = Psql::of(programs, interrupt)?;
         let place = ScratchDir::create(None, "bench", 1_000_000, &Identity::choose()?)?;
         let machine = Machine::look("");
-        // What listens may be somebody who passes bytes on to a container.
+        // The listening process may be a proxy to a container.
         let listener = || listening_on(address.port).filter(|process| cpu::is_named(*process, "postgres"));
         let seen = || listener().or_else(|| process(&psql, address));
         let process = address.is_local().then(seen).flatten();
@@ -226,7 +226,7 @@ impl Environment {
         self.look_again()
     }
 
-    /// Brings the server to the same state before each run: everybody has left and, where the lab made the tables, the
+    /// Brings the server to the same state before each run: no client is connected and, where the lab made the tables, the
     /// small ones are as `pgbench -i` makes them and what was written is on disk.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ pub struct ExperimentOptions {
     pub p99_ms: Option<f64>,
     /// Server connections of other pools.
     pub other_pools: u32,
-    /// Sums over so many seconds instead of a line for each transaction.
+    /// Sums over this many seconds instead of a line for each transaction.
     pub aggregate_s: Option<u32>,
     /// Whether it shall be over soon.
     pub quick: bool,

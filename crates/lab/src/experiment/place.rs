@@ -11,7 +11,7 @@ use crate::pgbench::file_name;
 use crate::record::{Point, RAW, RawLog};
 use crate::scratch_dir::require_space;
 
-/// Lines of a run's log of transactions are at most about so many: enough for the 99.9th percentile.
+/// The approximate limit of lines in a run's log of transactions: enough for the 99.9th percentile.
 pub(super) const MOST_LINES: f64 = 100_000.0;
 
 /// Bytes of such a log and of what goes with it.

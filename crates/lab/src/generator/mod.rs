@@ -39,7 +39,7 @@ pub struct Job<'a> {
     pub rate_tps: Option<f64>,
     /// The part of the transactions whose time is logged; 1 is all.
     pub sampling: f64,
-    /// Sums over so many seconds instead of a line for each transaction.
+    /// Sums over this many seconds instead of a line for each transaction.
     pub aggregate_s: Option<u32>,
     /// pgbench's scale, where its tables are there.
     pub scale: Option<u32>,

@@ -202,7 +202,7 @@ fn ended(said: &str, has_summary: bool, is_whole: bool, figures: &Figures) -> En
     }
 }
 
-/// Whether a refusal says that all places are taken, rather than that nobody is let in.
+/// Whether a refusal means that the connection limit is reached, rather than that logins fail.
 pub(crate) fn is_for_want_of_room(words: &str) -> bool {
     const SIGNS: [&str; 5] = [
         "too many clients",

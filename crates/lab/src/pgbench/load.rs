@@ -24,7 +24,7 @@ const LOG_PREFIX: &str = "transactions";
 /// What the lab's own lines in the progress file begin with.
 pub(super) const OWN: &str = "lab: ";
 
-/// pgbench, ready to make load. It runs as whoever started the lab.
+/// pgbench, ready to make load. It runs as the user who started the lab.
 #[derive(Clone, Debug)]
 pub struct Loader {
     program: PathBuf,
@@ -33,7 +33,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// This pgbench, with so many threads.
+    /// This pgbench, with a number of threads.
     ///
     /// # Errors
     /// [`LabError::Missing`] when it does not start.
@@ -76,7 +76,7 @@ impl Generator for Loader {
         said.line(&format!("{OWN}pgbench {words}"));
         let finished = process::run_watched(
             command,
-            // How long so many transactions take is what is to be found out.
+            // The duration of a number of transactions is what is measured.
             job.span.transactions.is_none().then(|| limit(job.span.total_s())),
             &Identity::caller(),
             interrupt,
@@ -159,7 +159,7 @@ impl Said {
     }
 }
 
-/// How long a load of so many seconds may take.
+/// The time limit of a load of this many seconds.
 pub(crate) fn limit(seconds: u32) -> Duration {
     PATIENCE + 2 * Duration::from_secs(u64::from(seconds))
 }

@@ -132,7 +132,7 @@ pub struct Script {
     /// Its text.
     pub text: String,
     /// How long it does nothing, in microseconds, for certain: pgbench counts a `\sleep` into the time of its
-    /// transaction, so whoever reads the log takes this off.
+    /// transaction, so readers of the log subtract this.
     #[serde(default)]
     pub think_us: u64,
 }

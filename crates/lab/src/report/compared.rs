@@ -1,5 +1,5 @@
 //! One target against the first one, round by round: what the machine did in a round is in both and goes out of the
-//! ratio. A tie is called a tie; a loss is told like a gain.
+//! ratio. A tie is reported as a tie, a loss like a gain.
 
 use crate::advisor::words::percent;
 use crate::figures::{change, median, or_dash, short, whole};

@@ -1,5 +1,5 @@
 //! What the figures say, for terminal and page alike: warnings, comparisons (ties called ties), troubles. Plain text;
-//! whoever puts it into a page escapes it.
+//! the page escapes it.
 
 use crate::advisor::Advice;
 use crate::record::{Excluded, Experiment, ExperimentKind, Point, WarningKind};

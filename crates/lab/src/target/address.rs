@@ -66,7 +66,7 @@ impl Address {
     }
 
     /// A URI; what it leaves out comes from the environment and the password file, as libpq has it. The host is
-    /// `localhost` where nobody says it.
+    /// `localhost` unless given.
     ///
     /// # Errors
     /// [`LabError::Missing`] with what is wrong; a password is never repeated.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::Secret;
 
-/// Who may read a password file beside its owner, as libpq asks: nobody.
+/// The permissions that a password file must not have, as in libpq: none for group and others.
 const OTHERS: u32 = 0o077;
 
 /// The password for this login in the file, if the file is there, closed to others, and has it.

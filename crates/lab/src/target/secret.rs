@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// One that nobody can guess, for as long as the lab's own processes live: 128 bits of the kernel's entropy.
+    /// A random one, for as long as the lab's own processes live: 128 bits of the kernel's entropy.
     ///
     /// # Errors
     /// Where the kernel has none.

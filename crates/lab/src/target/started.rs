@@ -1,4 +1,4 @@
-//! The file of a pooler that is started before somebody's server, in PgBouncer's language: all settings at their
+//! The file of a pooler that is started before a user's server, in PgBouncer's language: all settings at their
 //! defaults but the ones that a measurement is about. Text only; starting it is `pooler`'s affair.
 //!
 //! Never opens a way into the server for others of this machine: where the server asks for no password (a socket, a
@@ -30,9 +30,9 @@ pub struct Started<'a> {
     pub io_driver: Option<&'a str>,
     /// The directory of its files, which only its user can enter.
     pub directory: &'a Path,
-    /// Whether the server is the lab's own: nobody else's data is at stake, and no password is asked for.
+    /// Whether the server is the lab's own: no user's data is at risk, and no password is needed.
     pub embedded: bool,
-    /// A password that nobody has used before.
+    /// A new password.
     pub passing: &'a Secret,
 }
 
@@ -49,7 +49,7 @@ pub struct Papers {
     pub clients: Address,
 }
 
-/// Clients more than wanted: whoever looks at the console, and those that come before others have left.
+/// Clients beyond those asked for: console connections, and clients that connect before others have disconnected.
 const SPARE_CLIENTS: u32 = 20;
 
 impl Started<'_> {

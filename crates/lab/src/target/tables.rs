@@ -1,4 +1,4 @@
-//! pgbench's tables in somebody's database: what is there, and whether they are filled anew or used as they are. Rows
+//! pgbench's tables in a user's database: what is there, and whether they are filled anew or used as they are. Rows
 //! that the lab did not make are dropped only when the user said so.
 
 use crate::error::{LabError, Result};

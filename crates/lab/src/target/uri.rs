@@ -1,5 +1,5 @@
 //! libpq's connection URIs, `postgresql://user:password@host:port/database?parameter=value` (PostgreSQL's manual,
-//! 34.1.1.2). Pure text: environment and files are somebody else's.
+//! 34.1.1.2). Pure text: the caller reads the environment and files.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is told while an experiment runs: a table that grows with a bar below it, plain lines, or JSON lines for a
+//! What is shown while an experiment runs: a table that grows with a bar below it, plain lines, or JSON lines for a
 //! program that started the lab. Results go to standard output, everything else to standard error; with JSON all of it
 //! goes to standard output, a line for each event.
 
@@ -119,7 +119,7 @@ impl ProgressReporter {
         }
     }
 
-    /// There will be only so many runs, and why.
+    /// The number of runs is reduced, and why.
     pub(super) fn shorten(&mut self, runs: u32, why: &str) {
         self.runs = runs;
         self.remark(why);

@@ -1,4 +1,4 @@
-//! The tables of sysbench's scripts in somebody's database: made when they are not there, used as they are when their
+//! The tables of sysbench's scripts in a user's database: made when they are not there, used as they are when their
 //! size suits, and dropped only by leave.
 
 use super::Sysbench;

@@ -1,7 +1,7 @@
 -- Runs another script of sysbench and logs the time of each of its events, in the form of pgbench's log:
 -- CLIENT EVENT TIME_US 0 EPOCH EPOCH_US [LAG_US]. sysbench itself keeps a histogram only, of the warm-up too.
 --
--- WEIR_SCRIPT is the script, WEIR_LOG the beginning of the log's name; with WEIR_RATE each client begins so many events
+-- WEIR_SCRIPT is the script, WEIR_LOG the beginning of the log's name; with WEIR_RATE each client begins this many events
 -- a second, at random, whether or not earlier ones are done: their time counts from the moment at which they were due.
 local ffi = require("ffi")
 ffi.cdef [[

@@ -1,0 +1,399 @@
+//! What there is: pools and clusters as the API shows them, from the configuration and from what shards have counted.
+//! Never changes anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use control::{
+    Budget, Cluster, DATABASES, DatabaseColumn, POOLS, PoolColumn, SERVER_ERRORS, ServerErrorColumn,
+    ServerInfo, cluster_id, clusters,
+};
+use serde::Serialize;
+use settings::{Config, Database, PoolMode};
+use utoipa::ToSchema;
+
+use crate::control_client::ControlError;
+use crate::shared::Shared;
+use crate::table::{ViewRow, ViewTable};
+use crate::time::rfc3339;
+
+/// Logins that are tried for one query to a server.
+const MAX_LOGIN_CANDIDATES: usize = 4;
+
+/// When a server connection returns to the pool.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    Session,
+    Transaction,
+    Statement,
+}
+
+impl From<PoolMode> for Mode {
+    fn from(mode: PoolMode) -> Mode {
+        match mode {
+            PoolMode::Session => Mode::Session,
+            PoolMode::Transaction => Mode::Transaction,
+            PoolMode::Statement => Mode::Statement,
+        }
+    }
+}
+
+/// Where a pool is configured.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PoolOrigin {
+    /// In the pools file, which Weir may write.
+    Panel,
+    /// In another file.
+    File,
+}
+
+/// A pool: an entry of `[databases]`.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct PoolView {
+    pub(crate) name: String,
+    pub(crate) cluster_id: String,
+    /// The database's name on the server.
+    pub(crate) db: String,
+    /// Null: each client's own user.
+    #[schema(required)]
+    pub(crate) user: Option<String>,
+    pub(crate) mode: Mode,
+    /// Server connections.
+    pub(crate) size: u32,
+    /// `panel` or `file`: whether Weir may write the file that it stands in.
+    origin: PoolOrigin,
+    writable: bool,
+    file: String,
+    line: u32,
+    paused: bool,
+    disabled: bool,
+    /// Absent where logins succeed, or none was tried yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_error: Option<ServerErrorView>,
+    live: PoolCounts,
+}
+
+/// Why the server of a pool cannot be logged in to: no login has gone well since.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct ServerErrorView {
+    /// The last reason.
+    message: String,
+    /// Of the first failure, RFC 3339.
+    since: String,
+    /// Of the last failure, RFC 3339.
+    last: String,
+}
+
+impl ServerErrorView {
+    fn of(row: ViewRow<'_, ServerErrorColumn>) -> ServerErrorView {
+        ServerErrorView {
+            message: row.text(ServerErrorColumn::Message).unwrap_or_default().to_owned(),
+            since: rfc3339(row.text(ServerErrorColumn::Since)),
+            last: rfc3339(row.text(ServerErrorColumn::LastTime)),
+        }
+    }
+
+    /// Of two, since the first, in the words of the last.
+    fn merged(self, other: ServerErrorView) -> ServerErrorView {
+        let since = self.since.clone().min(other.since.clone());
+        let later = if other.last > self.last { other } else { self };
+        ServerErrorView { since, ..later }
+    }
+}
+
+/// What shards have counted.
+#[derive(Clone, Copy, Default, Serialize, ToSchema)]
+pub(crate) struct PoolCounts {
+    clients_active: u64,
+    clients_waiting: u64,
+    servers_active: u64,
+    servers_idle: u64,
+    servers_used: u64,
+    servers_login: u64,
+    /// Of the client that has waited longest.
+    maxwait_seconds: f64,
+}
+
+/// A part of a pool: that of one user.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PoolUser {
+    database: String,
+    user: String,
+    live: PoolCounts,
+}
+
+/// A cluster.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClusterView {
+    id: String,
+    /// Several with commas between them; empty is the unix socket in the default directory.
+    host: String,
+    port: u16,
+    databases: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_version: Option<String>,
+    /// Absent where the server answers, or no pool of it has been used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_error: Option<ServerErrorView>,
+    budget: BudgetView,
+}
+
+/// The connections of a cluster's server; all but `used_by_pools` are 0 where they are not known.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BudgetView {
+    max_connections: u32,
+    reserved: u32,
+    used_by_pools: u32,
+    free: u32,
+    known: bool,
+}
+
+impl ClusterView {
+    /// Pools may use this part of the server's connections, in percent, or more: the server and a sentence.
+    pub(crate) fn over_budget(&self, percent: u32) -> Option<(String, String)> {
+        let BudgetView { max_connections, reserved, used_by_pools, known, .. } = self.budget;
+        let all = u64::from(max_connections.saturating_sub(reserved));
+        if !known || u64::from(used_by_pools) * 100 < all * u64::from(percent) {
+            return None;
+        }
+        let server = format!("{}:{}", self.host, self.port);
+        let text = format!("pools of {server} may use {used_by_pools} of {all} connections");
+        Some((server, text))
+    }
+}
+
+impl From<&Budget> for BudgetView {
+    fn from(budget: &Budget) -> BudgetView {
+        BudgetView {
+            max_connections: budget.max_connections.unwrap_or(0),
+            reserved: budget.reserved.unwrap_or(0),
+            used_by_pools: budget.used_by_pools,
+            free: budget.free().unwrap_or(0),
+            known: budget.max_connections.is_some(),
+        }
+    }
+}
+
+impl PoolCounts {
+    #[expect(clippy::cast_precision_loss)]
+    fn add(&mut self, row: ViewRow<'_, PoolColumn>) {
+        self.clients_active += row.number(PoolColumn::ClActive);
+        self.clients_waiting += row.number(PoolColumn::ClWaiting);
+        self.servers_active += row.number(PoolColumn::SvActive);
+        self.servers_idle += row.number(PoolColumn::SvIdle);
+        self.servers_used += row.number(PoolColumn::SvUsed);
+        self.servers_login += row.number(PoolColumn::SvLogin);
+        let wait = row.number(PoolColumn::Maxwait) as f64 + row.number(PoolColumn::MaxwaitUs) as f64 / 1e6;
+        self.maxwait_seconds = self.maxwait_seconds.max(wait);
+    }
+
+    /// Servers that have let Weir in.
+    fn servers_open(&self) -> u64 {
+        self.servers_active + self.servers_idle + self.servers_used
+    }
+}
+
+/// All that shards and the control thread know of pools at one moment.
+pub(crate) struct Inventory {
+    live: HashMap<String, PoolCounts>,
+    switches: HashMap<String, (bool, bool)>,
+    errors: HashMap<String, ServerErrorView>,
+    pools: ViewTable<PoolColumn>,
+}
+
+impl Inventory {
+    /// Asks.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub(crate) async fn load(shared: &Shared) -> Result<Inventory, ControlError> {
+        let (pools, databases, failed) = tokio::try_join!(
+            shared.control_client.show(POOLS),
+            shared.control_client.show(DATABASES),
+            shared.control_client.show(SERVER_ERRORS),
+        )?;
+        let mut errors: HashMap<String, ServerErrorView> = HashMap::new();
+        for row in failed.iter() {
+            let (name, error) =
+                (row.text(ServerErrorColumn::Database).unwrap_or_default(), ServerErrorView::of(row));
+            let error = match errors.remove(name) {
+                Some(other) => error.merged(other),
+                None => error,
+            };
+            errors.insert(name.to_owned(), error);
+        }
+        let mut live: HashMap<String, PoolCounts> = HashMap::new();
+        for row in pools.iter() {
+            live.entry(row.text(PoolColumn::Database).unwrap_or_default().to_owned()).or_default().add(row);
+        }
+        let switch = |row: ViewRow<'_, DatabaseColumn>| {
+            let name = row.text(DatabaseColumn::Name).unwrap_or_default().to_owned();
+            (name, (row.number(DatabaseColumn::Paused) > 0, row.number(DatabaseColumn::Disabled) > 0))
+        };
+        let switches = databases.iter().map(switch).collect();
+        Ok(Inventory { live, switches, errors, pools })
+    }
+
+    /// A pool as the API shows it.
+    pub(crate) fn pool(&self, config: &Config, database: &Database) -> PoolView {
+        let user = database.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
+        let is_ours = config.is_in_pools_file(database);
+        let (paused, disabled) = self.switches.get(&database.name).copied().unwrap_or_default();
+        PoolView {
+            name: database.name.clone(),
+            cluster_id: cluster_id(database),
+            db: database.dbname.clone(),
+            user: database.user.clone(),
+            mode: config.pool_mode(database, user).into(),
+            size: config.pool_size(database, user),
+            origin: if is_ours { PoolOrigin::Panel } else { PoolOrigin::File },
+            writable: is_ours,
+            file: database.at.file.to_string(),
+            line: database.at.line,
+            paused,
+            disabled,
+            server_error: self.error_of(&database.name).cloned(),
+            live: self.live.get(&database.name).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Why logins to the server of a cluster fail, by its pools.
+    fn server_error(&self, cluster: &Cluster) -> Option<ServerErrorView> {
+        let found = cluster.entries.iter().filter_map(|name| self.error_of(name)).cloned();
+        found.reduce(ServerErrorView::merged)
+    }
+
+    /// Servers to which logins fail, each with the reason; known for pools that have been used.
+    pub(crate) fn servers_down(&self, config: &Config) -> Vec<(String, String)> {
+        let clusters = clusters(config).into_iter();
+        let down = clusters.filter_map(|cluster| Some((self.server_error(&cluster)?, cluster)));
+        down.map(|(error, cluster)| {
+            let server = format!("{}:{}", cluster.host.join(","), cluster.port);
+            let text = format!("logins to server {server} fail since {}: {}", error.since, error.message);
+            (server, text)
+        })
+        .collect()
+    }
+
+    /// Why a pool has no server. One user's failed login says nothing of a server that lets others in.
+    fn error_of(&self, name: &str) -> Option<&ServerErrorView> {
+        let has_servers = self.live.get(name).is_some_and(|live| live.servers_open() > 0);
+        self.errors.get(name).filter(|_| !has_servers)
+    }
+
+    /// The users of a pool that have connected, each with its counts.
+    pub(crate) fn parts(&self, name: &str) -> Vec<PoolUser> {
+        let rows = self.pools.iter().filter(|row| row.text(PoolColumn::Database) == Some(name));
+        let part = |row: ViewRow<'_, PoolColumn>| {
+            let mut live = PoolCounts::default();
+            live.add(row);
+            PoolUser {
+                database: name.to_owned(),
+                user: row.text(PoolColumn::User).unwrap_or_default().to_owned(),
+                live,
+            }
+        };
+        rows.map(part).collect()
+    }
+
+    /// The likeliest user by whom the server of a pool can be asked.
+    pub(crate) fn likely_user(&self, config: &Config, cluster: &Cluster, name: &str) -> Option<String> {
+        let of_pool = Cluster { entries: std::iter::once(name.to_owned()).collect(), ..cluster.clone() };
+        self.login_candidates(config, &of_pool).into_iter().next().map(|(_, user)| user)
+    }
+
+    /// Entries and users by which the server of a cluster can be asked, the likeliest first: pools that have servers, users
+    /// that entries force, the one of auth_query, users whose passwords are known.
+    fn login_candidates(&self, config: &Config, cluster: &Cluster) -> Vec<(String, String)> {
+        let mut login_candidates: Vec<(String, String)> = Vec::new();
+        let entries: Vec<&Database> = cluster
+            .entries
+            .iter()
+            .filter_map(|name| config.databases.get(name))
+            .map(|entry| &**entry)
+            .collect();
+        for row in self
+            .pools
+            .iter()
+            .filter(|row| row.number(PoolColumn::SvActive) + row.number(PoolColumn::SvIdle) > 0)
+        {
+            let (Some(database), Some(user)) = (row.text(PoolColumn::Database), row.text(PoolColumn::User))
+            else {
+                continue;
+            };
+            if entries.iter().any(|entry| entry.name == database) {
+                login_candidates.push((database.to_owned(), user.to_owned()));
+            }
+        }
+        for entry in &entries {
+            let of_entry = entry.user.as_deref().or_else(|| config.auth_user(Some(entry)));
+            login_candidates.extend(of_entry.map(|user| (entry.name.clone(), user.to_owned())));
+        }
+        let is_verifier = |secret: &str| secret.starts_with("SCRAM-SHA-256$") || secret.starts_with("md5");
+        let mut known: Vec<(bool, &String)> = config
+            .secrets
+            .iter()
+            .filter(|(_, secret)| !is_verifier(secret))
+            .map(|(user, secret)| (secret.is_empty(), user))
+            .collect();
+        known.sort_unstable();
+        if let Some(entry) = entries.iter().find(|entry| entry.user.is_none()) {
+            login_candidates.extend(known.into_iter().map(|(_, user)| (entry.name.clone(), user.clone())));
+        }
+        let mut seen = BTreeSet::new();
+        login_candidates.retain(|way| seen.insert(way.clone()));
+        login_candidates.truncate(MAX_LOGIN_CANDIDATES);
+        login_candidates
+    }
+}
+
+/// What the server of a cluster says of itself, if it can be asked.
+pub(crate) async fn server_info(
+    shared: &Shared,
+    inventory: &Inventory,
+    cluster: &Cluster,
+) -> Option<ServerInfo> {
+    let config = shared.config();
+    shared.pools.server_info(&cluster.id, inventory.login_candidates(&config, cluster)).await
+}
+
+/// The cluster of this id.
+pub(crate) fn cluster(config: &Config, id: &str) -> Option<Cluster> {
+    clusters(config).into_iter().find(|cluster| cluster.id == id)
+}
+
+/// The databases that a cluster is known to have.
+pub(crate) fn databases(cluster: &Cluster, server_info: Option<&ServerInfo>) -> BTreeSet<String> {
+    let of_server = server_info.iter().flat_map(|server_info| &server_info.databases);
+    cluster.databases.iter().chain(of_server).cloned().collect()
+}
+
+/// Every cluster, each server asked.
+pub(crate) async fn cluster_views(shared: &Shared) -> Result<Vec<ClusterView>, ControlError> {
+    let inventory = Inventory::load(shared).await?;
+    let config = shared.config();
+    let mut views = Vec::new();
+    for cluster in clusters(&config) {
+        let server_info = server_info(shared, &inventory, &cluster).await;
+        // A server that answers is not down, whatever became of a pool's own login.
+        let server_error = if server_info.is_some() { None } else { inventory.server_error(&cluster) };
+        views.push(ClusterView {
+            server_error,
+            budget: (&Budget::of(&config, &cluster, server_info.as_ref())).into(),
+            databases: databases(&cluster, server_info.as_ref()),
+            server_version: server_info.map(|server_info| server_info.version),
+            id: cluster.id,
+            host: cluster.host.join(","),
+            port: cluster.port,
+        });
+    }
+    Ok(views)
+}
+
+/// The pools of a cluster, or of all, by name.
+pub(crate) fn entries<'a>(config: &'a Config, cluster: Option<&str>) -> BTreeMap<&'a str, &'a Database> {
+    let here = |database: &Database| cluster.is_none_or(|id| cluster_id(database) == id);
+    let all = config.databases.iter().filter(|(_, database)| here(database));
+    all.map(|(name, database)| (name.as_str(), &**database)).collect()
+}

@@ -1,0 +1,117 @@
+//! The one table of metrics: everything that the console can show, for every collector.
+//!
+//! Owns which views are looked at and under which names their columns go out: those of pgbouncer_exporter (0.11 and later, and
+//! the shorter ones before it), and Weir's own. It is read twice: as `/metrics` ([`Exposition`]), and by `otlp`. Never counts
+//! anything itself.
+
+mod durations;
+mod exposition;
+mod family;
+mod gauges;
+mod process;
+mod statistics;
+
+use std::collections::BTreeMap;
+
+use control::{
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS, ListColumn, POOLS,
+    PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+};
+use settings::Config;
+
+use crate::control_client::{ControlClient, ControlError};
+use crate::shared::Shared;
+use crate::supervision;
+use crate::table::{ViewRow, ViewTable};
+use exposition::Exposition;
+pub(crate) use family::{Distribution, Family, Labels, MetricKind, MetricUnit, MetricWriter, number};
+use process::ProcessMetric;
+
+/// Clients are counted by this many combinations of database, user, application_name and state; the others together.
+const COMBINATIONS: usize = 1_000;
+
+/// What clients are counted by.
+const LABELS: [SocketColumn; 4] =
+    [SocketColumn::Database, SocketColumn::User, SocketColumn::ApplicationName, SocketColumn::State];
+
+/// What application_name is called beyond that.
+const OTHER: &str = "(other)";
+
+/// What the metrics are made of.
+pub(crate) struct MetricTables {
+    lists: ViewTable<ListColumn>,
+    databases: ViewTable<DatabaseColumn>,
+    pools: ViewTable<PoolColumn>,
+    totals: ViewTable<TotalsColumn>,
+    histograms: ViewTable<HistogramColumn>,
+    errors: ViewTable<ErrorColumn>,
+    shards: ViewTable<ShardColumn>,
+    clients: BTreeMap<[String; 4], u64>,
+    process: Vec<ProcessMetric>,
+    alerts: Vec<(&'static str, String)>,
+}
+
+/// Looks at all of it.
+///
+/// # Errors
+/// The control thread has not answered.
+pub(crate) async fn collect(shared: &Shared) -> Result<MetricTables, ControlError> {
+    let control_client = &shared.control_client;
+    let process = tokio::task::spawn_blocking(process::read);
+    // At once: the control thread wakes up once for all of them.
+    let (lists, databases, pools, totals, histograms, errors, shards, clients) = tokio::try_join!(
+        control_client.show(LISTS),
+        control_client.show(DATABASES),
+        control_client.show(POOLS),
+        control_client.show(STATS_TOTALS),
+        control_client.show(HISTOGRAMS),
+        control_client.show(ERRORS),
+        control_client.show(SHARDS),
+        clients(control_client),
+    )?;
+    let process = process.await.unwrap_or_default();
+    let alerts = shared.alerts.active();
+    Ok(MetricTables { lists, databases, pools, totals, histograms, errors, shards, clients, process, alerts })
+}
+
+impl MetricTables {
+    /// Writes every metric, each family once.
+    pub(crate) fn write(&self, page: &mut dyn MetricWriter, config: &Config, version: &str) {
+        gauges::write(page, self, config, version);
+        statistics::write(page, &self.totals);
+        durations::write(page, &self.histograms, &self.errors);
+        process::write(page, &self.process);
+        let help = "Panics of the panel's threads; the log has them.";
+        let panics = Family::new("weir.panel.panics", MetricKind::Counter, MetricUnit::Number("panic"), help);
+        page.single(&panics, number(supervision::panics()));
+        let help = "Active alerts of the panel, by kind and pool or server.";
+        page.family(&Family::new("weir.alert", MetricKind::Gauge, MetricUnit::Number("alert"), help));
+        for (kind, subject) in &self.alerts {
+            page.sample(&[("alert", kind), ("subject", subject)], 1.0);
+        }
+    }
+}
+
+/// The page that Prometheus scrapes.
+///
+/// # Errors
+/// The control thread has not answered.
+pub(crate) async fn page(shared: &Shared) -> Result<String, ControlError> {
+    let mut page = Exposition::default();
+    collect(shared).await?.write(&mut page, &shared.config(), shared.version);
+    Ok(page.finished())
+}
+
+/// The number of clients of each combination; the listing arrives in slices.
+async fn clients(control_client: &ControlClient) -> Result<BTreeMap<[String; 4], u64>, ControlError> {
+    let mut counts = BTreeMap::new();
+    let count = |row: ViewRow<'_, SocketColumn>| {
+        let mut key = LABELS.map(|column| row.owned(column));
+        if counts.len() >= COMBINATIONS && !counts.contains_key(&key) {
+            OTHER.clone_into(&mut key[2]);
+        }
+        *counts.entry(key).or_insert(0) += 1;
+    };
+    control_client.for_each_row(SHARD_CLIENTS, count).await?;
+    Ok(counts)
+}

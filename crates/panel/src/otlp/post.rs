@@ -1,0 +1,181 @@
+//! One request to another server: metrics by OTLP over HTTP, with what the answer means (OTLP specification, "OTLP/HTTP"), and alerts.
+//!
+//! Each request has its own connection: an idle one would usually be closed by the time of the next. Never retries, and
+//! reads no more of an answer than [`ANSWER_BYTES`].
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prost::Message as _;
+use settings::{Endpoint, Headers, PemFiles};
+use tls::{SetupFault, collector_tls_config};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::ExportConfig;
+use super::error::ExportError;
+
+/// From the first packet to the last byte of the answer, as OpenTelemetry's own exporters wait.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An answer is a few words; a longer one is none.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// How to reach a collector or a webhook.
+pub(crate) struct HttpTarget {
+    endpoint: Endpoint,
+    headers: HeaderMap,
+    tls: Option<TlsConnector>,
+}
+
+impl HttpTarget {
+    /// The way that the settings want.
+    ///
+    /// # Errors
+    /// [`SetupFault`]: there are no roots to check the collector's certificate by.
+    pub(super) fn new(config: &ExportConfig) -> Result<HttpTarget, SetupFault> {
+        HttpTarget::to(&config.endpoint, &config.headers, "application/x-protobuf", &config.roots)
+    }
+
+    /// The way to any server, for bodies of one type.
+    ///
+    /// # Errors
+    /// As [`HttpTarget::new`].
+    pub(crate) fn to(
+        endpoint: &Endpoint,
+        headers: &Headers,
+        content_type: &'static str,
+        roots: &PemFiles,
+    ) -> Result<HttpTarget, SetupFault> {
+        let tls = endpoint.is_https.then(|| collector_tls_config(roots)).transpose()?.map(TlsConnector::from);
+        let mut all = HeaderMap::new();
+        all.insert(header::USER_AGENT, HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+        for (name, value) in headers.iter() {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::from_str(value)) {
+                value.set_sensitive(true);
+                all.insert(name, value);
+            }
+        }
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        all.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Ok(host) = HeaderValue::from_str(&endpoint.authority()) {
+            all.insert(header::HOST, host);
+        }
+        Ok(HttpTarget { endpoint: endpoint.clone(), headers: all, tls })
+    }
+
+    /// Sends the bytes of a request.
+    ///
+    /// # Errors
+    /// [`ExportError`]: they have not arrived, or not all of them.
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<(), ExportError> {
+        check_response(self.send(body).await?)
+    }
+
+    /// Sends the bytes of a request, and gives the answer's unless it says no.
+    ///
+    /// # Errors
+    /// [`ExportError`]: they have not arrived, or are not wanted.
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<Bytes, ExportError> {
+        let Endpoint { host, port, .. } = &self.endpoint;
+        // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
+        let addresses = lookup_host((host.as_str(), *port)).await.map_err(ExportError::Unreachable)?;
+        let addresses: Vec<_> = addresses.collect();
+        let exchange = async {
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(ExportError::Unreachable)?;
+            let Some(tls) = &self.tls else { return self.exchange_on(stream, body).await };
+            let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
+            let name = name.map_err(ExportError::Handshake)?;
+            let tls_stream = tls.connect(name, stream).await.map_err(ExportError::Handshake)?;
+            self.exchange_on(tls_stream, body).await
+        };
+        timeout(TIMEOUT, exchange).await.map_err(|_| ExportError::TimedOut)?
+    }
+
+    async fn exchange_on(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        body: Vec<u8>,
+    ) -> Result<Bytes, ExportError> {
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(ExportError::Http)?;
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = hyper::Method::POST;
+        *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers.clone();
+        let exchange = async move {
+            let answer = sender.send_request(request).await.map_err(ExportError::Http)?;
+            accepted(answer).await
+        };
+        tokio::join!(exchange, connection).0
+    }
+}
+
+/// The bytes of an answer that does not say no.
+async fn accepted(answer: Response<Incoming>) -> Result<Bytes, ExportError> {
+    let status = answer.status();
+    if !status.is_success() {
+        let wanted = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
+        return Err(ExportError::Refused { status, retry_after });
+    }
+    to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await.map_err(|_| ExportError::NotOtlp)
+}
+
+/// What a collector's answer means.
+fn check_response(body: Bytes) -> Result<(), ExportError> {
+    let told = ExportMetricsServiceResponse::decode(body).map_err(|_| ExportError::NotOtlp)?;
+    match told.partial_success {
+        Some(partial) if partial.rejected_data_points != 0 => Err(ExportError::Partial {
+            rejected: partial.rejected_data_points,
+            message: partial.error_message,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
+    let text = text.trim();
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| httpdate::parse_http_date(text).ok()?.duration_since(now).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_come_again_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let seconds = |text| retry_after(text, now).map(|wanted| wanted.as_secs());
+        assert_eq!((seconds("120"), seconds(" 0 ")), (Some(120), Some(0)));
+        assert_eq!(seconds("Sun, 09 Sep 2001 01:47:40 GMT"), Some(60));
+        assert_eq!(seconds("Sun, 09 Sep 2001 01:46:39 GMT"), None, "it has passed");
+        assert_eq!((seconds("soon"), seconds("-1"), seconds("1.5")), (None, None, None));
+    }
+
+    #[test]
+    fn headers_of_the_message_itself_are_never_others() {
+        let config = settings::Config::default();
+        let config = settings::set(&config, "otlp_endpoint", "http://[::1]:4318/base").expect("a URL");
+        let headers = "authorization=Bearer%20x,user-agent=other";
+        let config = settings::set(&config, "otlp_headers", headers).expect("headers");
+        let target = HttpTarget::new(&ExportConfig::of(&config).expect("a wish")).expect("a way");
+        let said = |name: &str| target.headers.get(name).and_then(|value| value.to_str().ok());
+        assert_eq!((said("host"), said("user-agent")), (Some("[::1]:4318"), Some("other")));
+        assert_eq!(said("content-type"), Some("application/x-protobuf"));
+        assert!(target.headers["authorization"].is_sensitive());
+    }
+}

@@ -1,0 +1,109 @@
+//! What an operator does to a database or a client: the console's commands, one route each.
+//! Never knows how they are done: the control thread does them.
+
+use axum::extract::{self, Path};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{Authorized, Operate};
+use crate::extract::JsonBody;
+use crate::control_client::ControlError;
+use crate::failure::{Failure, FailureBody};
+use crate::routes::Routes;
+use crate::shared::{Shared, State};
+
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client)).routes(routes!(cancel_client))
+}
+
+/// That it is meant.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct KillConfirmation {
+    /// The database's name, typed again.
+    confirm: Option<String>,
+}
+
+/// What has begun and takes as long as it takes.
+#[derive(Serialize, ToSchema)]
+struct Accepted {
+    message: &'static str,
+}
+
+/// Pauses, resumes, reconnects, enables or disables a database. A pause that still waits for transactions answers 202.
+#[utoipa::path(post, path = "/api/v1/databases/{name}/{verb}",
+    params(("name" = String, Path), ("verb" = String, Path, description = "pause, resume, reconnect, enable or disable")),
+    responses((status = 204), (status = 202, body = Accepted), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
+async fn act(
+    _: Authorized<Operate>,
+    extract::State(shared): State,
+    Path((name, verb)): Path<(String, String)>,
+) -> Result<Response, Failure> {
+    let word = match verb.as_str() {
+        "pause" => "PAUSE",
+        "resume" => "RESUME",
+        "reconnect" => "RECONNECT",
+        "enable" => "ENABLE",
+        "disable" => "DISABLE",
+        _ => return Err(Failure::not_found()),
+    };
+    match command(&shared, word, name).await {
+        Err(ControlError::TimedOut) if word == "PAUSE" => {
+            let message = "The database is being paused: running transactions are completed first.";
+            Ok((StatusCode::ACCEPTED, Json(Accepted { message })).into_response())
+        }
+        outcome => Ok(outcome.map(|()| StatusCode::NO_CONTENT)?.into_response()),
+    }
+}
+
+/// Closes every client and server connection of a database, and lets new clients wait until it is resumed.
+#[utoipa::path(post, path = "/api/v1/databases/{name}/kill", request_body = KillConfirmation, params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = FailureBody), (status = 422, body = FailureBody)))]
+async fn kill(
+    _: Authorized<Operate>,
+    extract::State(shared): State,
+    Path(name): Path<String>,
+    JsonBody(confirmation): JsonBody<KillConfirmation>,
+) -> Result<StatusCode, Failure> {
+    if confirmation.confirm.as_deref() != Some(name.as_str()) {
+        let text = "KILL ends every transaction of the database: enter its name to confirm";
+        return Err(Failure::unprocessable(text).of("confirm"));
+    }
+    command(&shared, "KILL", name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Closes a client.
+#[utoipa::path(post, path = "/api/v1/clients/{id}/kill", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = FailureBody)))]
+async fn kill_client(
+    _: Authorized<Operate>,
+    extract::State(shared): State,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
+    command(&shared, "KILL_CLIENT", id.to_string()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Cancels the query that a client is running. The client stays connected.
+#[utoipa::path(post, path = "/api/v1/clients/{id}/cancel", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = FailureBody)))]
+async fn cancel_client(
+    _: Authorized<Operate>,
+    extract::State(shared): State,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
+    command(&shared, "CANCEL_CLIENT", id.to_string()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn command(shared: &Shared, word: &str, argument: String) -> Result<(), ControlError> {
+    shared.control_client.command(word, Some(argument)).await
+}

@@ -1,0 +1,105 @@
+//! Login, logout, and the caller's session.
+//! Never checks a credential: `access` does.
+
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::{Extension, Json, extract};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::audit_log;
+use crate::access::login::{LoginAttempt, LoggedIn, log_in, log_out};
+use crate::access::{Caller, Authorized, Read, ScopeName};
+use crate::extract::JsonBody;
+use crate::connection::RemoteAddress;
+use crate::failure::{Failure, FailureBody};
+use crate::routes::Routes;
+use crate::shared::State;
+
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(session)).routes(routes!(logout))
+}
+
+/// What one needs no key for.
+pub(crate) fn open_routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(login))
+}
+
+/// The caller.
+#[derive(Serialize, ToSchema)]
+struct SessionInfo {
+    /// Its name.
+    user: String,
+    /// What it may do.
+    scopes: Vec<ScopeName>,
+    /// What the header X-Weir-CSRF must say in requests that change something; null for one with a token.
+    #[schema(required)]
+    csrf: Option<String>,
+    /// Of Weir, as SHOW VERSION has it.
+    version: &'static str,
+    /// The methods of login.
+    methods: [&'static str; 2],
+}
+
+impl SessionInfo {
+    fn of(caller: Caller, version: &'static str) -> SessionInfo {
+        let scopes = caller.scopes.names();
+        SessionInfo { user: caller.name, scopes, csrf: caller.csrf, version, methods: ["password", "token"] }
+    }
+}
+
+/// A login: user and password, or a token.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct LoginRequest {
+    user: Option<String>,
+    password: Option<String>,
+    token: Option<String>,
+}
+
+/// The caller and its scopes.
+#[utoipa::path(get, path = "/api/v1/session", responses(
+    (status = 200, body = SessionInfo), (status = 401, body = FailureBody)))]
+async fn session(Authorized(caller, ..): Authorized<Read>, extract::State(shared): State) -> Json<SessionInfo> {
+    Json(SessionInfo::of(caller, shared.version))
+}
+
+/// Gives a cookie for a password or a token.
+#[utoipa::path(post, path = "/api/v1/login", request_body = LoginRequest, responses(
+    (status = 200, body = SessionInfo), (status = 401, body = FailureBody), (status = 429, body = FailureBody)))]
+async fn login(
+    extract::State(shared): State,
+    Extension(peer): Extension<RemoteAddress>,
+    headers: HeaderMap,
+    JsonBody(login): JsonBody<LoginRequest>,
+) -> Result<([(HeaderName, String); 1], Json<SessionInfo>), Failure> {
+    let attempt = match login {
+        LoginRequest { token: Some(token), user: None, password: None } => LoginAttempt::Token(token),
+        LoginRequest { token: Some(_), .. } => {
+            return Err(Failure::unprocessable("either a token or user and password").of("token"));
+        }
+        LoginRequest { user: Some(user), password: Some(password), .. } => LoginAttempt::Password { user, password },
+        LoginRequest { user: None, .. } => return Err(Failure::unprocessable("user or token is needed").of("user")),
+        LoginRequest { .. } => return Err(Failure::unprocessable("a password is needed").of("password")),
+    };
+    let name = attempt.name().to_owned();
+    let outcome = log_in(&shared, peer, &headers, attempt).await;
+    let status = outcome.as_ref().map_or_else(Failure::code, |_| StatusCode::OK.as_u16());
+    // What was not even looked at would fill the log.
+    if status != StatusCode::TOO_MANY_REQUESTS.as_u16() {
+        audit_log::note(&shared, &name, peer.address, "POST", "/api/v1/login", status);
+    }
+    let LoggedIn { cookie, caller } = outcome?;
+    Ok(([(header::SET_COOKIE, cookie)], Json(SessionInfo::of(caller, shared.version))))
+}
+
+/// Ends the session.
+#[utoipa::path(post, path = "/api/v1/logout", responses((status = 204), (status = 401, body = FailureBody)))]
+async fn logout(
+    extract::State(shared): State,
+    Extension(peer): Extension<RemoteAddress>,
+    headers: HeaderMap,
+) -> (StatusCode, [(HeaderName, String); 1]) {
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, log_out(&shared, peer, &headers))])
+}

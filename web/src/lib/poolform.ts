@@ -1,0 +1,66 @@
+// The form of a pool: what is typed, what of it can be told wrong without asking the server, and what is sent.
+import type { Cluster, Mode, Pool, CreatePool } from '../api/types';
+
+export interface Draft {
+  name: string;
+  cluster_id: string;
+  db: string;
+  inbound: boolean;
+  user: string;
+  mode: Mode;
+  size: string;
+}
+
+export type Problems = Partial<Record<keyof CreatePool, string>>;
+
+export const MODES: { id: Mode; label: string; description: string }[] = [
+  { id: 'transaction', label: 'Transaction', description: 'A client has a server connection for a transaction. Right for most applications.' },
+  { id: 'session', label: 'Session', description: 'A client has it until it disconnects: everything works, few clients share.' },
+  { id: 'statement', label: 'Statement', description: 'A client has it for one statement; transactions of several statements are refused.' },
+];
+
+export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
+  const cluster = clusters.find((one) => one.id === pool?.cluster_id) ?? reachable(clusters);
+  return {
+    name: pool?.name ?? '',
+    cluster_id: cluster?.id ?? '',
+    db: pool?.db ?? '',
+    // An application has one user: that is what a pool is made for most often.
+    inbound: pool ? pool.user === null : false,
+    user: pool?.user ?? '',
+    mode: pool?.mode ?? 'transaction',
+    size: String(pool?.size ?? 10),
+  };
+}
+
+/** The cluster that a new pool is most likely for: one that answers; none where several are there and none does. */
+function reachable(clusters: Cluster[]): Cluster | undefined {
+  if (clusters.length === 1) return clusters[0];
+  return clusters.find((one) => one.budget.known) ?? clusters.find((one) => !one.server_error);
+}
+
+export const sizeOf = ({ size }: Draft) => (/^\d{1,9}$/.test(size.trim()) ? Number(size) : undefined);
+
+/** Only what every server would refuse; all else is the server's to say. */
+export function problems(typed: Draft): Problems {
+  const found: Problems = {};
+  if (typed.name.trim() === '') found.name = 'A pool needs a name: clients give it as the name of the database.';
+  if (typed.cluster_id === '') found.cluster_id = 'Choose a cluster.';
+  if (typed.db.trim() === '') found.db = 'Choose a database.';
+  if (!typed.inbound && typed.user.trim() === '') found.user = 'A user is needed, or choose the inbound user.';
+  const size = sizeOf(typed);
+  if (size === undefined) found.size = 'The size is a whole number.';
+  else if (size < 1) found.size = 'A pool has at least one server connection.';
+  return found;
+}
+
+export function createPool(typed: Draft): CreatePool {
+  return {
+    name: typed.name.trim(),
+    cluster_id: typed.cluster_id,
+    db: typed.db.trim(),
+    user: typed.inbound ? null : typed.user.trim(),
+    mode: typed.mode,
+    size: sizeOf(typed) ?? 0,
+  };
+}
