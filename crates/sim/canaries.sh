@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves the simulator: one build holds all planted bugs (crates/planted); with each of them switched on, seeds must fail
+# Proves the simulator: one build holds all planted bugs (crates/sim/bugs); with each of them switched on, seeds must fail
 # within a minute of CPU, and with none switched on the same seeds must pass. Usage: crates/sim/canaries.sh [BUG...]
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,13 +9,12 @@ cpu_seconds=60
 seconds=300 # at most, on a machine that is busy
 targets="${CANARY_TARGET_DIR:-${CARGO_TARGET_DIR:-target}/canaries}"
 
-# Optimised, but without the slow link of a release. The flag is for Weir's own crates: others are built as ever.
+. crates/planted/plant.sh
+plant "$PWD/crates/sim/bugs"
+# Optimised, but without the slow link of a release.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
-mkdir -p "$targets"
-printf '#!/bin/sh\nexec "$@" --cfg weir_bugs\n' > "$targets/wrapper"
-chmod +x "$targets/wrapper"
-CARGO_TARGET_DIR="$targets" RUSTC_WORKSPACE_WRAPPER="$(realpath "$targets/wrapper")" cargo build --quiet --release -p weir-sim
-sim="$targets/release/weir-sim"
+(cd "$targets/tree" && cargo build --quiet --release -p weir-sim)
+sim="$CARGO_TARGET_DIR/release/weir-sim"
 
 missed=0
 for bug in ${*:-$("$sim" --bugs)}; do

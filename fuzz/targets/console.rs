@@ -1,4 +1,4 @@
-//! `console::probe` over whatever the fuzzer finds.
+//! `control::console::probe` over whatever the fuzzer finds.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| console::probe(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| control::console::probe(bytes));

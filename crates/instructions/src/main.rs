@@ -1,4 +1,4 @@
-//! `weir-instructions`: counts what the path of a query executes and holds it to `bench/instructions.toml`.
+//! `weir-instructions`: counts what the path of a query executes and holds it to `crates/instructions/instructions.toml`.
 //! Time depends on the machine and on who else uses it; the number of instructions does not. Owns the command line and
 //! what is printed. System calls are not counted here: docs/performance.md says where the rest of the time goes.
 #![forbid(unsafe_code)]
@@ -17,11 +17,11 @@ use scenario::{SCENARIOS, Scenario};
 use table::{Table, Verdict, grouped};
 
 const HELP: &str = "\
-weir-instructions [--accept]          counts every scenario and compares with bench/instructions.toml, or writes it
+weir-instructions [--accept]          counts every scenario and compares with crates/instructions/instructions.toml, or writes it
 weir-instructions --hottest SCENARIO  lists the functions that its instructions are in
 weir-instructions --run SCENARIO      does it, for valgrind to count; alone it shows nothing";
 
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/instructions.toml");
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

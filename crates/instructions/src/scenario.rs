@@ -1,4 +1,4 @@
-//! What is counted: one row for each thing that a user does often, or that runs often while nobody does anything.
+//! What is counted: one row for each thing that a user does often, or that runs often while all clients are idle.
 //! Owns the conversations; the shard in them is the real one.
 
 use std::collections::VecDeque;
@@ -203,7 +203,7 @@ fn waiting() -> Once {
     })
 }
 
-/// Three clients and two servers: whoever asks gets the server that the one before gave back.
+/// Three clients and two servers: each request gets the server that the one before released.
 fn crowd() -> Once {
     let mut world = World::new(&format!("{TRUST}\ndefault_pool_size = 2"));
     let (first, server) = world.pair();

@@ -1,4 +1,4 @@
-//! `bench/instructions.toml`: what each scenario took when somebody last looked, and how far it may be from that.
+//! `crates/instructions/instructions.toml`: the instructions of each scenario at the last accepted count, and how far a count may be from it.
 //! Owns the file's form and the verdict; never counts.
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ pub(crate) struct World {
     /// What happens from now on is counted.
     pub(crate) counts: bool,
     actions: Vec<Action>,
-    /// Bytes sent to each connection that nobody has looked at.
+    /// Bytes sent to each connection that have not been read.
     sent: BTreeMap<ConnId, Vec<u8>>,
     connecting: Vec<ConnId>,
     entropy: Counter,
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// The shard is told, and does what it does about it.
+    /// Passes an event to the shard and runs its actions.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.now.mono_us += PAUSE_US;
         self.now.wall_us += PAUSE_US;

@@ -1,8 +1,9 @@
-//! Bugs planted at the real decisions, for the simulator to find (`crates/sim/canaries.sh`), and those of the event loops
-//! (`loop_…`) for their model test (`crates/driver/canaries.sh`).
+//! The switch of the planted bugs, which the simulator (`crates/sim/canaries.sh`) and the model test of the event loops
+//! (`crates/driver/canaries.sh`) must find.
 //!
-//! `bug!("name")` is a constant `false` in every build but the one with `--cfg weir_bugs`, which holds all of them and
-//! switches one on at run time. Never anything else: no product build has this crate's static.
+//! No source of the product has a planted bug. The patches in `crates/sim/bugs` and `crates/driver/bugs` (`loop_…`) each
+//! add one at a real decision; a canary run applies all of them to a copy of the sources and builds that once, with
+//! `--cfg weir_bugs`. There `bug!("name")` is whether that bug is switched on; everywhere else it is a constant `false`.
 #![forbid(unsafe_code)]
 
 /// Every planted bug, in alphabetical order: `bug!` accepts no other name.

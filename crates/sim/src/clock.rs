@@ -44,7 +44,7 @@ impl<T> Clock<T> {
         self.now_us += us;
     }
 
-    /// Something is to happen in so many microseconds.
+    /// Something is to happen in this many microseconds.
     pub(crate) fn after(&mut self, delay_us: u64, what: T) {
         self.at(self.now_us + delay_us, what);
     }

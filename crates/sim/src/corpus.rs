@@ -142,7 +142,7 @@ mod tests {
     use crate::protocol::{Frames, Next, untyped};
     use crate::swarm::Servers;
 
-    /// A session of the model with nobody else around.
+    /// A session of the model without other sessions.
     struct SingleBackend(Cluster);
 
     impl SingleBackend {

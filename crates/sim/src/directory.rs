@@ -25,7 +25,7 @@ struct Inner {
 }
 
 impl Names {
-    /// Nothing counted yet, for so many shards (1..=64).
+    /// Nothing counted yet, for a number of shards (1..=64).
     #[must_use]
     pub fn new(shards: u16) -> Names {
         let zeros = vec![0; usize::from(shards)];

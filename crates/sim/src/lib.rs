@@ -7,6 +7,7 @@
 mod client;
 mod clock;
 mod corpus;
+mod cut;
 mod direct;
 mod directory;
 mod fault;
@@ -30,9 +31,10 @@ mod tap;
 mod trace;
 mod world;
 
+pub use cut::Cut;
 pub use directory::Names;
 pub use invariants::Violation;
 pub use record::{record, record_random};
 pub use run::{Report, run, run_cut, run_direct};
-pub use shrink::{Cut, Shrunk, shrink};
+pub use shrink::{Shrunk, shrink};
 pub use table::{INVARIANTS, Invariant, markdown};

@@ -49,7 +49,7 @@ impl Prng {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// True in so many of a million cases.
+    /// True in this many of a million cases.
     pub(crate) fn chance(&mut self, per_million: u32) -> bool {
         per_million != 0 && self.below(u64::from(MILLION)) < u64::from(per_million)
     }

@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         Some(u32::from_be_bytes(self.bytes(4)?.try_into().ok()?))
     }
 
-    /// A length (-1: NULL, given as an empty text here) and so many bytes.
+    /// A length (-1: NULL, given as an empty text here) and that number of bytes.
     pub(crate) fn value(&mut self) -> Option<&'a [u8]> {
         match self.long()? {
             u32::MAX => Some(&[]),

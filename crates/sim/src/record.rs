@@ -42,7 +42,7 @@ pub fn record(address: &str, directory: &Path) -> io::Result<usize> {
     Ok(files)
 }
 
-/// Puts so many random scripts to the server at `address`, says where the model differs, and writes the hashes of the
+/// Runs a number of random scripts on the server at `address`, says where the model differs, and writes the hashes of the
 /// answers into `directory`. Returns how many scripts were answered otherwise than the model does.
 ///
 /// # Errors

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::cut::Cut;
 use crate::direct::Direct;
 use crate::directory::Names;
 use crate::invariants::Violation;
 use crate::prng::Prng;
 use crate::setup;
-use crate::shrink::Cut;
 use crate::steps::Steps;
 use crate::swarm::{Reloads, Swarm};
 use crate::world::{Outcome, Starter, World};

@@ -22,7 +22,7 @@ pub(crate) const HOSTS: &[&str] = &[HOST, "db1.sim"];
 /// Its port.
 pub(crate) const PORT: u16 = 5432;
 
-/// The address of a name after so many moves.
+/// The address of a name after a number of moves.
 pub(crate) fn address_of(host: &str, moves: u8) -> IpAddr {
     let net = if host == HOST { 0 } else { 2 };
     IpAddr::V4(Ipv4Addr::new(10, 0, net, moves))
@@ -94,7 +94,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     config
 }
 
-/// The shards of a process before which there were so many.
+/// The shards of a process after this many predecessors.
 pub(crate) fn shards(config: &Arc<Config>, names: &Arc<Names>, prng: &Prng, before: u64) -> Vec<Shard> {
     let mock = Arc::new(MockKey::new([7; 32]));
     (0..names.shards())

@@ -121,7 +121,7 @@ pub(crate) enum Statement {
     CopyIn,
     /// `COPY (SELECT value FROM generate_series(1,rows)) TO STDOUT`.
     CopyOut(Value, u32),
-    /// `START_REPLICATION SLOT s LOGICAL 0/messages`: so many messages, unless the client ends the stream before. (A
+    /// `START_REPLICATION SLOT s LOGICAL 0/messages`: that number of messages, unless the client ends the stream before. (A
     /// real WAL sender takes no comments.)
     Stream(u32),
     /// `DISCARD ALL`.

@@ -74,7 +74,7 @@ pub(crate) struct ClientMix {
     pub(crate) die_per_million: u32,
     /// How often a session stops reading for a while, per turn.
     pub(crate) deaf_per_million: u32,
-    /// How often a session that holds nothing goes idle for longer than anybody may wait, per turn.
+    /// How often a session that holds nothing goes idle for longer than any client may wait, per turn.
     pub(crate) long_idle_per_million: u32,
     /// How often a session writes slowly, in pieces, per session.
     pub(crate) slow_per_million: u32,
@@ -98,7 +98,7 @@ pub(crate) struct ClientMix {
     pub(crate) replicate_per_million: u32,
     /// How often a session that replicates asks for a stream, per turn.
     pub(crate) stream_per_million: u32,
-    /// How often a session is of somebody who must not get in, or has the wrong password.
+    /// How often a session's login must be refused: an unknown user or a wrong password.
     pub(crate) stranger_per_million: u32,
     /// Whether sessions begin with SSLRequest.
     pub(crate) ask_for_tls: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Servers {
     pub(crate) secret: &'static str,
 }
 
-/// What the pooler is told.
+/// The pooler's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
     /// Threads.
@@ -209,7 +209,7 @@ impl Pooling {
 pub(crate) struct Driving {
     /// The most that one read delivers.
     pub(crate) read_most: u64,
-    /// Unsent bytes from which on the shard is told.
+    /// Unsent bytes from which on the shard gets an event.
     pub(crate) clog_bytes: usize,
     /// How long the system takes to say that it took what was sent; 0: at once.
     pub(crate) completion_us: u64,

@@ -11,7 +11,7 @@ use crate::model::session::Status;
 use crate::protocol::{Fields, error_field, message, text};
 use crate::sql::{Statement, Tag};
 
-/// How long a client may be idle: longer than anybody may have to wait for a server.
+/// How long a client may be idle: longer than any client may have to wait for a server.
 const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
 
 impl Client {

@@ -27,7 +27,7 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) sql_names: bool,
     /// The server is PostgreSQL 18 rather than 15.
     pub(crate) modern: bool,
-    /// DDL spoils prepared statements, or somebody deallocates them.
+    /// DDL spoils prepared statements, or a client deallocates them.
     pub(crate) spoils: bool,
     /// What DDL does to prepared statements is mended where it can be.
     pub(crate) mends: bool,

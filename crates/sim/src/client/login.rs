@@ -39,7 +39,7 @@ impl Login {
         let (mut user, mut password) = (user.to_owned(), PASSWORD);
         if stranger {
             match context.prng.below(4) {
-                // The right password of somebody else: it must not help.
+                // The right password of another user: it must not help.
                 0 | 1 => user = format!("nobody{}", context.prng.below(3)),
                 2 => user = format!("{UNREADABLE}{}", context.prng.below(3)),
                 _ if context.asks => password = "guessed",

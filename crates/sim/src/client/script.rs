@@ -41,7 +41,7 @@ impl Client {
             return self.act_wild(context);
         }
         if let Some(group) = self.groups.front().filter(|group| !group.synced && group.steps.is_empty()) {
-            // The describer has its answers and goes on; anybody else waits for rows to be wanted.
+            // The describer has its answers and goes on; others wait until rows are wanted.
             if self.groups.len() == 1 && !group.failed {
                 self.go_on_after_flush(context);
             }

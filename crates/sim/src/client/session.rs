@@ -53,7 +53,7 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     /// What waits to be written.
     pub(crate) output: VecDeque<u8>,
-    /// It dies in this way after so many more bytes were written.
+    /// It dies in this way after this many more bytes were written.
     pub(crate) doom: Option<(usize, Ending)>,
     /// When the world wakes it next.
     pub(crate) wakes_at_us: Option<u64>,
@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// The session breaks off here, whoever's doing it is.
+    /// The session breaks off here, for any reason.
     pub(crate) fn leave(&mut self, context: &mut ClientContext<'_>) {
         if self.phase == Phase::Over {
             return;

@@ -12,7 +12,7 @@ const ANSWERS: u32 = 400_000;
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stream {
-    /// The client ends it once it has heard so many messages.
+    /// The client ends it after this many messages.
     stops_at: u32,
     said: u32,
     /// The client has said CopyDone.

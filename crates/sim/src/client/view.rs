@@ -69,7 +69,7 @@ impl View {
         self.told.insert(text(name), text(value));
     }
 
-    /// A TimeZone is in force, or may be before it is told.
+    /// A TimeZone is in force, or may be before it is reported.
     pub(crate) fn has_zone(&mut self, time_zone: &str) {
         self.stamps.insert(stamp(time_zone));
     }
@@ -129,7 +129,7 @@ impl View {
 
     /// A statement failed.
     pub(crate) fn fail(&mut self) {
-        // What the failed transaction had set is told with the next ReadyForQuery.
+        // What the failed transaction had set is reported with the next ReadyForQuery.
         self.unsettled = true;
         self.own.iter_mut().for_each(Parameters::roll_back);
         if self.status == Status::Open {

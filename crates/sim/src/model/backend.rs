@@ -15,10 +15,10 @@ const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// Why a server takes nobody.
+/// Why a server refuses every login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// It does take everybody.
+    /// It accepts logins.
     Open,
     /// It has just been started (57P03).
     Starting,
@@ -29,7 +29,7 @@ pub(crate) enum Gate {
 /// What a first packet asked for, beside logging in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Nothing that concerns anybody else.
+    /// Nothing that concerns other sessions.
     Nothing,
     /// To cancel what the session of this key does.
     Cancel {

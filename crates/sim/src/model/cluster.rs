@@ -14,7 +14,7 @@ pub(crate) struct Cluster {
     pub(crate) ledger: Ledger,
     /// What a server must never be sent, and was.
     pub(crate) strange: Vec<String>,
-    /// Backends that somebody else's doing has woken: drive them.
+    /// Backends that another session has woken: drive them.
     pub(crate) woken: Vec<u32>,
     backends: Vec<Backend>,
     servers: Servers,

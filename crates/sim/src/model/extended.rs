@@ -99,7 +99,7 @@ impl Session {
         self.say(b'3', near);
     }
 
-    /// DDL, or somebody's DEALLOCATE, may have come since the statement was used last.
+    /// DDL, or another client's DEALLOCATE, may have come since the statement was used last.
     fn suffer_ddl(&mut self, bind: &[u8], near: &mut SessionContext<'_>) {
         let mut fields = Fields(bind);
         let (Some(_), Some(name)) = (fields.text(), fields.text()) else { return };

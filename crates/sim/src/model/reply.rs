@@ -47,7 +47,7 @@ pub(crate) fn ready(out: &mut Vec<u8>, status: u8) {
     message(out, b'Z', |body| body.push(status));
 }
 
-/// RowDescription with so many columns of type text.
+/// RowDescription with a number of columns of type text.
 pub(crate) fn description(out: &mut Vec<u8>, columns: u16) {
     message(out, b'T', |body| {
         body.extend_from_slice(&columns.to_be_bytes());

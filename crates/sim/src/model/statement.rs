@@ -55,7 +55,7 @@ impl Running {
         }
     }
 
-    /// A portal's statement, of which so many rows were sent before.
+    /// A portal's statement, of which this many rows were sent before.
     pub(super) fn of_portal(name: &[u8], portal: &Portal, limit: u32) -> Running {
         Running {
             parameter: portal.parameter.clone(),

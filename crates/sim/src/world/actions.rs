@@ -113,7 +113,7 @@ impl<P: Pooler> World<P> {
             .unwrap_or_else(|_| setup::address_of(host, self.addresses.get(host).copied().unwrap_or(1)))
     }
 
-    /// When something posted now arrives. A thread has one mailbox: what is posted later arrives later, whoever posts it.
+    /// When something posted now arrives. A thread has one mailbox: what is posted later arrives later, from any thread.
     pub(super) fn post(&mut self, to: usize) -> u64 {
         let delay = 1 + self.prng.below(self.swarm.driving.letter_us);
         let last = self.posted.entry(to).or_insert(0);

@@ -9,7 +9,7 @@ use super::World;
 use super::process::Process;
 use crate::pooler::Pooler;
 
-/// An audit after so many events; a prime, so that it meets every kind of moment.
+/// Events between two audits; a prime, so that it meets every kind of moment.
 const EVERY: u64 = 13;
 
 impl<P: Pooler> World<P> {

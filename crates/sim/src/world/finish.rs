@@ -1,4 +1,4 @@
-//! The end of a run: nobody waits, nothing leaks, the table holds what clients were told.
+//! The end of a run: no client waits, nothing leaks, the table holds what clients were told.
 
 use super::World;
 use crate::client::session::Phase;
@@ -126,7 +126,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// Whether anybody counts: a relay does not.
+    /// Whether the limits count it: a relay does not count.
     fn counts_servers(&self) -> bool {
         self.pools
     }

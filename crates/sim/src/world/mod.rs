@@ -216,13 +216,13 @@ pub(crate) struct World<P> {
     pools: bool,
 }
 
-/// Faults end after so many events at the latest, so that worlds of single bytes do not take minutes.
+/// The event after which no fault happens, so that worlds of single bytes do not take minutes.
 const CHAOS_EVENTS_MOST: u64 = 400_000;
 /// More events than this mean that nothing comes to an end.
 const EVENTS_MOST: u64 = 4_000_000;
 /// How long healing may take: longer than the longest timeout that is configured.
 const HEALING_US: u64 = 400 * SECOND_US;
-/// How long what nobody waits for may linger, such as cancel requests: longer than cancel_wait_timeout.
+/// How long connections that no client waits for may linger, such as cancel requests: longer than cancel_wait_timeout.
 const REST_US: u64 = 15 * SECOND_US;
 /// How long the pooler has to find its servers again before clients may complain.
 const GRACE_US: u64 = 5 * SECOND_US;

@@ -124,7 +124,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// The last configuration: whoever waits must be served, not sent away, and there is time enough for it.
+    /// The last configuration: waiting clients must be served, not refused, and there is time enough for it.
     pub(super) fn configure_for_healing(&mut self) {
         let mut config = (*self.config).clone();
         let global = &mut config.global;

@@ -80,7 +80,7 @@ impl<P: Pooler> World<P> {
         let backend = self.cluster.backend(number);
         let (end, readies) = (backend.end, backend.take_readies());
         backend.kill();
-        // What it has read before it ended, nobody can ask it any more.
+        // What it had read before it ended cannot be asked any more.
         if let Owner::Pooler(spot) = self.owner(end.peer())
             && let Some(tap) = self.socket(spot).and_then(|socket| socket.tap.as_mut())
         {

@@ -349,7 +349,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// A cancel request for nobody here: the process before may have that client.
+    /// A cancel request with an unknown key: the process before may have that client.
     pub(super) fn ask_predecessor_to_cancel(&mut self, shard: usize, key: Box<[u8]>) {
         let Some(number) = self.takeover_into(self.shards[shard].process) else { return };
         let first = self.processes[self.takeovers[number].from].shards.start;

@@ -6,7 +6,7 @@ use crate::pooler::Pooler;
 
 /// How long a check of an idle server may keep others from being tried, and then a tick to come.
 const CHECK_US: u64 = SECOND_US;
-/// How long somebody may wait on one shard while a server is idle on another: the shards ask each other by ticks, and
+/// How long a client may wait on one shard while a server is idle on another: the shards ask each other by ticks, and
 /// what is closed has to be opened anew.
 const ACROSS_US: u64 = 5 * SECOND_US;
 
