@@ -14,6 +14,7 @@ import pytest
 
 import certificates
 import host
+import neutral
 import postgres
 import weir as pooler
 
@@ -38,9 +39,11 @@ PROVEN_BY_RELOAD = set() if PGBOUNCER else proven_by_reload()
 
 def pytest_addoption(parser):
     parser.addoption("--one-variant", action="store_true", help="each test on one I/O driver and one PostgreSQL only")
+    parser.addoption("--second-tries", action="store_true", help="those of second_tries.toml that fail run once more")
 
 
 def pytest_configure(config):
+    neutral.install(pooler.Weir)
     config.addinivalue_line("markers", "every_driver: about what the I/O drivers do differently; on both, whatever else is left out")
     config.addinivalue_line("markers", "every_version: run on the system's PostgreSQL and on 18")
     config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
@@ -72,7 +75,10 @@ def pytest_collection_modifyitems(config, items):
     out = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]
+    second = tomllib.loads((Path(__file__).parent / "second_tries.toml").read_text()) if config.getoption("second_tries") else {}
     for item in items:
+        if f"{item.module.__name__}::{item.function.__name__}".replace("test_", "") in second:
+            item.add_marker(pytest.mark.flaky(reruns=1))
         since = item.get_closest_marker("since")
         if PGBOUNCER and since and tuple(map(int, since.args[0].split("."))) > PGBOUNCER:
             item.add_marker(pytest.mark.skip(reason=f"PgBouncer has it since {since.args[0]}"))

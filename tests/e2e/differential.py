@@ -236,7 +236,7 @@ def _without_what_a_reset_loses(direct, pooled):
 ENDED_BY_WEIR = b"C08006\0Mserver reply out of step: 0x45\0"
 
 
-# PostgreSQL 18.6 answers the request behind some simple queries in the middle of an extended segment with this, whoever sends it next.
+# PostgreSQL 18.6 answers the request behind some simple queries in the middle of an extended segment with this, from any client.
 INTERNAL_ERROR = b"\0MStartTransactionCommand: unexpected state STARTED\0"
 
 

@@ -34,7 +34,7 @@ class Proxy:
         self.silent.clear()
 
     def cut_after(self, direction, count):
-        """After so many more bytes in that direction, over all connections, the one that they are on is reset on both sides."""
+        """After this many more bytes in that direction, over all connections, the one that they are on is reset on both sides."""
         with self.lock:
             self.left[direction] = count
         if count == 0:

@@ -51,7 +51,7 @@ def make_scratch():
 
 
 def new_directory(parent, name):
-    """A directory in there that nobody had before, handed over; numbered, because the first words of a path must be short."""
+    """A new directory in there, handed over; numbered, because the first words of a path must be short."""
     path = parent / f"{name}-{next(_numbers)}"
     path.mkdir()
     return hand_over(path)
@@ -72,7 +72,7 @@ def reachable_copy(program, scratch):
 
 
 def free_port():
-    """A TCP port nobody listens on, below the range the kernel takes outgoing ports from; each xdist worker has its own part."""
+    """A free TCP port, below the range the kernel takes outgoing ports from; each xdist worker has its own part."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     first = 20000 + worker * 1000
     for offset in range(1000):
@@ -173,7 +173,7 @@ def children(pid):
 
 
 def lives(pid):
-    """Whether there is such a process, and it is more than an entry that nobody has asked for yet."""
+    """Whether there is such a process, and it is more than a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

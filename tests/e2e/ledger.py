@@ -1,4 +1,4 @@
-"""Transactions that are accounted for: writers insert keys that nobody else inserts, note what each was told, and read back their own numbers.
+"""Transactions that are accounted for: each writer inserts keys of its own, notes every reply, and read back their own numbers.
 After a fault the table says whether all that was acknowledged is there once, and all that was refused is not there."""
 
 import itertools

@@ -22,7 +22,7 @@ def senders(pg):
 
 
 def clean(pg):
-    """Waits until nobody replicates, and drops the slots that are left."""
+    """Waits until no replication runs, and drops the slots that are left."""
     host.eventually(lambda: senders(pg) == 0)
     for (slot,) in pg.query("select slot_name from pg_replication_slots"):
         pg.query(f"select pg_drop_replication_slot('{slot}')")

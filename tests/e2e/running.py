@@ -12,7 +12,7 @@ SLEEP = "select pg_sleep(60)"
 
 
 def wait_until_runs(pg, count=1, statement=SLEEP):
-    """Waits until PostgreSQL runs this statement in so many sessions: from then on a cancel meets it."""
+    """Waits until PostgreSQL runs this statement in that many sessions: from then on a cancel meets it."""
     host.eventually(lambda: how_many_run(pg, statement) == count)
 
 
@@ -48,7 +48,7 @@ class Latch:
         self.holder.close()
 
     def wait_for(self, count=1):
-        """Waits until so many sessions wait before it."""
+        """Waits until that many sessions wait before it."""
         host.eventually(lambda: self.pg.count("wait_event_type = 'Lock' and wait_event = 'advisory'") == count)
 
     def open(self):

@@ -1,4 +1,5 @@
-"""How clients prove who they are: every auth_type with every form of secret in the user file."""
+"""How clients prove who they are: every auth_type with every form of secret in the user file.
+Holds I12 of ARCHITECTURE.md."""
 
 import psycopg
 import pytest
@@ -128,7 +129,7 @@ DATABASES = {
 
 
 def who_is_known(way, database, place):
-    """By auth_type=any everybody is, if the entry names who opens its servers; else who is in auth_file, or found by auth_query."""
+    """With auth_type=any every user is, if the entry names who opens its servers; else who is in auth_file, or found by auth_query."""
     if way == "any":
         return "forced" in database
     return place == "listed" or "asked" in database and place == "queried"

@@ -46,7 +46,7 @@ def threads(request):
 
 
 def pooler_with(weir, **settings):
-    """A pooler that knows nobody but asker and the console's users."""
+    """A pooler that knows no users but asker and the console's users."""
     chosen = {"auth_type": "md5", "auth_user": "asker", "auth_query": DEFAULT, "userlist": USERLIST, **settings}
     return weir(**chosen)
 
@@ -416,7 +416,7 @@ def logs_in(pooler, **options):
 
 @pytest.mark.since("1.20")
 def test_auth_user_cannot_log_in(weir, pg):
-    """Who waits is told at once, in the server's words."""
+    """Waiting clients get the server's error at once."""
     pooler = pooler_with(weir, auth_user="nologin")
     refused(pooler, 'role "nologin" is not permitted to log in', user="mapped", password="x")
 
@@ -464,7 +464,7 @@ def test_client_login_timeout_ends_the_wait(weir, pg):
 
 
 def test_query_wait_timeout_ends_the_wait(weir, pg):
-    """The only server of auth_user is at somebody else's question."""
+    """The only server of auth_user runs another login's query."""
     pooler = pooler_with(weir, auth_query=SLOW, default_pool_size=1, query_wait_timeout=2)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="slow", database="app"))

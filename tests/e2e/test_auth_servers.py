@@ -74,7 +74,7 @@ REFUSALS = [
 @pytest.mark.since("1.20")
 @pytest.mark.parametrize("code, text", REFUSALS, ids=["database", "login", "hba"])
 def test_all_who_wait_for_a_refused_login_hear_of_it(weir, code, text):
-    """One attempt at the server, and every waiting client is told at once, in the server's words."""
+    """One attempt at the server, and every waiting client gets the server's error at once."""
     refusal = wire.message(b"E", f"SFATAL\0VFATAL\0C{code}\0M{text}\0\0".encode())
     with socket.create_server(("127.0.0.1", 0)) as server:
         databases = {"app": f"port={server.getsockname()[1]}"}
@@ -109,7 +109,7 @@ NOT_PERMITTED = 'role "leaver" is not permitted to log in'
 
 @pytest.mark.parametrize("change", ["RECONNECT", "RELOAD"])
 def test_a_refused_login_is_told_while_an_old_connection_is_in_a_transaction(weir, pg, locked_out, change):
-    """The old connection closes with its transaction: it will serve nobody, so that nobody waits for it."""
+    """The old connection closes with its transaction: it will serve no client, so none waits for it."""
     pooler = weir(userlist={"leaver": "", "admin": ""}, query_wait_timeout=60, default_pool_size=3)
     working = pooler.connect(user="leaver")
     working.execute("begin")

@@ -55,7 +55,7 @@ def resident_kib(pooler):
 def test_what_is_no_startup_packet_is_closed_without_a_word(weir, data):
     pooler = weir(client_login_timeout=4)
     replies = answer_to(pooler, data)
-    # PgBouncer says so to the peer; PostgreSQL and Weir to nobody but the log.
+    # PgBouncer says so to the peer; PostgreSQL and Weir only log it.
     assert wire.kinds(replies) in (("", "E") if conftest.PGBOUNCER else ("",))
     assert pooler.value("select 1") == 1
 

@@ -1,4 +1,4 @@
-"""A server that breaks the protocol: its connection is closed, its client is told, and others go on."""
+"""A server that breaks the protocol: its connection is closed, its client gets an error, and others go on."""
 
 import struct
 import time
@@ -121,7 +121,7 @@ def test_more_readies_than_requests(pooler, fake):
 @pytest.mark.weir_only
 @pytest.mark.parametrize("surprise", [one_row("stray"), b"\0\0", READY, error("out of the blue", C="57P01", S="FATAL")], ids=range(4))
 def test_bytes_on_an_idle_connection(pooler, fake, surprise):
-    """What nobody has asked for reaches nobody: the server is not lent again."""
+    """An unrequested message reaches no client: the server is not used again."""
     others_are_fine(pooler)
     fake.connections[0].sendall(surprise)
     host.eventually(lambda: not pooler.console("SHOW SERVERS"))

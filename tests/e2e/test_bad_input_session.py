@@ -1,4 +1,4 @@
-"""Bad input from clients that are logged in: refused or passed on, and never anybody else's trouble."""
+"""Bad input from clients that are logged in: refused or passed on, without effect on other clients."""
 
 import random
 import struct

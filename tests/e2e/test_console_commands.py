@@ -9,6 +9,7 @@ import pytest
 import conftest
 import host
 import wire
+from weir import Stopwatch
 
 # PgBouncer has one SQLSTATE for all its own errors; Weir says what PostgreSQL would.
 STATES = ["08P01"] if conftest.PGBOUNCER else ["08P01", "42601", "42501", "42704", "22023", "55000"]
@@ -258,8 +259,10 @@ def test_who_does_not_read_is_closed_by_suspend_timeout(weir, pg):
         stuck = lambda: time.sleep(0.1) or pg.count("wait_event = 'ClientWrite'") == 1
         host.eventually(lambda: all(stuck() for _ in range(5)))
         console = pooler.connect("pgbouncer", "admin")
-        assert console.execute("SUSPEND").statusmessage == "SUSPEND"
-        pooler.wait_log("suspend_timeout")
+        with Stopwatch() as watch:
+            assert console.execute("SUSPEND").statusmessage == "SUSPEND"
+            pooler.wait_log("suspend_timeout")
+        assert watch.seconds < 8  # the default is 10
         console.execute("RESUME")
     assert pooler.value("select 1") == 1
 

@@ -1,4 +1,4 @@
-"""DDL under a statement that Weir prepares again on another server: the client is told what PostgreSQL would tell it, or gets what it would get.
+"""DDL under a statement that Weir prepares again on another server: the client gets PostgreSQL's own reply.
 
 Each scenario runs against PostgreSQL itself too (`direct`), with the same expectations: there, the statement stays on one server."""
 

@@ -42,7 +42,7 @@ KINDS = {
                    "auth_query": "select 'bob', 'bob' where $1 = 'bob'"},
     "tls": {"client_tls_sslmode": "allow", "client_tls_key_file": "{pki}/server.key", "client_tls_cert_file": "{pki}/server.crt"},
     "tls_required": {"client_tls_sslmode": "require", "client_tls_key_file": "{pki}/server.key", "client_tls_cert_file": "{pki}/server.crt",
-                     "server_tls_sslmode": "require", "query_wait_timeout": 3},  # whoever gets in waits for nothing: PostgreSQL has no TLS
+                     "server_tls_sslmode": "require", "query_wait_timeout": 3},  # a login waits in vain: PostgreSQL has no TLS
     "tls_verified": {"client_tls_sslmode": "verify-full", "client_tls_key_file": "{pki}/server.key", "auth_type": "cert",
                      "client_tls_cert_file": "{pki}/server.crt", "client_tls_ca_file": "{pki}/root3.crt"},
     "reset_always": {"server_reset_query_always": 1, "server_reset_query": "DISCARD ALL"},

@@ -14,7 +14,7 @@ import wire
 
 
 class Zone(BaseResolver):
-    """The zone `test`. `hosts` maps a name to (addresses, ttl); what changes here changes for whoever asks next."""
+    """The zone `test`. `hosts` maps a name to (addresses, ttl); what changes here changes the next answer."""
 
     def __init__(self):
         self.hosts, self.serial, self.asked, self.answers = {}, 1, [], True
@@ -140,6 +140,7 @@ def test_servers_at_an_old_address_are_closed_when_they_are_free(weir, zone, pg)
     pooler = weir(databases={"app": "host=db.test pool_size=2"}, resolv_conf=zone.conf, dns_max_ttl=1)
     first, second = pooler.connect(), pooler.connect()
     first.execute("begin")
+    assert hosts(pooler)["db.test"]["ttl"] <= 1
     zone.hosts["db.test"] = (["::1"], 3600)
     host.eventually(lambda: hosts(pooler)["db.test"]["ttl"] == 0)
     time.sleep(1)  # its last second

@@ -73,7 +73,7 @@ def test_errors_of_servers_and_of_weir_are_counted_by_code(weir):
 
 
 def test_an_error_that_no_client_hears_of_is_not_counted(weir):
-    """The query that Weir checks servers with fails: nobody is told."""
+    """The query that Weir checks servers with fails: no client sees it."""
     pooler = weir(server_check_query="select 1/0", server_check_delay=0)
     for _ in range(3):
         assert pooler.value("select 1") == 1

@@ -189,7 +189,7 @@ def test_a_starting_server_is_waited_for(weir, pg):
 
 @pytest.mark.since("1.20")
 def test_a_full_server_leaves_those_that_are_in_alone(weir, pg):
-    """max_connections reached: what the pool has goes on serving everybody, and PostgreSQL is not stormed."""
+    """max_connections reached: what the pool has goes on serving all clients, and PostgreSQL is not stormed."""
     pg.stop()
     pg.start(max_connections="8")
     try:
@@ -250,7 +250,7 @@ def answers(pooler, database):
 
 
 def test_stopped_for_a_while(weir):
-    """SIGSTOP and SIGCONT of the pooler: nobody is thrown out but by a timer that was due."""
+    """SIGSTOP and SIGCONT of the pooler: no client is closed but by a timer that was due."""
     pooler = weir()
     clients = [pooler.connect() for _ in range(5)]
     pooler.signal(signal.SIGSTOP)

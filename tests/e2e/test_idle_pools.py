@@ -1,4 +1,4 @@
-"""Pools that nobody uses any more, databases that come and go, by RELOAD or from `*`."""
+"""Unused pools, and databases added and removed by RELOAD or from `*`."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""make install: what lands where, and that it never writes over a configuration that is somebody's."""
+"""make install: what lands where, and that it never writes over an existing configuration."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""`weir bench` with every load generator it knows, on a PostgreSQL that is somebody's: pgbench 14 to 18, sysbench, JMeter;
+"""`weir bench` with every load generator it knows, on an existing PostgreSQL: pgbench 14 to 18, sysbench, JMeter;
 through Weir, another pooler that is started, one that runs. What is somebody's stays; passwords are shown nowhere."""
 
 import json

@@ -147,7 +147,7 @@ def test_any_name_is_a_name(by_ldap, pg, way):
 
 @pytest.mark.parametrize("user", ["*", "ali*", "alice)(uid=*", "*)(|(uid=*", "alice,ou=people", "alice\\2a", ")", "\\"])
 def test_a_name_is_nothing_more(by_ldap, user):
-    """Each would be alice, or everybody, if it were taken for a piece of a filter or of a distinguished name."""
+    """Each would match alice, or all users, if it were taken for a piece of a filter or of a distinguished name."""
     refused(by_ldap(SEARCH), user)
     refused(by_ldap(f'ldapprefix="uid=" ldapsuffix=",{BASE}"'), user)
 
@@ -359,7 +359,7 @@ def test_logins_that_wait_stop_no_other(by_ldap, directory):
 
 
 def test_a_client_that_leaves_is_forgotten(by_ldap, directory):
-    """The answer for it finds nobody, and is not taken for that of the next who has its place."""
+    """The answer for it finds no client, and is not taken for that of the next who has its place."""
     with silent_listener(directory.port, silent=1) as (port, taken):
         pooler = by_ldap(f"ldapserver=127.0.0.1 ldapport={port} {BIND}")
         with waiting_login(pooler):
@@ -377,7 +377,7 @@ def gets_in(pooler):
 
 @pytest.mark.parametrize("options, told", [("ldapserver=127.0.0.1", "requires argument"), ("ldapserver=h ldapprefix=x colour=1", "colour")])
 def test_options_without_meaning_let_nobody_in(by_ldap, directory, options, told):
-    """As in PgBouncer, the pooler starts; the log says why nobody gets in, and a RELOAD mends it."""
+    """As in PgBouncer, the pooler starts; the log says why logins fail, and a RELOAD mends it."""
     pooler = by_ldap(options)
     pooler.wait_log(f"WARNING .*weir.ini:\\d+: auth_ldap_options: .*{told}")
     refused(pooler)

@@ -1,4 +1,5 @@
-"""Faults under a load of transactions that are accounted for: what was acknowledged is there once, and all get on when the fault is over."""
+"""Faults under a load of transactions that are accounted for: what was acknowledged is there once, and all get on when the fault is over.
+Holds I6 of ARCHITECTURE.md."""
 
 import os
 import signal
@@ -81,7 +82,7 @@ def latency(pg, proxy, pooler):
 
 
 def cut_after_each_number_of_bytes(pg, proxy, pooler):
-    """200 resets, each so many bytes behind the one before."""
+    """200 resets, each a number of bytes behind the one before."""
     for count in range(1, 101):
         for direction in (fault_proxy.TO_SERVER, fault_proxy.TO_CLIENT):
             proxy.cut_after(direction, count)
@@ -203,7 +204,7 @@ def test_a_connection_to_the_server_cut_at_each_byte(behind_proxy, pg, direction
 
 
 def read_answers(raw, answers):
-    """All up to so many ReadyForQuery, or to the end of the connection."""
+    """All up to that many ReadyForQuery, or to the end of the connection."""
     messages = []
     while sum(message.kind == "Z" for message in messages) < answers:
         try:

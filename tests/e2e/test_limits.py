@@ -124,7 +124,7 @@ def test_min_pool_size_of_a_forced_user_needs_no_client(weir, pg, threads):
 
 @pytest.mark.since("1.21")
 def test_min_pool_size_is_nobodys_without_clients(weir, pg, threads):
-    """A pool that nobody uses any more, and whose user is not the forced one, is not filled, whoever asks for servers."""
+    """An unused pool whose user is not the forced one is not filled, even while others open servers."""
     pooler = weir(default_pool_size=6, **threads)
     assert pooler.value("select 1") == 1
     pooler.databases["app"] = "user=bob min_pool_size=3"
@@ -257,6 +257,18 @@ def test_client_limits_of_databases_and_users(weir, threads, name):
     pooler = weir(**{name: 2}, **threads)
     clients = [wire.Raw(pooler.port).login() for _ in range(2)]
     with pytest.raises(psycopg.OperationalError, match=name):
+        pooler.connect()
+    clients.pop().socket.close()
+    host.eventually(lambda: can_log_in(pooler))
+
+
+@pytest.mark.parametrize(
+    "entries", [{"databases": {"app": "max_db_client_connections=2"}}, {"users": {"alice": "max_user_client_connections=2"}}]
+)
+def test_client_limits_of_one_database_and_one_user(weir, entries):
+    pooler = weir(**entries)
+    clients = [wire.Raw(pooler.port).login() for _ in range(2)]
+    with pytest.raises(psycopg.OperationalError, match="max_(db|user)_client_connections"):
         pooler.connect()
     clients.pop().socket.close()
     host.eventually(lambda: can_log_in(pooler))

@@ -103,9 +103,10 @@ def test_a_thousand_clients_wait_their_turn(weir):
 
 
 def test_a_slow_reader_stops_only_its_own_server(weir):
+    """I18 of ARCHITECTURE.md."""
     pooler = weir(default_pool_size=2)
     slow = wire.Raw(pooler.port).login()
-    slow.send(wire.query("select repeat('x', 1000) from generate_series(1, 300000)"))  # 300 MB that nobody reads
+    slow.send(wire.query("select repeat('x', 1000) from generate_series(1, 300000)"))  # 300 MB that are not read
     with wire.Raw(pooler.port).login() as quick:
         for number in range(500):
             assert quick.simple(f"select {number}") == [[str(number)]]

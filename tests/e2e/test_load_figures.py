@@ -18,7 +18,7 @@ from test_load import bench, tables  # noqa: F401  (a fixture)
 
 pytestmark = [pytest.mark.every_driver, pytest.mark.weir_only]
 
-# A part of each load in `make test`; all of it, and for so many seconds, in `make load`.
+# A part of each load in `make test`; all of it, and for that many seconds, in `make load`.
 SECONDS = int(os.environ.get("WEIR_LOAD_FIGURES", "0"))
 WHOLE = bool(SECONDS)
 IDLE_KB = 80_000  # for 10,000 clients

@@ -247,7 +247,7 @@ def test_syslog(weir):
 
 
 def test_an_idle_server_that_says_farewell(weir, pg):
-    """A restart of PostgreSQL, say: its error is for nobody, and the log calls the end what it calls every such end."""
+    """A restart of PostgreSQL, say: its error has no client, and the log line is that of every such end."""
     pooler = weir(default_pool_size=1)
     pooler.value("select 1")
     pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'alice'")

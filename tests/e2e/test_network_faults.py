@@ -66,7 +66,7 @@ def test_segments_of_one_byte_change_no_answer(weir, pg, proxied, mode):
 
 
 def test_latency_is_no_failure(weir, pg, proxied):
-    """250 ms each way: nobody is thrown out, and no server is opened for want of an answer."""
+    """250 ms each way: no client is closed, and no server is opened for want of an answer."""
     proxy = proxied(pg.port)
     proxy.delay = 0.25
     pooler = weir(databases={"app": f"port={proxy.port}"}, default_pool_size=2, server_connect_timeout=10, query_timeout=20)
@@ -91,7 +91,7 @@ def test_a_server_that_falls_silent_in_a_query_is_given_up(weir, pg, proxied):
 
 
 def test_a_server_of_another_version_at_the_same_address(weir, servers, proxied):
-    """As after an upgrade: who comes then is told of the new version, and no statement is taken to be prepared there."""
+    """As after an upgrade: new clients get the new version, and no statement is taken to be prepared there."""
     old, new = servers("system"), servers("18")
     proxy = proxied(old.port)
     pooler = weir(databases={"app": f"port={proxy.port}"}, default_pool_size=1, server_login_retry=1)

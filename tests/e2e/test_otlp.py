@@ -246,7 +246,7 @@ def test_one_that_is_away_is_told_of_once_and_found_again(weir, program):
 
 
 class Misbehaving:
-    """Something that is asked as a collector, and answers as it is told to."""
+    """A collector that answers as the test sets it."""
 
     def __init__(self, answer, status=200, headers=(), after=None):
         self.times, outer = [], self
@@ -292,9 +292,9 @@ PARTIAL = b"\x0a\x07\x08\x03\x12\x03a\nb"
         (b"", {"status": 500}, "the answer is 500 Internal Server Error"),
         (b"no", {"status": 401}, "the answer is 401 Unauthorized"),
         (b"", {"status": 301, "headers": [("Location", "/")]}, "the answer is 301 Moved Permanently"),
-        (b"<html>Welcome</html>", {}, "what answers there is no collector of OTLP"),
-        (b"\0" * 200_000, {}, "what answers there is no collector of OTLP"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", {"status": None}, "no answer of HTTP: "),
+        (b"<html>Welcome</html>", {}, "the response is not OTLP"),
+        (b"\0" * 200_000, {}, "the response is not OTLP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", {"status": None}, "no HTTP response: "),
         (PARTIAL, {}, r"3 data points were left out: a\\x0ab"),
     ],
     ids=["500", "401", "301", "a page", "too much", "not HTTP", "partial"],

@@ -116,7 +116,7 @@ def test_the_console_asks_pam_too(by_pam, asking):
 
 @pytest.mark.weir_only  # PgBouncer asks one at a time
 def test_slow_modules_stop_no_other(by_pam, asking):
-    """Twelve are asked about bob, and nobody answers: alice must not notice."""
+    """Twelve logins of bob get no answer: alice's must not be delayed."""
     pooler = by_pam()
     with contextlib.ExitStack() as clients:
         waiting = [clients.enter_context(wire.Raw(pooler.port)) for _ in range(12)]

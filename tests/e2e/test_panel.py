@@ -1,4 +1,4 @@
-"""The control panel's thread: where it listens, that it is told of everything that it should be, what it shows."""
+"""The control panel's thread: where it listens, which events it receives, what it shows."""
 
 import contextlib
 import http.client
@@ -30,7 +30,7 @@ def test_it_gets_less_of_the_processors_than_who_serves_queries(weir):
     niceness = {}
     for task in Path(f"/proc/{pooler.process.pid}/task").iterdir():
         fields = (task / "stat").read_text().rpartition(")")[2].split()
-        niceness.setdefault((task / "comm").read_text().strip() == "weir-http", set()).add(int(fields[16]))
+        niceness.setdefault((task / "comm").read_text().strip() == "weir-panel", set()).add(int(fields[16]))
     (others,) = niceness[False]
     assert niceness[True] == {others + 10}
 

@@ -296,7 +296,7 @@ def test_a_broken_auth_file_lets_in_who_could_come_in_before(weir):
 
 
 def attempt(web, source="127.0.0.1", **body):
-    """A login from an address of this machine: its status, what it is told, its headers."""
+    """A login from an address of this machine: its status, body and headers."""
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30, source_address=(source, 0))
     try:
         connection.request("POST", "/api/v1/login", json.dumps(body), {"Content-Type": "application/json"})
@@ -406,6 +406,6 @@ def test_tls(weir, authorities):
 
 def test_keys_are_made_of_good_words_only(weir):
     pooler = weir.prepared()
-    for words, said in ((["password", "a b"], "no blanks"), (["token", "a", "--scopes", "root"], "scopes are"), (["password", "a", "--scopes", "read"], "at least 8")):
+    for words, said in ((["password", "a b"], "without blanks"), (["token", "a", "--scopes", "root"], "scopes are"), (["password", "a", "--scopes", "read"], "at least 8")):
         made = subprocess.run([pooler.program, "panel", *words], input="short\n", capture_output=True, text=True, check=False, timeout=60)
         assert made.returncode == 1 and said in made.stderr and not made.stdout

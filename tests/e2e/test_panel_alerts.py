@@ -114,7 +114,8 @@ def test_a_server_that_is_down(weir):
 
 
 def test_errors_and_budget(weir):
-    pooler, web = panel.start(weir, databases={"app": "pool_size=10000"}, alert_errors=1)
+    # 40 of a hundred connections: below the default of 90 %.
+    pooler, web = panel.start(weir, databases={"app": "pool_size=40"}, alert_errors=1, alert_budget=20)
     client = pooler.connect()
     for _ in range(60):
         with contextlib.suppress(psycopg.Error):
@@ -129,5 +130,6 @@ def test_errors_and_budget(weir):
 def test_nothing_is_raised_where_all_is_switched_off(weir):
     pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=0, alert_errors=0, alert_budget=0)
     with waiting(pooler):
-        host.eventually(lambda: pooler.pool()["maxwait"] >= 2, timeout=20)
+        # Longer than the default of 5 s.
+        host.eventually(lambda: pooler.pool()["maxwait"] >= 8, timeout=30)
         assert web.get("/api/v1/alerts") == {"alerts": [], "webhook": False}

@@ -1,4 +1,4 @@
-"""The control panel under floods: whoever asks too much is refused in words, what is held for them is bounded, and neither
+"""The control panel under floods: too many requests are refused with a reason, what is stored for them is bounded, and neither
 queries nor the console notice."""
 
 import contextlib
@@ -47,7 +47,7 @@ def refusal(data):
 
 @contextlib.contextmanager
 def crowd(web, count, words):
-    """So many connections from some addresses of this machine, each of which has said these words; what each is told is in `.told`."""
+    """A number of connections from some addresses of this machine, each of which has sent these bytes; the reply to each is in `.told`."""
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         guests = []
@@ -175,7 +175,7 @@ def test_who_is_slow_is_not_waited_for(weir):
             host.eventually(all_have_ended, timeout=40, interval=0.5)
         host.eventually(lambda: slow_bodies.listen() and slow_bodies.ended(), timeout=40)
         status, body = refusal(slow_bodies.guests[0].told)
-        assert (status, body["message"]) == (400, "the body did not come in time")
+        assert (status, body["message"]) == (400, "the body was not complete in time")
     assert time.monotonic() - begun > 9
     others_are_served(pooler, web, client)
     host.eventually(lambda: open_files(pooler) <= files)
@@ -284,13 +284,13 @@ def test_a_bug_of_the_panel_is_the_panels_alone(weir):
         web.ask("GET", "/metrics")
     assert client.execute("select 1").fetchone() == (1,)
     assert pooler.console("SHOW VERSION")
-    pooler.wait_log("bug in weir-http: .*thread")
+    pooler.wait_log("bug in weir-panel: .*thread")
     assert re.search("^weir_panel_panics_total 1$", web.ask("GET", "/metrics")[1], re.M)
 
 
 def panel_threads(pooler):
     names = Path(f"/proc/{pooler.process.pid}/task").glob("*/comm")
-    return sum(name.read_text() == "weir-http\n" for name in names)
+    return sum(name.read_text() == "weir-panel\n" for name in names)
 
 
 @contextlib.contextmanager

@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_is_put_aside(weir):
     host.hand_over(file)
     pooler.start()
     web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
-    pooler.wait_log(r"WARNING panel: history.redb cannot be read .*: put aside as .*history.unreadable")
+    pooler.wait_log(r"WARNING panel: history.redb cannot be read .*: renamed to .*history.unreadable")
     assert (state / "history.unreadable").read_bytes().startswith(b"no database")
     wait_seconds(web, 2, seconds=600)
     assert pooler.value("select 1") == 1

@@ -179,7 +179,7 @@ def test_bad_input_names_its_field_and_changes_nothing(weir, pg):
     for change, field in REFUSED:
         told = panel.is_refused(web.ask("POST", "/api/v1/pools", {**WISH, **change}), 422, "unprocessable_entity")
         assert told["field"] == field, (change, told)
-    told = panel.is_refused(web.ask("PUT", "/api/v1/pools/app", {**WISH, "name": "other"}), 422, "unprocessable_entity", "keeps its name")
+    told = panel.is_refused(web.ask("PUT", "/api/v1/pools/app", {**WISH, "name": "other"}), 422, "unprocessable_entity", "cannot be renamed")
     assert told["field"] == "name"
     for body in ({**WISH, "size": "5"}, {**WISH, "size": 1.5}, {"name": "x"}, []):
         panel.is_refused(web.ask("POST", "/api/v1/pools", body), 422, "unprocessable_entity")

@@ -40,7 +40,7 @@ def test_a_user_from_the_making_to_the_end(kept):
     assert status == 200 and body["scopes"] == ["read"]
     session = {"Cookie": headers["Set-Cookie"].split(";")[0]}
     assert web.ask("GET", "/api/v1/session", headers=session, token=None)[0] == 200
-    panel.is_refused(web.ask("POST", "/api/v1/users", NEW), 409, "conflict", "already")
+    panel.is_refused(web.ask("POST", "/api/v1/users", NEW), 409, "conflict", "exists")
     assert web.ask("PUT", "/api/v1/users/bob", {"scopes": ["read", "operate"]})[0] == 204
     assert listed(web)["user", "bob"] == ["read", "operate"]
     assert web.ask("GET", "/api/v1/session", headers=session, token=None)[0] == 401, "a changed line ends its sessions"
@@ -80,7 +80,7 @@ def test_only_an_admin_may_and_never_more_than_their_own(kept):
 
 def test_the_last_admin_stays(kept):
     _, web, _ = kept
-    panel.is_refused(web.ask("DELETE", "/api/v1/tokens/root"), 409, "conflict", "last one with scope admin")
+    panel.is_refused(web.ask("DELETE", "/api/v1/tokens/root"), 409, "conflict", "last user or token with scope admin")
     assert web.ask("POST", "/api/v1/users", {**NEW, "scopes": ADMIN.split(",")})[0] == 204
     panel.is_refused(web.ask("PUT", "/api/v1/users/bob", {"scopes": ["root"]}), 422, "unprocessable_entity", "scopes are")
     assert web.ask("DELETE", "/api/v1/tokens/root")[0] == 204

@@ -1,4 +1,5 @@
-"""Startup parameters of a client: each keeps its own, whatever server it meets and whoever used that before."""
+"""Startup parameters of a client: each keeps its own, on any server, after any other client.
+Holds I4 of ARCHITECTURE.md."""
 
 import struct
 
@@ -148,7 +149,7 @@ def test_ignored_options_still_carry_the_tracked_ones(weir):
 @pytest.mark.parametrize("ignored", ["extra_float_digits", "options"])
 @pytest.mark.parametrize("options", ["-c=", "-c =", "--=", "-c", "--", "-c=1 -c=2", "\\", "-c geqo=off -c="])
 def test_options_without_a_name_come_to_an_end(weir, ignored, options):
-    """CVE-2026-107349: an empty name made the process spin before anybody had logged in."""
+    """CVE-2026-107349: an empty name made the process spin before any login."""
     pooler = weir(ignore_startup_parameters=ignored)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app", options=options))
@@ -170,7 +171,7 @@ def test_track_extra_parameters(weir, pg):
 
 @pytest.mark.since("1.26")
 def test_track_extra_parameters_that_the_server_does_not_report(weir):
-    """Each client has the value of its startup packet, or the server's own, whoever was on the same server before."""
+    """Each client has the value of its startup packet, or the server's own, whichever client used the same server before."""
     pooler = weir(default_pool_size=1, track_extra_parameters="Statement_Timeout, geqo")
     login = lambda **parameters: wire.Raw(pooler.port).login(**parameters)
     with login(statement_timeout="7s") as one, login(options="-c STATEMENT_TIMEOUT=8s -c geqo=off") as two, login() as without:
@@ -187,11 +188,11 @@ def test_application_name_add_host(weir):
 
 
 def test_database_entries_set_parameters(weir):
-    """client_encoding, datestyle and timezone of a [databases] entry are what its servers start with."""
-    pooler = weir(databases={"app": "timezone=Asia/Tokyo datestyle=German client_encoding=LATIN1"})
+    """client_encoding, datestyle, timezone and application_name of a [databases] entry are what its servers start with."""
+    pooler = weir(databases={"app": "timezone=Asia/Tokyo datestyle=German client_encoding=LATIN1 application_name=shop"})
     with wire.Raw(pooler.port).login() as raw:
-        shown = [show(raw, name) for name in ("timezone", "datestyle", "client_encoding")]
-    assert shown == ["Asia/Tokyo", "German, DMY", "LATIN1"]
+        shown = [show(raw, name) for name in ("timezone", "datestyle", "client_encoding", "application_name")]
+    assert shown == ["Asia/Tokyo", "German, DMY", "LATIN1", "shop"]
 
 
 def test_connect_query_runs_on_every_new_server(weir):
@@ -404,7 +405,7 @@ def test_search_path_that_is_set_later(weir):
 
 @pytest.mark.since("1.26")
 def test_session_authorization_is_given_back(weir, pg):
-    """A superuser who plays somebody else does so alone."""
+    """SET SESSION AUTHORIZATION of a superuser concerns its own session alone."""
     pg.query("drop role if exists chief; create role chief superuser login")
     pooler = weir(default_pool_size=1, userlist={"chief": "", "admin": ""})
     one, two = pooler.connect(user="chief"), pooler.connect(user="chief")

@@ -111,7 +111,7 @@ def test_a_session_keeps_its_server_until_the_client_leaves(weir):
 
 @pytest.mark.weir_only
 def test_a_reset_query_that_fails_costs_the_connection(weir):
-    """What it left undone, nobody gets."""
+    """No other client gets what it left undone."""
     pooler = weir(pool_mode="session", server_reset_query="select 1/0", default_pool_size=1)
     pids = [pooler.value("select pg_backend_pid()") for _ in range(3)]
     assert len(set(pids)) == 3

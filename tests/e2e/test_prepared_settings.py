@@ -1,4 +1,4 @@
-"""What PostgreSQL fixes when it parses a statement: constants, the reading of strings, tables. A client gets its own, whoever prepared the same text."""
+"""What PostgreSQL fixes when it parses a statement: constants, the reading of strings, tables. A client gets its own, even if another one prepared the same text."""
 
 import pytest
 

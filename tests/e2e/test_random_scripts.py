@@ -1,4 +1,4 @@
-"""Random scripts of the protocol, played to PostgreSQL and through Weir: every client is told the same, message for message, and the tables
+"""Random scripts of the protocol, played to PostgreSQL and through Weir: every client gets the same messages, and the tables
 hold the same afterwards. `make differential SCRIPTS=10000` plays more; a failure prints the seed and the smallest script that still differs."""
 
 import os
@@ -51,7 +51,7 @@ def play_all(direct, ways, session, seeds):
 
 
 def explain(direct, script, pooler, database, session, lines):
-    """The smallest script, and where the answers to it part; a script that differs sometimes only is told as it was."""
+    """The smallest script, and where the answers to it part; a script that differs only sometimes is shown as it was."""
     def differs(smaller):
         return random_scripts.keeps_to_the_rules(smaller, session) and bool(differential.compare(direct, smaller, pooler.port, database))
 

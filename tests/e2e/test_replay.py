@@ -204,7 +204,7 @@ def test_a_client_with_an_old_description_is_told(raw, shape):
 
 
 def test_nobody_gets_rows_by_an_old_description(raw, shape):
-    """Not even when the statement, which all clients share, has been prepared anew for somebody else."""
+    """Not even when the statement, which all clients share, has been prepared anew for another client."""
     with wire.Raw(raw.pooler.port).login() as other:
         for one in (raw, other):
             prepare(one, "s")

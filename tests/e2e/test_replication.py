@@ -1,4 +1,4 @@
-"""Replication connections: a server of one's own, told all that the client said, counted like any other, had by nobody after."""
+"""Replication connections: a server of its own with all the client's startup parameters, counted like any other, never used again."""
 
 import psycopg
 import pytest

@@ -40,7 +40,7 @@ def pooler(weir, server, authorities):
 @pytest.fixture
 def secure_tools(monkeypatch):
     monkeypatch.setenv("PGSSLMODE", "require")
-    monkeypatch.setenv("HOME", "/nonexistent")  # certificates of whoever runs the tests are not theirs
+    monkeypatch.setenv("HOME", "/nonexistent")  # certificates of the user who runs the tests are not theirs
 
 
 def test_a_stream_is_whole_while_both_sides_talk(pooler, server):

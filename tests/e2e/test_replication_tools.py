@@ -11,7 +11,7 @@ from replicas import DATABASES, Background, clean, command, read_wal, replicatin
 
 pytestmark = [pytest.mark.every_version, pytest.mark.since("1.23")]
 
-# None of these may strike while somebody streams.
+# None of these may end a stream.
 SHORT_TIMEOUTS = {"query_timeout": 2, "transaction_timeout": 2, "idle_transaction_timeout": 2, "client_idle_timeout": 2}
 
 
@@ -138,7 +138,7 @@ def test_a_large_transaction_is_decoded_whole(pooler, pg, table):
 
 
 def test_a_snapshot_of_a_slot_is_the_state_it_begins_with(weir, pg, table):
-    pooler = weir(databases=DATABASES, default_pool_size=3)  # whoever reads the snapshot takes his time
+    pooler = weir(databases=DATABASES, default_pool_size=3)  # reading the snapshot takes long
     write(pg, 1, 3)
     slot = replicating(pooler)
     row = slot.execute("CREATE_REPLICATION_SLOT snapped TEMPORARY LOGICAL test_decoding EXPORT_SNAPSHOT").fetchone()

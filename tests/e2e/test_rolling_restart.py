@@ -1,4 +1,4 @@
-"""Two processes on one port (`so_reuseport`): the new one is started, the old one is told to end, and nobody is cut off."""
+"""Two processes on one port (`so_reuseport`): the new one starts, the old one is shut down, and no client is cut off."""
 
 import signal
 import threading
@@ -42,7 +42,7 @@ def test_a_second_process_takes_the_clients_while_the_first_one_drains(weir, pg)
 
 
 def all_reach(pooler, count=10):
-    """Every one of so many new clients is served, and by this process."""
+    """Every one of a number of new clients is served, and by this process."""
     before = pooler.log_text().count("login attempt")
     try:
         values = [pooler.value("select 1") for _ in range(count)]
@@ -52,7 +52,7 @@ def all_reach(pooler, count=10):
 
 
 def test_new_clients_find_one_of_them_all_the_time(weir, pg):
-    """Clients that come while processes come and go are served; one that the closing socket had in its queue may try again."""
+    """Clients that connect while processes are exchanged are served; one that the closing socket had in its queue may try again."""
     current = weir(so_reuseport=1)
     stop, failures, served = threading.Event(), [], []
 

@@ -1,4 +1,5 @@
-"""Signals, as PgBouncer 1.25 takes them: HUP, INT, TERM, QUIT, USR1, USR2."""
+"""Signals, as PgBouncer 1.25 takes them: HUP, INT, TERM, QUIT, USR1, USR2.
+Holds I20 of ARCHITECTURE.md."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""The service manager: what is told to it, and listening sockets that it passes. systemd itself is not needed for either."""
+"""The service manager: notifications to it, and listening sockets that it passes. systemd itself is not needed for either."""
 
 import os
 import re

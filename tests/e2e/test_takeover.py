@@ -1,4 +1,5 @@
-"""`-R`: a new process takes over from the running one, and nobody who is connected notices."""
+"""`-R`: a new process takes over from the running one, and connected clients do not notice.
+Holds I15 of ARCHITECTURE.md."""
 
 import os
 import signal
@@ -319,7 +320,7 @@ def test_a_new_process_that_cannot_start_changes_nothing(weir):
 
 
 def test_nobody_else_gets_anything(weir):
-    """Whoever may use the console is not therefore somebody to hand sockets to."""
+    """A user who may use the console may not therefore receive sockets."""
     pooler = weir()
     assert pooler.console('TAKEOVER "nobody-listens-here"') == "TAKEOVER"
     pooler.wait_log("takeover failed, continuing as before")
@@ -486,7 +487,7 @@ class Successor:
         with socket.socket(socket.AF_UNIX) as door:
             door.settimeout(20)
             door.bind(f"\0{name}")
-            with host.as_the_user():  # nobody else is sent anything
+            with host.as_the_user():  # other users get no handover
                 door.listen()
             assert pooler.console(f'TAKEOVER "{name}"') == "TAKEOVER"
             self.line, _ = door.accept()

@@ -70,7 +70,8 @@ def test_a_waiting_client_that_hangs_up_leaves_the_queue(weir):
 
 @pytest.mark.since("1.25")
 def test_query_wait_notify(weir):
-    pooler = weir(default_pool_size=1, query_wait_notify=1)
+    # By the default of 5 s the client would be closed before any notice.
+    pooler = weir(default_pool_size=1, query_wait_notify=1, query_wait_timeout=4)
     holder = pooler.connect()
     holder.execute("begin")
     with wire.Raw(pooler.port).login() as raw:
@@ -283,7 +284,7 @@ class DeafServer:
         return self.socket.getsockname()[1]
 
     def accept_all(self):
-        """Takes whoever has come since, and says how many came in all."""
+        """Accepts the connections made since, and returns the number of all."""
         try:
             while True:
                 connection, _ = self.socket.accept()
@@ -300,7 +301,7 @@ def test_server_connect_timeout(weir):
     )
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
-        pooler.wait_log("closing because: connect timeout")
+        pooler.wait_log("closing because: connect timeout", timeout=10)  # the default is 15 s
         host.eventually(lambda: deaf.accept_all() >= 2)  # it tries again
         pooler.reload(query_wait_timeout=1)
         assert wire.errors(raw.read_to_end())
@@ -330,7 +331,8 @@ def test_server_login_retry_paces_the_attempts(weir, pg):
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
         started = time.monotonic()
-        host.eventually(lambda: server.accept_all() >= 4)
+        # At the default of 15 s there are nine within the 30 s of the client.
+        host.eventually(lambda: server.accept_all() >= 11)
         attempts, took = server.accept_all(), time.monotonic() - started
     # Weir begins with shorter pauses: 0.1, 0.2, 0.4, 0.8 s.
     assert attempts <= took + 5, pooler.log_text()

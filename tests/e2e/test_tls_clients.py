@@ -154,7 +154,7 @@ def test_certificates_need_to_be_asked_for(weir, authorities):
 @pytest.mark.weir_only
 @pytest.mark.parametrize("auth_type, secret", [("scram-sha-256", "plain"), ("md5", "verifier")])
 def test_scram_is_bound_to_the_channel(weir, pg, root, auth_type, secret):
-    """`channel_binding=require` is for a client that will not talk to anybody in the middle."""
+    """`channel_binding=require` is for a client that refuses a man in the middle."""
     verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
     userlist = {"scramuser": "scram secret" if secret == "plain" else verifier}
     pooler = weir(auth_type=auth_type, userlist=userlist, **settings(root, "allow"))
@@ -227,7 +227,7 @@ def test_direct_tls_needs_alpn(weir, authorities):
 
 
 def test_nothing_may_come_behind_the_ssl_request(weir, authorities):
-    """Bytes that an attacker put before the handshake would else count as the client's own."""
+    """I13 of ARCHITECTURE.md. Bytes that an attacker put before the handshake would else count as the client's own."""
     pooler = weir(**settings(authorities[3], "allow"))
     with tcp(pooler) as client:
         client.sendall(SSL_REQUEST + startup())
@@ -315,8 +315,10 @@ def test_ciphers_of_1_3(weir, authorities):
 
 def test_a_curve(weir, authorities):
     root = authorities[3]
-    pooler = weir(**settings(root, client_tls_ecdhcurve="secp384r1", client_tls_dheparams="none"))
-    assert agreed(pooler, root).startswith(SUMMARY)
+    # The log names the curve of TLS 1.2.
+    curve = {"client_tls_ecdhcurve": "secp384r1", "client_tls_dheparams": "none"}
+    pooler = weir(**settings(root, client_tls_protocols="tlsv1.2", **curve))
+    assert agreed(pooler, root).endswith("/ECDH=secp384r1")
 
 
 @pytest.mark.weir_only

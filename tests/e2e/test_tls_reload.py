@@ -1,4 +1,4 @@
-"""TLS settings and files that change while the pooler runs: RELOAD, SIGHUP and SET, nobody dropped, nothing half taken."""
+"""TLS settings and files that change while the pooler runs: RELOAD, SIGHUP and SET, no client dropped, nothing half applied."""
 
 import re
 import shutil

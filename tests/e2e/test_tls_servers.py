@@ -96,7 +96,7 @@ def test_a_server_without_tls_will_not_do(weir, secure, mode):
 @pytest.mark.weir_only
 @pytest.mark.parametrize("answer", [b"S", b"N"])
 def test_nothing_may_come_behind_the_answer_to_the_ssl_request(weir, answer):
-    """What an attacker on the path has put there would else count as the server's (CVE-2021-23222)."""
+    """I13 of ARCHITECTURE.md. What an attacker on the path has put there would else count as the server's (CVE-2021-23222)."""
     forged = fake_server.error("forged on the path", C="28000")
 
     def serve(listener):
@@ -226,7 +226,7 @@ def test_tls_on_both_sides_under_load(weir, secure, pg):
 
 @pytest.mark.parametrize("where", ["ini", "client"])
 def test_scram_towards_servers_is_bound_to_the_channel(weir, secure, where):
-    """A server that offers SCRAM-SHA-256-PLUS refuses whoever claims that it does not: getting in shows that we bind."""
+    """A server that offers SCRAM-SHA-256-PLUS refuses a client that claims that it does not: a login shows that Weir binds."""
     if where == "ini":
         pooler = weir(databases=databases(secure, extra="user=scramuser password='scram secret'"))
         assert pooler.value("select current_user") == "scramuser"

@@ -1,4 +1,4 @@
-"""`-R` with TLS: sessions cannot move, so whoever has one stays with the old process until it leaves by itself."""
+"""`-R` with TLS: sessions cannot move, so such a client stays with the old process until it disconnects."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""tokio-postgres through the pooler. The scenarios are Rust, in tests/tokio-postgres; here they are built and given a pooler."""
+"""tokio-postgres through the pooler. The scenarios are Rust, in tests/clients/tokio-postgres; here they are built and given a pooler."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import pytest
 import conftest
 import host
 
-PACKAGE = host.REPOSITORY / "tests/tokio-postgres"
+PACKAGE = host.REPOSITORY / "tests/clients/tokio-postgres"
 # Named here too, so that each counts as a test of its own before anything is built; `test_all_are_named` holds the two together.
 SCENARIOS = ["prepared", "pipelined", "many_clients", "transactions", "portals", "copy", "cancel", "errors", "simple"]
 

@@ -122,7 +122,7 @@ class Weir:
             self.process = host.start(command, as_user, **options)
 
     def start_with_descriptors(self, limit):
-        """Starts with a hard limit of so many file descriptors, which the pooler cannot raise."""
+        """Starts with a hard limit of file descriptors, which the pooler cannot raise."""
         with open(self.output_path, "ab") as output:
             command = ["prlimit", f"--nofile={limit}:{limit}", self.program, self.ini]
             self.process = host.start(command, cwd=self.directory, stdout=output, stderr=output)

@@ -213,7 +213,7 @@ class Raw:
         return self.read_until("Z")
 
     def read_until_ready(self, times):
-        """All messages up to the ReadyForQuery that ends so many requests."""
+        """All messages up to the ReadyForQuery that ends that many requests."""
         return [message for _ in range(times) for message in self.read_until("Z")]
 
     def simple(self, statement):

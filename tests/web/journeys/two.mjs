@@ -35,7 +35,7 @@ export default async function ({ visitor, token, ask }) {
   await one.choose('Actions', 'Delete');
   await one.field('Type shared to confirm').fill('shared');
   await one.button('Delete the pool').click();
-  await other.see('There is no pool shared');
+  await other.see('Pool shared not found');
 
   await one.button('Log out').click();
   await one.button('Log in').waitFor();

@@ -40,7 +40,7 @@ const P50_MS: Figure = |run| Some(run.outcome.latency_us?.p50 / 1000.0);
 const P99_MS: Figure = |run| Some(run.outcome.latency_us?.p99 / 1000.0);
 
 /// The median of the rounds' ratios. Each round is compared with its own base, so that a machine that is faster in one
-/// round than in another does not count for or against anybody.
+/// round than in another does not count for or against any subject.
 fn ratio_to(base: &[Measured], runs: &[Measured], figure: Figure) -> Option<f64> {
     let ratios = runs.iter().zip(base).filter_map(|(run, base)| ratio(figure(run), figure(base)));
     median(&ratios.collect::<Vec<f64>>())

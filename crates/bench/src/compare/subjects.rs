@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn every_subjects_file_differs_from_pgbouncers_in_its_own_settings_only() {
         let settings = |name: &str| -> Vec<String> {
-            let path = format!("{}/../../bench/{name}.ini", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/configs/{name}.ini", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(path).unwrap_or_default();
             let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
             lines

@@ -81,7 +81,7 @@ impl Options {
         self.pooler_binary.clone().unwrap_or_else(beside)
     }
 
-    /// Whether it stays up. Scripts and CI, which nobody can interrupt by hand, get to the end.
+    /// Whether it stays up. Scripts and CI, which cannot press Ctrl-C, end.
     fn stays(&self) -> bool {
         let sits_there = || std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         self.keep.unwrap_or_else(sits_there)

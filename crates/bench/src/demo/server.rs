@@ -1,5 +1,5 @@
 //! What stands as long as the demo runs: Weir before the private PostgreSQL, with one pool, the control panel and a token
-//! for it. The measured runs have poolers of their own, so nobody who looks around here is in their way.
+//! for it. The measured runs have poolers of their own, so queries on this one do not disturb them.
 
 use std::path::Path;
 use std::process::Command;

@@ -52,8 +52,8 @@ const COUNTERS: [Counter; 2] = [
     },
 ];
 
-/// Runs `load` while somebody counts into the file `name` of `directory`, and divides by the units that it gives;
-/// `None` where nobody can count.
+/// Runs `load` while system calls are counted into the file `name` of `directory`, and divides by the units that it gives;
+/// `None` where they cannot be counted.
 pub(super) fn counted(
     leader: u32,
     directory: &Path,

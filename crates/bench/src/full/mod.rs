@@ -108,7 +108,7 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// How long a run of so many clients takes at least: what they cost while they get in shall not count for much.
+    /// The least duration of a run of a number of clients, so that the cost of their logins is a small part of it.
     fn seconds_for(&self, clients: u32) -> u32 {
         self.seconds.max(clients / CLIENTS_A_SECOND)
     }

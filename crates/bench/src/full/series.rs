@@ -197,7 +197,7 @@ fn one(
     Ok(())
 }
 
-/// Waits until nobody is on the server any more; whoever stays is told, and ends no series of hours.
+/// Waits until no client is connected to the server; one that stays is reported and does not end a series of hours.
 fn left(bench: &Bench<'_>, screen: &mut Screen) -> Result<()> {
     match bench.lab.wait_until_left() {
         Err(LabError::Interrupted) => Err(LabError::Interrupted),

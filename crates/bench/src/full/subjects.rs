@@ -1,4 +1,4 @@
-//! Who is compared, and how each is started: one row each with its file in the repository, and whoever the command
+//! Which poolers are compared, and how each is started: one row each with its file in the repository, and those that the command
 //! line names. A subject whose file cannot become what a row wants is left out of that row, by name.
 
 use std::path::{Path, PathBuf};
