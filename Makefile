@@ -36,7 +36,7 @@ bench: ## Weir, PgBouncer and no pooler, side by side
 bench-full: ## every scenario and every subject, with intervals and bars; hours
 	@scripts/bench-full
 
-sim: ## the simulator over SEEDS seeds, or with HOURS=8 for so many hours on all cores
+sim: ## the simulator over SEEDS seeds, or with HOURS=8 for eight hours on all cores
 	cargo run --release -p weir-sim -- $(if $(HOURS),--hours $(HOURS) --start $(or $(START),$(shell date +%s)000) --jobs 0,--seeds $(SEEDS))
 
 differential: ## SCRIPTS random scripts from SEED on for each driver, pool mode and size and PostgreSQL, against PostgreSQL itself

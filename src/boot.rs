@@ -16,7 +16,7 @@ use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
     TakeoverFault,
 };
-use http::{Doorway, NoDoorway};
+use panel::{ListenError, ListenSocket};
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
@@ -24,7 +24,7 @@ use crate::cli::Options;
 use crate::control_loop::ControlLoop;
 use crate::files::Source;
 use crate::logging::Logger;
-use crate::panel;
+use crate::panel_thread;
 use crate::panics;
 use crate::service_manager::{self, ServiceManager};
 use crate::takeover;
@@ -51,7 +51,7 @@ pub(crate) enum BootError {
     /// Listening on a socket failed.
     Listen(ListenFault),
     /// Listening for the panel failed.
-    Panel(NoDoorway),
+    Panel(ListenError),
     /// The threads cannot be started.
     Start(StartFault),
     /// The TLS settings are invalid; logged already.
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
     let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
     let listeners = listen(&config, inherited, passed, logger)?;
-    let doorway = panel::doorway(&config, predecessor.as_mut())?;
+    let listen_socket = panel_thread::listen_socket(&config, predecessor.as_mut())?;
     if options.daemon {
         logger.leave_stderr();
         process::daemonize().map_err(|why| BootError::System("cannot daemonize", why))?;
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     }
     let write = if predecessor.is_some() { PidFile::take_over } else { PidFile::create };
     let pidfile = pidfile.map(write).transpose().map_err(BootError::Pid)?;
-    let control_loop = start(config, source, tls, listeners, doorway, predecessor, logger)?;
+    let control_loop = start(config, source, tls, listeners, listen_socket, predecessor, logger)?;
     if options.daemon {
         process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
@@ -201,7 +201,7 @@ fn start(
     source: Source,
     tls: TlsConfigLog,
     listeners: Listeners,
-    doorway: Option<Doorway>,
+    listen_socket: Option<ListenSocket>,
     predecessor: Option<Predecessor>,
     logger: &Arc<Logger>,
 ) -> Result<ControlLoop<Workers>, BootError> {
@@ -229,7 +229,7 @@ fn start(
         reports: reporter(sender.clone()),
     };
     if let Some(predecessor) = &predecessor {
-        predecessor.rest_gates().map_err(BootError::Takeover)?;
+        predecessor.pause_accepting().map_err(BootError::Takeover)?;
     }
     let born = SystemTime::now();
     panics::abort_on_panic(logger);
@@ -241,7 +241,8 @@ fn start(
     let up = format!("process up: {}, {shards} threads, io driver {io_driver}", control::VERSION);
     logger.write(&Record::new(Level::Log, up));
     let facts = ProcessInfo { shards, io_driver };
-    let panel = panel::start(&config, born, doorway, sender.clone(), logger, predecessor.is_some());
+    let panel =
+        panel_thread::start(&config, born, listen_socket, sender.clone(), logger, predecessor.is_some());
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();

@@ -20,33 +20,6 @@ const SIGNALS: &[(&str, &str)] = &[
     ("SIGUSR2", "RESUME"),
 ];
 
-/// Views and commands that PgBouncer does not have, or that say more here.
-const CONSOLE: &[(&str, &str, &str)] = &[
-    ("SHOW FDS", "different", "shows no secret and sends no descriptor: Weir's takeover does not use it"),
-    ("SHOW MEM", "different", "counts Weir's own objects, which are fewer kinds than PgBouncer's"),
-    ("SHOW ERRORS", "own", "errors sent to clients, by SQLSTATE"),
-    ("SHOW HISTOGRAMS", "own", "how long clients waited, transactions and queries took"),
-    ("SHOW QUERIES", "own", "time of each kind of query, while track_queries is on"),
-    ("SHOW QUERY_HISTOGRAMS", "own", "the same durations in buckets"),
-    (
-        "SHOW QUERY_TEXTS",
-        "own",
-        "a statement of each kind with parameters instead of values, as EXPLAIN (GENERIC_PLAN) takes it",
-    ),
-    ("SHOW SERVER_ERRORS", "own", "pools whose server logins fail: since when, and why"),
-    ("SHOW SHARDS", "own", "activity of each thread"),
-    (
-        "SHOW SHARD_CLIENTS",
-        "own",
-        "SHOW CLIENTS with each client's thread and the reason why it keeps its server outside of a request",
-    ),
-    ("SHOW SHARD_SERVERS", "own", "SHOW SERVERS likewise"),
-    ("CANCEL_CLIENT", "own", "cancels the query that a client is running; the client stays connected"),
-    ("RESET_QUERIES", "own", "discards what SHOW QUERIES has counted, of one database or of all"),
-    ("TAKEOVER", "own", "sent by a process that was started with -R to the process it replaces"),
-    ("SHOW VERSION", "different", "begins with PgBouncer's version and names Weir after it"),
-];
-
 /// Options that mean something else here, or more.
 const OPTIONS: &[(&str, &str, &str)] = &[(
     "-R",
@@ -71,15 +44,13 @@ pub(crate) fn rows() -> String {
         };
         row(&mut text, "auth_type", word, "", verdict, note);
     }
-    let views = VIEWS.iter().map(|view| format!("SHOW {}", view.name));
-    let commands = COMMANDS.iter().filter(|command| !["SHOW", "SELECT"].contains(&command.word));
-    for name in views.chain(commands.map(|command| command.word.to_owned())).chain(["SET".to_owned()]) {
-        let (verdict, note) = CONSOLE
-            .iter()
-            .find(|(word, ..)| *word == name)
-            .map_or(("same", ""), |(_, verdict, note)| (verdict, note));
-        row(&mut text, "console", &name, "", verdict, note);
+    for view in VIEWS {
+        compared(&mut text, "console", &format!("SHOW {}", view.name), "", view.compat, view.about);
     }
+    for command in COMMANDS.iter().filter(|command| !["SHOW", "SELECT"].contains(&command.word)) {
+        compared(&mut text, "console", command.word, "", command.compat, command.about);
+    }
+    row(&mut text, "console", "SET", "", "same", "");
     for (name, note) in SIGNALS {
         row(&mut text, "signals", name, "", "same", note);
     }
@@ -103,14 +74,19 @@ fn settings(text: &mut String) {
             Scope::User => "[users]",
             Scope::Peer => "[peers]",
         };
-        let (verdict, note) = match info.compat() {
-            Compat::Same => ("same", ""),
-            Compat::Better(how) => ("better", how),
-            Compat::Different(why) => ("different", why),
-            Compat::Own => ("own", info.doc),
-        };
-        row(text, group, info.name, info.default.unwrap_or_default(), verdict, note);
+        compared(text, group, info.name, info.default.unwrap_or_default(), info.compat, info.doc);
     }
+}
+
+/// A line about a row of a table. What PgBouncer does not have is described; `about` does that.
+fn compared(text: &mut String, group: &str, name: &str, default: &str, compat: Compat, about: &str) {
+    let (verdict, note) = match compat {
+        Compat::Same => ("same", ""),
+        Compat::Better(how) => ("better", how),
+        Compat::Different(why) => ("different", why),
+        Compat::Own => ("own", about),
+    };
+    row(text, group, name, default, verdict, note);
 }
 
 fn row(text: &mut String, group: &str, name: &str, default: &str, verdict: &str, note: &str) {

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
-use http::Panel;
 use messages::{Command, Listing, Report, ShardId, Subject};
+use panel::Panel;
 use settings::Config;
 use telemetry::{Level, Record};
 
@@ -65,7 +65,7 @@ impl<C: Shards> ControlLoop<C> {
         source: Source,
         inputs: Receiver<Input>,
     ) -> ControlLoop<C> {
-        let control = Control::new(config, facts, console::parse, 0);
+        let control = Control::new(config, facts, 0);
         let manager = ServiceManager::default();
         ControlLoop {
             control,
@@ -111,10 +111,10 @@ impl<C: Shards> ControlLoop<C> {
     /// Exports the last metrics if a collector is configured: their data comes from this thread. A second shutdown signal ends
     /// the wait.
     fn flush_metrics(&mut self) {
-        if !self.panel.as_ref().is_some_and(Panel::is_over) {
+        if !self.panel.as_ref().is_some_and(Panel::exit) {
             return;
         }
-        let deadline = Instant::now() + http::LAST_EXPORT;
+        let deadline = Instant::now() + panel::LAST_EXPORT;
         while !self.panel.as_ref().is_some_and(Panel::has_exported) {
             let Some(rest) = deadline.checked_duration_since(Instant::now()) else { return };
             match self.inputs.recv_timeout(rest) {
@@ -133,7 +133,7 @@ impl<C: Shards> ControlLoop<C> {
             if let Input::Takeover(what) = &input {
                 let has_left = matches!(what, TakeoverEvent::Begun | TakeoverEvent::Over);
                 self.manager.set_handed_over(has_left);
-                self.panel.iter().for_each(|panel| panel.leave(has_left));
+                self.panel.iter().for_each(|panel| panel.set_handed_over(has_left));
             }
             self.control.handle(input, now_us);
             let mut later = Vec::new();
@@ -171,7 +171,7 @@ impl<C: Shards> ControlLoop<C> {
             }
             Output::PanelReply { id, parts, last } => {
                 if let Some(panel) = &self.panel {
-                    panel.answered(id, parts, last);
+                    panel.reply_received(id, parts, last);
                 }
             }
             Output::Log(record) => self.logger.write(&record),
@@ -208,7 +208,7 @@ impl<C: Shards> ControlLoop<C> {
             Output::ReopenLog => self.log_reopen_error(self.logger.reopen()),
             Output::CloseTcp => {
                 self.manager.stopping();
-                self.panel.iter().for_each(Panel::is_ending);
+                self.panel.iter().for_each(Panel::begin_shutdown);
                 self.shards.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),

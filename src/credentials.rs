@@ -24,10 +24,10 @@ fn line(task: &CredentialTask) -> Result<String, String> {
     match task {
         CredentialTask::Password { name, scopes } => {
             let password = password(name).map_err(|why| format!("no password: {why}"))?;
-            http::password_line(name, scopes, &password).map_err(|no| no.to_string())
+            panel::password_line(name, scopes, &password).map_err(|no| no.to_string())
         }
         CredentialTask::Token { name, scopes } => {
-            let (line, token) = http::token_line(name, scopes).map_err(|no| no.to_string())?;
+            let (line, token) = panel::token_line(name, scopes).map_err(|no| no.to_string())?;
             let _ = writeln!(io::stderr(), "the token of {name}, shown this once: {token}");
             Ok(line)
         }

@@ -32,7 +32,7 @@ struct Sinks {
     /// The system's log, with the name and facility that it was opened by.
     syslog: Option<(String, SyslogFacility, Syslog)>,
     /// Where the control panel reads the last lines; kept while it is on.
-    journal: Arc<http::Journal>,
+    log_ring: Arc<panel::LogRing>,
     is_read: bool,
 }
 
@@ -47,7 +47,7 @@ impl Logger {
                 to_stderr,
                 file: None,
                 syslog: None,
-                journal: Arc::default(),
+                log_ring: Arc::default(),
                 is_read: false,
             }),
         }
@@ -100,8 +100,8 @@ impl Logger {
     }
 
     /// The last lines, for the control panel.
-    pub(crate) fn journal(&self) -> Arc<http::Journal> {
-        Arc::clone(&self.sinks().journal)
+    pub(crate) fn log_ring(&self) -> Arc<panel::LogRing> {
+        Arc::clone(&self.sinks().log_ring)
     }
 
     /// Standard error is a terminal.
@@ -155,7 +155,7 @@ impl Sinks {
             let _ = file.write_all(line);
         }
         if self.is_read {
-            self.journal.push(text);
+            self.log_ring.push(text);
         }
         self.write_to_syslog(record);
     }

@@ -10,7 +10,7 @@ mod credentials;
 mod files;
 mod generate;
 mod logging;
-mod panel;
+mod panel_thread;
 mod panics;
 mod pools_file;
 mod service_manager;

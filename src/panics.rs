@@ -14,7 +14,7 @@ pub(crate) fn abort_on_panic(logger: &Arc<Logger>) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let thread = thread::current();
-        let is_panels = http::count_panic(&thread);
+        let is_panels = panel::count_panic(&thread);
         let level = if is_panels { Level::Error } else { Level::Fatal };
         let name = thread.name().unwrap_or("a thread");
         logger.write(&Record::new(level, format!("bug in {name}: {panic}")));
@@ -49,7 +49,7 @@ mod tests {
             command.args(["--exact", "panics::tests::a_panic_ends_the_process_unless_it_is_the_panels"]);
             command.env(PANICS, thread).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
         };
-        for of_the_panel in ["weir-http", "weir-lab"] {
+        for of_the_panel in ["weir-panel", "weir-lab"] {
             assert!(broken(of_the_panel).success(), "{of_the_panel}");
         }
         for other in ["weir-shard-0", "main", "weir-signals"] {

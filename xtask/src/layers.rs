@@ -1,6 +1,6 @@
-//! Holds the arrows between crates to the table in ARCHITECTURE.md (between `<!-- layers -->` and
-//! `<!-- /layers -->`): who may use whom, and which third-party crates the pure crates may have.
-//! The table is the truth; this file knows no crate's name but those that are exempt by rule.
+//! Checks the dependencies between crates against the table in ARCHITECTURE.md (between `<!-- layers -->` and
+//! `<!-- /layers -->`): which crates each may use, and which third-party crates. A pure crate uses pure crates only.
+//! The table decides; this file names no crate but those that are exempt by rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -12,14 +12,18 @@ use crate::tree::Tree;
 
 const PAPER: &str = "ARCHITECTURE.md";
 
+/// The second cell of a pure crate's row.
+const PURE: &str = "pure";
+
 /// A dependency on this crate is free where it is for tests only: the simulator may be used from any test.
 const FREE_IN_TESTS: &str = "sim";
 
-/// One row of the table: a crate, the Weir crates it may use, and the third-party crates it may use.
+/// One row of the table: a crate, whether it is pure, the Weir crates it may use, and the third-party crates it may use.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     line: usize,
     name: String,
+    is_pure: bool,
     may_use: Vec<String>,
     /// `None`: not limited (the cell says `any`).
     third_party: Option<Vec<String>>,
@@ -40,7 +44,13 @@ struct Use {
     tests_only: bool,
 }
 
-/// Reads the table and the manifests and tells where they disagree.
+/// The crates that the table marks as pure; none where there is no table, which [`check`] reports.
+pub(crate) fn pure_crates(tree: &Tree) -> BTreeSet<String> {
+    let rows = tree.text(PAPER).and_then(|text| rows(&text).ok()).unwrap_or_default();
+    rows.into_iter().filter(|row| row.is_pure).map(|row| row.name).collect()
+}
+
+/// Reads the table and the manifests and reports where they differ.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(PAPER) else {
         return vec![Finding::at(PAPER, 1, "is missing: the table of layers stands there")];
@@ -83,18 +93,21 @@ fn row(line: usize, table: &str) -> Result<Option<Row>, Finding> {
     if cells[0] == "crate" || cells[0].starts_with('-') || cells[0].starts_with(":-") {
         return Ok(None);
     }
-    let [name, _owns, may_use, third_party] = cells[..] else {
+    let [name, pure, _owns, may_use, third_party] = cells[..] else {
         return Err(Finding::at(
             PAPER,
             line,
-            format!("a row of layers has 4 cells, this one {}", cells.len()),
+            format!("a row of layers has 5 cells, this one {}", cells.len()),
         ));
     };
     let Some(name) = ticked(name).into_iter().next() else {
         return Err(Finding::at(PAPER, line, "the first cell names a crate in backticks"));
     };
+    if !["", PURE].contains(&pure) {
+        return Err(Finding::at(PAPER, line, format!("the second cell is empty or `{PURE}`, not `{pure}`")));
+    }
     let third_party = (third_party != "any").then(|| ticked(third_party));
-    Ok(Some(Row { line, name, may_use: ticked(may_use), third_party }))
+    Ok(Some(Row { line, name, is_pure: pure == PURE, may_use: ticked(may_use), third_party }))
 }
 
 /// The pieces of a cell that stand in backticks.
@@ -105,7 +118,16 @@ fn ticked(cell: &str) -> Vec<String> {
 fn compare(rows: &[Row], packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let pure: BTreeSet<&str> = rows.iter().filter(|row| row.is_pure).map(|row| row.name.as_str()).collect();
     for row in rows {
+        let impure = row.may_use.iter().filter(|used| row.is_pure && !pure.contains(used.as_str()));
+        findings.extend(impure.map(|used| {
+            Finding::at(
+                PAPER,
+                row.line,
+                format!("`{}` is pure and may not use `{used}`, which is not", row.name),
+            )
+        }));
         let mut all = BTreeSet::new();
         for used in &row.may_use {
             match reach.get(used.as_str()) {
@@ -212,11 +234,11 @@ mod tests {
     const TABLE: &str = "\
 # x
 <!-- layers -->
-| crate | owns | may use | third-party |
-|---|---|---|---|
-| `wire` | bytes | - | `memchr` |
-| `pool` | who | `wire` | - |
-| `driver` | sockets | `pool` | any |
+| crate | pure | owns | may use | third-party |
+|---|---|---|---|---|
+| `wire` | pure | bytes | - | `memchr` |
+| `pool` | pure | who | `wire` | - |
+| `driver` | | sockets | `pool` | any |
 <!-- /layers -->
 | `not` | a | row | here |
 ";
@@ -238,6 +260,7 @@ mod tests {
         assert_eq!((rows[0].line, rows[0].name.as_str()), (5, "wire"));
         assert_eq!(rows[0].third_party, Some(vec!["memchr".to_owned()]));
         assert_eq!(rows[2].third_party, None);
+        assert_eq!(rows.iter().map(|row| row.is_pure).collect::<Vec<_>>(), [true, true, false]);
     }
 
     #[test]
@@ -287,8 +310,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pure_crate_uses_pure_crates_only() {
+        let table = "<!-- layers -->\n| `a` | | x | - | - |\n| `b` | pure | x | `a` | - |\n<!-- /layers -->";
+        let rows = rows(table).expect("the table parses");
+        let found = compare(&rows, &[package("a", &[]), package("b", &[])]);
+        assert_eq!(found[0].what, "`b` is pure and may not use `a`, which is not");
+    }
+
+    #[test]
+    fn the_mark_of_a_pure_crate_is_one_word() {
+        let table = "<!-- layers -->\n| `a` | yes | x | - | - |\n<!-- /layers -->";
+        assert_eq!(
+            rows(table).expect_err("no such mark").what,
+            "the second cell is empty or `pure`, not `yes`"
+        );
+    }
+
+    #[test]
     fn a_row_may_only_use_rows_above_it() {
-        let table = "<!-- layers -->\n| `a` | x | `b` | - |\n| `b` | x | - | - |\n<!-- /layers -->";
+        let table = "<!-- layers -->\n| `a` | | x | `b` | - |\n| `b` | | x | - | - |\n<!-- /layers -->";
         let rows = rows(table).expect("the table parses");
         let found = compare(&rows, &[package("a", &[]), package("b", &[])]);
         assert_eq!(found[0].what, "`a` may use `b`, which no row above names: rows go lowest first");

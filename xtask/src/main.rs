@@ -29,7 +29,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "tidy",
-        about: "bans, headers, lengths, SAFETY lines, words, generated files",
+        about: "bans, circles of imports, headers, lengths, SAFETY lines, words, generated files",
         run: tidy::check,
     },
 ];

@@ -8,7 +8,7 @@ pub(crate) struct Line {
     pub(crate) code: String,
     /// The text of the comments on this line.
     pub(crate) comment: String,
-    /// Whether it belongs to an item under `#[cfg(test)]`.
+    /// Whether it belongs to an item under `#[cfg(test)]` or `#[cfg(weir_bugs)]`: no release has it.
     pub(crate) test: bool,
 }
 
@@ -96,14 +96,16 @@ fn function_name(code: &str) -> Option<String> {
     (only_modifiers && !name.is_empty()).then_some(name)
 }
 
-/// Marks every item that follows `#[cfg(test)]`, from the attribute to its closing brace or semicolon.
+/// The attributes of items that no release has: tests, and what switches planted bugs on.
+const ABSENT: [&str; 3] = ["#[cfg(test)]", "#[cfg(all(test", "#[cfg(weir_bugs)]"];
+
+/// Marks every item that follows one of [`ABSENT`], from the attribute to its closing brace or semicolon.
 fn mark_tests(lines: &mut [Line]) {
     let mut index = 0;
     while index < lines.len() {
         let code = lines[index].code.trim_start();
         let file_wide = code.starts_with("#![cfg(test)]");
-        let Some(rest) = code.strip_prefix("#[cfg(test)]").or_else(|| code.strip_prefix("#[cfg(all(test"))
-        else {
+        let Some(rest) = ABSENT.iter().find_map(|attribute| code.strip_prefix(attribute)) else {
             index += 1;
             if file_wide {
                 lines.iter_mut().for_each(|line| line.test = true);
@@ -305,9 +307,9 @@ mod tests {
 
     #[test]
     fn test_items_end_where_their_braces_end() {
-        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}\n#[cfg(test)] use x::y;\nfn d() {}";
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}\n#[cfg(test)] use x::y;\nfn d() {}\n#[cfg(weir_bugs)]\nfn e() {}";
         let marks: Vec<bool> = Source::scan(text).lines.iter().map(|line| line.test).collect();
-        assert_eq!(marks, [false, true, true, true, true, false, true, false]);
+        assert_eq!(marks, [false, true, true, true, true, false, true, false, true, true]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! findings; this file only says which rule sees which file.
 
 mod bans;
+mod circles;
 mod generated;
 mod headers;
 mod lengths;
@@ -9,6 +10,7 @@ mod unsafe_code;
 mod words;
 
 use crate::finding::Finding;
+use crate::layers;
 use crate::source::Source;
 use crate::tree::Tree;
 
@@ -23,6 +25,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn texts(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut seen = Vec::new();
+    let pure = layers::pure_crates(tree);
     for file in tree.files() {
         let Some(text) = tree.text(file) else { continue };
         findings.extend(words::check(file, &text));
@@ -30,13 +33,14 @@ pub(crate) fn texts(tree: &Tree) -> Vec<Finding> {
             let source = Source::scan(&text);
             findings.extend(headers::check(file, &text));
             if !is_test_file(file) {
-                findings.extend(bans::check(file, &source));
+                findings.extend(bans::check(file, &source, &pure));
                 findings.extend(lengths::check(file, &source, &mut seen));
             }
             findings.extend(unsafe_code::check(file, &source));
         }
     }
     findings.extend(lengths::stale(&seen));
+    findings.extend(circles::check(tree));
     findings
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn check(file: &str, text: &str) -> Vec<Finding> {
         for mark in MARKS.iter().filter(|mark| has_word(line, mark)) {
             found(format!("`{mark}`: finish it, or open an issue"));
         }
-        if line.ends_with([' ', '\t']) && !is_generated(file) {
+        // A patch marks an unchanged empty line by a space.
+        if line.ends_with([' ', '\t']) && !is_generated(file) && !file.ends_with(".patch") {
             found("space at the end of the line".to_owned());
         }
         for path in PATHS.iter().filter(|path| has_absolute(line, path)) {

@@ -1,5 +1,5 @@
 //! The control panel as the process has it: opened with the other sockets, and tied to the control thread.
-//! Never answers a request; crate `http` does.
+//! Never answers a request; the crate `panel` does.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use control::Input;
 use driver::Predecessor;
-use http::{Doorway, NoDoorway, Panel, Plan, TokenPlace};
+use panel::{ListenError, ListenSocket, Panel, PanelArgs, TokenOutput};
 use settings::Config;
 
 use crate::boot::BootError;
@@ -20,14 +20,14 @@ use crate::logging::Logger;
 ///
 /// # Errors
 /// [`BootError::Panel`]: the settings ask for what cannot be, or somebody else has the port.
-pub(crate) fn doorway(
+pub(crate) fn listen_socket(
     config: &Config,
     predecessor: Option<&mut Predecessor>,
-) -> Result<Option<Doorway>, BootError> {
+) -> Result<Option<ListenSocket>, BootError> {
     let takes_over = predecessor.is_some();
     let inherited = predecessor.and_then(|old| old.panel.take());
-    match Doorway::open(&config.global, inherited) {
-        Err(NoDoorway::Socket(..)) if takes_over => Ok(None),
+    match ListenSocket::open(&config.global, inherited) {
+        Err(ListenError::Socket(..)) if takes_over => Ok(None),
         other => other.map_err(BootError::Panel),
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn doorway(
 pub(crate) fn start(
     config: &Arc<Config>,
     born: SystemTime,
-    doorway: Option<Doorway>,
+    listen_socket: Option<ListenSocket>,
     inputs: Sender<Input>,
     logger: &Arc<Logger>,
     takes_over: bool,
@@ -44,15 +44,15 @@ pub(crate) fn start(
     let ways = inputs.clone();
     let ask = Arc::new(move |question| drop(ways.send(Input::PanelQuery(question))));
     let send = Arc::new(move |input| drop(inputs.send(input)));
-    Panel::start(Plan {
+    Panel::start(PanelArgs {
         config: Arc::clone(config),
         born,
-        doorway,
+        listen_socket,
         ask,
         tell: send,
         log: crate::boot::writer(logger),
-        token_place: token_target(logger),
-        journal: logger.journal(),
+        token_output: token_target(logger),
+        log_ring: logger.log_ring(),
         version: control::VERSION,
         state_dir: state_dir(config),
         takes_over,
@@ -70,13 +70,13 @@ fn state_dir(config: &Config) -> Option<PathBuf> {
 
 /// The start token is shown to who started the process at a terminal. Else it goes where systemd, or a login session, keeps what
 /// lives as long as the process.
-fn token_target(logger: &Logger) -> TokenPlace {
+fn token_target(logger: &Logger) -> TokenOutput {
     if logger.is_on_terminal() {
-        return TokenPlace::Terminal;
+        return TokenOutput::Terminal;
     }
     let named = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(env::var_os);
     // systemd names several with colons between them.
-    TokenPlace::File(
+    TokenOutput::File(
         named.filter_map(|value| env::split_paths(&value).next()).filter(|path| path.is_absolute()).collect(),
     )
 }
