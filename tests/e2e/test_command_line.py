@@ -128,8 +128,9 @@ def test_without_quiet_the_log_goes_to_the_terminal_too(weir):
     host.eventually(lambda: "login attempt" in pooler.output())
 
 
-def test_verbose_says_more(weir):
-    plain, verbose = weir(), weir("-v", "-v")
+@pytest.mark.parametrize("how", ["-v", "setting"])
+def test_verbose_says_more(weir, how):
+    plain, verbose = weir(), weir("-v", "-v") if how == "-v" else weir(verbose=2)
     plain.value("select 1")
     verbose.value("select 1")
     for pooler in (plain, verbose):

@@ -230,6 +230,15 @@ def test_config_names_the_driver_in_use(weir, io_driver):
     assert rows["io_driver"] == io_driver
 
 
+@pytest.mark.weir_only
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_a_driver_that_is_set_is_used(weir, io_driver):
+    """Without the setting io_uring would be, where the kernel has it."""
+    pooler = weir()
+    assert pooler.console("SHOW CONFIG")
+    assert "io driver: epoll" in pooler.log_text()
+
+
 def test_lists(weir):
     pooler = weir()
     client = pooler.connect()
