@@ -106,7 +106,8 @@ def test_the_process_that_takes_over_has_the_panel_too(weir):
     assert not before.exists()
     new = again.token_path(count=2).read_text().strip()
     assert token != new
-    assert [row["user"] for row in again.get("/api/v1/clients?database=app", token=new)["clients"]] == ["alice"]
+    clients = lambda: again.get("/api/v1/clients?database=app", token=new)["clients"]
+    host.eventually(lambda: [row["user"] for row in clients()] == ["alice"])
     assert client.execute("select 2").fetchone() == (2,)
 
 
