@@ -89,7 +89,7 @@ def test_reload_while_paused_strands_nobody(weir):
     clients = [wire.Raw(pooler.port) for _ in range(5)]
     for client in clients:
         client.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
-    time.sleep(0.3)
+    host.eventually(lambda: pooler.pool()["cl_waiting"] == 5)
     pooler.reload(default_pool_size=2)
     pooler.console("RESUME")
     for client in clients:

@@ -76,8 +76,8 @@ def test_a_copy_that_the_server_refuses(client):
 
 
 @pytest.mark.since("1.26")
-@pytest.mark.parametrize("seconds", [0, 0.2], ids=["at once", "later"])
-def test_copy_data_after_the_error_does_not_hold_the_server(weir, seconds):
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "behind the answer"])
+def test_copy_data_after_the_error_does_not_hold_the_server(weir, waits):
     """The server says no at once; the client's CopyData and CopyDone come later and must not keep the only server."""
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login() as raw:
@@ -85,9 +85,9 @@ def test_copy_data_after_the_error_does_not_hold_the_server(weir, seconds):
         raw.send(wire.query("copy late from stdin"))
         assert raw.read().kind == "G"
         raw.send(wire.message(b"d", b"bad\n"), wire.message(b"d", b"1\n" * 1000))
-        time.sleep(seconds)
+        replies = raw.read_until("Z") if waits else []
         raw.send(wire.message(b"c"))
-        replies = raw.read_until("Z")
+        replies = replies or raw.read_until("Z")
         assert wire.errors(replies)[0][0] == "22P02"
         # Another client gets the server.
         assert pooler.value("select 5") == 5

@@ -99,7 +99,7 @@ def test_kill_9_of_the_whole_server_and_a_restart_under_load(weir, pg):
     pooler = weir(server_login_retry=1, default_pool_size=5)
     workers = load(pooler, clients=15)
     pg.kill()
-    time.sleep(0.5)
+    pooler.wait_log("closing because: connect failed")
     pg.start()
     all_get_answers_again(workers)
     verdict(workers)
@@ -159,7 +159,7 @@ def test_a_server_that_is_down_and_then_there(weir, pg):
     pooler = weir(server_login_retry=1, query_wait_timeout=60)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app"), wire.query("select 1"))
-        time.sleep(1.5)
+        pooler.wait_log("closing because: connect failed", count=2)
         pg.start()
         assert wire.kinds(raw.read_until("Z"))[-1] == "Z"
         assert wire.kinds(raw.read_until("Z")) == "TDCZ"

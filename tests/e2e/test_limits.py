@@ -134,22 +134,28 @@ def test_min_pool_size_is_nobodys_without_clients(weir, pg, threads):
 
 @pytest.mark.since("1.21")
 def test_min_pool_size_never_passes_max_db_connections(weir, pg, threads):
-    weir(databases={"app": "user=alice min_pool_size=6 max_db_connections=2"}, **threads)
-    with Census(pg) as census:
+    pooler = weir(databases={"app": "user=alice min_pool_size=6 max_db_connections=2"}, **threads)
+    with Census(pg, "usename = 'alice'") as census:
         host.eventually(lambda: pg.count() == 2)
-        time.sleep(1)
+        # What fills another pool has looked at this one, too.
+        pooler.databases["other"] = "user=bob min_pool_size=1"
+        pooler.reload()
+        host.eventually(lambda: pg.count("usename = 'bob'") == 1)
     assert census.most == 2
 
 
 def test_what_min_pool_size_keeps_is_not_idle_for_too_long(weir, pg, threads):
     """Of many that have been idle for the same time only those too many go."""
-    pooler = weir(databases={"app": "user=alice min_pool_size=2"}, default_pool_size=6, server_idle_timeout=1, **threads)
+    databases = {"app": "user=alice min_pool_size=2", "other": ""}
+    pooler = weir(databases=databases, default_pool_size=6, server_idle_timeout=1, **threads)
     pids = servers_of_a_crowd(pooler, pg, 6)
     host.eventually(lambda: pg.count() == 2)
-    time.sleep(1.5)
+    # A server that has been used after them is too old: they would have been closed before it.
+    assert pooler.value("select 1", database="other") == 1
+    pooler.wait_log("closing because: server idle timeout", count=5)
     left = {row[0] for row in pg.query("select pid from pg_stat_activity where usename = 'alice'")}
     assert len(left) == 2 and left < pids
-    assert len(pooler.wait_log("closing because: server idle timeout", count=4)) == 4
+    assert pooler.log_text().count("closing because: server idle timeout") == 5
 
 
 def servers_of_a_crowd(pooler, pg, count):
@@ -195,8 +201,10 @@ def test_the_reserve_of_a_database_or_a_user(weir, pg, where):
 
 
 # --- max_db_connections, max_user_connections ------------------------------------------------------------------
-def test_max_db_connections_over_all_users(weir, pg, threads):
-    pooler = weir(databases={"app": "max_db_connections=3"}, default_pool_size=5, **threads)
+@pytest.mark.parametrize("where", ["setting", "database"])
+def test_max_db_connections_over_all_users(weir, pg, threads, where):
+    limit = {"max_db_connections": 3} if where == "setting" else {"databases": {"app": "max_db_connections=3"}}
+    pooler = weir(default_pool_size=5, **limit, **threads)
     with Census(pg) as census:
         for user in ("alice", "bob", "carol"):
             crowd(pooler, 8, rounds=2, until=lambda: census.most >= 3, user=user)

@@ -155,7 +155,7 @@ def test_clients_that_never_read_slow_no_other_down(weir, pg):
     for raw in deaf:
         raw.send(wire.query("select repeat('x', 1000) from generate_series(1, 1000000)"))  # 1 GB
     host.eventually(lambda: pooler.pool()["sv_active"] == count, timeout=60)
-    time.sleep(2)
+    time.sleep(2)  # the buffers of those that do not read fill up
     beside, answers = p99(5)
     used = memory_kb(pooler)
     # By io_uring a reader that stops holds what one batch of completions has brought for it.

@@ -77,7 +77,7 @@ def test_logins_that_prove_nothing_keep_no_client_out(weir, threads):
 def test_of_too_many_the_one_goes_that_has_waited_longest(weir, limit):
     pooler = weir(auth_type="md5", userlist=USERLIST, threads=1, **{limit: 5})
     older = [silent(pooler), *(begun(pooler) for _ in range(4))]
-    time.sleep(1.2)
+    time.sleep(1.2)  # who has waited for a second counts as older
     newer = [begun(pooler) for _ in range(2)]
     assert all(REFUSED in raw.read().body for raw in older[:2])
     assert gets_in(pooler)

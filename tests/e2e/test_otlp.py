@@ -238,7 +238,9 @@ def test_one_that_is_away_is_told_of_once_and_found_again(weir, program):
     pooler = weir(otlp_endpoint=f"http://127.0.0.1:{port}", otlp_interval=1)
     pooler.wait_log("WARNING otlp: metrics do not arrive at http://127.0.0.1:.*/v1/metrics: Connection refused")
     ask(pooler, *["select 1"] * 3)
-    time.sleep(3)  # Some tries.
+    with socket.create_server(("127.0.0.1", port)) as deaf:
+        for _ in range(2):
+            deaf.accept()[0].close()
     with Collector(program, port) as collector:
         collector.wait(lambda batch: batch.transactions() == 3)
         pooler.wait_log("LOG otlp: metrics arrive at ")

@@ -64,8 +64,10 @@ def test_history_and_trail_outlive_a_restart(weir):
 def test_history_outlives_a_kill(weir):
     pooler, web = start(weir)
     before = wait_seconds(web, 3, seconds=600)
-    host.eventually(lambda: (pooler.directory / "state/history.redb").stat().st_size > 0)
-    time.sleep(6)  # the file is written every five seconds
+    file = pooler.directory / "state/history.redb"
+    for _ in range(2):  # the first write may have begun before
+        mark = time.time()
+        host.eventually(lambda: file.exists() and file.stat().st_mtime > mark, timeout=20)
     pooler.signal(signal.SIGKILL)
     pooler.wait_end()
     pooler.start()

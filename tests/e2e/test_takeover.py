@@ -6,7 +6,6 @@ import signal
 import socket
 import struct
 import threading
-import time
 
 import psycopg
 import pytest
@@ -415,14 +414,14 @@ def test_one_that_lets_nobody_in_is_not_waited_for(impostor):
 
 def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
     pooler = weir()
-    client = pooler.connect()
+    client, beside = pooler.connect(), pooler.connect()
+    beside.execute("begin")
     started, failures = in_threads(lambda _: client.execute("select pg_sleep(60)"), 1)
-    host.eventually(lambda: pooler.pool().get("sv_active") == 1)
+    host.eventually(lambda: pooler.pool().get("sv_active") == 2)
     old = reboot(pooler, wait=False)
     old.send_signal(signal.SIGTERM)
     pooler.wait_log("got SIGTERM, another process has taken over")
-    time.sleep(0.2)
-    assert old.poll() is None
+    assert beside.execute("select 1").fetchone() == (1,) and old.poll() is None
     old.send_signal(signal.SIGTERM)
     assert old.wait(30) == 0
     started[0].join(20)

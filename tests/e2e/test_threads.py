@@ -51,7 +51,7 @@ def test_a_small_pool_stays_on_its_shard(weir):
     """Fewer servers than spread_min_servers are not worth a second shard, however busy the first is."""
     pooler = weir(threads=4, default_pool_size=8, spread_busy_percent=1, spread_min_servers=9)
     first = load(pooler, clients=20, seconds=4)
-    time.sleep(2.5)
+    time.sleep(2.5)  # a busy second is over by then
     later = load(pooler, clients=20, seconds=1)
     assert first.wait(60) == later.wait(60) == 0
     relayed = [row["transactions"] for row in pooler.console("SHOW SHARDS")]

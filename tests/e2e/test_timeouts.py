@@ -113,7 +113,8 @@ def test_query_timeout_spares_those_who_only_stay_in_a_transaction(weir):
     client = pooler.connect()
     client.execute("begin")
     client.execute("select 1")
-    time.sleep(2)
+    with pytest.raises(psycopg.Error, match="query timeout"):  # of another client: this one has waited for longer
+        pooler.value("select pg_sleep(60)")
     client.execute("commit")
 
 
@@ -251,7 +252,10 @@ def test_server_fast_close(weir, fast):
         with pytest.raises(psycopg.OperationalError, match="database configuration changed"):
             client.execute("select 1")
     else:
-        time.sleep(1)  # three times as long as the pooler takes to look after its servers
+        # A server that is idle is closed by the same command: the pooler has looked at both.
+        assert pooler.value("select 1", user="bob") == 1
+        pooler.console("RECONNECT")
+        pooler.wait_log("closing because: database configuration changed")
         assert client.execute("select 1").fetchone() == (1,)
 
 
@@ -260,7 +264,8 @@ def test_server_lifetime_waits_for_the_transaction(weir):
     client = pooler.connect()
     client.execute("begin")
     first = client.execute("select pg_backend_pid()").fetchone()
-    time.sleep(2.5)
+    assert pooler.value("select 1", user="bob") == 1
+    pooler.wait_log("closing because: server lifetime over")  # of the server that was opened later
     assert client.execute("select pg_backend_pid()").fetchone() == first
     client.execute("commit")
 
@@ -344,7 +349,7 @@ def test_server_check_query_after_the_delay(weir, pg):
     client = pooler.connect(user="logged")
     client.execute("select 1")
     mark = pg.log_mark()
-    time.sleep(2)
+    time.sleep(2)  # idle for longer than server_check_delay
     client.execute("select 1")
     assert pg.log_since(mark).count("LOG:  statement: select 2\n") == 1
 
