@@ -2,6 +2,8 @@
 //!
 //! Owns where tokens begin and end; what becomes of them is the fingerprint's. Linear in the length of the text.
 
+use crate::Backslash;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -31,16 +33,29 @@ pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
     /// A value that is a number.
     pub(crate) is_number: bool,
+    /// How the text was read.
+    pub(crate) backslash: Backslash,
 }
 
 /// Takes a text apart.
 pub(crate) struct Lexer<'a> {
     rest: &'a str,
+    backslash: Backslash,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Lexer<'a> {
-        Lexer { rest: text }
+        Lexer::reading(text, Backslash::Literal)
+    }
+
+    /// With backslashes in strings as a server reads them.
+    pub(crate) fn reading(text: &'a str, backslash: Backslash) -> Lexer<'a> {
+        Lexer { rest: text, backslash }
+    }
+
+    /// Backslashes escape in strings without a prefix.
+    fn escapes(&self) -> bool {
+        self.backslash == Backslash::Escape
     }
 
     fn token(&mut self, kind: Kind, bytes: usize) -> Token<'a> {
@@ -49,6 +64,7 @@ impl<'a> Lexer<'a> {
         Token {
             kind,
             text,
+            backslash: self.backslash,
             is_number: kind == Kind::Value && text.starts_with(|c: char| c.is_ascii_digit() || c == '.'),
         }
     }
@@ -66,17 +82,20 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A word, or the value that it is the prefix of: `E'...'`, `B'...'`, `X'...'`, `N'...'`, `U&'...'`.
+    /// A word, or the value that it is the prefix of: `E'...'`, `B'...'`, `X'...'`, `N'...'`, `U&'...'`; or `U&"..."`.
     fn word(&mut self) -> Token<'a> {
         let bytes = self.rest.as_bytes();
         let length = bytes.iter().position(|c| !is_word(*c)).unwrap_or(bytes.len());
-        let escapes = matches!(bytes[0], b'e' | b'E');
+        let escapes = matches!(bytes[0], b'e' | b'E') || self.escapes() && matches!(bytes[0], b'n' | b'N');
         match (&bytes[..length], &bytes[length..]) {
             ([b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N'], [b'\'', ..]) => {
                 self.token(Kind::Value, 1 + quoted_bytes(&bytes[1..], b'\'', escapes))
             }
             ([b'u' | b'U'], [b'&', b'\'', ..]) => {
                 self.token(Kind::Value, 2 + quoted_bytes(&bytes[2..], b'\'', false))
+            }
+            ([b'u' | b'U'], [b'&', b'"', ..]) => {
+                self.token(Kind::Quoted, 2 + quoted_bytes(&bytes[2..], b'"', false))
             }
             _ => self.token(Kind::Word, length),
         }
@@ -142,7 +161,7 @@ impl<'a> Iterator for Lexer<'a> {
         self.skip_blanks_and_comments();
         let bytes = self.rest.as_bytes();
         let token = match *bytes.first()? {
-            b'\'' => self.token(Kind::Value, quoted_bytes(bytes, b'\'', false)),
+            b'\'' => self.token(Kind::Value, quoted_bytes(bytes, b'\'', self.escapes())),
             b'"' => self.token(Kind::Quoted, quoted_bytes(bytes, b'"', false)),
             b'$' => self.dollar(),
             b'.' if bytes.get(1).is_some_and(u8::is_ascii_digit) => self.number(),

@@ -1,13 +1,18 @@
-//! SQL as far as a pooler needs it: which statements are the same but for their values.
+//! SQL as far as a pooler needs it: which statements are the same but for their values, and what a statement may change.
 //!
 //! Owns a small lexer (PostgreSQL documentation, section "Lexical Structure") and the text that statements have in common.
-//! Never parses, never fails, and never runs where nobody asked for statistics of queries.
+//! Never parses and never fails: what is not recognised may do anything.
 #![forbid(unsafe_code)]
 
 mod fingerprint;
 mod lexer;
 mod parameterized;
 pub mod probe;
+mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
 pub use parameterized::parameterized;
+pub use statement::{
+    Access, Backslash, Changes, Command, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue,
+    Statement, Target, Value, statements,
+};

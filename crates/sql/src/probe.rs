@@ -1,7 +1,7 @@
 //! The lexer under arbitrary bytes (I11 of ARCHITECTURE.md), for fuzzers and for the tests below.
 //! Owns what must hold of every input; never used by the program.
 
-use crate::{Fingerprint, TEXT_BYTES};
+use crate::{Access, Backslash, Changes, Command, Fingerprint, TEXT_BYTES};
 
 /// Any bytes have a fingerprint whose text is short, printable and its own fingerprint.
 ///
@@ -17,6 +17,37 @@ pub fn fingerprint(bytes: &[u8]) {
     }
 }
 
+/// Below what is looked at, in bytes.
+const MAX_FOLLOWED: usize = 16 * 1024;
+
+/// Any bytes are some statements, whatever a backslash means; nothing that is not recognised counts as clean, and no statement changes what was found before it.
+///
+/// # Panics
+/// If that does not hold: that is what fuzzing looks for.
+pub fn statements(bytes: &[u8]) {
+    for backslash in [Backslash::Literal, Backslash::Escape] {
+        let found = crate::statements(bytes, backslash);
+        assert!(found.len() <= bytes.len() + 1, "{} statements", found.len());
+        for statement in &found {
+            let reads_and_stays_clean =
+                statement.access == Access::Reads && statement.changes == Changes::NONE;
+            let is_known = !matches!(
+                statement.command,
+                Command::Other | Command::Code | Command::Modify | Command::Utility
+            );
+            assert!(is_known || !reads_and_stays_clean, "{statement:?}");
+            assert!(statement.calls.iter().all(|call| call.name.len() <= 63), "{statement:?}");
+        }
+        // A statement behind it changes nothing of what was found before.
+        let mut followed = bytes.to_vec();
+        followed.extend_from_slice(b"\n;select 1");
+        let more = crate::statements(&followed, backslash);
+        if followed.len() <= MAX_FOLLOWED && more.len() > found.len() {
+            assert_eq!(more[..found.len()], found, "of {:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +58,8 @@ mod tests {
         "update t set a[1] = a::int -1 -- c\n where b ->> 'k' = U&'x' /* d /* e */ */",
         "select 1.5e-3 : :: := :::: .5 ?| ? $ $a @- =- --",
         "declare é cursor for select * from f(?)",
+        "set local a.b = 'x', -1; reset all; explain (analyze) with x as (delete from t) select set_config('a', $1, true) over ()",
+        "create function f() begin atomic select case 1 end; end; prepare p (int) as copy t (a) from stdin; listen \"x\"",
     ];
 
     /// Every seed with bytes replaced, dropped and doubled; reproducible.
@@ -51,15 +84,37 @@ mod tests {
                 }
             }
             fingerprint(&bytes);
+            statements(&bytes);
         }
     }
 
     #[test]
     fn long_inputs_take_no_longer_than_their_length() {
-        for piece in
-            ["'", "''", "\"", "/*", "/* */", "--\n", "a ", "(", "1,", "(1),", "$", "$a$", ":", "- ", "é"]
-        {
-            fingerprint(piece.repeat((1 << 20) / piece.len()).as_bytes());
+        for piece in [
+            "'",
+            "''",
+            "\"",
+            "/*",
+            "/* */",
+            "--\n",
+            "a ",
+            "(",
+            "1,",
+            "(1),",
+            "$",
+            "$a$",
+            ":",
+            "- ",
+            "é",
+            "explain (",
+            "f(",
+            "on conflict (",
+            "a.",
+            "filter (",
+        ] {
+            let text = piece.repeat((1 << 20) / piece.len());
+            fingerprint(text.as_bytes());
+            statements(text.as_bytes());
         }
     }
 }
