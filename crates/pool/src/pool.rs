@@ -148,18 +148,18 @@ impl Pool {
         if self.paused {
             return None;
         }
-        if let Some(server) = used_last
-            && !self.limits.round_robin
-            && let Some(place) = self.idle.iter().rposition(|idle| idle.server == server)
+        if self.limits.round_robin {
+            return (!self.idle.is_empty()).then(|| self.idle.remove(0));
+        }
+        // The one that was used last of all is most often the client's own, too.
+        let own = used_last.filter(|own| self.idle.last().is_some_and(|idle| idle.server != *own));
+        if let Some(own) = own
+            && let Some(place) = self.idle.iter().rposition(|idle| idle.server == own)
             && now_us.saturating_sub(self.idle[place].since_us) < WARM_US
         {
             return Some(self.idle.remove(place));
         }
-        if self.limits.round_robin && !self.idle.is_empty() {
-            Some(self.idle.remove(0))
-        } else {
-            self.idle.pop()
-        }
+        self.idle.pop()
     }
 
     /// An idle server for a waiting client; None if no client waits, or a check is under way for each of them.
