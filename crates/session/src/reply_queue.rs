@@ -220,7 +220,7 @@ impl ReplyQueue {
     }
 
     /// Appends the reply to a request that is being sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, pending: PendingReply, _asked: Asked) {
         self.segment += u64::from(pending == PendingReply::Sync);
         self.has_local |= pending.is_local();

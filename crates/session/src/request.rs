@@ -333,7 +333,7 @@ impl Step<'_, '_> {
     }
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.
-    #[inline]
+    #[inline(always)]
     fn sync(&mut self) -> RequestAction {
         if self.server.copy.sync() {
             self.server.transaction.asked();

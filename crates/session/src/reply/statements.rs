@@ -13,12 +13,19 @@ use crate::{Description, PendingReply, Reader, ServerFault, StatementId};
 const DESCRIPTION_BYTES: usize = 512 * 1024;
 
 impl Step<'_, '_> {
+    #[inline(always)]
     pub(super) fn bind_complete(&mut self, header: Header) -> ReplyAction {
+        if let Some(PendingReply::Bind(_)) = self.server.replies.front() {
+            self.server.replies.pop();
+            return ReplyAction::Pass;
+        }
+        self.other_bind_complete(header)
+    }
+
+    /// The same for a Bind that is recorded, or not the client's.
+    #[inline(never)]
+    fn other_bind_complete(&mut self, header: Header) -> ReplyAction {
         match self.server.replies.front() {
-            Some(PendingReply::Bind(_)) => {
-                self.server.replies.pop();
-                ReplyAction::Pass
-            }
             Some(PendingReply::RecordedBind(statement)) => {
                 self.server.replies.pop();
                 self.plan_is_valid(statement)
@@ -60,7 +67,17 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn described(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
+        if let Some(PendingReply::Query | PendingReply::Execute) = self.server.replies.front() {
+            return ReplyAction::Pass;
+        }
+        self.description_came(header, rest)
+    }
+
+    /// The same where it answers a Describe, or a query of Weir's own.
+    #[inline(never)]
+    fn description_came(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         match self.server.replies.front() {
             Some(PendingReply::InternalDescribe(statement, reader)) => {
                 self.internal_described(header, rest, statement, reader)
@@ -75,7 +92,6 @@ impl Step<'_, '_> {
                 self.server.replies.pop();
                 self.plan_is_valid(statement)
             }
-            Some(PendingReply::Query | PendingReply::Execute) => ReplyAction::Pass,
             Some(PendingReply::InternalQuery) => self.swallow_body(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
@@ -158,13 +174,20 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn parse_complete(&mut self, header: Header) -> ReplyAction {
+        if let Some(PendingReply::Parse(None)) = self.server.replies.front() {
+            self.server.replies.pop();
+            self.server.statements.unnamed.answered();
+            return ReplyAction::Pass;
+        }
+        self.named_parse_complete(header)
+    }
+
+    /// The same for a statement with a name, or not the client's.
+    #[inline(never)]
+    fn named_parse_complete(&mut self, header: Header) -> ReplyAction {
         match self.server.replies.front() {
-            Some(PendingReply::Parse(None)) => {
-                self.server.replies.pop();
-                self.server.statements.unnamed.answered();
-                ReplyAction::Pass
-            }
             Some(PendingReply::Parse(Some(statement))) => {
                 self.server.replies.pop();
                 self.server.statements.answered(statement, true);

@@ -192,6 +192,7 @@ impl Step<'_, '_> {
         self.server.ask(pending);
     }
 
+    #[inline(always)]
     fn describe_portal(&mut self) -> RequestAction {
         self.note_describe();
         self.note_describe_sent();
@@ -219,6 +220,7 @@ impl Step<'_, '_> {
         }
     }
 
+    #[inline]
     fn note_describe(&mut self) {
         if let Some(names) = &mut self.request.statements {
             names.describe_history.describes = true;

@@ -37,11 +37,16 @@ impl ReplyStream {
         self.left
     }
 
-    /// A frame of so many bytes is passed on, and this many bytes are at hand. Returns how many of those are the frame's.
+    /// A frame of so many bytes is passed on, behind another, and this many bytes are at hand. Returns how many of those are the
+    /// frame's.
     #[inline(always)]
     pub(crate) fn begin(&mut self, bytes: u32, at_hand: usize) -> usize {
-        self.left = bytes;
-        self.advance(at_hand)
+        debug_assert!(self.left == 0, "a frame begins behind another");
+        if bytes as usize <= at_hand {
+            return bytes as usize; // Whole, as most are: nothing is left of it.
+        }
+        self.left = bytes - u32::try_from(at_hand).unwrap_or(bytes);
+        at_hand
     }
 
     /// This many bytes more are at hand. Returns how many of them belong to the frame that was begun.
