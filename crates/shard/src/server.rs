@@ -127,6 +127,23 @@ impl Server {
         }
     }
 
+    /// It leaves its client, whose values are no business of the next.
+    #[inline]
+    pub(crate) fn unlink(&mut self) {
+        if self.client().is_some() {
+            self.phase = Phase::AwaitingCancel;
+        }
+        self.protocol.release_requests();
+    }
+
+    /// It is unlinked and quiet. True if no cancel is on its way to it: then it is free.
+    #[inline]
+    pub(crate) fn await_cancels(&mut self, now_us: u64) -> bool {
+        self.request_us = now_us;
+        self.phase = Phase::AwaitingCancel;
+        self.cancels == 0
+    }
+
     /// What it was opened for.
     pub(crate) fn opened_for(&self) -> OpenFor {
         if self.dedicated.is_some() { OpenFor::Dedicated } else { OpenFor::Any }

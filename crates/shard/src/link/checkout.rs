@@ -64,16 +64,13 @@ impl ShardState {
         server.query_us = now_us;
         server.transaction_us = now_us;
         let is_alike = client.parameters.shared_with(&server.protocol.parameters);
-        let sets = if is_alike {
-            None
-        } else if let Some(position) =
-            client.parameters.unrestorable(&server.protocol.parameters, &self.core.tracked)
+        if !is_alike
+            && let Some(position) =
+                client.parameters.unrestorable(&server.protocol.parameters, &self.core.tracked)
         {
             self.refuse_to_link(client_conn, server_conn, position);
             return None;
-        } else {
-            client.parameters.sets_from(&server.protocol.parameters, &self.core.tracked)
-        };
+        }
         let wait_us = now_us.saturating_sub(client.request_us);
         client.request_us = now_us;
         if let Some(local_pool) = self.core.local_pools.get_mut(server.pool) {
@@ -81,17 +78,12 @@ impl ShardState {
             local_pool.last_used_us = now_us;
             server.names_as_they_are = client.passes_names(&self.core.config, local_pool.pool.limits.mode);
         }
-        let Some(sets) = sets else {
-            let shared = client.parameters.shared_with(&server.protocol.parameters);
-            client.phase = client::Phase::Linked(server_conn);
-            server.phase = server::Phase::Linked(client_conn);
-            if !shared {
-                self.core.share_parameters(client_conn, server_conn);
-            }
-            return Some(server_conn);
-        };
-        self.core.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
-        None
+        if !is_alike {
+            return self.core.link_unlike(client_conn, server_conn);
+        }
+        client.phase = client::Phase::Linked(server_conn);
+        server.phase = server::Phase::Linked(client_conn);
+        Some(server_conn)
     }
 
     /// The server has its client's parameters now.
@@ -116,7 +108,8 @@ impl ShardState {
     /// true: a reply is whole (`answer`), the client's message is (`forward_to_server`), output is sent
     /// (`send_buffer_empty`), the pool's mode has changed (`configure`).
     pub(crate) fn release(&mut self, server_conn: ConnId) {
-        let Some(server) = self.core.server(server_conn) else { return };
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.conns.server_mut(server_conn) else { return };
         let server::Phase::Linked(client_conn) = server.phase else {
             return self.check_cancels_done(server_conn);
         };
@@ -124,22 +117,23 @@ impl ShardState {
             return;
         }
         server.protocol.mark_quiet();
-        let local_pool = server.pool;
-        let kept = server.dedicated.is_some();
-        let session = self
-            .core
-            .local_pools
-            .get(local_pool)
-            .is_some_and(|local_pool| local_pool.pool.limits.mode == PoolMode::Session);
-        let Some(client) = self.core.client(client_conn) else { return };
-        if session || kept {
+        if server.mode(&self.core.local_pools) == Some(PoolMode::Session) {
             return;
         }
+        server.unlink();
+        let paused = server.paused;
+        if server.await_cancels(now_us) {
+            self.freed.server(server_conn);
+        }
+        if paused {
+            self.resume_server(server_conn);
+        }
+        let Some(client) = self.core.client(client_conn) else { return };
         client.phase = client::Phase::Idle;
-        let holds = !client.request.held.is_empty();
-        self.unlink(server_conn);
-        self.release_or_close(server_conn);
-        self.resume_client(client_conn);
+        let (paused, holds) = (client.paused, !client.request.held.is_empty());
+        if paused {
+            self.resume_client(client_conn);
+        }
         if holds {
             self.idle_client_received_held(client_conn);
         }
@@ -148,11 +142,7 @@ impl ShardState {
     /// Takes a server from its client, whatever state it is in. The caller decides what becomes of it.
     pub(crate) fn unlink(&mut self, server_conn: ConnId) {
         let Some(server) = self.core.server(server_conn) else { return };
-        if server.client().is_some() {
-            server.phase = server::Phase::AwaitingCancel;
-        }
-        // Its client's values are no business of the next.
-        server.protocol.release_requests();
+        server.unlink();
         self.resume_server(server_conn);
     }
 
@@ -166,12 +156,9 @@ impl ShardState {
         if !server.protocol.is_quiet() || server.unsent {
             return self.close_server(server_conn, CloseReason::Unclean);
         }
-        server.request_us = now_us;
-        server.phase = server::Phase::AwaitingCancel;
-        if server.cancels > 0 {
-            return;
+        if server.await_cancels(now_us) {
+            self.freed.server(server_conn);
         }
-        self.freed.server(server_conn);
     }
 
     /// A cancel request of an unlinked server has ended, or its half notice is whole.
@@ -229,6 +216,7 @@ impl ShardState {
     }
 
     /// A server is free: the client that has waited longest gets it, or it becomes idle.
+    #[inline]
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
         let Some(server) = self.core.server(server_conn) else { return };
         let pool_id = server.pool;
@@ -237,12 +225,14 @@ impl ShardState {
         }
         let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
         local_pool.pool.end_check(server_conn.0);
-        if local_pool.pool.paused {
+        if local_pool.pool.paused || local_pool.pool.queue.shared_len() == 0 {
             self.core.return_idle(server_conn);
         } else {
             self.serve_oldest(pool_id, server_conn);
         }
-        self.paused_progress();
+        if !self.administration.pending().is_empty() {
+            self.paused_progress();
+        }
     }
 
     /// Checks idle servers out for waiting clients, as long as there are both: no client waits beside an idle server.
@@ -427,6 +417,7 @@ impl Core {
     }
 
     /// Session mode (and `server_reset_query_always`) reset a server before another client gets it.
+    #[inline]
     fn needs_reset(&self, local_pool: PoolId) -> bool {
         let global = &self.config.global;
         global.server_reset_query.is_some()

@@ -7,9 +7,10 @@ use session::{Parameters, Tracked};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
-use crate::ConnId;
 use crate::core::Core;
+use crate::server::InternalQuery;
 use crate::state::ShardState;
+use crate::{ConnId, client, server};
 
 impl ShardState {
     /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
@@ -25,6 +26,21 @@ impl ShardState {
 }
 
 impl Core {
+    /// Links a client and a server whose parameters are not known to be the same: None if the server has to be prepared first.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn link_unlike(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
+        let (client, server) = self.conns.linked(client_conn, server_conn)?;
+        if let Some(sets) = client.parameters.sets_from(&server.protocol.parameters, &self.tracked) {
+            self.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
+            return None;
+        }
+        client.phase = client::Phase::Linked(server_conn);
+        server.phase = server::Phase::Linked(client_conn);
+        self.share_parameters(client_conn, server_conn);
+        Some(server_conn)
+    }
+
     /// The server has the client's values; from now on both share one list, in the server's spelling.
     pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
         let Some((client, server)) = self.conns.linked(client_conn, server_conn) else { return };

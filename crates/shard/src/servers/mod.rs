@@ -418,6 +418,7 @@ impl Core {
     }
 
     /// Why a free server should not be used any more.
+    #[inline]
     pub(crate) fn reason_to_close(&self, conn: ConnId) -> Option<CloseReason<'static>> {
         let server = self.conns.server(conn)?;
         let local_pool = self.local_pools.get(server.pool)?;
