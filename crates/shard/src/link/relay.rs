@@ -204,9 +204,9 @@ impl ShardState {
         bytes: &[u8],
         received: &[u8],
     ) {
-        let outcome = match client_conn {
+        let (outcome, took_us) = match client_conn {
             Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
-            None => self.step_internal_query(server_conn, bytes),
+            None => (self.step_internal_query(server_conn, bytes), 0),
         };
         if let Some(fault) = outcome.fault {
             return self.server_fault(server_conn, &fault.message());
@@ -224,7 +224,7 @@ impl ShardState {
             return self.refuse_block(server_conn, client_conn);
         }
         if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
-            self.requests_answered(server_conn, client_conn, outcome);
+            self.requests_answered(server_conn, client_conn, outcome, took_us);
         } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
             self.send_blocked_requests(server_conn, client_conn);
         } else if let Some(client_conn) = client_conn {
@@ -254,16 +254,18 @@ impl ShardState {
         self.resume_client(client_conn);
     }
 
-    #[inline]
+    /// Passes on what a server has sent. Returns what came of it, and how long the query took that was answered, if one was.
+    #[inline(always)]
     fn step_to_client(
         &mut self,
         server_conn: ConnId,
         client_conn: ConnId,
         bytes: &[u8],
         received: &[u8],
-    ) -> ReplyOutcome {
+    ) -> (ReplyOutcome, u64) {
+        let now_us = self.core.now.mono_us;
         let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else {
-            return ReplyOutcome::default();
+            return (ReplyOutcome::default(), 0);
         };
         let local_pool = self.core.local_pools.get_mut(server.pool);
         let mode = server.mode_in(local_pool.as_deref());
@@ -302,14 +304,30 @@ impl ShardState {
         if outcome.fatal {
             server.close_when_free = Some(CloseReason::SentFatal);
         }
+        let took_us = now_us.saturating_sub(server.query_us);
         if let Some(local_pool) = local_pool {
             local_pool.counters.server_parse_count += u64::from(outcome.replayed);
             local_pool.counters.bytes_sent += forwarded;
+            if is_answer(&outcome) {
+                local_pool.answered(outcome.ready, took_us);
+                if outcome.idle > 0 {
+                    local_pool.transacted(outcome.idle, now_us.saturating_sub(server.transaction_us));
+                }
+            }
+        }
+        if is_answer(&outcome) {
+            server.query_us = now_us;
+            if outcome.idle > 0 {
+                server.transaction_us = now_us;
+            }
+            if !server.protocol.is_busy() {
+                client.request_us = now_us;
+            }
         }
         if self.errors.has_seen() {
             self.count_server_errors(server_conn);
         }
-        outcome
+        (outcome, took_us)
     }
 
     fn step_internal_query(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
@@ -333,29 +351,17 @@ impl ShardState {
         server.protocol.step(&mut context, bytes, &mut NullOutput)
     }
 
-    /// ReadyForQuery went to the client: counts, and releases the server if its conditions hold.
-    #[inline]
-    fn requests_answered(&mut self, server_conn: ConnId, client_conn: ConnId, outcome: ReplyOutcome) {
-        let now_us = self.core.now.mono_us;
-        let Some(server) = self.core.server(server_conn) else { return };
-        let (query_us, transaction_us) = (server.query_us, server.transaction_us);
-        let busy = server.protocol.is_busy();
-        server.query_us = now_us;
-        if outcome.idle > 0 {
-            server.transaction_us = now_us;
-        }
-        let local_pool = server.pool;
+    /// ReadyForQuery went to the client: releases the server if its conditions hold.
+    #[inline(always)]
+    fn requests_answered(
+        &mut self,
+        server_conn: ConnId,
+        client_conn: ConnId,
+        outcome: ReplyOutcome,
+        took_us: u64,
+    ) {
         if self.tracking.is_some() {
-            self.track_answered(server_conn, client_conn, outcome, now_us.saturating_sub(query_us));
-        }
-        if !busy && let Some(client) = self.core.client(client_conn) {
-            client.request_us = now_us;
-        }
-        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
-            local_pool.answered(outcome.ready, now_us.saturating_sub(query_us));
-            if outcome.idle > 0 {
-                local_pool.transacted(outcome.idle, now_us.saturating_sub(transaction_us));
-            }
+            self.track_answered(server_conn, client_conn, outcome, took_us);
         }
         if outcome.unblocked && !outcome.lost {
             self.send_blocked_requests(server_conn, client_conn);
@@ -470,6 +476,12 @@ impl ShardState {
             None => {}
         }
     }
+}
+
+/// ReadyForQuery went to the client, and it was right.
+#[inline(always)]
+fn is_answer(outcome: &ReplyOutcome) -> bool {
+    outcome.ready > 0 && outcome.fault.is_none() && outcome.internal_done.is_none() && !outcome.block_refused
 }
 
 /// The longest body that a server's frame may have by `max_packet_size`, which counts tag and length too.
