@@ -1,56 +1,9 @@
-//! What a server connection is opened for: any client, or a single replicating client that gets a dedicated connection.
+//! Which server connection is opened next: one for any client, or one dedicated to a single replicating client.
 //!
-//! Owns which of the two is opened next, that their logins succeed and fail separately, and when an idle server has to be
-//! closed so that a dedicated connection can be opened. That a dedicated server is never checked out again is its owner's.
+//! Owns that choice, and when an idle server has to be closed so that a dedicated connection can be opened. That a
+//! dedicated server is never checked out again is its owner's.
 
-use crate::{PermitCounter, Pool};
-
-/// After a failed login the first retry comes after this; each further one doubles it, up to `server_login_retry`.
-const FIRST_RETRY_US: u64 = 100_000;
-
-/// Which clients a server connection is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenFor {
-    /// Any client of the pool, one after another.
-    Any,
-    /// The client that has waited longest for a dedicated server.
-    Dedicated,
-}
-
-/// The logins of one kind: one at a time, with exponential backoff after failures.
-#[derive(Debug, Default)]
-pub(crate) struct LoginBackoff {
-    in_progress: u32,
-    retry_at_us: u64,
-    retry_delay_us: u64,
-}
-
-impl LoginBackoff {
-    fn may_begin(&self, now_us: u64) -> bool {
-        self.in_progress == 0 && now_us >= self.retry_at_us
-    }
-
-    pub(crate) fn begin(&mut self) {
-        self.in_progress += 1;
-    }
-
-    fn end(&mut self, succeeded: bool, now_us: u64, longest_us: u64) {
-        self.withdraw();
-        if succeeded {
-            return self.forget_failure();
-        }
-        self.retry_delay_us = (self.retry_delay_us * 2).max(FIRST_RETRY_US).min(longest_us);
-        self.retry_at_us = now_us + self.retry_delay_us;
-    }
-
-    fn withdraw(&mut self) {
-        self.in_progress = self.in_progress.saturating_sub(1);
-    }
-
-    fn forget_failure(&mut self) {
-        (self.retry_at_us, self.retry_delay_us) = (0, 0);
-    }
-}
+use crate::{OpenFor, PermitCounter, Pool};
 
 impl Pool {
     /// What to open next, if anything: a client waits (or the minimum is to be kept and is not reached), nothing of the
@@ -62,8 +15,8 @@ impl Pool {
             return None;
         }
         let waits = self.unserved(now_us) > 0;
-        let any = (waits || keeps_minimum && self.below_minimum()) && self.shared_logins.may_begin(now_us);
-        let dedicated = self.queue.front_dedicated().is_some() && self.dedicated_logins.may_begin(now_us);
+        let any = (waits || keeps_minimum && self.below_minimum()) && self.logins.shared.may_begin(now_us);
+        let dedicated = self.queue.front_dedicated().is_some() && self.logins.dedicated.may_begin(now_us);
         match (any, dedicated) {
             (true, true) if waits && !self.next_is_dedicated() => Some(OpenFor::Any),
             (_, true) => Some(OpenFor::Dedicated),
@@ -86,7 +39,7 @@ impl Pool {
     pub fn lacks_room(&self, now_us: u64) -> bool {
         self.next_is_dedicated()
             && !self.paused
-            && self.dedicated_logins.may_begin(now_us)
+            && self.logins.dedicated.may_begin(now_us)
             && !self.has_room(now_us)
     }
 
@@ -102,46 +55,38 @@ impl Pool {
             && below(&self.user().servers, limits.max_user_connections)
     }
 
-    pub(crate) fn logins(&mut self, open_for: OpenFor) -> &mut LoginBackoff {
-        match open_for {
-            OpenFor::Any => &mut self.shared_logins,
-            OpenFor::Dedicated => &mut self.dedicated_logins,
-        }
-    }
-
     /// A login succeeded or failed.
     pub fn logged_in(&mut self, open_for: OpenFor, succeeded: bool, now_us: u64) {
         let longest_us = self.limits.server_login_retry_us;
-        self.logins(open_for).end(succeeded, now_us, longest_us);
+        self.logins.of(open_for).end(succeeded, now_us, longest_us);
     }
 
     /// A login ended for a reason that does not concern the next: its client was refused, or has disconnected.
     pub fn login_withdrawn(&mut self, open_for: OpenFor) {
-        self.logins(open_for).withdraw();
+        self.logins.of(open_for).withdraw();
     }
 
     /// Server connections that are logging in.
     #[must_use]
     pub fn logging_in(&self) -> u32 {
-        self.shared_logins.in_progress + self.dedicated_logins.in_progress
+        self.logins.in_progress()
     }
 
     /// Logins for any client fail at present.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.shared_logins.retry_delay_us > 0
+        self.logins.shared.is_failing()
     }
 
     /// When the next login for any client may be tried after a failure; 0 if there was none.
     #[must_use]
     pub fn retry_at_us(&self) -> u64 {
-        self.shared_logins.retry_at_us
+        self.logins.shared.retry_at_us()
     }
 
     /// Tries again at once (RECONNECT, RESUME, a new configuration).
     pub fn forget_failure(&mut self) {
-        self.shared_logins.forget_failure();
-        self.dedicated_logins.forget_failure();
+        self.logins.forget_failures();
     }
 }
 

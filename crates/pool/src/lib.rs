@@ -35,12 +35,13 @@
 
 mod dedicated;
 pub mod global_limits;
+mod logins;
 pub mod pool;
 pub mod queue;
 
-pub use dedicated::OpenFor;
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
+pub use logins::OpenFor;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition, Waiter};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use settings::PoolMode;
 
-use crate::dedicated::LoginBackoff;
+use crate::logins::Logins;
 use crate::{ConnectionCounts, OpenFor, Queue, SharedPool};
 
 /// Within this time a client gets the server that it used last, whose caches are still warm.
@@ -82,8 +82,7 @@ pub struct Pool {
     open: u32,
     /// Permits of servers that the process being taken over still holds and will send or close.
     external: u32,
-    pub(crate) shared_logins: LoginBackoff,
-    pub(crate) dedicated_logins: LoginBackoff,
+    pub(crate) logins: Logins,
 }
 
 impl Pool {
@@ -106,8 +105,7 @@ impl Pool {
             checking: Vec::new(),
             open: 0,
             external: 0,
-            shared_logins: LoginBackoff::default(),
-            dedicated_logins: LoginBackoff::default(),
+            logins: Logins::default(),
         }
     }
 
@@ -237,7 +235,7 @@ impl Pool {
             return Permit::UserFull;
         }
         self.open += 1;
-        self.logins(open_for).begin();
+        self.logins.of(open_for).begin();
         Permit::Taken { reserve }
     }
 
