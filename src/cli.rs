@@ -63,7 +63,7 @@ pub(crate) enum Task {
     #[command(subcommand)]
     Panel(CredentialTask),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
-    #[command(subcommand, after_help = lab::command::STATUSES)]
+    #[command(subcommand, after_help = lab::status::STATUSES)]
     Bench(Box<lab::command::Task>),
 }
 

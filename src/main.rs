@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Err(no) => {
             let _ = write!(std::io::stderr(), "{}", no.text);
             let is_bench = Options::is_bench(std::env::args_os());
-            if is_bench { lab::command::Status::Usage.into() } else { ExitCode::FAILURE }
+            if is_bench { lab::status::Status::Usage.into() } else { ExitCode::FAILURE }
         }
     }
 }

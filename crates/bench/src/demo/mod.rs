@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 
-use lab::command::{self, Status, Task};
+use lab::command::{self, Task};
 use lab::error::{LabError, Result};
 use lab::experiment::{self, ExperimentOptions};
 use lab::interrupt::Interrupt;
@@ -18,6 +18,7 @@ use lab::laboratory::{Lab, Setup};
 use lab::record::{self, Experiment};
 use lab::report;
 use lab::screen::Screen;
+use lab::status::Status;
 use server::DemoServer;
 pub(crate) use server::token;
 

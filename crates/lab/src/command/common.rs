@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use super::{Driver, Mode, Named, ProgressKind, Tools};
+use super::Named;
 use crate::error::{LabError, Result};
 use crate::experiment::ExperimentOptions;
-use crate::generator::Span;
+use crate::load::Span;
+use crate::options::{Driver, Mode, ProgressKind, Tools};
 use crate::record::{ExperimentKind, WorkloadRecord};
 use crate::target::Address;
 use crate::workload;

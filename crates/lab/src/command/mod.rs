@@ -1,31 +1,24 @@
 //! `weir bench …`: what can be typed, which question it asks, and how it ends. Reads words; what is run is decided in
 //! `experiment`. Exit statuses are [`Status`].
 
-mod choices;
 mod common;
-mod numbers;
 mod repeat;
-mod tools;
+mod values;
 
-pub use choices::{Driver, Mode, Named, ProgressKind};
 pub use common::Common;
-pub use numbers::Numbers;
-pub use tools::Tools;
+pub use values::{Named, Numbers};
 
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
 use crate::error::LabError;
 use crate::experiment::{self, ExperimentOptions};
 use crate::interrupt::Interrupt;
+use crate::options::ProgressKind;
 use crate::record::ExperimentKind;
-
-/// How the lab ends, for its help and the manual page.
-pub const STATUSES: &str = "Exit status: 0 done; 1 failed; 2 the command line makes no sense; 3 a sweep was made, and its \
-                            figures do not say how large the pool should be; 130 interrupted, with what was measured kept.";
+use crate::status::Status;
 
 /// What is asked of the lab.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -91,41 +84,6 @@ pub struct Report {
     /// The directory of a result
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
-}
-
-/// How the lab ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Done: everything was measured, and where a size was asked for there is one.
-    Done,
-    /// Something failed; what was measured until then is kept.
-    Failed,
-    /// The command line makes no sense.
-    Usage,
-    /// Everything was measured, and the figures do not say how large the pool should be.
-    CannotTell,
-    /// Ctrl-C; what was measured until then is kept and reported.
-    Interrupted,
-}
-
-impl Status {
-    /// The number for the shell.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::CannotTell => 3,
-            Self::Interrupted => 130,
-        }
-    }
-}
-
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        Self::from(status.code())
-    }
 }
 
 /// Does what was asked. `words` is the command line (for the record), `weir` the version that stands in it.
@@ -224,13 +182,6 @@ mod tests {
         let slow = read("sweep").unwrap();
         assert_eq!(quick.pool_sizes, [10, 20, 30]);
         assert!(quick.span.seconds < slow.span.seconds && slow.pool_sizes.is_empty());
-    }
-
-    #[test]
-    fn every_status_is_documented() {
-        for status in [Status::Done, Status::Failed, Status::Usage, Status::CannotTell, Status::Interrupted] {
-            assert!(STATUSES.contains(&format!(" {} ", status.code())), "{status:?}");
-        }
     }
 
     #[test]

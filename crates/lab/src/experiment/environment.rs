@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::progress::ProgressReporter;
 use super::{ExperimentOptions, cells};
-use crate::command::Driver;
 use crate::cpu;
 use crate::error::{LabError, Result};
-use crate::generator::Generator;
 use crate::identity::Identity;
 use crate::interrupt::Interrupt;
 use crate::laboratory::{BYTES_BESIDE, BYTES_PER_SCALE, ROLE, raise_open_files};
 use crate::listener::listening_on;
+use crate::load::Generator;
 use crate::machine::Machine;
+use crate::options::Driver;
 use crate::pgbench::{self, Loader};
 use crate::postgres::{Cluster, Programs, SUPERUSER};
 use crate::record::ServerRecord;

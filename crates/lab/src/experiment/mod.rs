@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 pub use replay::report;
 
 use crate::advisor;
-use crate::command::{Driver, Mode, ProgressKind, Status, Tools};
 use crate::error::{LabError, Result};
-use crate::generator::Span;
 use crate::interrupt::Interrupt;
+use crate::load::Span;
+use crate::options::{Driver, Mode, ProgressKind, Tools};
 use crate::record::{Experiment, ExperimentKind, WarningKind, WorkloadRecord};
 use crate::report as paper;
+use crate::status::Status;
 use crate::target::Address;
 use place::ResultPlace;
 use progress::ProgressReporter;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{LabError, Result};
-use crate::generator::Left;
+use crate::load::Left;
 use crate::pgbench::file_name;
 use crate::record::{Point, RAW, RawLog};
 use crate::scratch_dir::require_space;

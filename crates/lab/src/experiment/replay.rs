@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use super::{findings, rounds};
-use crate::command::Status;
 use crate::error::{LabError, Result};
-use crate::generator::{self, RawFiles};
+use crate::generator;
+use crate::load::RawFiles;
 use crate::record::{Ended, Experiment, FILE, Run};
 use crate::report as paper;
+use crate::status::Status;
 
 /// Reads `directory`, writes its report anew and prints the table.
 ///

@@ -12,8 +12,9 @@ use super::time_limit::TimeLimit;
 use super::{ExperimentOptions, cells, open};
 use crate::account::{Account, Watched};
 use crate::error::{LabError, Result};
-use crate::generator::{self, Asked, Event, Generator, Job, RawFiles};
+use crate::generator;
 use crate::interrupt::Interrupt;
+use crate::load::{self, Asked, Event, Generator, Job, RawFiles, Span};
 use crate::record::{Ended, Experiment, FORMAT, MachineRecord, Plan, Point, RawKind, Run, WorkloadRecord};
 
 /// So many failed runs in a row end the experiment.
@@ -302,12 +303,12 @@ impl<'a> Rounds<'a> {
 
 /// What a run left.
 struct Left {
-    files: Vec<generator::Left>,
+    files: Vec<load::Left>,
     is_interrupted: bool,
 }
 
 /// The files of a run that was interrupted, whatever they are.
-fn present(directory: &Path) -> Vec<generator::Left> {
+fn present(directory: &Path) -> Vec<load::Left> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), RawKind::Progress)).collect()
 }
@@ -315,11 +316,7 @@ fn present(directory: &Path) -> Vec<generator::Left> {
 /// What the reader of a run's raw files must know, from the record.
 pub(super) fn asked(plan: &Plan, workload: &WorkloadRecord, run: &Run, clients: u32) -> Asked {
     Asked {
-        span: generator::Span {
-            warm_up_s: plan.warm_up_s,
-            seconds: plan.seconds,
-            transactions: plan.transactions,
-        },
+        span: Span { warm_up_s: plan.warm_up_s, seconds: plan.seconds, transactions: plan.transactions },
         sampling: run.sampling,
         think_us: workload.scripts.iter().map(|script| script.think_us).collect(),
         clients,

@@ -6,10 +6,10 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Event, Job, Left};
 use crate::error::{LabError, Result};
 use crate::identity::Identity;
 use crate::interrupt::Interrupt;
+use crate::load::{Event, Job, Left};
 use crate::process::{self, ProcessEvent};
 use crate::record::{RawKind, Second};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::follow::{BEGAN, ENDED, OWN};
-use super::{Asked, Figures, RawFiles};
 use crate::error::Result;
+use crate::load::{Asked, Figures, RawFiles};
 use crate::pgbench::{Tally, Window, is_for_want_of_room};
 use crate::record::{Ended, RawKind, Second};
 
@@ -95,7 +95,7 @@ fn ended(status: &str, figures: &Figures) -> Ended {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::generator::Span;
+    use crate::load::Span;
     use crate::record::RawLog;
 
     const LOG: &str = "\

@@ -7,7 +7,7 @@ use super::load::{OWN, complaints as complained};
 use super::parse::{self, Progress};
 use super::tally::{Tally, whole};
 use crate::error::Result;
-use crate::generator::{Asked, Figures, RawFiles, Span, raw};
+use crate::load::{Asked, Figures, RawFiles, Span, raw};
 use crate::record::{Ended, RawKind, Second};
 
 /// Reads all of it.

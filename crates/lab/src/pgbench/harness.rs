@@ -8,8 +8,8 @@ use super::load::{Loader, complaints};
 use super::parse::{self, Summary};
 use super::tally::Tally;
 use crate::error::{LabError, Result};
-use crate::generator::{Event, Generator as _, Job, RawFiles, Span};
 use crate::interrupt::Interrupt;
+use crate::load::{Event, Generator as _, Job, RawFiles, Span};
 use crate::record::{Percentiles, RawKind, RawLog, Second, WorkloadRecord};
 use crate::target::Address;
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::parse;
 use crate::error::{LabError, Result};
-use crate::generator::{Event, Generator, Job, Left};
 use crate::identity::Identity;
 use crate::interrupt::Interrupt;
+use crate::load::{Event, Generator, Job, Left};
 use crate::process::{self, ProcessEvent};
 use crate::record::{self, RawKind, Second};
 
@@ -224,7 +224,7 @@ pub(crate) fn file_name(name: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::generator::Span;
+    use crate::load::Span;
     use crate::record::{Script, WorkloadRecord};
     use crate::target::Address;
 

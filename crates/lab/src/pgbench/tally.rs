@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::figures::Window;
 use crate::error::Result;
-use crate::generator::raw;
+use crate::load::raw;
 use crate::record::{Lag, Latency, Percentiles};
 
 const LONGEST_US: u64 = 3_600_000_000;

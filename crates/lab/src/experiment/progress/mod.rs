@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use board::Board;
 use words::{bar, clock, name, outcome};
 
-use crate::command::{ProgressKind, Status};
 use crate::figures::whole;
+use crate::options::ProgressKind;
 use crate::record::{Ended, Experiment, Point, Run, Second};
 use crate::report::{self, sparkline};
+use crate::status::Status;
 
 /// Seconds of a run that its sparkline shows.
 const SPARK_CELLS: usize = 24;

@@ -13,9 +13,10 @@ use std::process::Command;
 pub use home::Home;
 
 use super::follow::{self, FollowOptions};
-use super::{Asked, Event, Figures, Generator, Job, Left, RawFiles, timed};
+use super::timed;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
+use crate::load::{Asked, Event, Figures, Generator, Job, Left, RawFiles};
 use crate::record::{self, RawKind, WorkloadRecord};
 use std::io::Write as _;
 

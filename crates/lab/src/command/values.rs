@@ -1,6 +1,32 @@
-//! A list of numbers as people type it: `50,150`, `10-80:10` (from ten to eighty by ten), or both mixed.
+//! Values of options: a name with a value, and a list of numbers as people type it: `50,150`, `10-80:10` (from ten to
+//! eighty by ten), or both mixed. Never decides what they are for.
 
 use std::str::FromStr;
+
+/// A name with a value, as `pgbouncer=/usr/sbin/pgbouncer`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What reports call it.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("NAME=URI or NAME=PROGRAM is wanted")?;
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
+            return Err("a name has letters, digits, '-', '_' and '.', at most 40".to_owned());
+        }
+        if name == "direct" {
+            return Err("'direct' is the name of PostgreSQL itself".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), value: value.to_owned() })
+    }
+}
 
 /// The most numbers that one list may have: each is at least one run.
 const MOST: usize = 200;

@@ -1,33 +1,11 @@
-//! What an option may be: a name with a value, a load generator, a pool mode, a kind of progress.
+//! What an experiment is told by options: the load generator and its tools, the pool mode, the kind of progress.
+//! Owns their words on the command line. Never decides what they mean for a run.
 
-use std::str::FromStr;
+mod tools;
+
+pub use tools::Tools;
 
 use clap::ValueEnum;
-
-/// A name with a value, as `pgbouncer=/usr/sbin/pgbouncer`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// What reports call it.
-    pub name: String,
-    /// What it is.
-    pub value: String,
-}
-
-impl FromStr for Named {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("NAME=URI or NAME=PROGRAM is wanted")?;
-        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-            return Err("a name has letters, digits, '-', '_' and '.', at most 40".to_owned());
-        }
-        if name == "direct" {
-            return Err("'direct' is the name of PostgreSQL itself".to_owned());
-        }
-        Ok(Self { name: name.to_owned(), value: value.to_owned() })
-    }
-}
 
 /// Which program makes the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

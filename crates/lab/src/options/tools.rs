@@ -40,7 +40,7 @@ impl Tools {
     ///
     /// # Errors
     /// [`LabError::Usage`] with the option's name.
-    pub(super) fn check(&self, driver: Driver, others: &[(&str, bool)]) -> Result<()> {
+    pub(crate) fn check(&self, driver: Driver, others: &[(&str, bool)]) -> Result<()> {
         let of_sysbench = [
             ("--sysbench", self.sysbench.is_some()),
             ("--tables", self.tables.is_some()),
@@ -63,7 +63,7 @@ impl Tools {
     ///
     /// # Errors
     /// [`LabError::Missing`] with the names that there are.
-    pub(super) fn workloads(&self, driver: Driver, names: &[&str]) -> Result<Vec<WorkloadRecord>> {
+    pub(crate) fn workloads(&self, driver: Driver, names: &[&str]) -> Result<Vec<WorkloadRecord>> {
         let of = |name: &&str| match driver {
             Driver::Pgbench => workload::named(name),
             Driver::Sysbench => sysbench::workload(name, self.size()),
