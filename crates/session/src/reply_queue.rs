@@ -293,9 +293,9 @@ impl ReplyQueue {
     pub(crate) fn requeue_replayed(&mut self, statement: StatementId, reader: Reader, synced: bool) {
         self.segment += u64::from(synced);
         match self.queue.front_mut() {
-            Some(pending @ PendingReply::RecordedBind(_)) => *pending = PendingReply::Bind(Some(statement)),
+            Some(pending @ PendingReply::RecordedBind(_)) => *pending = PendingReply::NamedBind(statement),
             Some(pending @ PendingReply::RecordedDescribe(_)) => {
-                *pending = PendingReply::Describe(Some(statement))
+                *pending = PendingReply::NamedDescribe(statement)
             }
             _ => {}
         }
@@ -372,17 +372,17 @@ mod tests {
     #[test]
     fn an_error_skips_to_the_next_sync_and_no_further() {
         let mut queue = replies(&[
-            PendingReply::Bind(None),
+            PendingReply::Bind,
             PendingReply::Execute,
             PendingReply::Sync,
-            PendingReply::Bind(None),
+            PendingReply::Bind,
             PendingReply::Sync,
         ]);
         let mut dropped = vec![];
         assert!(!queue.fail(|pending| dropped.push(pending)));
-        assert_eq!(dropped, [PendingReply::Bind(None), PendingReply::Execute]);
+        assert_eq!(dropped, [PendingReply::Bind, PendingReply::Execute]);
         assert_eq!(queue.len(), 3);
-        assert!(replies(&[PendingReply::Parse(None)]).fail(drop), "the Sync is still to come");
+        assert!(replies(&[PendingReply::Parse]).fail(drop), "the Sync is still to come");
     }
 
     #[test]

@@ -439,9 +439,9 @@ fn send_internal(
 
 fn plain(frame_tag: u8) -> PendingReply {
     match frame_tag {
-        tag::PARSE => PendingReply::Parse(None),
-        tag::BIND => PendingReply::Bind(None),
-        tag::DESCRIBE => PendingReply::Describe(None),
+        tag::PARSE => PendingReply::Parse,
+        tag::BIND => PendingReply::Bind,
+        tag::DESCRIBE => PendingReply::Describe,
         _ => PendingReply::Close,
     }
 }

@@ -55,8 +55,8 @@ impl Step<'_, '_> {
         let statements = &mut self.server.statements;
         let mut names = 0;
         let sync_is_to_come = self.server.replies.fail(|pending| match pending {
-            PendingReply::Parse(None) => statements.unnamed.skipped(),
-            PendingReply::Parse(Some(statement)) => {
+            PendingReply::Parse => statements.unnamed.skipped(),
+            PendingReply::NamedParse(statement) => {
                 statements.skipped(statement);
                 names += 1;
             }
@@ -159,7 +159,7 @@ impl Step<'_, '_> {
 
     fn statement_refused(&self) -> Option<StatementId> {
         match self.server.replies.front()? {
-            PendingReply::Bind(Some(statement)) | PendingReply::Describe(Some(statement)) => Some(statement),
+            PendingReply::NamedBind(statement) | PendingReply::NamedDescribe(statement) => Some(statement),
             PendingReply::RecordedBind(statement) | PendingReply::RecordedDescribe(statement) => {
                 Some(statement)
             }

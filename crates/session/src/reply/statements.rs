@@ -15,7 +15,7 @@ const DESCRIPTION_BYTES: usize = 512 * 1024;
 impl Step<'_, '_> {
     #[inline(always)]
     pub(super) fn bind_complete(&mut self, header: Header) -> ReplyAction {
-        if let Some(PendingReply::Bind(_)) = self.server.replies.front() {
+        if let Some(PendingReply::Bind | PendingReply::NamedBind(_)) = self.server.replies.front() {
             self.server.replies.pop();
             return ReplyAction::Pass;
         }
@@ -82,7 +82,7 @@ impl Step<'_, '_> {
             Some(PendingReply::InternalDescribe(statement, reader)) => {
                 self.internal_described(header, rest, statement, reader)
             }
-            Some(PendingReply::Describe(_)) => {
+            Some(PendingReply::Describe | PendingReply::NamedDescribe(_)) => {
                 self.note_description_read();
                 self.server.replies.pop();
                 ReplyAction::Pass
@@ -176,7 +176,7 @@ impl Step<'_, '_> {
 
     #[inline(always)]
     pub(super) fn parse_complete(&mut self, header: Header) -> ReplyAction {
-        if let Some(PendingReply::Parse(None)) = self.server.replies.front() {
+        if let Some(PendingReply::Parse) = self.server.replies.front() {
             self.server.replies.pop();
             self.server.statements.unnamed.answered();
             return ReplyAction::Pass;
@@ -188,7 +188,7 @@ impl Step<'_, '_> {
     #[inline(never)]
     fn named_parse_complete(&mut self, header: Header) -> ReplyAction {
         match self.server.replies.front() {
-            Some(PendingReply::Parse(Some(statement))) => {
+            Some(PendingReply::NamedParse(statement)) => {
                 self.server.replies.pop();
                 self.server.statements.answered(statement, true);
                 self.confirm();

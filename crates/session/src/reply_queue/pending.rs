@@ -11,18 +11,24 @@ pub(crate) enum PendingReply {
     Function,
     /// Sync: ReadyForQuery.
     Sync,
-    /// The client's Parse: ParseComplete. Named ones carry the statement.
-    Parse(Option<StatementId>),
+    /// The client's Parse of the statement without a name: ParseComplete.
+    Parse,
+    /// The client's Parse of a named statement: ParseComplete.
+    NamedParse(StatementId),
     /// Weir's own Parse, before a Bind or Describe on a server that lacks the statement: swallow its ParseComplete.
     InternalParse(StatementId),
     /// Weir's own Describe of a statement, right behind its Parse: swallow the description, and compare it.
     InternalDescribe(StatementId, Reader),
     /// The client's Parse of a statement that the server has already: Weir sends ParseComplete.
     LocalParseComplete,
-    /// Bind: BindComplete. Of a named statement it carries that.
-    Bind(Option<StatementId>),
-    /// Describe: RowDescription or NoData. Of a named statement it carries that.
-    Describe(Option<StatementId>),
+    /// Bind of the statement without a name: BindComplete.
+    Bind,
+    /// Bind of a named statement, likewise.
+    NamedBind(StatementId),
+    /// Describe of a portal or the statement without a name: RowDescription or NoData.
+    Describe,
+    /// Describe of a named statement, likewise.
+    NamedDescribe(StatementId),
     /// Bind of a named statement whose request is kept, in case its plan is stale.
     RecordedBind(StatementId),
     /// Describe, likewise.

@@ -62,7 +62,7 @@ impl Step<'_, '_> {
                 if traits.effects.any(Effects::ALTERING) {
                     self.alters_by_portal(None);
                 }
-                self.pass(PendingReply::Bind(None))
+                self.pass(PendingReply::Bind)
             }
             Availability::Unresolved => RequestAction::AwaitReplies,
             Availability::Missing | Availability::Stale | Availability::Differs => {
@@ -98,7 +98,7 @@ impl Step<'_, '_> {
         self.flush(out);
         let pending = match self.ensure_prepared(bind.name, statement, before, bind.header, bind.at, out) {
             true => PendingReply::RecordedBind(statement),
-            false => PendingReply::Bind(Some(statement)),
+            false => PendingReply::NamedBind(statement),
         };
         self.server.effects.bind(effects);
         if effects.any(Effects::ALTERING) {

@@ -70,7 +70,7 @@ impl Step<'_, '_> {
             let segment = self.server.replies.segment();
             self.server.statements.unnamed.parse_sent(self.context.client, effects, segment);
         }
-        self.pass(PendingReply::Parse(None))
+        self.pass(PendingReply::Parse)
     }
 
     /// Parse of a named statement: sent under the shared name, or answered here if the server has it.
@@ -107,7 +107,7 @@ impl Step<'_, '_> {
             Prerequisite::Nothing(_) if self.may_answer_parse() => {
                 self.send_local(PendingReply::LocalParseComplete, encode::parse_complete, out);
             }
-            _ => self.prepare(statement, PendingReply::Parse(Some(statement)), Reader::Preparing, at, out),
+            _ => self.prepare(statement, PendingReply::NamedParse(statement), Reader::Preparing, at, out),
         }
         dropped
     }
@@ -182,7 +182,7 @@ impl Step<'_, '_> {
         self.note_describe();
         let pending = match self.ensure_prepared(name, statement, before, header, at, out) {
             true => PendingReply::RecordedDescribe(statement),
-            false => PendingReply::Describe(Some(statement)),
+            false => PendingReply::NamedDescribe(statement),
         };
         let server = server_name(statement);
         send(&mut self.server.replay_buffer, at, out, |bytes| {
@@ -196,14 +196,14 @@ impl Step<'_, '_> {
     fn describe_portal(&mut self) -> RequestAction {
         self.note_describe();
         self.note_describe_sent();
-        self.pass(PendingReply::Describe(None))
+        self.pass(PendingReply::Describe)
     }
 
     fn describe_unnamed(&mut self, header: Header, at: Boundary, out: &mut impl Output) -> RequestAction {
         let unnamed = &self.server.statements.unnamed;
         match unnamed.availability(self.context.client, self.server.replies.segment()) {
             _ if self.server.skipping.is_on() => RequestAction::Pass,
-            Availability::Usable(_) => self.pass(PendingReply::Describe(None)),
+            Availability::Usable(_) => self.pass(PendingReply::Describe),
             Availability::Unresolved => RequestAction::AwaitReplies,
             Availability::Missing | Availability::Stale | Availability::Differs => {
                 self.refuse_describe(header, b"", at, out)
