@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// It leaves its client, whose values are no business of the next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unlink(&mut self) {
         if self.client().is_some() {
             self.phase = Phase::AwaitingCancel;
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// It is unlinked and quiet. True if no cancel is on its way to it: then it is free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn await_cancels(&mut self, now_us: u64) -> bool {
         self.request_us = now_us;
         self.phase = Phase::AwaitingCancel;

@@ -11,6 +11,7 @@ use wire::encode;
 use crate::client;
 use crate::core::Core;
 use crate::link::freed::Next;
+use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{self, InternalQuery, UsedBy};
 use crate::servers::close_reason::CloseReason;
@@ -184,14 +185,15 @@ impl ShardState {
     /// A released server: reset it, close it, check it out for the next waiting client, or return it to the idle list.
     #[inline]
     fn process_released_server(&mut self, server_conn: ConnId) {
-        let Some(server) = self.core.server(server_conn) else { return };
+        let core = &self.core;
+        let Some(server) = core.conns.server(server_conn) else { return };
         if !matches!(server.phase, server::Phase::AwaitingCancel) {
             return;
         }
-        let local_pool = server.pool;
-        if let Some(reason) = self.core.reason_to_close(server_conn) {
+        let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+        if let Some(reason) = core.reason_to_close_in(server, local_pool) {
             self.close_server(server_conn, reason);
-        } else if self.core.needs_reset(local_pool) {
+        } else if core.needs_reset(local_pool) {
             // Only DISCARD ALL is known to leave nothing behind, and its command tag shows it.
             self.core.mark_unreported_unknown(server_conn, None);
             self.core.run_internal_query(server_conn, InternalQuery::Reset);
@@ -216,11 +218,12 @@ impl ShardState {
     }
 
     /// A server is free: the client that has waited longest gets it, or it becomes idle.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serve_next(&mut self, server_conn: ConnId) {
-        let Some(server) = self.core.server(server_conn) else { return };
-        let pool_id = server.pool;
-        if self.goes_for_dedicated(server_conn) {
+        let now_us = self.core.now.mono_us;
+        let Some(pool_id) = self.core.server(server_conn).map(|server| server.pool) else { return };
+        let Some(local_pool) = self.core.local_pools.get(pool_id) else { return };
+        if local_pool.pool.lacks_room(now_us) && self.goes_for_dedicated(server_conn) {
             return;
         }
         let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
@@ -417,16 +420,14 @@ impl Core {
     }
 
     /// Session mode (and `server_reset_query_always`) reset a server before another client gets it.
-    #[inline]
-    fn needs_reset(&self, local_pool: PoolId) -> bool {
+    #[inline(always)]
+    fn needs_reset(&self, local_pool: &LocalPool) -> bool {
         let global = &self.config.global;
         global.server_reset_query.is_some()
-            && self.local_pools.get(local_pool).is_some_and(|local_pool| {
-                local_pool.pool.limits.mode == PoolMode::Session || global.server_reset_query_always
-            })
+            && (local_pool.pool.limits.mode == PoolMode::Session || global.server_reset_query_always)
     }
 
-    #[inline]
+    #[inline(always)]
     fn return_idle(&mut self, server_conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(server) = self.conns.server_mut(server_conn) else { return };

@@ -142,7 +142,6 @@ impl ShardState {
     }
 
     /// A server that just became free is in the way of one that is wanted: it is closed, true.
-    #[inline]
     pub(crate) fn goes_for_dedicated(&mut self, conn: ConnId) -> bool {
         let now_us = self.core.now.mono_us;
         let Some(pool_id) = self.core.server(conn).map(|server| server.pool) else { return false };

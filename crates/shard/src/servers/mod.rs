@@ -418,10 +418,18 @@ impl Core {
     }
 
     /// Why a free server should not be used any more.
-    #[inline]
     pub(crate) fn reason_to_close(&self, conn: ConnId) -> Option<CloseReason<'static>> {
         let server = self.conns.server(conn)?;
-        let local_pool = self.local_pools.get(server.pool)?;
+        self.reason_to_close_in(server, self.local_pools.get(server.pool)?)
+    }
+
+    /// The same where the server and its pool are at hand.
+    #[inline(always)]
+    pub(crate) fn reason_to_close_in(
+        &self,
+        server: &Server,
+        local_pool: &LocalPool,
+    ) -> Option<CloseReason<'static>> {
         if server.close_when_free.is_some() {
             return server.close_when_free;
         }
