@@ -127,6 +127,15 @@ impl Server {
         }
     }
 
+    /// A query is answered, and with it a transaction if it `is_idle` now.
+    #[inline(always)]
+    pub(crate) fn note_answer(&mut self, now_us: u64, is_idle: bool) {
+        self.query_us = now_us;
+        if is_idle {
+            self.transaction_us = now_us;
+        }
+    }
+
     /// It leaves its client, whose values are no business of the next.
     #[inline(always)]
     pub(crate) fn unlink(&mut self) {

@@ -316,10 +316,7 @@ impl ShardState {
             }
         }
         if is_answer(&outcome) {
-            server.query_us = now_us;
-            if outcome.idle > 0 {
-                server.transaction_us = now_us;
-            }
+            server.note_answer(now_us, outcome.idle > 0);
             if !server.protocol.is_busy() {
                 client.request_us = now_us;
             }
