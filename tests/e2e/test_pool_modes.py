@@ -210,6 +210,28 @@ def test_otherwise_few_servers_do_the_work(weir):
     assert len({server_of(client) for _ in range(8)}) == 1
 
 
+@pytest.mark.weir_only
+@pytest.mark.parametrize("pool_size", [1, 3])
+def test_shuffle_gives_no_client_its_last_server_again(weir, pool_size):
+    """Neither alone in its pool nor among others that release theirs in any order."""
+    pooler = weir(server_shuffle=1, default_pool_size=pool_size)
+    one, two = pooler.connect(), pooler.connect()
+    pids = {one: [], two: []}
+    for client in [one, one, two, one, two, two, one, one, one, two]:
+        pids[client].append(server_of(client))
+    for of_client in pids.values():
+        assert all(last != this for last, this in zip(of_client, of_client[1:])), of_client
+
+
+@pytest.mark.weir_only
+def test_shuffle_visits_the_whole_pool(weir):
+    pooler = weir(server_shuffle=1, default_pool_size=4)
+    fill(pooler, 4)
+    client = pooler.connect()
+    assert len({server_of(client) for _ in range(8)}) == 4
+    assert "server_shuffle" not in pooler.log_text(), "no server was closed for it"
+
+
 # --- notifications --------------------------------------------------------------------------------------------
 def test_notify_in_transaction_mode(weir, pg):
     pooler = weir()

@@ -283,6 +283,9 @@ live {
         "Sends server_reset_query in every pool mode.";
     server_round_robin: bool, Boolean, "0", Reload,
         "Uses the server connection that was idle longest, rather than the one used last.";
+    server_shuffle: bool, Boolean, "0", Reload,
+        "A testing aid, not for production: each transaction of a client runs on another server connection than its last one, so that a test of an application shows at once what it keeps in its session. Implies server_round_robin; a pool without another idle connection closes the client's last one and opens a new one. Open the whole pool first (min_pool_size): leftovers of one client then reach the others, too.",
+        own;
     server_tls13_ciphers: Option<String>, Text, unset, Reload,
         "Cipher suites of TLS 1.3 towards servers, separated by `:`; empty allows all.";
     server_socket_dir: Option<String>, Text, "", Reload,

@@ -53,6 +53,9 @@ impl ShardState {
     /// Links the two, or first makes the server like the client.
     #[inline]
     fn link_or_prepare(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
+        if self.core.config.global.server_shuffle && self.refuse_last_server(client_conn, server_conn) {
+            return None;
+        }
         let now_us = self.core.now.mono_us;
         let (client, server) = self.core.conns.linked(client_conn, server_conn)?;
         let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
@@ -386,7 +389,7 @@ impl ShardState {
 
 impl Core {
     /// The client waits for a server: it is not read any further.
-    fn enqueue(&mut self, conn: ConnId) {
+    pub(crate) fn enqueue(&mut self, conn: ConnId) {
         let now_us = self.now.mono_us;
         let Some(client) = self.conns.client_mut(conn) else { return };
         let Some(local_pool) = self.local_pools.of_mut(client.pool) else { return };

@@ -6,4 +6,5 @@ pub(crate) mod first_message;
 pub(crate) mod freed;
 pub(crate) mod parameters;
 pub(crate) mod relay;
+pub(crate) mod shuffle;
 pub(crate) mod startup_values;

@@ -90,6 +90,6 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         max_db_connections: config.max_db_connections(database),
         max_user_connections: config.max_user_connections(user),
         server_login_retry_us: micros(config.global.server_login_retry),
-        round_robin: config.global.server_round_robin,
+        round_robin: config.global.server_round_robin || config.global.server_shuffle,
     }
 }

@@ -55,6 +55,8 @@ pub(crate) enum CloseReason<'a> {
     LoginFailed,
     /// It cannot be connected to.
     ConnectFailed,
+    /// `server_shuffle`: its last client would have got it again.
+    Shuffled,
     /// `server_connect_timeout`.
     ConnectTimeout,
     /// `server_tls_sslmode` demands TLS.
@@ -109,6 +111,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::LoginFailed => "login failed",
             CloseReason::ConnectFailed => "connect failed",
             CloseReason::ConnectTimeout => "connect timeout",
+            CloseReason::Shuffled => "server_shuffle",
             CloseReason::TlsRefused => "server refused SSL",
             CloseReason::PlainBehindTls => "received unencrypted data after SSL response",
             CloseReason::TlsAnswerUnexpected => "unexpected response to SSL request",

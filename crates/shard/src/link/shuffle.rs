@@ -1,0 +1,27 @@
+//! `server_shuffle`, a testing aid: no client gets the server connection that it used last.
+//!
+//! Owns the refusal of such a server, which is closed so that the client gets another one even in a pool of one. Not on the
+//! path of a query unless the setting is on.
+
+use crate::ConnId;
+use crate::servers::close_reason::CloseReason;
+use crate::state::ShardState;
+
+impl ShardState {
+    /// Closes the server and queues the client for another one if the client used this one last.
+    #[cold]
+    pub(crate) fn refuse_last_server(&mut self, client_conn: ConnId, server_conn: ConnId) -> bool {
+        let Some(client) = self.core.client(client_conn) else { return false };
+        // Taken, not read: a later server may get the number of the one that is closed here.
+        if client.server_used_last.take() != Some(server_conn.0) {
+            return false;
+        }
+        let pool = client.pool;
+        self.close_server(server_conn, CloseReason::Shuffled);
+        self.core.enqueue(client_conn);
+        if let Some(pool_id) = pool {
+            self.serve_or_open(pool_id);
+        }
+        true
+    }
+}
