@@ -2,7 +2,14 @@
 //!
 //! Owns where tokens begin and end; what becomes of them is the fingerprint's. Linear in the length of the text.
 
-use crate::Backslash;
+/// What a backslash in `'...'` means to the server that reads it (`standard_conforming_strings`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backslash {
+    /// Itself: the setting is on.
+    Literal,
+    /// It escapes what follows: the setting is off.
+    Escape,
+}
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ pub mod probe;
 mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
+pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use statement::{
-    Access, Backslash, Changes, Command, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue,
-    Statement, Target, Value, statements,
+    Access, Changes, Command, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue, Statement,
+    Target, Value, statements,
 };

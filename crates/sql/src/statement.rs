@@ -13,7 +13,7 @@ mod setting;
 pub use calls::FunctionName;
 pub use setting::{Scope, SetCommand, SettingValue, Value};
 
-use crate::lexer::Lexer;
+use crate::lexer::{Backslash, Lexer};
 use cursor::Tokens;
 
 /// What is looked at of a text, in bytes; what follows may do anything.
@@ -22,15 +22,6 @@ pub(crate) const ANALYSED_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_STATEMENTS: usize = 256;
 /// How deep statements inside of statements (EXPLAIN, PREPARE) are followed.
 const MAX_DEPTH: u8 = 4;
-
-/// What a backslash in `'...'` means to the server that reads it (`standard_conforming_strings`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backslash {
-    /// Itself: the setting is on.
-    Literal,
-    /// It escapes what follows: the setting is off.
-    Escape,
-}
 
 /// Whether a statement changes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 //! SET, RESET and what means the same: of which setting, for how long, and the value.
 
+use super::Name;
 use super::cursor::{Tokens, name_of};
-use super::{Backslash, Name};
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Backslash, Kind, Token};
 
 /// For how long a setting is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

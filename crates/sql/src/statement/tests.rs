@@ -1,3 +1,5 @@
+//! Texts of every command, and what is read from them.
+
 use super::*;
 
 fn all(text: &str) -> Vec<Statement> {
