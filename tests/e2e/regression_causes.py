@@ -193,13 +193,16 @@ def section(results, causes):
     together = "the files of a line of the schedule at the same time" if results["parallel"] else "one file after another"
     words = [word for flag, word in ((results["parallel"], " --parallel"), (not results["shuffle"], " --no-shuffle")) if flag]
     words += [f" --setting {setting}" for setting in results["settings"]]
-    words += [f" --{route}" for route in routes if route != "direct"]
+    words += [f" --{route}" for route in routes if routes[1:] != ["weir"] and route != "direct"]
     lines = [f"## {results['suite']}, PostgreSQL {results['version']}{_with(results)}", ""]
-    lines += [f"`scripts/pg-regress --version {results['version'].partition('.')[0]} --suite {results['suite']}{''.join(words)}`: transaction mode,"]
-    lines += [f"{results['pool_size']} server connections, {shuffled}, {together}.", ""]
+    command = f"scripts/pg-regress --version {results['version'].partition('.')[0]} --suite {results['suite']}{''.join(words)}"
+    lines += [f"`{command}`: transaction mode, {results['pool_size']} server connections, {shuffled}, {together}.", ""]
     lines += ["| | files that pass | of |", "|---|---|---|"]
     lines.append(f"| directly | {len(direct) - len(excluded)} | {len(direct)} |")
-    lines += [f"| {_title(route)} | {passed} | {counted} |" for route, passed, counted in figures(results) if route != "direct"]
+    for route, passed, counted in figures(results):
+        if route != "direct":
+            version = re.findall(r"\w+ \d[\d.]*", results["poolers"][route])[-1]  # Weir names the PgBouncer it replaces first
+            lines.append(f"| {version} | {passed} | {counted} |")
     lines.append("")
     if excluded:
         lines += [f"Excluded, as they do not pass directly: {', '.join(f'`{file}`' for file in excluded)}.", ""]

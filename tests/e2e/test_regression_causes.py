@@ -25,6 +25,7 @@ def test_the_first_difference_has_its_cause(script, line, cause):
 def results(weir):
     return {
         "label": "15-core", "version": "15.0", "suite": "core", "pool_size": 5, "shuffle": True, "parallel": False, "settings": [],
+        "poolers": {"weir": "PgBouncer 1.25.2 (Weir 0.1.0)"},
         "outcomes": {"direct": {"a": "pass", "b": "pass", "c": "fail"}, "weir": weir},
         "first_difference": {"direct": {}, "weir": {"b": ["-1"]}},
     }
@@ -42,5 +43,5 @@ def test_a_page_gets_only_the_sections_that_it_has_marks_for(tmp_path):
     kept = results({"a": "pass", "b": "crash", "c": "pass"})
     assert regression_causes.write_page(page, kept, {"weir": {"b": ["SET"]}})
     text = page.read_text()
-    assert "old" not in text and text.startswith("before\n") and text.endswith("behind\n") and "| `b` | ends the pooler | SET |" in text
+    assert "old" not in text and text.startswith("before\n") and text.endswith("behind\n") and "| Weir 0.1.0 | 1 | 2 |" in text and "| `b` | ends the pooler | SET |" in text
     assert not regression_causes.write_page(page, {**kept, "label": "18-core"}, {"weir": {}}) and page.read_text() == text
