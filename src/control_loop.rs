@@ -175,6 +175,7 @@ impl<C: Shards> ControlLoop<C> {
                 }
             }
             Output::Log(record) => self.logger.write(&record),
+            Output::Operated(_) => {}
             Output::Load => {
                 self.manager.reloading();
                 return Some(Input::Loaded(self.source.reload(self.control.config())));

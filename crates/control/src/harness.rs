@@ -10,7 +10,7 @@ use messages::{
 use settings::{Config, Files};
 use telemetry::Record;
 
-use crate::{Control, Input, Output, PoolError, PoolOutcome, ProcessInfo, Signal};
+use crate::{Control, Input, Operation, Output, PoolError, PoolOutcome, ProcessInfo, Signal};
 
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
@@ -23,6 +23,7 @@ pub(crate) struct Harness {
     /// Replies to the panel: number, parts, whether it was the last.
     pub(crate) answers: Vec<(u64, Vec<ReplyPart>, bool)>,
     pub(crate) log: Vec<Record>,
+    pub(crate) operations: Vec<Operation>,
     pub(crate) loads: usize,
     pub(crate) secrets: Vec<Config>,
     /// Requests to the process.
@@ -59,6 +60,7 @@ impl Harness {
             replies: Vec::new(),
             answers: Vec::new(),
             log: Vec::new(),
+            operations: Vec::new(),
             loads: 0,
             secrets: Vec::new(),
             lists: Vec::new(),
@@ -82,6 +84,7 @@ impl Harness {
                 Output::Tell { shard, command } => self.told.push((shard.0, command)),
                 Output::PanelReply { id, parts, last } => self.answers.push((id, parts, last)),
                 Output::Log(record) => self.log.push(record),
+                Output::Operated(operation) => self.operations.push(operation),
                 Output::List { request, subject } => self.lists.push((request, subject)),
                 Output::Load => self.loads += 1,
                 Output::ReadFiles(config) => self.secrets.push(*config),

@@ -90,6 +90,8 @@ pub enum Output {
     },
     /// Write to the log.
     Log(Record),
+    /// An operator has had something done; the log has it already.
+    Operated(Operation),
     /// Read the configuration file again, as [`settings::reload`] does; [`Input::Loaded`] answers.
     Load,
     /// Read the files that this configuration names, which is not in force yet; [`Input::FilesRead`] answers.
@@ -152,6 +154,17 @@ pub enum Output {
     },
     /// End the process with success, as it is.
     Exit,
+}
+
+/// What an operator has had done, on the console, in the panel or by a signal; whether it then succeeds or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The command's words, or the signal's name.
+    pub command: String,
+    /// What the command names: a database, mostly.
+    pub argument: Option<String>,
+    /// The configuration is read again.
+    pub is_reload: bool,
 }
 
 /// Progress of a takeover.

@@ -19,7 +19,7 @@ mod statistics;
 mod views;
 
 pub use command_error::CommandError;
-pub use interface::{ExplainOutcome, ExplainRequest, Input, Output, ProcessInfo, TakeoverEvent};
+pub use interface::{ExplainOutcome, ExplainRequest, Input, Operation, Output, ProcessInfo, TakeoverEvent};
 pub use machine::{Argument, COMMANDS, CommandRow, Control};
 pub use messages::Signal;
 pub use pools::{

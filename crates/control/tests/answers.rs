@@ -84,6 +84,7 @@ impl World {
                     }
                     Output::Exit => self.exited = true,
                     Output::Log(_)
+                    | Output::Operated(_)
                     | Output::PanelReply { .. }
                     | Output::ServerReply { .. }
                     | Output::Explained { .. }

@@ -4,7 +4,7 @@
 use messages::{Command, ReplyPart, Role, ShutdownMode};
 use settings::Compat;
 
-use crate::interface::Output;
+use crate::interface::{Operation, Output};
 use crate::machine::dispatch::CommandContext;
 use crate::request::Purpose;
 use crate::views::VIEWS;
@@ -233,12 +233,12 @@ fn shutdown(control: &mut Control, context: &CommandContext<'_>) -> Result<(), C
     match mode {
         // As in PgBouncer, no reply: the connection lasts as long as the process.
         None => {
-            control.log("SHUTDOWN command issued");
+            log_command(control, "SHUTDOWN", None);
             control.push(Output::Exit);
         }
         Some(mode) => {
             let word = if mode == ShutdownMode::WaitForServers { "SERVERS" } else { "CLIENTS" };
-            control.log(format!("SHUTDOWN WAIT_FOR_{word} command issued"));
+            log_command(control, &format!("SHUTDOWN WAIT_FOR_{word}"), None);
             // Listeners are closed before the reply is sent.
             control.begin_shutdown(mode);
             control.complete(context.requester, "SHUTDOWN");
@@ -287,10 +287,19 @@ impl Control {
 
 /// What PgBouncer logs of a command, whether it then succeeds or not.
 fn log_issued(control: &mut Control, word: &str, context: &CommandContext<'_>) {
-    match context.argument {
-        Some(name) => control.log(format!("{word} '{name}' command issued")),
-        None => control.log(format!("{word} command issued")),
+    log_command(control, word, context.argument);
+}
+
+pub(crate) fn log_command(control: &mut Control, command: &str, argument: Option<&str>) {
+    match argument {
+        Some(name) => control.log(format!("{command} '{name}' command issued")),
+        None => control.log(format!("{command} command issued")),
     }
+    control.push(Output::Operated(Operation {
+        command: command.to_owned(),
+        argument: argument.map(str::to_owned),
+        is_reload: command == "RELOAD",
+    }));
 }
 
 /// The database that a command names; none is all.

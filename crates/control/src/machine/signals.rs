@@ -3,13 +3,15 @@
 use messages::{ShutdownMode, Signal};
 
 use crate::Control;
-use crate::interface::Output;
+use crate::interface::{Operation, Output};
 
 impl Control {
     pub(crate) fn signal(&mut self, signal: Signal) {
         match signal {
             Signal::Hup => {
                 self.log("got SIGHUP, re-reading config");
+                let command = "SIGHUP".to_owned();
+                self.push(Output::Operated(Operation { command, argument: None, is_reload: true }));
                 self.request_reload(None);
             }
             Signal::Int => self.end_by("SIGINT", ShutdownMode::WaitForServers),
@@ -96,6 +98,20 @@ mod tests {
             harness.done(1, 0);
             assert!(harness.exited);
         }
+    }
+
+    #[test]
+    fn commands_and_a_reload_by_signal_are_operations() {
+        let mut harness = Harness::new();
+        harness.ask("PAUSE app");
+        harness.ask("SHOW POOLS");
+        harness.signal(Signal::Hup);
+        let done: Vec<_> = harness
+            .operations
+            .iter()
+            .map(|one| (one.command.as_str(), one.argument.as_deref(), one.is_reload))
+            .collect();
+        assert_eq!(done, [("PAUSE", Some("app"), false), ("SIGHUP", None, true)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use messages::{Command, RequestId, ShutdownMode};
 use telemetry::{Level, Record};
 
 use crate::interface::Output;
+use crate::machine::commands::log_command;
 use crate::machine::dispatch::CommandContext;
 use crate::pause_state::PauseState;
 use crate::{CommandError, Control, TakeoverEvent};
@@ -15,7 +16,7 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
         return Err(CommandError::ShuttingDown);
     }
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
-    control.log("TAKEOVER command issued");
+    log_command(control, "TAKEOVER", None);
     let note = control.pause_state.note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");
