@@ -175,7 +175,11 @@ impl<C: Shards> ControlLoop<C> {
                 }
             }
             Output::Log(record) => self.logger.write(&record),
-            Output::Operated(_) => {}
+            Output::Operated(operation) => {
+                if let Some(panel) = &self.panel {
+                    panel.operated(operation);
+                }
+            }
             Output::Load => {
                 self.manager.reloading();
                 return Some(Input::Loaded(self.source.reload(self.control.config())));

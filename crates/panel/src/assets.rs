@@ -33,12 +33,12 @@ pub(crate) async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Respo
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
     if method != Method::GET && method != Method::HEAD {
-        return Failure::not_found().into_response();
+        return Failure::NotFound.into_response();
     }
     match ASSETS.iter().find(|asset| asset.path == path) {
         Some(asset) => respond(asset, accepts_gzip(&headers)),
         None if path == "index.html" => ([(header::CONTENT_TYPE, kind(path))], PLACEHOLDER).into_response(),
-        None => Failure::not_found().into_response(),
+        None => Failure::NotFound.into_response(),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use control::Operation;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -102,11 +103,11 @@ impl AuditTrail {
         }
     }
 
-    /// Notes what a line of the log says that was done, if it does.
-    pub(crate) fn record_log_line(&self, line: &str) {
-        if let Some(entry) = classify_log_line(line) {
-            self.record(entry);
-        }
+    /// Notes what an operator has had done.
+    pub(crate) fn record_operation(&self, Operation { command, argument, is_reload }: Operation) {
+        let kind = if is_reload { AuditKind::Reload } else { AuditKind::Operation };
+        let text = argument.as_ref().map_or_else(|| command.clone(), |name| format!("{command} {name}"));
+        self.record(AuditEntry { kind, text, pool: argument, ..AuditEntry::default() });
     }
 
     /// The newest first, from before number `before` on.
@@ -202,44 +203,25 @@ fn unescaped(word: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The words of the console's commands and of signals, as the log has them.
-fn classify_log_line(line: &str) -> Option<AuditEntry> {
-    if line.contains(" got SIGHUP, ") {
-        return Some(AuditEntry {
-            kind: AuditKind::Reload,
-            text: "SIGHUP".to_owned(),
-            ..AuditEntry::default()
-        });
-    }
-    let said = line.strip_suffix(" command issued")?;
-    let (said, pool) = match said.strip_suffix('\'').and_then(|said| said.rsplit_once(" '")) {
-        Some((said, name)) => (said, Some(name.to_owned())),
-        None => (said, None),
-    };
-    let word = said.rsplit_once(" LOG ").map_or(said, |(_, word)| word);
-    let word = word
-        .rsplit(' ')
-        .next()
-        .filter(|word| word.chars().all(|sign| sign.is_ascii_uppercase() || sign == '_'))?;
-    let kind = if word == "RELOAD" { AuditKind::Reload } else { AuditKind::Operation };
-    let text = pool.as_ref().map_or_else(|| word.to_owned(), |pool| format!("{word} {pool}"));
-    Some(AuditEntry { kind, text, pool, ..AuditEntry::default() })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn lines_of_commands_are_entries_and_others_are_not() {
-        let said = |line: &str| classify_log_line(line).map(|entry| (entry.kind, entry.text, entry.pool));
-        let line = "2026-01-31 12:00:00.000 UTC [7] LOG PAUSE 'app' command issued";
-        assert_eq!(said(line), Some((AuditKind::Operation, "PAUSE app".into(), Some("app".into()))));
-        assert_eq!(said("x LOG RELOAD command issued"), Some((AuditKind::Reload, "RELOAD".into(), None)));
-        assert!(said("x LOG got SIGHUP, re-reading config").is_some());
-        assert_eq!(said("x LOG C-0x1: app/u@h: no command issued"), None);
-        assert_eq!(said("x LOG stats"), None);
+    fn an_operation_is_an_entry_of_its_pool() {
+        let audit_trail = AuditTrail::default();
+        let operation = |command: &str, argument: Option<&str>, is_reload| Operation {
+            command: command.to_owned(),
+            argument: argument.map(str::to_owned),
+            is_reload,
+        };
+        audit_trail.record_operation(operation("PAUSE", Some("app"), false));
+        audit_trail.record_operation(operation("SIGHUP", None, true));
+        let newest = audit_trail.newest(None, 2).into_iter().map(|view| view.entry);
+        let noted: Vec<_> = newest.map(|entry| (entry.kind, entry.text, entry.pool)).collect();
+        let pause = (AuditKind::Operation, "PAUSE app".to_owned(), Some("app".to_owned()));
+        assert_eq!(noted, [(AuditKind::Reload, "SIGHUP".to_owned(), None), pause]);
     }
 
     #[test]

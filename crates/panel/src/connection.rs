@@ -81,9 +81,8 @@ where
         }
         if !tracked.is_authenticated() {
             // Behind a part of an answer nothing else may stand.
-            let text = "too many connections without a login are open: closing the oldest";
             let may_say = !tracked.has_answered();
-            return may_say.then(|| reject_with(connection.into_parts().io.into_inner(), text));
+            return may_say.then(|| reject_with(connection.into_parts().io.into_inner(), &Failure::Evicted));
         }
     }
     Some(Box::pin(drain(connection.into_parts().io.into_inner())))
@@ -91,11 +90,11 @@ where
 
 /// Rejects a connection: the limit is reached.
 pub(crate) fn reject(stream: TcpStream) -> Draining {
-    reject_with(stream, "too many connections are open")
+    reject_with(stream, &Failure::TooManyConnections)
 }
 
-fn reject_with<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(mut stream: S, why: &str) -> Draining {
-    let body = Failure::unavailable(why).text();
+fn reject_with<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(mut stream: S, why: &Failure) -> Draining {
+    let body = why.text();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nConnection: close\r\n\r\n{body}",

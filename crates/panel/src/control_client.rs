@@ -4,13 +4,13 @@
 //! here, never in the control thread. Never parses or writes SQL.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{PanelQuery, Statement, TypedView, ViewColumn};
 use messages::{Cell, ErrorKind, ReplyPart, Role};
-use telemetry::Record;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -25,9 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Hands a question to the control thread; never waits.
 pub type SendQuery = Arc<dyn Fn(PanelQuery) + Send + Sync>;
 
-/// Writes to the log of the process.
-pub type LogWriter = Arc<dyn Fn(Record) + Send + Sync>;
-
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ControlError {
@@ -37,6 +34,16 @@ pub(crate) enum ControlError {
     Busy,
     /// Weir's: the answer has not come in time. What was asked for may still become true.
     TimedOut,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::Rejected { message, .. } => out.write_str(message),
+            ControlError::Busy => out.write_str("too many requests to the pooler are in flight"),
+            ControlError::TimedOut => out.write_str("the pooler did not answer in time"),
+        }
+    }
 }
 
 /// A piece of an answer, and whether it is the last.

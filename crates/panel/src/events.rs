@@ -13,8 +13,7 @@ use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
 use futures_core::Stream;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::access::{Authorized, Caller, RequiredScope, Scopes};
-use crate::shared::Shared;
+use crate::access::{Access, Authorized, Caller, RequiredScope, Scopes};
 
 /// The caller is checked this often, and before each event besides: none is sent that the caller may not read.
 const CHECK: Duration = Duration::from_millis(500);
@@ -24,7 +23,7 @@ pub(crate) type Events<E> = Sse<KeepAliveStream<WhileAllowed<E>>>;
 
 /// Sends `events` for as long as the caller has scope `S`.
 pub(crate) fn stream<S: RequiredScope, E>(
-    shared: &Arc<Shared>,
+    access: &Arc<Access>,
     Authorized(caller, _): Authorized<S>,
     events: E,
 ) -> Events<E>
@@ -33,15 +32,15 @@ where
 {
     let mut checks = interval(CHECK);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (events, shared) = (Box::pin(events), Arc::clone(shared));
-    let events = WhileAllowed { events, shared, caller, needed: S::SCOPE, checks };
+    let (events, access) = (Box::pin(events), Arc::clone(access));
+    let events = WhileAllowed { events, access, caller, needed: S::SCOPE, checks };
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
 /// Events that end when their caller may not read them any more.
 pub(crate) struct WhileAllowed<E> {
     events: Pin<Box<E>>,
-    shared: Arc<Shared>,
+    access: Arc<Access>,
     caller: Caller,
     needed: Scopes,
     checks: Interval,
@@ -57,7 +56,7 @@ impl<E: Stream> Stream for WhileAllowed<E> {
             is_due = true;
         }
         let next = self.events.as_mut().poll_next(context);
-        let is_allowed = || self.shared.access.still_allows(&self.caller, self.needed);
+        let is_allowed = || self.access.still_allows(&self.caller, self.needed);
         if (is_due || next.is_ready()) && !is_allowed() {
             return Poll::Ready(None);
         }

@@ -18,6 +18,9 @@ use crate::failure::Failure;
 /// A longer body is not read.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 
+/// What a longer one is refused with.
+const TOO_LARGE: Failure = Failure::BodyTooLarge { limit: MAX_BODY_BYTES };
+
 /// A body that has not come whole after this is not waited for.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,8 +35,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         match read {
             Ok(Ok(Json(value))) => Ok(JsonBody(value)),
             Ok(Err(JsonRejection::JsonDataError(why))) => Err(data_error(why.body_text())),
-            Ok(Err(other)) if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Failure::too_large()),
-            Ok(Err(other)) => Err(Failure::bad_request(other.body_text())),
+            Ok(Err(other)) if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(TOO_LARGE),
+            Ok(Err(other)) => Err(Failure::Malformed(other.body_text())),
             Err(_) => Err(body_timeout()),
         }
     }
@@ -45,21 +48,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 /// 413 and 400.
 pub(crate) async fn read_body(body: axum::body::Body) -> Result<Bytes, Failure> {
     match tokio::time::timeout(TIMEOUT, axum::body::to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(read) => read.map_err(|_| Failure::too_large()),
+        Ok(read) => read.map_err(|_| TOO_LARGE),
         Err(_) => Err(body_timeout()),
     }
 }
 
 fn body_timeout() -> Failure {
-    Failure::bad_request("the body was not complete in time")
+    Failure::BodyTimedOut
 }
 
 /// serde names a field that is not known in its message only.
 fn data_error(text: String) -> Failure {
     let unknown = text.split_once("unknown field `").and_then(|(_, rest)| rest.rsplit_once("`, "));
     match unknown.map(|(name, _)| name.split("`, expected").next().unwrap_or(name)) {
-        Some(name) => Failure::unknown_field(name.to_owned()),
-        None => Failure::unprocessable(text),
+        Some(name) => Failure::UnknownField(name.to_owned()),
+        None => Failure::Invalid { field: None, why: text },
     }
 }
 
@@ -71,7 +74,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParameters<T>, Failure> {
         let read = extract::Query::<T>::from_request_parts(parts, state).await;
-        let extract::Query(value) = read.map_err(|why| Failure::bad_request(why.body_text()))?;
+        let extract::Query(value) = read.map_err(|why| Failure::Malformed(why.body_text()))?;
         Ok(QueryParameters(value))
     }
 }
@@ -80,7 +83,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 pub(crate) async fn reject_oversized(request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     match length.and_then(|length| length.parse::<usize>().ok()) {
-        Some(length) if length > MAX_BODY_BYTES => Failure::too_large().into_response(),
+        Some(length) if length > MAX_BODY_BYTES => TOO_LARGE.into_response(),
         _ => next.run(request).await,
     }
 }

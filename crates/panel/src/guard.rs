@@ -5,14 +5,14 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State as Extract};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use settings::Global;
 
+use crate::context::PanelContext;
 use crate::failure::Failure;
-use crate::shared::State;
 
 /// What a page of the panel may load and do.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
@@ -29,21 +29,16 @@ static HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Refuses names that are not the panel's, and seals the answer.
-pub(crate) async fn guard(Extract(shared): State, request: Request, next: Next) -> Response {
-    let mut response = if is_known(host(request.headers()), &shared.config().global) {
+pub(crate) async fn guard(State(context): State<PanelContext>, request: Request, next: Next) -> Response {
+    let mut response = if is_known(host(request.headers()), &context.config().global) {
         next.run(request).await
     } else {
-        misdirected().into_response()
+        Failure::Misdirected.into_response()
     };
     for (name, value) in &HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
-}
-
-fn misdirected() -> Failure {
-    let text = "This host name is not allowed. http_allowed_hosts lists further ones.";
-    Failure::misdirected(text)
 }
 
 /// The host and port that the request is for, as it says itself.

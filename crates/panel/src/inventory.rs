@@ -4,15 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use control::{
-    Budget, Cluster, DATABASES, DatabaseColumn, POOLS, PoolColumn, SERVER_ERRORS, ServerErrorColumn,
-    ServerInfo, cluster_id, clusters,
+    Budget, Cluster, DatabaseColumn, PoolColumn, ServerErrorColumn, ServerInfo, cluster_id, clusters,
 };
 use serde::Serialize;
 use settings::{Config, Database, PoolMode};
 use utoipa::ToSchema;
 
-use crate::control_client::ControlError;
-use crate::shared::Shared;
 use crate::table::{ViewRow, ViewTable};
 use crate::time::rfc3339;
 
@@ -150,6 +147,26 @@ pub(crate) struct BudgetView {
 }
 
 impl ClusterView {
+    /// A cluster, and what its server says of itself if it answers.
+    pub(crate) fn new(
+        config: &Config,
+        inventory: &Inventory,
+        cluster: Cluster,
+        server_info: Option<ServerInfo>,
+    ) -> ClusterView {
+        // A server that answers is not down, whatever became of a pool's own login.
+        let server_error = if server_info.is_some() { None } else { inventory.server_error(&cluster) };
+        ClusterView {
+            server_error,
+            budget: (&Budget::of(config, &cluster, server_info.as_ref())).into(),
+            databases: databases(&cluster, server_info.as_ref()),
+            server_version: server_info.map(|server_info| server_info.version),
+            id: cluster.id,
+            host: cluster.host.join(","),
+            port: cluster.port,
+        }
+    }
+
     /// Pools may use this part of the server's connections, in percent, or more: the server and a sentence.
     pub(crate) fn over_budget(&self, percent: u32) -> Option<(String, String)> {
         let BudgetView { max_connections, reserved, used_by_pools, known, .. } = self.budget;
@@ -203,16 +220,12 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Asks.
-    ///
-    /// # Errors
-    /// [`ControlError`].
-    pub(crate) async fn load(shared: &Shared) -> Result<Inventory, ControlError> {
-        let (pools, databases, failed) = tokio::try_join!(
-            shared.control_client.show(POOLS),
-            shared.control_client.show(DATABASES),
-            shared.control_client.show(SERVER_ERRORS),
-        )?;
+    /// What these views say.
+    pub(crate) fn new(
+        pools: ViewTable<PoolColumn>,
+        databases: &ViewTable<DatabaseColumn>,
+        failed: &ViewTable<ServerErrorColumn>,
+    ) -> Inventory {
         let mut errors: HashMap<String, ServerErrorView> = HashMap::new();
         for row in failed.iter() {
             let (name, error) =
@@ -232,7 +245,7 @@ impl Inventory {
             (name, (row.number(DatabaseColumn::Paused) > 0, row.number(DatabaseColumn::Disabled) > 0))
         };
         let switches = databases.iter().map(switch).collect();
-        Ok(Inventory { live, switches, errors, pools })
+        Inventory { live, switches, errors, pools }
     }
 
     /// A pool as the API shows it.
@@ -305,7 +318,7 @@ impl Inventory {
 
     /// Entries and users by which the server of a cluster can be asked, the likeliest first: pools that have servers, users
     /// that entries force, the one of auth_query, users whose passwords are known.
-    fn login_candidates(&self, config: &Config, cluster: &Cluster) -> Vec<(String, String)> {
+    pub(crate) fn login_candidates(&self, config: &Config, cluster: &Cluster) -> Vec<(String, String)> {
         let mut login_candidates: Vec<(String, String)> = Vec::new();
         let entries: Vec<&Database> = cluster
             .entries
@@ -348,16 +361,6 @@ impl Inventory {
     }
 }
 
-/// What the server of a cluster says of itself, if it can be asked.
-pub(crate) async fn server_info(
-    shared: &Shared,
-    inventory: &Inventory,
-    cluster: &Cluster,
-) -> Option<ServerInfo> {
-    let config = shared.config();
-    shared.pools.server_info(&cluster.id, inventory.login_candidates(&config, cluster)).await
-}
-
 /// The cluster of this id.
 pub(crate) fn cluster(config: &Config, id: &str) -> Option<Cluster> {
     clusters(config).into_iter().find(|cluster| cluster.id == id)
@@ -367,28 +370,6 @@ pub(crate) fn cluster(config: &Config, id: &str) -> Option<Cluster> {
 pub(crate) fn databases(cluster: &Cluster, server_info: Option<&ServerInfo>) -> BTreeSet<String> {
     let of_server = server_info.iter().flat_map(|server_info| &server_info.databases);
     cluster.databases.iter().chain(of_server).cloned().collect()
-}
-
-/// Every cluster, each server asked.
-pub(crate) async fn cluster_views(shared: &Shared) -> Result<Vec<ClusterView>, ControlError> {
-    let inventory = Inventory::load(shared).await?;
-    let config = shared.config();
-    let mut views = Vec::new();
-    for cluster in clusters(&config) {
-        let server_info = server_info(shared, &inventory, &cluster).await;
-        // A server that answers is not down, whatever became of a pool's own login.
-        let server_error = if server_info.is_some() { None } else { inventory.server_error(&cluster) };
-        views.push(ClusterView {
-            server_error,
-            budget: (&Budget::of(&config, &cluster, server_info.as_ref())).into(),
-            databases: databases(&cluster, server_info.as_ref()),
-            server_version: server_info.map(|server_info| server_info.version),
-            id: cluster.id,
-            host: cluster.host.join(","),
-            port: cluster.port,
-        });
-    }
-    Ok(views)
 }
 
 /// The pools of a cluster, or of all, by name.

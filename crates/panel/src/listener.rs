@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use telemetry::Level;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::access::Access;
+use crate::context::{PanelContext, PanelState};
 use crate::listen_socket::{self, ListenError, ListenSocket};
-use crate::shared::{PanelState, Shared};
 
 /// Another handle of the socket that listens, for a process that takes over; there only while the panel's thread listens.
 #[derive(Default)]
@@ -42,8 +43,10 @@ impl Drop for Open {
 }
 
 /// Where the thread listens, and what keeps it from that.
-#[derive(Default)]
 pub(crate) struct PanelListener {
+    context: PanelContext,
+    access: Arc<Access>,
+    handle: Arc<PanelSocket>,
     open: Option<Open>,
     /// What was last said of why it is closed.
     last_warning: Option<String>,
@@ -55,20 +58,33 @@ pub(crate) struct PanelListener {
 
 impl PanelListener {
     /// One that begins with a socket that is open already.
-    pub(crate) fn new(shared: &Shared, first: Option<ListenSocket>) -> io::Result<PanelListener> {
-        let open = first.map(|listen_socket| register(shared, listen_socket)).transpose()?;
-        Ok(PanelListener { open, ..PanelListener::default() })
+    pub(crate) fn new(
+        context: PanelContext,
+        access: Arc<Access>,
+        handle: Arc<PanelSocket>,
+        first: Option<ListenSocket>,
+    ) -> io::Result<PanelListener> {
+        let open = first.map(|listen_socket| register(&handle, listen_socket)).transpose()?;
+        Ok(PanelListener {
+            context,
+            access,
+            handle,
+            open,
+            last_warning: None,
+            is_retryable: false,
+            is_logged: false,
+        })
     }
 
     /// Opens, moves or closes the socket.
-    pub(crate) fn follow(&mut self, shared: &Shared, now: &PanelState) {
-        match self.reconcile(shared, now) {
+    pub(crate) fn follow(&mut self, now: &PanelState) {
+        match self.reconcile(now) {
             Ok(()) => (self.last_warning, self.is_retryable) = (None, false),
             Err(why) => {
                 self.is_retryable = why.is_retryable();
                 let text = format!("panel: {why}");
                 if self.last_warning.as_ref() != Some(&text) {
-                    shared.log(Level::Warning, text.clone());
+                    self.context.log(Level::Warning, text.clone());
                     self.last_warning = Some(text);
                 }
             }
@@ -77,19 +93,19 @@ impl PanelListener {
             self.is_logged = true;
             let has_tls = now.config.global.http_tls_cert_file.as_ref().is_some_and(|path| !path.is_empty());
             let scheme = if has_tls { "https" } else { "http" };
-            shared.log(Level::Log, format!("panel: {scheme}://{address}"));
+            self.context.log(Level::Log, format!("panel: {scheme}://{address}"));
         }
     }
 
-    fn reconcile(&mut self, shared: &Shared, now: &PanelState) -> Result<(), ListenError> {
-        let reconcile = listen_socket::address(&now.config.global, shared.access.has_credentials());
+    fn reconcile(&mut self, now: &PanelState) -> Result<(), ListenError> {
+        let reconcile = listen_socket::address(&now.config.global, self.access.has_credentials());
         let reconcile = reconcile.inspect_err(|_| self.close())?.filter(|_| !now.is_handed_over);
         if self.open.as_ref().map(|open| open.address) == reconcile {
             return Ok(());
         }
         self.close();
         let Some(address) = reconcile else { return Ok(()) };
-        let listen_socket = register(shared, ListenSocket::at(address)?);
+        let listen_socket = register(&self.handle, ListenSocket::at(address)?);
         self.open = Some(listen_socket.map_err(|why| ListenError::Socket(address, why))?);
         Ok(())
     }
@@ -112,10 +128,10 @@ impl PanelListener {
     }
 }
 
-fn register(shared: &Shared, listen_socket: ListenSocket) -> io::Result<Open> {
+fn register(socket: &Arc<PanelSocket>, listen_socket: ListenSocket) -> io::Result<Open> {
     // Without another handle the panel works all the same, and a process that takes over binds the port later.
     let handle = listen_socket.listener.try_clone().ok().map(OwnedFd::from);
     let listener = TcpListener::from_std(listen_socket.listener)?;
-    *shared.socket.locked() = handle;
-    Ok(Open { address: listen_socket.address, listener, handle: Arc::clone(&shared.socket) })
+    *socket.locked() = handle;
+    Ok(Open { address: listen_socket.address, listener, handle: Arc::clone(socket) })
 }

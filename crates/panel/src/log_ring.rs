@@ -4,8 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 /// So many lines are kept.
 const MAX_LINES: usize = 1_000;
+
+/// Readers that may follow it at once.
+const MAX_READERS: usize = 50;
 
 /// What is longer is cut.
 const MAX_BODY_BYTES: usize = 2_000;
@@ -58,6 +63,29 @@ impl LogRing {
 
     fn locked(&self) -> MutexGuard<'_, Lines> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lines for those who read them, of whom a limited number may follow.
+#[derive(Debug)]
+pub(crate) struct LogReaders {
+    ring: Arc<LogRing>,
+    places: Arc<Semaphore>,
+}
+
+impl LogReaders {
+    pub(crate) fn new(ring: Arc<LogRing>) -> LogReaders {
+        LogReaders { ring, places: Arc::new(Semaphore::new(MAX_READERS)) }
+    }
+
+    /// The lines.
+    pub(crate) fn ring(&self) -> &Arc<LogRing> {
+        &self.ring
+    }
+
+    /// A place for one more reader that follows, until it is dropped; None where all are taken.
+    pub(crate) fn admit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }
 

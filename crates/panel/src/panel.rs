@@ -12,34 +12,35 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::{ExplainOutcome, PoolError, PoolOutcome, ServerInfo};
+use control::{ExplainOutcome, Input, Operation, PoolError, PoolOutcome, ServerInfo};
 use messages::ReplyPart;
 use settings::{Config, Global};
-use telemetry::{Level, Record};
-use tokio::sync::{Semaphore, watch};
+use telemetry::Level;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use crate::access::audit_log::AuditLog;
 use crate::access::{Access, TokenOutput};
 use crate::alerts::{AlertRegistry, run_alert_checks, run_webhook};
 use crate::audit_trail::{AuditEntry, AuditKind, AuditTrail};
 use crate::connections::Connections;
-use crate::control_client::{ControlClient, LogWriter, PendingReplies, SendQuery};
+use crate::context::{LogWriter, PanelContext, PanelState};
+use crate::control_client::{ControlClient, PendingReplies, SendQuery};
 use crate::lab::LabRunner;
 use crate::listen_socket::ListenSocket;
 use crate::listener::{PanelListener, PanelSocket};
-use crate::live::{LiveSampler, flush_and_close, run_history_writer, run_sampler};
-use crate::log_ring::LogRing;
+use crate::live::{HistoryWriter, LiveSampler, run_sampler};
+use crate::log_ring::{LogReaders, LogRing};
+use crate::metrics::MetricsSource;
 use crate::otlp::run_exporter;
+use crate::pool_service::PoolService;
 use crate::pools_client::{PendingPoolRequests, PoolsClient, SendInput};
 use crate::query_trends::{QueryTrends, run_query_trends};
-use crate::shared::{Exported, PanelState, Shared};
+use crate::routes::RouteState;
 use crate::state_dir::StateDir;
 use crate::supervision::{Backoff, SupervisedTask};
 use crate::time::us;
 use crate::{listen_socket, routes, supervision};
-
-/// Readers that may follow the log at once.
-const LOG_READERS: usize = 50;
 
 /// A port that another process has is tried again after this.
 const RETRY: Duration = Duration::from_millis(250);
@@ -83,15 +84,23 @@ pub struct Panel {
     panel_state: watch::Sender<PanelState>,
     pending_replies: Arc<PendingReplies>,
     pending_pool_requests: Arc<PendingPoolRequests>,
-    lab: Arc<LabRunner>,
-    access: Arc<Access>,
-    socket: Arc<PanelSocket>,
-    /// The last metrics are sent, or no export is configured.
-    exported: Arc<AtomicBool>,
-    /// For what is to be stored at the end.
-    shared: Arc<Shared>,
+    services: Arc<Services>,
     /// Taken by the thread when there is first something to listen on.
-    not_started: Option<(Arc<Shared>, Option<ListenSocket>)>,
+    not_started: Option<Option<ListenSocket>>,
+}
+
+/// What the panel's thread runs, and the control thread's loop looks at.
+struct Services {
+    routes: RouteState,
+    history: Arc<HistoryWriter>,
+    /// What a process that takes over is handed.
+    socket: Arc<PanelSocket>,
+    /// When the process began to count, in microseconds since 1970.
+    born_us: u64,
+    /// The last metrics are sent, or no export is configured.
+    exported: AtomicBool,
+    /// Wakes the control thread's loop, so that it looks at `exported`.
+    wake: SendInput,
 }
 
 impl Panel {
@@ -100,50 +109,24 @@ impl Panel {
     pub fn start(args: PanelArgs) -> Panel {
         let pending_replies = Arc::new(PendingReplies::default());
         let pending_pool_requests = Arc::new(PendingPoolRequests::default());
-        let access = Arc::new(Access::new(args.token_output));
-        let state = Arc::new(StateDir::new(args.state_dir, Arc::clone(&args.log)));
-        let lab = Arc::new(LabRunner::new(args.workloads, Arc::clone(&state)));
-        let exported = Arc::new(AtomicBool::new(false));
-        let audit_trail = AuditTrail::default();
-        audit_trail.record(start_entry(args.takes_over));
-        let socket = Arc::new(PanelSocket::default());
         let (panel_state, receiver) = watch::channel(PanelState {
-            config: args.config,
+            config: Arc::clone(&args.config),
             is_shutting_down: false,
             is_exiting: false,
             is_handed_over: false,
         });
-        let shared = Shared {
-            control_client: ControlClient::new(args.ask, Arc::clone(&pending_replies)),
-            pools: PoolsClient::new(Arc::clone(&args.tell), Arc::clone(&pending_pool_requests)),
-            access: Arc::clone(&access),
-            panel_state: receiver,
-            log: args.log,
-            log_ring: args.log_ring,
-            log_readers: Arc::new(Semaphore::new(LOG_READERS)),
-            live: LiveSampler::new(),
-            query_trends: QueryTrends::default(),
-            alerts: AlertRegistry::default(),
-            audit_trail,
-            state,
-            lab: Arc::clone(&lab),
-            socket: Arc::clone(&socket),
-            born_us: us(args.born),
-            exported: Exported { flag: Arc::clone(&exported), tell: args.tell },
-            version: args.version,
-        };
-        let shared = Arc::new(shared);
-        let not_started = Some((Arc::clone(&shared), args.listen_socket));
+        let context = PanelContext::new(receiver, Arc::clone(&args.log), args.version);
+        let control_client = Arc::new(ControlClient::new(args.ask.clone(), Arc::clone(&pending_replies)));
+        let pools_client =
+            Arc::new(PoolsClient::new(Arc::clone(&args.tell), Arc::clone(&pending_pool_requests)));
+        let pools = PoolService::new(context.clone(), Arc::clone(&control_client), pools_client);
+        let (services, listen_socket) = Services::new(args, context, control_client, pools);
         let mut panel = Panel {
             panel_state,
             pending_replies,
             pending_pool_requests,
-            lab,
-            access,
-            socket,
-            exported,
-            shared,
-            not_started,
+            services: Arc::new(services),
+            not_started: Some(listen_socket),
         };
         panel.spawn();
         panel
@@ -169,6 +152,11 @@ impl Panel {
         self.pending_pool_requests.explained(id, outcome);
     }
 
+    /// An operator has had something done.
+    pub fn operated(&self, operation: Operation) {
+        self.services.routes.audit_trail.record_operation(operation);
+    }
+
     /// A new configuration is in force.
     pub fn configure(&mut self, config: &Arc<Config>) {
         self.panel_state.send_modify(|panel_state| panel_state.config = Arc::clone(config));
@@ -184,7 +172,7 @@ impl Panel {
     /// port stays taken until then. None where the panel does not listen.
     #[must_use]
     pub fn listening_socket(&self) -> Option<OwnedFd> {
-        self.socket.handle()
+        self.services.socket.handle()
     }
 
     /// Closes the listening socket for the process that takes over, or reopens it after a failed takeover.
@@ -204,7 +192,7 @@ impl Panel {
     /// The last metrics are sent, or no export is configured.
     #[must_use]
     pub fn has_exported(&self) -> bool {
-        self.exported.load(Ordering::Acquire)
+        self.services.exported.load(Ordering::Acquire)
     }
 
     fn spawn(&mut self) {
@@ -212,13 +200,13 @@ impl Panel {
         if config.global.http_port == 0 && config.global.otlp_endpoint.is_none() {
             return;
         }
-        let Some((shared, listen_socket)) = self.not_started.take() else { return };
-        let log = Arc::clone(&shared.log);
+        let Some(listen_socket) = self.not_started.take() else { return };
+        let services = Arc::clone(&self.services);
         let spawned = thread::Builder::new()
             .name(supervision::PANEL.to_owned())
-            .spawn(move || run_thread(&shared, listen_socket));
+            .spawn(move || run_thread(&services, listen_socket));
         if let Err(why) = spawned {
-            log(Record::new(Level::Error, format!("panel: cannot start the thread: {why}")));
+            self.services.log(Level::Error, format!("panel: cannot start the thread: {why}"));
         }
     }
 }
@@ -226,16 +214,133 @@ impl Panel {
 impl Drop for Panel {
     /// The process ends: what it has started ends with it.
     fn drop(&mut self) {
-        self.lab.interrupt_all();
-        self.access.close();
-        let (shared, (sender, stored)) = (Arc::clone(&self.shared), channel());
+        self.services.routes.lab.interrupt_all();
+        self.services.routes.access.close();
+        let (history, (sender, stored)) = (Arc::clone(&self.services.history), channel());
         let storing = move || {
-            flush_and_close(&shared);
+            history.flush_and_close();
             let _ = sender.send(());
         };
         // A disk that does not answer must not keep the process.
         if thread::Builder::new().name(supervision::PANEL.to_owned()).spawn(storing).is_ok() {
             let _ = stored.recv_timeout(LAST_WRITE);
+        }
+    }
+}
+
+impl Services {
+    fn new(
+        args: PanelArgs,
+        context: PanelContext,
+        control_client: Arc<ControlClient>,
+        pools: PoolService,
+    ) -> (Services, Option<ListenSocket>) {
+        let state_dir = Arc::new(StateDir::new(args.state_dir, args.log));
+        let audit_trail = Arc::new(AuditTrail::default());
+        audit_trail.record(start_entry(args.takes_over));
+        let (live, alerts) = (Arc::new(LiveSampler::new()), Arc::new(AlertRegistry::default()));
+        let history = HistoryWriter::new(
+            context.clone(),
+            Arc::clone(&state_dir),
+            Arc::clone(&live),
+            Arc::clone(&audit_trail),
+        );
+        let routes = RouteState {
+            pools,
+            access: Arc::new(Access::new(args.token_output)),
+            audit_log: AuditLog::new(context.clone(), Arc::clone(&audit_trail)),
+            audit_trail,
+            log: Arc::new(LogReaders::new(args.log_ring)),
+            live,
+            query_trends: Arc::new(QueryTrends::default()),
+            metrics: MetricsSource::new(context.clone(), Arc::clone(&control_client), Arc::clone(&alerts)),
+            alerts,
+            lab: Arc::new(LabRunner::new(args.workloads, state_dir)),
+            control_client,
+            context,
+        };
+        let services = Services {
+            routes,
+            history: Arc::new(history),
+            socket: Arc::new(PanelSocket::default()),
+            born_us: us(args.born),
+            exported: AtomicBool::new(false),
+            wake: args.tell,
+        };
+        (services, args.listen_socket)
+    }
+
+    fn log(&self, level: Level, text: impl Into<String>) {
+        self.routes.context.log(level, text);
+    }
+
+    /// Exports metrics until the process ends; then says that the last are sent.
+    async fn export(self: Arc<Services>) {
+        let routes = &self.routes;
+        run_exporter(routes.context.clone(), routes.metrics.clone(), self.born_us).await;
+        self.exported.store(true, Ordering::Release);
+        (self.wake)(Input::Tick);
+    }
+}
+
+/// The tasks of the panel's thread. Each is started again if it panics.
+struct Tasks {
+    sampling: SupervisedTask,
+    exporting: SupervisedTask,
+    storing: SupervisedTask,
+    watching: SupervisedTask,
+    telling: SupervisedTask,
+    trends: SupervisedTask,
+}
+
+impl Tasks {
+    fn new() -> Tasks {
+        Tasks {
+            sampling: SupervisedTask::new(),
+            exporting: SupervisedTask::new(),
+            storing: SupervisedTask::new(),
+            watching: SupervisedTask::new(),
+            telling: SupervisedTask::new(),
+            trends: SupervisedTask::new(),
+        }
+    }
+
+    /// Starts and stops what the settings want.
+    fn follow(&mut self, services: &Arc<Services>, now: &PanelState) {
+        if now.config.global.http_port == 0 {
+            self.sampling.stop();
+            self.trends.stop();
+            self.watching.stop();
+        } else {
+            self.ensure_running(services);
+        }
+        if !now.is_exiting {
+            self.exporting.ensure_running(|| Arc::clone(services).export());
+        }
+    }
+
+    fn ensure_running(&mut self, services: &Arc<Services>) {
+        let RouteState { context, control_client, pools, live, query_trends, alerts, .. } = &services.routes;
+        self.trends.ensure_running(|| {
+            run_query_trends(context.clone(), Arc::clone(control_client), Arc::clone(query_trends))
+        });
+        self.sampling.ensure_running(|| run_sampler(Arc::clone(live), Arc::clone(control_client)));
+        self.storing.ensure_running(|| Arc::clone(&services.history).run());
+        self.watching.ensure_running(|| {
+            run_alert_checks(context.clone(), Arc::clone(live), pools.clone(), Arc::clone(alerts))
+        });
+        self.telling.ensure_running(|| run_webhook(context.clone(), Arc::clone(alerts)));
+    }
+
+    /// One of them has ended.
+    async fn ended(&mut self) {
+        tokio::select! {
+            () = self.exporting.finished() => {}
+            () = self.sampling.finished() => {}
+            () = self.trends.finished() => {}
+            () = self.storing.finished() => {}
+            () = self.watching.finished() => {}
+            () = self.telling.finished() => {}
         }
     }
 }
@@ -246,39 +351,38 @@ fn start_entry(takes_over: bool) -> AuditEntry {
 }
 
 /// The thread's main function: restarts after a panic, and returns when the process ends.
-fn run_thread(shared: &Arc<Shared>, mut listen_socket: Option<ListenSocket>) {
+fn run_thread(services: &Arc<Services>, mut listen_socket: Option<ListenSocket>) {
     let _ = rustix::process::nice(NICENESS); // Of this thread, and those that it starts.
     let mut backoff = Backoff::default();
     loop {
         let (first, begun) = (listen_socket.take(), Instant::now());
-        match catch_unwind(AssertUnwindSafe(|| run(shared, first))) {
+        match catch_unwind(AssertUnwindSafe(|| run(services, first))) {
             Ok(Ok(())) => return,
-            Ok(Err(why)) => shared.log(Level::Error, format!("panel: cannot start the runtime: {why}")),
-            Err(_) => shared.log(Level::Error, "panel: thread panicked"),
+            Ok(Err(why)) => services.log(Level::Error, format!("panel: cannot start the runtime: {why}")),
+            Err(_) => services.log(Level::Error, "panel: thread panicked"),
         }
         let pause = backoff.next(begun.elapsed());
-        shared.log(Level::Log, format!("panel: restarting the thread in {} s", pause.as_secs()));
+        services.log(Level::Log, format!("panel: restarting the thread in {} s", pause.as_secs()));
         thread::sleep(pause);
     }
 }
 
-fn run(shared: &Arc<Shared>, first: Option<ListenSocket>) -> io::Result<()> {
+fn run(services: &Arc<Services>, first: Option<ListenSocket>) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_io().enable_time().thread_name(supervision::PANEL).max_blocking_threads(4);
     let runtime = builder.build()?;
-    runtime.block_on(serve(shared, first))
+    runtime.block_on(serve(services, first))
 }
 
 /// Accepts and serves connections until the process has ended.
-async fn serve(shared: &Arc<Shared>, first: Option<ListenSocket>) -> io::Result<()> {
-    let router = routes::router(shared);
-    let mut panel_state = shared.panel_state.clone();
-    let mut listener = PanelListener::new(shared, first)?;
+async fn serve(services: &Arc<Services>, first: Option<ListenSocket>) -> io::Result<()> {
+    let RouteState { context, access, .. } = &services.routes;
+    let router = routes::router(&services.routes);
+    let mut panel_state = context.watch();
+    let socket = Arc::clone(&services.socket);
+    let mut listener = PanelListener::new(context.clone(), Arc::clone(access), socket, first)?;
     let mut connections = Connections::new(router);
-    let (mut sampling, mut exporting, mut storing) =
-        (SupervisedTask::new(), SupervisedTask::new(), SupervisedTask::new());
-    let (mut watching, mut telling, mut trends) =
-        (SupervisedTask::new(), SupervisedTask::new(), SupervisedTask::new());
+    let mut tasks = Tasks::new();
     let mut loaded: Option<Arc<Config>> = None;
     let mut tls_acceptor = None;
     loop {
@@ -289,32 +393,14 @@ async fn serve(shared: &Arc<Shared>, first: Option<ListenSocket>) -> io::Result<
         }
         if !loaded.as_ref().is_some_and(|loaded| Arc::ptr_eq(loaded, &now.config)) {
             if now.config.global.http_port != 0 {
-                reload_access(shared, &now.config.global, &mut tls_acceptor);
+                reload_access(&services.routes, &now.config.global, &mut tls_acceptor);
             }
             loaded = Some(Arc::clone(&now.config));
         }
-        listener.follow(shared, &now);
-        if now.config.global.http_port == 0 {
-            sampling.stop();
-            trends.stop();
-            watching.stop();
-        } else {
-            trends.ensure_running(|| run_query_trends(Arc::clone(shared)));
-            sampling.ensure_running(|| run_sampler(Arc::clone(shared)));
-            storing.ensure_running(|| run_history_writer(Arc::clone(shared)));
-            watching.ensure_running(|| run_alert_checks(Arc::clone(shared)));
-            telling.ensure_running(|| run_webhook(Arc::clone(shared)));
-        }
-        if !now.is_exiting {
-            exporting.ensure_running(|| run_exporter(Arc::clone(shared)));
-        }
+        listener.follow(&now);
+        tasks.follow(services, &now);
         tokio::select! {
-            () = exporting.finished() => {}
-            () = sampling.finished() => {}
-            () = trends.finished() => {}
-            () = storing.finished() => {}
-            () = watching.finished() => {}
-            () = telling.finished() => {}
+            () = tasks.ended() => {}
             changed = panel_state.changed() => if changed.is_err() { return Ok(()) },
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
@@ -327,7 +413,7 @@ async fn serve(shared: &Arc<Shared>, first: Option<ListenSocket>) -> io::Result<
             },
             broke = connections.next_closed() => {
                 if broke {
-                    shared.log(Level::Error, "panel: request handler panicked; connection closed");
+                    services.log(Level::Error, "panel: request handler panicked; connection closed");
                 }
             }
             () = tokio::time::sleep(RETRY), if listener.should_retry() => {}
@@ -336,10 +422,12 @@ async fn serve(shared: &Arc<Shared>, first: Option<ListenSocket>) -> io::Result<
 }
 
 /// Reads http_auth_file and the TLS files again.
-fn reload_access(shared: &Shared, global: &Global, tls_acceptor: &mut Option<TlsAcceptor>) {
-    shared.access.reload(global, &shared.log);
+fn reload_access(routes: &RouteState, global: &Global, tls_acceptor: &mut Option<TlsAcceptor>) {
+    routes.access.reload(global, routes.context.log_writer());
     match listen_socket::tls_acceptor(global) {
         Ok(terms) => *tls_acceptor = terms,
-        Err(why) => shared.log(Level::Error, format!("panel: TLS setup failed, keeping the old one: {why}")),
+        Err(why) => {
+            routes.context.log(Level::Error, format!("panel: TLS setup failed, keeping the old one: {why}"))
+        }
     }
 }

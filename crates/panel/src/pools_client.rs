@@ -14,6 +14,7 @@ use control::{
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::control_client::ControlError;
 use crate::failure::Failure;
 
 /// Changes and queries in flight.
@@ -91,7 +92,7 @@ impl PoolsClient {
         preview: bool,
         server: Option<ServerInfo>,
     ) -> Result<PoolOutcome, Failure> {
-        let busy = || Failure::unavailable("too many changes are under way");
+        let busy = || Failure::TooManyChanges;
         let permit = timeout(TIMEOUT / 2, self.permits.acquire()).await;
         let _place = permit.map_err(|_| busy())?.map_err(|_| busy())?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -99,10 +100,10 @@ impl PoolsClient {
         self.pending.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
         (self.send)(Input::Pools(PoolRequest { id, change, preview, server }));
         match timeout(TIMEOUT, answer).await {
-            Ok(Ok(outcome)) => outcome.map_err(Failure::from),
+            Ok(Ok(outcome)) => outcome.map_err(Failure::Pool),
             _ => {
                 self.pending.changes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-                Err(Failure::unavailable("the pooler did not answer in time"))
+                Err(ControlError::TimedOut.into())
             }
         }
     }
@@ -145,7 +146,7 @@ impl PoolsClient {
         statement: String,
         generic: bool,
     ) -> Result<ExplainOutcome, Failure> {
-        let late = || Failure::unavailable("the server did not answer in time");
+        let late = || Failure::ServerTimedOut;
         let permit = timeout(TIMEOUT / 2, self.permits.acquire()).await;
         let _place = permit.map_err(|_| late())?.map_err(|_| late())?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -187,24 +188,6 @@ impl Drop for InFlight<'_> {
         let mut explains = pending.explains.lock().unwrap_or_else(PoisonError::into_inner);
         if server_queries.remove(&self.id).is_some() || explains.remove(&self.id).is_some() {
             (self.client.send)(Input::CancelServerQuery { id: self.id });
-        }
-    }
-}
-
-impl From<PoolError> for Failure {
-    fn from(error: PoolError) -> Failure {
-        let (message, field) = (error.to_string(), error.of_field());
-        let failure = match error {
-            PoolError::Field { .. } => Failure::unprocessable(message),
-            PoolError::Exists { .. } | PoolError::Broken(_) => Failure::conflict(message),
-            PoolError::NotFound(_) => Failure::not_found(),
-            PoolError::NotOurs { .. } | PoolError::NoPoolsFile => Failure::forbidden(message),
-            PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => Failure::failed(message),
-            PoolError::Ending => Failure::unavailable(message),
-        };
-        match field {
-            Some(field) => failure.of(field),
-            None => failure,
         }
     }
 }

@@ -13,7 +13,8 @@ use telemetry::Histogram;
 use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 
-use crate::shared::Shared;
+use crate::context::PanelContext;
+use crate::control_client::ControlClient;
 use crate::table::{ViewRow, ViewTable};
 use crate::time::now_us;
 
@@ -150,15 +151,19 @@ impl CounterValues {
 }
 
 /// Takes a sample every ten seconds, until it is dropped.
-pub(crate) async fn run_query_trends(shared: Arc<Shared>) {
+pub(crate) async fn run_query_trends(
+    context: PanelContext,
+    control_client: Arc<ControlClient>,
+    query_trends: Arc<QueryTrends>,
+) {
     let mut ticks = tokio::time::interval(Duration::from_secs(STEP));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !shared.config().global.track_queries {
-            *shared.query_trends.locked() = Trends::default();
-        } else if let Ok(table) = shared.control_client.show(QUERY_HISTOGRAMS).await {
-            shared.query_trends.add(now_us() / 1_000_000 / STEP, &table);
+        if !context.config().global.track_queries {
+            *query_trends.locked() = Trends::default();
+        } else if let Ok(table) = control_client.show(QUERY_HISTOGRAMS).await {
+            query_trends.add(now_us() / 1_000_000 / STEP, &table);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use securefs::Directory;
 use telemetry::{Level, Record};
 
-use crate::control_client::LogWriter;
+use crate::context::LogWriter;
 
 /// The directory, made when it is first wanted.
 pub(crate) struct StateDir {

@@ -74,9 +74,9 @@ pub(crate) async fn reject_unknown_fields(
 
 fn check_query(operation: &Operation, request: &Request) -> Result<(), Failure> {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
-    let Query(pairs) = pairs.map_err(|why| Failure::bad_request(why.body_text()))?;
+    let Query(pairs) = pairs.map_err(|why| Failure::Malformed(why.body_text()))?;
     match pairs.into_iter().find(|(name, _)| !operation.parameters.contains(name)) {
-        Some((name, _)) => Err(Failure::unknown_field(name)),
+        Some((name, _)) => Err(Failure::UnknownField(name)),
         None => Ok(()),
     }
 }
@@ -89,10 +89,10 @@ async fn without_body(request: Request) -> Result<Request, Failure> {
         match serde_json::from_slice(&bytes) {
             Ok(Value::Object(fields)) => {
                 if let Some(name) = fields.into_iter().map(|(name, _)| name).next() {
-                    return Err(Failure::unknown_field(name));
+                    return Err(Failure::UnknownField(name));
                 }
             }
-            Ok(_) | Err(_) => return Err(Failure::unprocessable("this request takes no body")),
+            Ok(_) | Err(_) => return Err(Failure::NoBodyWanted),
         }
     }
     Ok(Request::from_parts(parts, Body::empty()))

@@ -3,17 +3,15 @@
 //! Owns the rules: nobody gives or takes scopes that are not their own, and an admin is always left. Comments and the lines of others
 //! stay as they are. Never keeps a password.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use crate::access::credentials::{PanelCredentials, password_line, token_line};
 use crate::access::scope::{Admin, RequiredScope as _, Scopes};
-use crate::access::{Caller, held};
+use crate::access::{Access, Caller, held};
+use crate::context::PanelContext;
 use crate::failure::Failure;
-use crate::shared::Shared;
 
 /// Of a file that is new.
 const MODE: u32 = 0o600;
@@ -62,17 +60,17 @@ impl CredentialKind {
 /// [`Failure`]: 409 where no file is named, the name is taken, or no admin would be left; 403 for scopes that the caller has not; 404;
 /// 422 for a name, scopes or a password that cannot be.
 pub(crate) async fn change(
-    shared: &Arc<Shared>,
+    access: &Access,
+    context: &PanelContext,
     caller: &Caller,
     kind: CredentialKind,
     name: &str,
     change: CredentialChange,
 ) -> Result<Option<String>, Failure> {
-    let path = shared.config().global.http_auth_file.clone().filter(|path| !path.is_empty());
-    let path =
-        path.ok_or_else(|| Failure::conflict("users cannot be changed here: http_auth_file names no file"))?;
+    let path = context.config().global.http_auth_file.clone().filter(|path| !path.is_empty());
+    let path = path.ok_or(Failure::NoAuthFile)?;
     // One change at a time: each begins with what the one before has left.
-    let _turn = shared.access.auth_file.lock().await;
+    let _turn = access.auth_file.lock().await;
     let (scopes, name) = (caller.scopes, name.to_owned());
     let edited = spawn_blocking(move || {
         let text = std::fs::read_to_string(&path).map_err(|why| unwritable(&path, &why.to_string()))?;
@@ -80,18 +78,18 @@ pub(crate) async fn change(
         securefs::replace(&path, text.as_bytes(), MODE).map_err(|why| unwritable(&path, &why.to_string()))?;
         Ok::<_, Failure>(token)
     });
-    let token = edited.await.map_err(|_| Failure::server_error())??;
-    shared.access.reload(&shared.config().global, &shared.log);
+    let token = edited.await.map_err(|_| Failure::ServerError)??;
+    access.reload(&context.config().global, context.log_writer());
     Ok(token)
 }
 
 /// The users and tokens of the file now.
-pub(crate) fn list(shared: &Shared) -> Vec<CredentialInfo> {
-    held(&shared.access.credentials).list()
+pub(crate) fn list(access: &Access) -> Vec<CredentialInfo> {
+    held(&access.credentials).list()
 }
 
 fn unwritable(path: &str, why: &str) -> Failure {
-    Failure::unavailable(format!("http_auth_file \"{path}\" cannot be changed: {why}"))
+    Failure::AuthFileUnwritable { path: path.to_owned(), why: why.to_owned() }
 }
 
 /// The text of the file after a change, and that of a new token.
@@ -102,8 +100,7 @@ fn edit(
     name: &str,
     change: &CredentialChange,
 ) -> Result<(String, Option<String>), Failure> {
-    let before =
-        PanelCredentials::read(text).map_err(|why| Failure::conflict(format!("http_auth_file {why}")))?;
+    let before = PanelCredentials::read(text).map_err(|why| Failure::AuthFileBroken(why.to_string()))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let is_own = |line: &String| {
         let mut words = line.split_whitespace();
@@ -113,11 +110,11 @@ fn edit(
     let list = before.list();
     let of_name = list.iter().filter(|one| one.kind == kind && one.name == name);
     if of_name.clone().any(|one| !own.have(one.scopes)) {
-        return Err(Failure::forbidden(format!("{name} has scopes that you do not have")));
+        return Err(Failure::HasOtherScopes(name.to_owned()));
     }
     let (made, token) = match (change, there) {
         (CredentialChange::AddUser { .. } | CredentialChange::AddToken { .. }, Some(_)) => {
-            return Err(Failure::conflict(format!("a {} {name} exists already", kind.word())).of("name"));
+            return Err(Failure::CredentialExists { kind: kind.word(), name: name.to_owned() });
         }
         (CredentialChange::AddUser { scopes, password }, None) => {
             (Some(password_line(name, scopes, password).map_err(refused)?), None)
@@ -126,7 +123,7 @@ fn edit(
             let (line, token) = token_line(name, scopes).map_err(refused)?;
             (Some(line), Some(token))
         }
-        (_, None) => return Err(Failure::not_found()),
+        (_, None) => return Err(Failure::NotFound),
         (CredentialChange::Remove, Some(_)) => (None, None),
         (CredentialChange::Replace { scopes, password }, Some(there)) => {
             (Some(changed(&there, scopes.as_deref(), password.as_deref())?), None)
@@ -138,17 +135,14 @@ fn edit(
         after.insert(place.unwrap_or(after.len()).min(after.len()), line);
     }
     let text = after.iter().fold(String::new(), |text, line| text + line + "\n");
-    let credentials = PanelCredentials::read(&text).map_err(|why| Failure::unprocessable(why.to_string()))?;
+    let credentials = PanelCredentials::read(&text)
+        .map_err(|why| Failure::Invalid { field: None, why: why.to_string() })?;
     let mut list = credentials.list().into_iter();
     if list.clone().any(|one| one.kind == kind && one.name == name && !own.have(one.scopes)) {
-        return Err(
-            Failure::forbidden("users cannot grant or revoke scopes that they do not have").of("scopes")
-        );
+        return Err(Failure::GrantsOtherScopes);
     }
     if !list.any(|one| one.scopes.have(Admin::SCOPE)) {
-        return Err(Failure::conflict(
-            "this is the last user or token with scope admin: it must keep that scope",
-        ));
+        return Err(Failure::LastAdmin);
     }
     Ok((text, token))
 }
@@ -156,12 +150,10 @@ fn edit(
 /// The line with other scopes, another password, or both.
 fn changed(line: &str, scopes: Option<&str>, password: Option<&str>) -> Result<String, Failure> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [kind, name, known, hash] = words[..] else { return Err(Failure::server_error()) };
+    let [kind, name, known, hash] = words[..] else { return Err(Failure::ServerError) };
     let scopes = scopes.unwrap_or(known);
     match password {
-        Some(_) if kind != CredentialKind::User.word() => {
-            Err(Failure::unprocessable("a token has no password").of("password"))
-        }
+        Some(_) if kind != CredentialKind::User.word() => Err(Failure::PasswordOfToken),
         Some(password) => password_line(name, scopes, password).map_err(refused),
         None => {
             let read = Scopes::read(scopes)
@@ -177,7 +169,7 @@ fn refused(why: super::CredentialError) -> Failure {
         super::CredentialError::Scopes(_) => "scopes",
         super::CredentialError::Password => "password",
     };
-    Failure::unprocessable(why.to_string()).of(field)
+    Failure::invalid(field, why.to_string())
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! Owns in which order things are looked at, so that guessing is slow and says nothing. Never keeps a password.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
@@ -12,7 +11,6 @@ use crate::access::sessions::{LoginSession, Proof, SessionId};
 use crate::access::{Access, Caller, cookie, cookie_name, held, is_own};
 use crate::connection::RemoteAddress;
 use crate::failure::Failure;
-use crate::shared::Shared;
 
 /// How long an attempt waits for its turn.
 const TURN: Duration = Duration::from_secs(5);
@@ -52,31 +50,29 @@ impl LoginAttempt {
 /// # Errors
 /// [`Failure`]: 401 for wrong credentials, 403 where no login is possible, 429 after too many attempts.
 pub(crate) async fn log_in(
-    shared: &Arc<Shared>,
+    access: &Access,
     peer: RemoteAddress,
     headers: &HeaderMap,
     attempt: LoginAttempt,
 ) -> Result<LoggedIn, Failure> {
     if !peer.is_tls && !peer.address.ip().to_canonical().is_loopback() {
-        let text = "Logins over plain HTTP are accepted from this machine only: set http_tls_cert_file and http_tls_key_file.";
-        return Err(Failure::forbidden(text));
+        return Err(Failure::PlainHttpLogin);
     }
     let origin = headers.get("origin").map(|origin| origin.to_str().unwrap_or_default());
     if origin.is_some_and(|origin| !is_own(origin, headers, peer)) {
-        return Err(Failure::forbidden("the request does not come from the panel's own page"));
+        return Err(Failure::ForeignPage);
     }
-    let access = &shared.access;
     let address = network(peer.address.ip());
     let proof = match &attempt {
         LoginAttempt::Token(token) => of_token(access, address, token.trim())?,
         LoginAttempt::Password { user, password } => {
             let wait = held(&access.throttle).attempt(address, user, Instant::now());
-            tokio::time::sleep(wait.map_err(Failure::too_many)?).await;
+            tokio::time::sleep(wait.map_err(|seconds| Failure::TooManyAttempts { seconds })?).await;
             of_password(access, address, user, password).await?
         }
     };
     let caller = proof.and_then(|proof| access.caller_by(&proof).map(|caller| (proof, caller)));
-    let (proof, caller) = caller.ok_or_else(Failure::unauthorized)?;
+    let (proof, caller) = caller.ok_or(Failure::Unauthorized)?;
     if let LoginAttempt::Password { user, .. } = &attempt {
         held(&access.throttle).succeeded(address, user);
     }
@@ -87,9 +83,9 @@ pub(crate) async fn log_in(
 }
 
 /// Ends the session of this request; gives the header that takes the cookie away.
-pub(crate) fn log_out(shared: &Shared, peer: RemoteAddress, headers: &HeaderMap) -> String {
+pub(crate) fn log_out(access: &Access, peer: RemoteAddress, headers: &HeaderMap) -> String {
     if let Some(cookie) = cookie(headers, peer) {
-        held(&shared.access.sessions).end(SessionId::of(&cookie));
+        held(&access.sessions).end(SessionId::of(&cookie));
     }
     set_cookie(peer, "", Some(0))
 }
@@ -102,8 +98,8 @@ fn of_token(access: &Access, address: IpAddr, token: &str) -> Result<Option<Proo
     }
     match held(&access.throttle).attempt(address, TOKEN, Instant::now()) {
         Ok(Duration::ZERO) => Ok(None),
-        Ok(wait) => Err(Failure::too_many(wait.as_secs().max(1))),
-        Err(seconds) => Err(Failure::too_many(seconds)),
+        Ok(wait) => Err(Failure::TooManyAttempts { seconds: wait.as_secs().max(1) }),
+        Err(seconds) => Err(Failure::TooManyAttempts { seconds }),
     }
 }
 
@@ -117,11 +113,11 @@ async fn of_password(
     if password.len() > MAX_PASSWORD_BYTES {
         return Ok(None);
     }
-    let busy = |_| Failure::too_many(1);
+    let busy = |_| Failure::TooManyAttempts { seconds: 1 };
     let is_trusted = held(&access.trusted).has(address);
     let queue = if is_trusted { &access.trusted_passwords } else { &access.passwords };
     let turn = tokio::time::timeout(TURN, queue.acquire()).await;
-    let _turn = turn.map_err(busy)?.map_err(|_| Failure::server_error())?;
+    let _turn = turn.map_err(busy)?.map_err(|_| Failure::ServerError)?;
     let known: Option<PasswordCredential> = held(&access.credentials).user(user).cloned();
     let password = password.to_owned();
     let looked = tokio::task::spawn_blocking(move || match known {
@@ -131,7 +127,7 @@ async fn of_password(
             None
         }
     });
-    looked.await.map_err(|_| Failure::server_error())
+    looked.await.map_err(|_| Failure::ServerError)
 }
 
 /// What counts as one address: a network of IPv6 has countless ones.

@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts, Request, State as Extract};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
@@ -32,10 +32,10 @@ pub use start_token::TokenOutput;
 
 use crate::connection::RemoteAddress;
 use crate::connection_limits::TrackedConnection;
-use crate::control_client::LogWriter;
+use crate::context::LogWriter;
 use crate::failure::Failure;
 use crate::guard::host;
-use crate::shared::{Shared, State};
+use audit_log::AuditLog;
 use credentials::PanelCredentials;
 use sessions::{LoginSession, Proof, SessionId, Sessions};
 use start_token::StartToken;
@@ -154,13 +154,13 @@ impl Access {
             let token = value.to_str().ok().and_then(|value| value.split_once(' '));
             let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             let proof = token.and_then(|(_, token)| self.proof(token.trim()));
-            return proof.and_then(|proof| self.caller_by(&proof)).ok_or_else(Failure::unauthorized);
+            return proof.and_then(|proof| self.caller_by(&proof)).ok_or(Failure::Unauthorized);
         }
-        let peer = request.extensions().get::<RemoteAddress>().copied().ok_or_else(Failure::unauthorized)?;
-        let cookie = cookie(headers, peer).ok_or_else(Failure::unauthorized)?;
+        let peer = request.extensions().get::<RemoteAddress>().copied().ok_or(Failure::Unauthorized)?;
+        let cookie = cookie(headers, peer).ok_or(Failure::Unauthorized)?;
         let id = SessionId::of(&cookie);
-        let session = self.session(id).ok_or_else(Failure::unauthorized)?;
-        let caller = self.caller_by(&session.proof).ok_or_else(Failure::unauthorized)?;
+        let session = self.session(id).ok_or(Failure::Unauthorized)?;
+        let caller = self.caller_by(&session.proof).ok_or(Failure::Unauthorized)?;
         if !is_safe(request.method()) {
             check_page(headers, peer, &session)?;
         }
@@ -222,11 +222,11 @@ fn is_safe(method: &Method) -> bool {
 fn check_page(headers: &HeaderMap, peer: RemoteAddress, session: &LoginSession) -> Result<(), Failure> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if !text(CSRF).is_some_and(|said| session.has_csrf(said)) {
-        return Err(Failure::forbidden("the header X-Weir-CSRF does not match the session"));
+        return Err(Failure::WrongCsrf);
     }
     match text("origin") {
         Some(origin) if is_own(origin, headers, peer) => Ok(()),
-        _ => Err(Failure::forbidden("the request does not come from the panel's own page")),
+        _ => Err(Failure::ForeignPage),
     }
 }
 
@@ -249,18 +249,18 @@ fn cookie(headers: &HeaderMap, peer: RemoteAddress) -> Option<String> {
 
 /// Finds the caller of a request; without one the request is rejected. Requests that could change something are recorded.
 pub(crate) async fn authenticate(
-    Extract(shared): State,
+    State((access, audit_log)): State<(Arc<Access>, AuditLog)>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let caller = shared.access.caller(&request)?;
+    let caller = access.caller(&request)?;
     let noted = (!is_safe(request.method())).then(|| (caller.name.clone(), request.method().clone()));
     let path = request.uri().path().to_owned();
     let peer = request.extensions().get::<RemoteAddress>().copied();
     request.extensions_mut().insert(caller);
     let response = next.run(request).await;
     if let (Some((name, method)), Some(peer)) = (noted, peer) {
-        audit_log::note(&shared, &name, peer.address, method.as_str(), &path, response.status().as_u16());
+        audit_log.note(&name, peer.address, method.as_str(), &path, response.status().as_u16());
     }
     Ok(response)
 }
@@ -269,17 +269,17 @@ fn with_scope<S: RequiredScope>(caller: Caller) -> Result<Caller, Failure> {
     if caller.scopes.have(S::SCOPE) {
         return Ok(caller);
     }
-    Err(Failure::forbidden(format!("scope {} is needed", S::NAME)))
+    Err(Failure::ScopeNeeded(S::NAME))
 }
 
 /// In the arguments of a route: its caller has scope `S`.
 pub(crate) struct Authorized<S>(pub(crate) Caller, pub(crate) PhantomData<S>);
 
-impl<S: RequiredScope> FromRequestParts<Arc<Shared>> for Authorized<S> {
+impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Authorized<S> {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Shared>) -> Result<Authorized<S>, Failure> {
-        let caller = parts.extensions.get::<Caller>().cloned().ok_or_else(Failure::unauthorized)?;
+    async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Authorized<S>, Failure> {
+        let caller = parts.extensions.get::<Caller>().cloned().ok_or(Failure::Unauthorized)?;
         with_scope::<S>(caller).map(|caller| Authorized(caller, PhantomData))
     }
 }

@@ -12,7 +12,7 @@ use telemetry::{Level, Record};
 
 use crate::access::held;
 use crate::access::token::PanelToken;
-use crate::control_client::LogWriter;
+use crate::context::LogWriter;
 
 /// Readable by its owner only.
 const MODE: u32 = 0o600;

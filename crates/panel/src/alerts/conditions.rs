@@ -8,9 +8,10 @@ use settings::Global;
 use telemetry::{Level, Record};
 
 use super::{Alert, AlertKind, Condition};
-use crate::inventory::{Inventory, cluster_views};
-use crate::live::LiveSample;
-use crate::shared::Shared;
+use crate::alerts::AlertRegistry;
+use crate::context::PanelContext;
+use crate::live::{LiveSample, LiveSampler};
+use crate::pool_service::PoolService;
 use crate::time::now_us;
 
 /// Servers that are down are checked every so many samples, budgets at every tenth of these checks.
@@ -24,49 +25,55 @@ const ERROR_SAMPLES: usize = 10;
 type Errors = BTreeMap<String, VecDeque<f64>>;
 
 /// Watches until it is dropped.
-pub(crate) async fn run_alert_checks(shared: Arc<Shared>) {
-    let mut samples = shared.live.watch();
+pub(crate) async fn run_alert_checks(
+    context: PanelContext,
+    live: Arc<LiveSampler>,
+    pools: PoolService,
+    alerts: Arc<AlertRegistry>,
+) {
+    let mut samples = live.watch();
+    let observe = |kinds: &[AlertKind], conditions| observe(&context, &alerts, kinds, conditions);
     let (mut errors, mut count) = (Errors::new(), 0_u32);
     while samples.changed().await.is_ok() {
         let sample = Arc::clone(&samples.borrow_and_update());
         // The process that takes over watches.
-        if shared.panel_state.borrow().is_handed_over {
+        if context.is_handed_over() {
             continue;
         }
-        let config = shared.config();
+        let config = context.config();
         let mut found = waiting(&config.global, &sample);
         found.extend(too_many(&config.global, &mut errors, &sample));
-        observe(&shared, &[AlertKind::Waiting, AlertKind::Errors], found);
+        observe(&[AlertKind::Waiting, AlertKind::Errors], found);
         count = count.wrapping_add(1);
         if !count.is_multiple_of(SAMPLES) {
             continue;
         }
-        if let Ok(inventory) = Inventory::load(&shared).await {
+        if let Ok(inventory) = pools.inventory().await {
             let down = inventory.servers_down(&config).into_iter().map(|(subject, text)| Condition {
                 kind: AlertKind::ServerDown,
                 subject,
                 text,
             });
-            observe(&shared, &[AlertKind::ServerDown], down.collect());
+            observe(&[AlertKind::ServerDown], down.collect());
         }
         let asks = config.global.alert_budget > 0 && sample.totals.servers > 0;
         if asks && count.is_multiple_of(SAMPLES * BUDGET_LOOKS) {
-            if let Ok(views) = cluster_views(&shared).await {
+            if let Ok(views) = pools.cluster_views().await {
                 let over = views.iter().filter_map(|view| view.over_budget(config.global.alert_budget));
                 let over = over.map(|(subject, text)| Condition { kind: AlertKind::Budget, subject, text });
-                observe(&shared, &[AlertKind::Budget], over.collect());
+                observe(&[AlertKind::Budget], over.collect());
             }
         } else if !asks {
-            observe(&shared, &[AlertKind::Budget], Vec::new());
+            observe(&[AlertKind::Budget], Vec::new());
         }
     }
 }
 
-fn observe(shared: &Shared, kinds: &[AlertKind], conditions: Vec<Condition>) {
-    let changes = shared.alerts.observe(kinds, conditions, now_us());
-    changes.iter().for_each(|alert| (shared.log)(record(alert)));
-    if !changes.is_empty() && shared.config().global.alert_webhook.is_some() {
-        shared.alerts.enqueue(changes);
+fn observe(context: &PanelContext, alerts: &AlertRegistry, kinds: &[AlertKind], conditions: Vec<Condition>) {
+    let changes = alerts.observe(kinds, conditions, now_us());
+    changes.iter().for_each(|alert| context.write(record(alert)));
+    if !changes.is_empty() && context.config().global.alert_webhook.is_some() {
+        alerts.enqueue(changes);
     }
 }
 

@@ -8,9 +8,9 @@ use settings::{Config, Headers};
 use telemetry::{Level, printable};
 use tokio::time::sleep;
 
-use super::Alert;
-use crate::otlp::post::HttpTarget;
-use crate::shared::Shared;
+use super::{Alert, AlertRegistry};
+use crate::context::PanelContext;
+use crate::post::{HttpTarget, PostError};
 
 /// How often one alert is tried.
 const MAX_ATTEMPTS: u32 = 6;
@@ -22,22 +22,22 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Posts alerts until it is dropped.
-pub(crate) async fn run_webhook(shared: Arc<Shared>) {
+pub(crate) async fn run_webhook(context: PanelContext, alerts: Arc<AlertRegistry>) {
     loop {
-        let alert = shared.alerts.next_unsent().await;
-        send(&shared, &alert).await;
+        let alert = alerts.next_unsent().await;
+        send(&context, &alert).await;
     }
 }
 
-async fn send(shared: &Shared, alert: &Alert) {
+async fn send(context: &PanelContext, alert: &Alert) {
     let body = serde_json::to_vec(alert).unwrap_or_default();
     for failed in 0..MAX_ATTEMPTS {
         // The settings as they are now: a hook that was mended is used at once.
-        let config = shared.config();
+        let config = context.config();
         let Some(hook) = config.global.alert_webhook.as_ref() else { return };
         let outcome = match target(&config) {
             Some(Ok(target)) => target.send(body.clone()).await,
-            Some(Err(why)) => Err(crate::otlp::error::ExportError::TlsSetup(why)),
+            Some(Err(why)) => Err(PostError::TlsSetup(why)),
             None => return,
         };
         let Err(error) = outcome else { return };
@@ -47,7 +47,7 @@ async fn send(shared: &Shared, alert: &Alert) {
         if failed == 0 || is_last {
             let end = if is_last { "given up" } else { "trying again" };
             let (to, why) = (hook.endpoint.authority(), printable(&error.to_string()));
-            shared.log(Level::Warning, format!("panel: alert not posted to {to}: {why}; {end}"));
+            context.log(Level::Warning, format!("panel: alert not posted to {to}: {why}; {end}"));
         }
         if is_last {
             return;

@@ -195,10 +195,10 @@ impl LabRunner {
     pub(crate) fn start(&self, request: StartRun, task: &LabCommand) -> Result<Arc<LabRun>, Failure> {
         let mut runs = self.runs();
         if runs.iter().any(|run| run.is_running()) {
-            return Err(Failure::conflict("another run is in progress: two would disturb each other"));
+            return Err(Failure::RunInProgress);
         }
         let id = crate::access::hex(&entropy::<8>());
-        let not_started = |why| Failure::unavailable(format!("the lab cannot be started: {why}"));
+        let not_started = |why: io::Error| Failure::LabNotStarted(why.to_string());
         let store = self.store().cloned();
         let scratch = match &store {
             Some(store) => Arc::clone(store.directory()),

@@ -84,7 +84,7 @@ impl StartRun {
     /// # Errors
     /// 422 with the field that is out of bounds, 404 for a pool that there is not.
     pub(crate) fn command(&self, config: &Config, workloads: &[&str]) -> Result<LabCommand, Failure> {
-        let wrong = |field, text: &str| Err(Failure::unprocessable(text).of(field));
+        let wrong = |field, text: &str| Err(Failure::invalid(field, text));
         let kind = match self.kind.as_str() {
             "compare" => RunKind::Compare,
             "sweep" => RunKind::Sweep,
@@ -131,10 +131,9 @@ impl RunTarget {
     /// The address of the pool's server, and the password of the user whom the entry names.
     fn server(&self, config: &Config) -> Result<(Option<String>, Option<String>), Failure> {
         let Some(name) = &self.pool else { return Ok((None, None)) };
-        let pool = config.database(name).ok_or_else(Failure::not_found)?;
+        let pool = config.database(name).ok_or(Failure::NotFound)?;
         let Some(user) = &pool.user else {
-            let text = "the pool has no user, and the lab has none to log in as";
-            return Err(Failure::unprocessable(text).of("target"));
+            return Err(Failure::PoolWithoutUser);
         };
         let mut server =
             format!("postgresql:///{}?port={}&user={}", percent(&pool.dbname), pool.port, percent(user));

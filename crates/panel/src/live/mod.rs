@@ -14,16 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{ERRORS, HISTOGRAMS, POOLS, SHARDS, STATS_TOTALS};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::control_client::ControlError;
-use crate::shared::Shared;
+use crate::control_client::{ControlClient, ControlError};
 use crate::table::ViewTable;
 use crate::time::now_us;
 use history::History;
 pub(crate) use history::{DAY, HistorySeries, TimeSpan};
-pub(crate) use persistence::{flush_and_close, run_history_writer};
+pub(crate) use persistence::HistoryWriter;
 use process_usage::ProcessUsageReader;
 pub(crate) use sample::LiveSample;
 use sample::{CounterSnapshot, ViewTables};
@@ -42,7 +41,7 @@ const POOLS_WITH_HISTOGRAMS: usize = 500;
 
 /// The last sample and those before.
 pub(crate) struct LiveSampler {
-    pub(crate) streams: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     sender: watch::Sender<Arc<LiveSample>>,
     history: Mutex<History>,
     store: Store,
@@ -57,6 +56,11 @@ impl LiveSampler {
             history: Mutex::default(),
             store: Store::default(),
         }
+    }
+
+    /// A place for one more stream, until it is dropped; None where all are taken.
+    pub(crate) fn admit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().ok()
     }
 
     /// Samples as they come.
@@ -80,29 +84,24 @@ impl LiveSampler {
 }
 
 /// Takes a sample every second, until it is dropped.
-pub(crate) async fn run_sampler(shared: Arc<Shared>) {
+pub(crate) async fn run_sampler(live: Arc<LiveSampler>, control_client: Arc<ControlClient>) {
     let (mut snapshot, mut process_usage) = (CounterSnapshot::default(), ProcessUsageReader::default());
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut line = 0;
     loop {
         ticks.tick().await;
-        let (lines, next) = shared.log_ring.since(line);
-        line = next;
-        lines.iter().for_each(|line| shared.audit_trail.record_log_line(line));
         // A pooler that is too busy to answer is not asked again at once.
-        let Ok(tables) = query_views(&shared, snapshot.pools()).await else { continue };
+        let Ok(tables) = query_views(&control_client, snapshot.pools()).await else { continue };
         #[expect(clippy::cast_precision_loss)]
         let t = now_us() as f64 / 1e6;
         let sample = Arc::new(snapshot.sample(t, &tables, process_usage.read()));
-        shared.live.history().add(&sample);
-        shared.live.sender.send_replace(sample);
+        live.history().add(&sample);
+        live.sender.send_replace(sample);
     }
 }
 
 /// Asks for all that a sample is made of. `pools` is how many there were the last time.
-async fn query_views(shared: &Shared, pools: usize) -> Result<ViewTables, ControlError> {
-    let control_client = &shared.control_client;
+async fn query_views(control_client: &ControlClient, pools: usize) -> Result<ViewTables, ControlError> {
     let histograms = async {
         if pools > POOLS_WITH_HISTOGRAMS {
             Ok(ViewTable::default())

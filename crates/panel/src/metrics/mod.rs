@@ -4,7 +4,6 @@
 //! the shorter ones before it), and Weir's own. It is read twice: as `/metrics` ([`Exposition`]), and by `otlp`. Never counts
 //! anything itself.
 
-mod durations;
 mod exposition;
 mod family;
 mod gauges;
@@ -12,6 +11,7 @@ mod process;
 mod statistics;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use control::{
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS, ListColumn, POOLS,
@@ -19,8 +19,9 @@ use control::{
 };
 use settings::Config;
 
+use crate::alerts::AlertRegistry;
+use crate::context::PanelContext;
 use crate::control_client::{ControlClient, ControlError};
-use crate::shared::Shared;
 use crate::supervision;
 use crate::table::{ViewRow, ViewTable};
 use exposition::Exposition;
@@ -51,35 +52,78 @@ pub(crate) struct MetricTables {
     alerts: Vec<(&'static str, String)>,
 }
 
-/// Looks at all of it.
-///
-/// # Errors
-/// The control thread has not answered.
-pub(crate) async fn collect(shared: &Shared) -> Result<MetricTables, ControlError> {
-    let control_client = &shared.control_client;
-    let process = tokio::task::spawn_blocking(process::read);
-    // At once: the control thread wakes up once for all of them.
-    let (lists, databases, pools, totals, histograms, errors, shards, clients) = tokio::try_join!(
-        control_client.show(LISTS),
-        control_client.show(DATABASES),
-        control_client.show(POOLS),
-        control_client.show(STATS_TOTALS),
-        control_client.show(HISTOGRAMS),
-        control_client.show(ERRORS),
-        control_client.show(SHARDS),
-        clients(control_client),
-    )?;
-    let process = process.await.unwrap_or_default();
-    let alerts = shared.alerts.active();
-    Ok(MetricTables { lists, databases, pools, totals, histograms, errors, shards, clients, process, alerts })
+/// Where the metrics come from.
+#[derive(Clone)]
+pub(crate) struct MetricsSource {
+    context: PanelContext,
+    control_client: Arc<ControlClient>,
+    alerts: Arc<AlertRegistry>,
+}
+
+impl MetricsSource {
+    pub(crate) fn new(
+        context: PanelContext,
+        control_client: Arc<ControlClient>,
+        alerts: Arc<AlertRegistry>,
+    ) -> MetricsSource {
+        MetricsSource { context, control_client, alerts }
+    }
+
+    /// Looks at all of it.
+    ///
+    /// # Errors
+    /// The control thread has not answered.
+    pub(crate) async fn collect(&self) -> Result<MetricTables, ControlError> {
+        let control_client = &*self.control_client;
+        let process = tokio::task::spawn_blocking(process::read);
+        // At once: the control thread wakes up once for all of them.
+        let (lists, databases, pools, totals, histograms, errors, shards, clients) = tokio::try_join!(
+            control_client.show(LISTS),
+            control_client.show(DATABASES),
+            control_client.show(POOLS),
+            control_client.show(STATS_TOTALS),
+            control_client.show(HISTOGRAMS),
+            control_client.show(ERRORS),
+            control_client.show(SHARDS),
+            clients(control_client),
+        )?;
+        let process = process.await.unwrap_or_default();
+        let alerts = self.alerts.active();
+        Ok(MetricTables {
+            lists,
+            databases,
+            pools,
+            totals,
+            histograms,
+            errors,
+            shards,
+            clients,
+            process,
+            alerts,
+        })
+    }
+
+    /// The page that Prometheus scrapes.
+    ///
+    /// # Errors
+    /// The control thread has not answered.
+    pub(crate) async fn page(&self) -> Result<String, ControlError> {
+        let mut page = Exposition::default();
+        self.write(&self.collect().await?, &mut page);
+        Ok(page.finished())
+    }
+
+    /// Writes what was collected, under the configuration in force.
+    pub(crate) fn write(&self, tables: &MetricTables, page: &mut dyn MetricWriter) {
+        tables.write(page, &self.context.config(), self.context.version());
+    }
 }
 
 impl MetricTables {
     /// Writes every metric, each family once.
-    pub(crate) fn write(&self, page: &mut dyn MetricWriter, config: &Config, version: &str) {
+    fn write(&self, page: &mut dyn MetricWriter, config: &Config, version: &str) {
         gauges::write(page, self, config, version);
-        statistics::write(page, &self.totals);
-        durations::write(page, &self.histograms, &self.errors);
+        statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";
         let panics = Family::new("weir.panel.panics", MetricKind::Counter, MetricUnit::Number("panic"), help);
@@ -90,16 +134,6 @@ impl MetricTables {
             page.sample(&[("alert", kind), ("subject", subject)], 1.0);
         }
     }
-}
-
-/// The page that Prometheus scrapes.
-///
-/// # Errors
-/// The control thread has not answered.
-pub(crate) async fn page(shared: &Shared) -> Result<String, ControlError> {
-    let mut page = Exposition::default();
-    collect(shared).await?.write(&mut page, &shared.config(), shared.version);
-    Ok(page.finished())
 }
 
 /// The number of clients of each combination; the listing arrives in slices.

@@ -40,25 +40,29 @@ fn share() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::post::PostError;
     use axum::http::StatusCode;
 
     const INTERVAL: Duration = Duration::from_secs(60);
 
     fn refused(status: StatusCode, retry_after_s: Option<u64>) -> ExportError {
-        ExportError::Refused { status, retry_after: retry_after_s.map(Duration::from_secs) }
+        PostError::Refused { status, retry_after: retry_after_s.map(Duration::from_secs) }.into()
     }
 
     #[test]
     fn what_may_pass_is_tried_sooner_and_sooner_no_more() {
         let mut backoff = ExportBackoff::default();
         for doubled_s in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let pause = backoff.after(Some(&ExportError::TimedOut), INTERVAL);
+            let pause = backoff.after(Some(&ExportError::Post(PostError::TimedOut)), INTERVAL);
             let doubled = Duration::from_secs(doubled_s);
             assert!(pause >= doubled / 2 && pause <= doubled, "{pause:?} of {doubled:?}");
         }
         assert_eq!(backoff.after(None, INTERVAL), INTERVAL);
-        assert!(backoff.after(Some(&ExportError::TimedOut), INTERVAL) <= FIRST);
-        assert!((0..100).all(|_| backoff.after(Some(&ExportError::TimedOut), INTERVAL) <= INTERVAL));
+        assert!(backoff.after(Some(&ExportError::Post(PostError::TimedOut)), INTERVAL) <= FIRST);
+        assert!(
+            (0..100)
+                .all(|_| backoff.after(Some(&ExportError::Post(PostError::TimedOut)), INTERVAL) <= INTERVAL)
+        );
     }
 
     #[test]

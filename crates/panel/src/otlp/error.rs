@@ -2,14 +2,14 @@
 //! Never tries anything again itself.
 
 use std::fmt;
-use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use settings::Endpoint;
 use telemetry::{Level, Record};
 use tokio::time::Instant;
+
+use crate::post::PostError;
 
 /// A different error than the one that was logged is logged after this at the earliest.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,22 +22,8 @@ const MAX_MESSAGE_BYTES: usize = 200;
 pub(crate) enum ExportError {
     /// Weir's fault: the control thread did not answer in time.
     NoData,
-    /// The file's: there are no roots to check the collector's certificate by.
-    TlsSetup(String),
-    /// The network's: the host does not resolve, or refuses the connection.
-    Unreachable(io::Error),
-    /// The collector's, or that of the roots: no TLS could be agreed on.
-    Handshake(io::Error),
-    /// The collector's: it did not answer in time.
-    TimedOut,
-    /// The collector's: what it says is not HTTP, or it hung up.
-    Http(hyper::Error),
-    /// The collector's, or that of the headers: it says no.
-    Refused {
-        status: StatusCode,
-        /// How long it wants to be left alone.
-        retry_after: Option<Duration>,
-    },
+    /// The request has not arrived.
+    Post(PostError),
     /// The server that answered is not an OTLP collector.
     NotOtlp,
     /// The collector has taken some and left some out.
@@ -45,30 +31,40 @@ pub(crate) enum ExportError {
 }
 
 impl ExportError {
-    /// The same metrics may arrive if they are sent again soon (OTLP specification, "Retryable Response Codes").
+    /// The same metrics may arrive if they are sent again soon.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            ExportError::NoData
-            | ExportError::Unreachable(_)
-            | ExportError::Handshake(_)
-            | ExportError::TimedOut
-            | ExportError::Http(_) => true,
-            ExportError::Refused { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
-            ExportError::TlsSetup(_) | ExportError::NotOtlp | ExportError::Partial { .. } => false,
+            ExportError::NoData => true,
+            ExportError::Post(error) => error.is_retryable(),
+            ExportError::NotOtlp | ExportError::Partial { .. } => false,
         }
     }
 
     /// How long the collector wants to be left alone.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            ExportError::Refused { retry_after, .. } => *retry_after,
+            ExportError::Post(error) => error.retry_after(),
             _ => None,
         }
     }
 
     fn kind(&self) -> ErrorKind {
-        let status = if let ExportError::Refused { status, .. } = self { status.as_u16() } else { 0 };
-        (discriminant(self), status)
+        match self {
+            ExportError::Post(error) => {
+                let status = if let PostError::Refused { status, .. } = error { status.as_u16() } else { 0 };
+                (discriminant(self), Some(discriminant(error)), status)
+            }
+            _ => (discriminant(self), None, 0),
+        }
+    }
+}
+
+impl From<PostError> for ExportError {
+    fn from(error: PostError) -> ExportError {
+        match error {
+            PostError::Unreadable => ExportError::NotOtlp,
+            other => ExportError::Post(other),
+        }
     }
 }
 
@@ -76,12 +72,7 @@ impl fmt::Display for ExportError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExportError::NoData => out.write_str("the control thread did not answer in time"),
-            ExportError::TlsSetup(why) => out.write_str(why),
-            ExportError::Unreachable(why) => why.fmt(out),
-            ExportError::Handshake(why) => write!(out, "TLS handshake failed: {why}"),
-            ExportError::TimedOut => out.write_str("no answer in time"),
-            ExportError::Http(why) => write!(out, "no HTTP response: {why}"),
-            ExportError::Refused { status, .. } => write!(out, "the answer is {status}"),
+            ExportError::Post(error) => error.fmt(out),
             ExportError::NotOtlp => out.write_str("the response is not OTLP"),
             ExportError::Partial { rejected, message } => {
                 let words = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
@@ -92,7 +83,7 @@ impl fmt::Display for ExportError {
 }
 
 /// What makes two troubles the same.
-type ErrorKind = (Discriminant<ExportError>, u16);
+type ErrorKind = (Discriminant<ExportError>, Option<Discriminant<PostError>>, u16);
 
 /// How it stands between Weir and the collector, as far as the log knows.
 #[derive(Debug, Default)]
@@ -139,6 +130,7 @@ impl ExportStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::StatusCode;
 
     fn endpoint() -> Endpoint {
         let config = settings::set(&settings::Config::default(), "otlp_endpoint", "http://c:1");
@@ -154,7 +146,7 @@ mod tests {
         };
         let refused = |code| {
             let status = StatusCode::from_u16(code).expect("a status");
-            Err(ExportError::Refused { status, retry_after: None })
+            Err(PostError::Refused { status, retry_after: None }.into())
         };
         assert_eq!(log_record(Ok(()), 0).as_deref(), Some("otlp: metrics arrive at http://c:1/v1/metrics"));
         assert_eq!(log_record(Ok(()), 60), None);
@@ -163,9 +155,9 @@ mod tests {
         assert_eq!(log_record(refused(503), 61).as_deref(), Some(text));
         assert_eq!(log_record(refused(503), 1_000), None);
         assert!(log_record(refused(401), 1_000).is_some_and(|text| text.ends_with("401 Unauthorized")));
-        assert_eq!(log_record(Err(ExportError::TimedOut), 1_001), None, "too soon after the other");
+        assert_eq!(log_record(Err(PostError::TimedOut.into()), 1_001), None, "too soon after the other");
         assert!(log_record(Ok(()), 1_002).is_some());
-        assert!(log_record(Err(ExportError::TimedOut), 1_003).is_some());
+        assert!(log_record(Err(PostError::TimedOut.into()), 1_003).is_some());
     }
 
     #[test]

@@ -6,24 +6,24 @@
 
 mod backoff;
 mod batch;
-pub(crate) mod error;
-pub(crate) mod post;
+mod collector;
+mod error;
 mod start_times;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use settings::{Config, Endpoint, Headers, PemFiles};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::metrics;
-use crate::shared::{PanelState, Shared};
+use crate::context::{PanelContext, PanelState};
+use crate::metrics::MetricsSource;
+use crate::post::PostError;
 use crate::time::now_us;
 use backoff::ExportBackoff;
 use batch::{Batch, OtlpResource};
+use collector::Collector;
 use error::{ExportError, ExportStatus};
-use post::HttpTarget;
 use start_times::StartTimes;
 
 /// What the last export, when the process ends, may take.
@@ -52,9 +52,10 @@ impl ExportConfig {
 }
 
 /// Sends metrics where the settings say, until the process ends; then once more.
-pub(crate) async fn run_exporter(shared: Arc<Shared>) {
-    let mut panel_state = shared.panel_state.clone();
-    let mut exporter = Exporter::new(Arc::clone(&shared));
+/// The process began to count at `born_us`, in microseconds since 1970.
+pub(crate) async fn run_exporter(context: PanelContext, metrics: MetricsSource, born_us: u64) {
+    let mut panel_state = context.watch();
+    let mut exporter = Exporter::new(context, metrics, born_us);
     let config = loop {
         let config = ExportConfig::of(&panel_state.borrow_and_update().config);
         tokio::select! {
@@ -65,7 +66,6 @@ pub(crate) async fn run_exporter(shared: Arc<Shared>) {
     if let Some(config) = &config {
         exporter.last(config).await;
     }
-    shared.has_exported();
 }
 
 /// Waits for other settings, or for the end of the process: true.
@@ -88,17 +88,19 @@ async fn config_changed(
 }
 
 struct Exporter {
-    shared: Arc<Shared>,
+    context: PanelContext,
+    metrics: MetricsSource,
     identity: OtlpResource,
     start_times: StartTimes,
     status: ExportStatus,
 }
 
 impl Exporter {
-    fn new(shared: Arc<Shared>) -> Exporter {
-        let start_times = StartTimes::new(shared.born_us * 1_000);
+    fn new(context: PanelContext, metrics: MetricsSource, born_us: u64) -> Exporter {
+        let start_times = StartTimes::new(born_us * 1_000);
         Exporter {
-            shared,
+            context,
+            metrics,
             identity: OtlpResource::of_this_process(),
             start_times,
             status: ExportStatus::default(),
@@ -109,15 +111,15 @@ impl Exporter {
     async fn follow(&mut self, config: Option<&ExportConfig>) {
         let Some(config) = config else { return std::future::pending().await };
         self.status = ExportStatus::default();
-        let (target, mut backoff) = (HttpTarget::new(config), ExportBackoff::default());
+        let (collector, mut backoff) = (Collector::new(config), ExportBackoff::default());
         loop {
             let begun = Instant::now();
-            let outcome = match &target {
-                Ok(target) => self.export(target).await,
-                Err(fault) => Err(ExportError::TlsSetup(fault.to_string())),
+            let outcome = match &collector {
+                Ok(collector) => self.export(collector).await,
+                Err(fault) => Err(PostError::TlsSetup(fault.to_string()).into()),
             };
             if let Some(log_record) = self.status.log_record(&outcome, &config.endpoint, Instant::now()) {
-                (self.shared.log)(log_record);
+                self.context.write(log_record);
             }
             let pause = backoff.after(outcome.as_ref().err(), config.interval);
             sleep_until(begun + pause).await;
@@ -125,22 +127,22 @@ impl Exporter {
     }
 
     /// Looks at everything and sends it.
-    async fn export(&mut self, target: &HttpTarget) -> Result<(), ExportError> {
-        let tables = metrics::collect(&self.shared).await.map_err(|_| ExportError::NoData)?;
+    async fn export(&mut self, collector: &Collector) -> Result<(), ExportError> {
+        let tables = self.metrics.collect().await.map_err(|_| ExportError::NoData)?;
         let mut batch = Batch::new(&mut self.start_times, now_us() * 1_000);
-        tables.write(&mut batch, &self.shared.config(), self.shared.version);
+        self.metrics.write(&tables, &mut batch);
         let requests = batch.finished();
         drop(tables);
         for metrics in requests {
-            target.post(self.identity.request(metrics)).await?;
+            collector.post(self.identity.request(metrics)).await?;
         }
         Ok(())
     }
 
     /// The last export. Skipped if the collector was unreachable in the one before.
     async fn last(&mut self, config: &ExportConfig) {
-        if let (true, Ok(target)) = (self.status.is_good(), HttpTarget::new(config)) {
-            let _ = timeout(LAST_EXPORT, self.export(&target)).await;
+        if let (true, Ok(collector)) = (self.status.is_good(), Collector::new(config)) {
+            let _ = timeout(LAST_EXPORT, self.export(&collector)).await;
         }
     }
 }

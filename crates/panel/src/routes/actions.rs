@@ -1,6 +1,8 @@
 //! What an operator does to a database or a client: the console's commands, one route each.
 //! Never knows how they are done: the control thread does them.
 
+use std::sync::Arc;
+
 use axum::extract::{self, Path};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,10 +14,9 @@ use utoipa_axum::routes;
 
 use crate::access::{Authorized, Operate};
 use crate::extract::JsonBody;
-use crate::control_client::ControlError;
+use crate::control_client::{ControlClient, ControlError};
 use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
-use crate::shared::{Shared, State};
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client)).routes(routes!(cancel_client))
@@ -41,7 +42,7 @@ struct Accepted {
     responses((status = 204), (status = 202, body = Accepted), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
 async fn act(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     Path((name, verb)): Path<(String, String)>,
 ) -> Result<Response, Failure> {
     let word = match verb.as_str() {
@@ -50,9 +51,9 @@ async fn act(
         "reconnect" => "RECONNECT",
         "enable" => "ENABLE",
         "disable" => "DISABLE",
-        _ => return Err(Failure::not_found()),
+        _ => return Err(Failure::NotFound),
     };
-    match command(&shared, word, name).await {
+    match command(&control_client, word, name).await {
         Err(ControlError::TimedOut) if word == "PAUSE" => {
             let message = "The database is being paused: running transactions are completed first.";
             Ok((StatusCode::ACCEPTED, Json(Accepted { message })).into_response())
@@ -66,15 +67,14 @@ async fn act(
     responses((status = 204), (status = 404, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn kill(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     Path(name): Path<String>,
     JsonBody(confirmation): JsonBody<KillConfirmation>,
 ) -> Result<StatusCode, Failure> {
     if confirmation.confirm.as_deref() != Some(name.as_str()) {
-        let text = "KILL ends every transaction of the database: enter its name to confirm";
-        return Err(Failure::unprocessable(text).of("confirm"));
+        return Err(Failure::NotConfirmed);
     }
-    command(&shared, "KILL", name).await?;
+    command(&control_client, "KILL", name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -83,11 +83,11 @@ async fn kill(
     responses((status = 204), (status = 404, body = FailureBody)))]
 async fn kill_client(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
-    command(&shared, "KILL_CLIENT", id.to_string()).await?;
+    let id: u64 = id.parse().map_err(|_| Failure::NotFound)?;
+    command(&control_client, "KILL_CLIENT", id.to_string()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -96,14 +96,14 @@ async fn kill_client(
     responses((status = 204), (status = 404, body = FailureBody)))]
 async fn cancel_client(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    let id: u64 = id.parse().map_err(|_| Failure::not_found())?;
-    command(&shared, "CANCEL_CLIENT", id.to_string()).await?;
+    let id: u64 = id.parse().map_err(|_| Failure::NotFound)?;
+    command(&control_client, "CANCEL_CLIENT", id.to_string()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn command(shared: &Shared, word: &str, argument: String) -> Result<(), ControlError> {
-    shared.control_client.command(word, Some(argument)).await
+async fn command(control_client: &ControlClient, word: &str, argument: String) -> Result<(), ControlError> {
+    control_client.command(word, Some(argument)).await
 }

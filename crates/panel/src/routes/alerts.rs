@@ -1,6 +1,8 @@
 //! Alerts: what is wrong, since when, and what was.
 //! Never raises one.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract;
 use serde::Serialize;
@@ -9,10 +11,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Read};
-use crate::alerts::Alert;
+use crate::alerts::{Alert, AlertRegistry};
+use crate::context::PanelContext;
 use crate::failure::FailureBody;
 use crate::routes::Routes;
-use crate::shared::State;
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(alerts))
@@ -28,7 +30,8 @@ struct Alerts {
 
 /// Alerts: those that hold and the last 200 that are over.
 #[utoipa::path(get, path = "/api/v1/alerts", responses((status = 200, body = Alerts), (status = 401, body = FailureBody)))]
-async fn alerts(_: Authorized<Read>, extract::State(shared): State) -> Json<Alerts> {
-    let webhook = shared.config().global.alert_webhook.is_some();
-    Json(Alerts { alerts: shared.alerts.all(), webhook })
+async fn alerts(_: Authorized<Read>, extract::State(context): extract::State<PanelContext>,
+    extract::State(alerts): extract::State<Arc<AlertRegistry>>) -> Json<Alerts> {
+    let webhook = context.config().global.alert_webhook.is_some();
+    Json(Alerts { alerts: alerts.all(), webhook })
 }

@@ -1,6 +1,8 @@
 //! The audit trail, and the marks that charts have of it.
 //! Never notes anything itself.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract;
 use serde::{Deserialize, Serialize};
@@ -13,9 +15,8 @@ use crate::failure::FailureBody;
 use crate::live::DAY;
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
-use crate::shared::State;
 use crate::time::now_us;
-use crate::audit_trail::{AuditEntryView, MAX_ENTRIES, Mark};
+use crate::audit_trail::{AuditEntryView, AuditTrail, MAX_ENTRIES, Mark};
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(audit)).routes(routes!(marks))
@@ -42,11 +43,11 @@ struct AuditEntries {
     (status = 200, body = AuditEntries), (status = 403, body = FailureBody)))]
 async fn audit(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(audit_trail): extract::State<Arc<AuditTrail>>,
     QueryParameters(wanted): QueryParameters<AuditQuery>,
 ) -> Json<AuditEntries> {
     let most = wanted.limit.unwrap_or(100).min(MAX_ENTRIES);
-    Json(AuditEntries { entries: shared.audit_trail.newest(wanted.before, most) })
+    Json(AuditEntries { entries: audit_trail.newest(wanted.before, most) })
 }
 
 /// Of what.
@@ -68,8 +69,8 @@ struct Marks {
 /// Recent changes: edits, commands, reloads, starts and takeovers.
 #[utoipa::path(get, path = "/api/v1/marks", params(MarksQuery), responses(
     (status = 200, body = Marks), (status = 401, body = FailureBody)))]
-async fn marks(_: Authorized<Read>, extract::State(shared): State, QueryParameters(of): QueryParameters<MarksQuery>) -> Json<Marks> {
+async fn marks(_: Authorized<Read>, extract::State(audit_trail): extract::State<Arc<AuditTrail>>, QueryParameters(of): QueryParameters<MarksQuery>) -> Json<Marks> {
     let to = now_us() / 1_000_000 + 1;
     let from = to.saturating_sub(of.seconds.unwrap_or(600).clamp(1, DAY));
-    Json(Marks { marks: shared.audit_trail.marks(of.database.as_deref(), from, to) })
+    Json(Marks { marks: audit_trail.marks(of.database.as_deref(), from, to) })
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract;
 use axum::Json;
@@ -15,10 +16,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Read};
+use crate::control_client::ControlClient;
 use crate::failure::Failure;
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
-use crate::shared::{Shared, State};
 use crate::table::ViewRow;
 use crate::time::rfc3339;
 
@@ -127,10 +128,10 @@ struct Servers {
     (status = 200, body = Clients), (status = 401, body = crate::failure::FailureBody)))]
 async fn clients(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     QueryParameters(wanted): QueryParameters<ConnectionsQuery>,
 ) -> Result<Json<Clients>, Failure> {
-    let (clients, next_cursor) = page(&shared, SHARD_CLIENTS, &wanted, client).await?;
+    let (clients, next_cursor) = page(&control_client, SHARD_CLIENTS, &wanted, client).await?;
     Ok(Json(Clients { clients, next_cursor }))
 }
 
@@ -139,16 +140,16 @@ async fn clients(
     (status = 200, body = Servers), (status = 401, body = crate::failure::FailureBody)))]
 async fn servers(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     QueryParameters(wanted): QueryParameters<ConnectionsQuery>,
 ) -> Result<Json<Servers>, Failure> {
-    let (servers, next_cursor) = page(&shared, SHARD_SERVERS, &wanted, server).await?;
+    let (servers, next_cursor) = page(&control_client, SHARD_SERVERS, &wanted, server).await?;
     Ok(Json(Servers { servers, next_cursor }))
 }
 
 /// The rows of a page, and the cursor of the next if there is one.
 async fn page<T>(
-    shared: &Shared,
+    control_client: &ControlClient,
     view: TypedView<SocketColumn>,
     wanted: &ConnectionsQuery,
     made: fn(ViewRow<'_, SocketColumn>) -> T,
@@ -168,7 +169,7 @@ async fn page<T>(
             picked.pop_last();
         }
     };
-    shared.control_client.for_each_row(view, pick).await?;
+    control_client.for_each_row(view, pick).await?;
     let is_more = picked.len() > skipped + limit;
     if is_more {
         picked.pop_last();
@@ -214,7 +215,7 @@ impl SortOrder {
         let found = SortOrder::WORDS.iter().find(|(known, ..)| *known == word);
         let (_, column, is_number) = found.ok_or_else(|| {
             let words: Vec<&str> = SortOrder::WORDS.iter().map(|(word, ..)| *word).collect();
-            Failure::unprocessable(format!("sort is one of {}", words.join(", "))).of("sort")
+            Failure::invalid("sort", format!("sort is one of {}", words.join(", ")))
         })?;
         Ok(SortOrder { column: *column, is_number: *is_number, reversed })
     }

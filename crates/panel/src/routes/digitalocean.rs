@@ -26,11 +26,11 @@ use crate::access::{Admin, Caller, Authorized, Read};
 use crate::extract::JsonBody;
 use crate::connection_info::PoolConnection;
 use crate::failure::Failure;
-use crate::inventory::{Mode, Inventory, cluster, databases, entries, server_info};
+use crate::inventory::{Mode, Inventory, cluster, databases, entries};
+use crate::pool_service::PoolService;
 use crate::routes::Routes;
 use crate::extract::QueryParameters;
-use crate::routes::pools::{viewer, same_name, server_of};
-use crate::shared::{Shared, State};
+use crate::routes::pools::{viewer, same_name};
 
 /// Requests of a caller in [`WINDOW`], as DigitalOcean allows.
 const LIMIT: u32 = 5_000;
@@ -151,14 +151,14 @@ impl PageQuery {
 #[utoipa::path(get, path = "/v2/databases", operation_id = "do_clusters", params(PageQuery), responses((status = 200, body = DatabaseClusters)))]
 async fn list_clusters(
     Authorized(caller, ..): Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     QueryParameters(page): QueryParameters<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Json<DatabaseClusters>, Failure> {
-    let inventory = Inventory::load(&shared).await?;
+    let inventory = service.inventory().await?;
     let mut all = Vec::new();
-    for cluster in clusters(&shared.config()) {
-        all.push(cluster_view(&shared, &inventory, cluster, &caller, &headers).await);
+    for cluster in clusters(&service.config()) {
+        all.push(cluster_view(&service, &inventory, cluster, &caller, &headers).await);
     }
     Ok(Json(DatabaseClusters { databases: page.of(all) }))
 }
@@ -167,26 +167,26 @@ async fn list_clusters(
 #[utoipa::path(get, path = "/v2/databases/{id}", operation_id = "do_cluster", responses((status = 200, body = DatabaseClusterResponse)))]
 async fn get_cluster(
     Authorized(caller, ..): Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(id): extract::Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<DatabaseClusterResponse>, Failure> {
-    let cluster = find_cluster(&shared, &id)?;
-    let inventory = Inventory::load(&shared).await?;
-    Ok(Json(DatabaseClusterResponse { database: cluster_view(&shared, &inventory, cluster, &caller, &headers).await }))
+    let cluster = find_cluster(&service.config(), &id)?;
+    let inventory = service.inventory().await?;
+    Ok(Json(DatabaseClusterResponse { database: cluster_view(&service, &inventory, cluster, &caller, &headers).await }))
 }
 
 /// The pools of a cluster.
 #[utoipa::path(get, path = "/v2/databases/{id}/pools", operation_id = "do_pools", params(PageQuery), responses((status = 200, body = ConnectionPools)))]
 async fn list(
     Authorized(caller, ..): Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(id): extract::Path<String>,
     QueryParameters(page): QueryParameters<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Json<ConnectionPools>, Failure> {
-    find_cluster(&shared, &id)?;
-    let config = shared.config();
+    find_cluster(&service.config(), &id)?;
+    let config = service.config();
     let all = entries(&config, Some(&id)).into_values();
     let pools = all.map(|pool| shown(&config, pool, &caller, &headers)).collect();
     Ok(Json(ConnectionPools { pools: page.of(pools) }))
@@ -196,18 +196,16 @@ async fn list(
 #[utoipa::path(post, path = "/v2/databases/{id}/pools", operation_id = "do_create_pool", request_body = ConnectionPoolSpec, responses((status = 201, body = ConnectionPoolResponse)))]
 async fn create(
     Authorized(caller, ..): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(id): extract::Path<String>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<ConnectionPoolSpec>,
 ) -> Result<Response, Failure> {
-    find_cluster(&shared, &id)?;
+    find_cluster(&service.config(), &id)?;
     let name = request.name.clone();
     let change = PoolChange::Create(request.spec(name.clone(), Some(id)));
-    let inventory = Inventory::load(&shared).await?;
-    let server = server_of(&shared, &inventory, &change).await;
-    let outcome = shared.pools.change(change, false, server).await?;
-    let made = outcome.config.databases.get(&name).ok_or_else(Failure::server_error)?;
+    let (_, outcome) = service.change(change, false).await?;
+    let made = outcome.config.databases.get(&name).ok_or(Failure::ServerError)?;
     let pool = shown(&outcome.config, made, &caller, &headers);
     Ok((StatusCode::CREATED, Json(ConnectionPoolResponse { pool })).into_response())
 }
@@ -216,11 +214,11 @@ async fn create(
 #[utoipa::path(get, path = "/v2/databases/{id}/pools/{name}", operation_id = "do_pool", responses((status = 200, body = ConnectionPoolResponse)))]
 async fn get(
     Authorized(caller, ..): Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path((id, name)): extract::Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Json<ConnectionPoolResponse>, Failure> {
-    let config = shared.config();
+    let config = service.config();
     let pool = find_pool(&config, &id, &name)?;
     Ok(Json(ConnectionPoolResponse { pool: shown(&config, pool, &caller, &headers) }))
 }
@@ -229,16 +227,14 @@ async fn get(
 #[utoipa::path(put, path = "/v2/databases/{id}/pools/{name}", operation_id = "do_change_pool", request_body = ConnectionPoolSpec, responses((status = 204)))]
 async fn update(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path((id, name)): extract::Path<(String, String)>,
     JsonBody(request): JsonBody<ConnectionPoolSpec>,
 ) -> Result<StatusCode, Failure> {
-    find_pool(&shared.config(), &id, &name)?;
+    find_pool(&service.config(), &id, &name)?;
     same_name(&name, &request.name)?;
     let change = PoolChange::Update(request.spec(name, None));
-    let inventory = Inventory::load(&shared).await?;
-    let server = server_of(&shared, &inventory, &change).await;
-    shared.pools.change(change, false, server).await?;
+    service.change(change, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -246,11 +242,11 @@ async fn update(
 #[utoipa::path(delete, path = "/v2/databases/{id}/pools/{name}", operation_id = "do_delete_pool", responses((status = 204)))]
 async fn delete(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path((id, name)): extract::Path<(String, String)>,
 ) -> Result<StatusCode, Failure> {
-    find_pool(&shared.config(), &id, &name)?;
-    shared.pools.change(PoolChange::Delete(name), false, None).await?;
+    find_pool(&service.config(), &id, &name)?;
+    service.delete(name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -261,13 +257,13 @@ impl ConnectionPoolSpec {
     }
 }
 
-fn find_cluster(shared: &Shared, id: &str) -> Result<Cluster, Failure> {
-    cluster(&shared.config(), id).ok_or_else(Failure::not_found)
+fn find_cluster(config: &Config, id: &str) -> Result<Cluster, Failure> {
+    cluster(config, id).ok_or(Failure::NotFound)
 }
 
 fn find_pool<'a>(config: &'a Config, id: &str, name: &str) -> Result<&'a Database, Failure> {
     let found = config.databases.get(name).filter(|database| cluster_id(database) == id);
-    found.map(|database| &**database).ok_or_else(Failure::not_found)
+    found.map(|database| &**database).ok_or(Failure::NotFound)
 }
 
 fn connection(config: &Config, name: &str, user: Option<&str>, caller: &Caller, headers: &HeaderMap) -> DatabaseConnection {
@@ -298,14 +294,14 @@ fn shown(config: &Config, database: &Database, caller: &Caller, headers: &Header
 }
 
 async fn cluster_view(
-    shared: &Shared,
+    service: &PoolService,
     inventory: &Inventory,
     cluster: Cluster,
     caller: &Caller,
     headers: &HeaderMap,
 ) -> DatabaseCluster {
-    let server_info = server_info(shared, inventory, &cluster).await;
-    let config = shared.config();
+    let server_info = service.server_info(inventory, &cluster).await;
+    let config = service.config();
     let first = cluster.entries.first().and_then(|name| config.databases.get(name));
     let (name, user) = first.map_or(("*", None), |entry| (entry.name.as_str(), entry.user.as_deref()));
     let db_names = databases(&cluster, server_info.as_ref());
@@ -347,7 +343,7 @@ async fn limited(counts: Arc<RateLimits>, request: Request, next: Next) -> Respo
     let (left, end_s) = counts.count(caller, now_s);
     let mut response = match left {
         Some(_) => next.run(request).await,
-        None => Failure::rate_limited().into_response()
+        None => Failure::RateLimited.into_response()
     };
     let headers = response.headers_mut();
     headers.insert("ratelimit-limit", HeaderValue::from(LIMIT));

@@ -15,15 +15,15 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Admin, Authorized, Read};
+use crate::access::{Access, Admin, Authorized, Read};
+use crate::context::PanelContext;
 use crate::extract::JsonBody;
 use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
-use crate::inventory::Inventory;
-use crate::lab::{REPORT, LabRun, LabRunView, StartRun};
+use crate::lab::{LabRun, LabRunView, LabRunner, REPORT, StartRun};
+use crate::live::LiveSampler;
+use crate::pool_service::PoolService;
 use crate::routes::Routes;
-use crate::routes::pools::server_of;
-use crate::shared::{Shared, State};
 
 /// A page of the lab has its own style and pictures, no script, and is shown in a frame of the panel's.
 const POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
@@ -55,8 +55,8 @@ struct LabRunResponse {
 /// The runs that are remembered.
 #[utoipa::path(get, path = "/api/v1/lab/runs", operation_id = "lab_runs", responses(
     (status = 200, body = LabRuns), (status = 401, body = FailureBody)))]
-async fn runs(_: Authorized<Read>, extract::State(shared): State) -> Json<LabRuns> {
-    Json(LabRuns { runs: shared.lab.all().iter().map(|run| run.view()).collect() })
+async fn runs(_: Authorized<Read>, extract::State(lab): extract::State<Arc<LabRunner>>) -> Json<LabRuns> {
+    Json(LabRuns { runs: lab.all().iter().map(|run| run.view()).collect() })
 }
 
 /// Begins a run; there is one at a time.
@@ -64,23 +64,24 @@ async fn runs(_: Authorized<Read>, extract::State(shared): State) -> Json<LabRun
     (status = 201, body = LabRunResponse), (status = 403, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn begin(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(context): extract::State<PanelContext>,
+    extract::State(lab): extract::State<Arc<LabRunner>>,
     JsonBody(request): JsonBody<StartRun>,
 ) -> Result<(StatusCode, Json<LabRunResponse>), Failure> {
-    let config = shared.config();
+    let config = context.config();
     if !config.global.http_lab {
-        return Err(Failure::forbidden("the lab is disabled: http_lab is 0"));
+        return Err(Failure::LabDisabled);
     }
-    let command = request.command(&config, shared.lab.workloads)?;
-    let run = shared.lab.start(request, &command)?;
+    let command = request.command(&config, lab.workloads)?;
+    let run = lab.start(request, &command)?;
     Ok((StatusCode::CREATED, Json(LabRunResponse { run: run.view() })))
 }
 
 /// One run.
 #[utoipa::path(get, path = "/api/v1/lab/runs/{id}", operation_id = "lab_run", params(("id" = String, Path)), responses(
     (status = 200, body = LabRunResponse), (status = 404, body = FailureBody)))]
-async fn run(_: Authorized<Read>, extract::State(shared): State, Path(id): Path<String>) -> Result<Json<LabRunResponse>, Failure> {
-    Ok(Json(LabRunResponse { run: found(&shared, &id)?.view() }))
+async fn run(_: Authorized<Read>, extract::State(lab): extract::State<Arc<LabRunner>>, Path(id): Path<String>) -> Result<Json<LabRunResponse>, Failure> {
+    Ok(Json(LabRunResponse { run: found(&lab, &id)?.view() }))
 }
 
 /// Interrupts a run; what was measured is kept.
@@ -88,10 +89,10 @@ async fn run(_: Authorized<Read>, extract::State(shared): State, Path(id): Path<
     (status = 204), (status = 404, body = FailureBody)))]
 async fn interrupt(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(lab): extract::State<Arc<LabRunner>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    found(&shared, &id)?.interrupt();
+    found(&lab, &id)?.interrupt();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -100,12 +101,13 @@ async fn interrupt(
     (status = 200, content_type = "text/event-stream", body = String), (status = 404, body = FailureBody)))]
 async fn events(
     caller: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(live): extract::State<Arc<LiveSampler>>,
+    extract::State(lab): extract::State<Arc<LabRunner>>,
     Path(id): Path<String>,
 ) -> Result<Events<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let run = found(&shared, &id)?;
-    let place = Arc::clone(&shared.live.streams).try_acquire_owned();
-    let place = place.map_err(|_| Failure::unavailable("too many streams are open: 200"))?;
+    let run = found(&lab, &id)?;
+    let place = live.admit().ok_or(Failure::TooManyStreams)?;
     let state = (run.changes(), run, place, 0);
     let events = unfold(state, async |(mut changes, run, place, next)| {
         loop {
@@ -120,7 +122,7 @@ async fn events(
             }
         }
     });
-    Ok(stream(&shared, caller, events))
+    Ok(stream(&access, caller, events))
 }
 
 /// The page that a run has written.
@@ -128,12 +130,12 @@ async fn events(
     (status = 200, content_type = "text/html", body = String), (status = 404, body = FailureBody)))]
 async fn report(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(lab): extract::State<Arc<LabRunner>>,
     Path(id): Path<String>,
 ) -> Result<([(HeaderName, &'static str); 2], Vec<u8>), Failure> {
-    let run = found(&shared, &id)?;
+    let run = found(&lab, &id)?;
     let read = tokio::task::spawn_blocking(move || run.read(REPORT, MAX_REPORT_BYTES).ok().flatten());
-    let page = read.await.map_err(|_| Failure::server_error())?.ok_or_else(Failure::not_found)?;
+    let page = read.await.map_err(|_| Failure::ServerError)?.ok_or(Failure::NotFound)?;
     let head = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
     Ok((head, page))
 }
@@ -150,14 +152,15 @@ struct ApplySize {
     (status = 204), (status = 403, body = FailureBody), (status = 404, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn apply(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(lab): extract::State<Arc<LabRunner>>,
+    extract::State(pools): extract::State<PoolService>,
     Path(id): Path<String>,
     JsonBody(meant): JsonBody<ApplySize>,
 ) -> Result<StatusCode, Failure> {
-    let size = found(&shared, &id)?.advised_size();
-    let size = size.ok_or_else(|| Failure::conflict("the run advises no size"))?;
-    let config = shared.config();
-    let pool = config.databases.get(&meant.pool).ok_or_else(Failure::not_found)?;
+    let size = found(&lab, &id)?.advised_size();
+    let size = size.ok_or(Failure::NoAdvice)?;
+    let config = pools.config();
+    let pool = config.databases.get(&meant.pool).ok_or(Failure::NotFound)?;
     let change = PoolChange::Update(PoolSpec {
         name: meant.pool,
         cluster: None,
@@ -166,12 +169,10 @@ async fn apply(
         mode: config.pool_mode(pool, None).word().to_owned(),
         size: size.into(),
     });
-    let inventory = Inventory::load(&shared).await?;
-    let server = server_of(&shared, &inventory, &change).await;
-    shared.pools.change(change, false, server).await?;
+    pools.change(change, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn found(shared: &Shared, id: &str) -> Result<Arc<LabRun>, Failure> {
-    shared.lab.find(id).ok_or_else(Failure::not_found)
+fn found(lab: &LabRunner, id: &str) -> Result<Arc<LabRun>, Failure> {
+    lab.find(id).ok_or(Failure::NotFound)
 }

@@ -15,14 +15,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Authorized, Read};
+use crate::access::{Access, Authorized, Read};
 use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
-use crate::live::{DAY, HistorySeries, LiveSample, TimeSpan};
+use crate::live::{DAY, HistorySeries, LiveSample, LiveSampler, TimeSpan};
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
-use crate::shared::State;
-use crate::audit_trail::Mark;
+use crate::audit_trail::{AuditTrail, Mark};
 
 /// A stream ends after so many samples; browsers reconnect by themselves.
 const SAMPLES: u32 = 900;
@@ -78,12 +77,12 @@ struct History {
     (status = 200, body = LiveSample, content_type = "text/event-stream"), (status = 503, body = FailureBody)))]
 async fn live(
     caller: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(sampler): extract::State<Arc<LiveSampler>>,
     QueryParameters(of): QueryParameters<LiveQuery>,
 ) -> Result<Events<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let place = Arc::clone(&shared.live.streams).try_acquire_owned();
-    let place = place.map_err(|_| Failure::unavailable("too many streams are open: 200"))?;
-    let state = (shared.live.watch(), of.database, place, 0);
+    let place = sampler.admit().ok_or(Failure::TooManyStreams)?;
+    let state = (sampler.watch(), of.database, place, 0);
     let events = unfold(state, async |(mut samples, database, place, sent)| {
         if sent == SAMPLES || samples.changed().await.is_err() {
             return None;
@@ -96,7 +95,7 @@ async fn live(
         };
         Some((Ok(event.unwrap_or_default()), (samples, database, place, sent + 1)))
     });
-    Ok(stream(&shared, caller, events))
+    Ok(stream(&access, caller, events))
 }
 
 /// What was sampled, for a chart: a number for each step of time.
@@ -104,20 +103,21 @@ async fn live(
     (status = 200, body = History), (status = 401, body = FailureBody)))]
 async fn history(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(sampler): extract::State<Arc<LiveSampler>>,
+    extract::State(audit_trail): extract::State<Arc<AuditTrail>>,
     headers: HeaderMap,
     QueryParameters(of): QueryParameters<HistoryQuery>,
 ) -> Response {
-    let to = of.to.unwrap_or_else(|| shared.live.newest());
+    let to = of.to.unwrap_or_else(|| sampler.newest());
     let seconds = of.seconds.unwrap_or(600).clamp(1, DAY);
     let from = of.from.unwrap_or_else(|| (to + 1).saturating_sub(seconds));
-    let series = shared.live.series(of.database.as_deref(), TimeSpan { from, to });
+    let series = sampler.series(of.database.as_deref(), TimeSpan { from, to });
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if of.format.map_or(accepts.is_some_and(|accepts| accepts.starts_with("text/csv")), |format| format == HistoryFormat::Csv) {
         let disposition = (header::CONTENT_DISPOSITION, "attachment; filename=\"weir-history.csv\"");
         return ([(header::CONTENT_TYPE, "text/csv; charset=utf-8"), disposition], series.csv()).into_response();
     }
-    let marks = shared.audit_trail.marks(of.database.as_deref(), series.from, to);
+    let marks = audit_trail.marks(of.database.as_deref(), series.from, to);
     Json(History { series, marks }).into_response()
 }
 

@@ -17,13 +17,12 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Authorized, Read};
+use crate::access::{Access, Authorized, Read};
 use crate::events::{Events, stream};
 use crate::failure::Failure;
-use crate::log_ring::LogRing;
+use crate::log_ring::{LogReaders, LogRing};
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
-use crate::shared::State;
 
 /// Lines without a parameter.
 const DEFAULT_LINES: usize = 200;
@@ -54,24 +53,26 @@ struct LogLines {
 #[utoipa::path(get, path = "/api/v1/log", params(LogQuery), responses((status = 200, body = LogLines)))]
 async fn log(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(log): extract::State<Arc<LogReaders>>,
     QueryParameters(wanted): QueryParameters<LogQuery>,
 ) -> Json<LogLines> {
-    let lines = shared.log_ring.last(wanted.lines.unwrap_or(DEFAULT_LINES));
+    let lines = log.ring().last(wanted.lines.unwrap_or(DEFAULT_LINES));
     Json(LogLines { lines: lines.iter().map(ToString::to_string).collect() })
 }
 
 /// Each further line, as a server-sent event `line` whose data is the line as JSON.
 #[utoipa::path(get, path = "/api/v1/log/live", operation_id = "log_live", responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 503, body = crate::failure::FailureBody)))]
-async fn live(caller: Authorized<Read>, extract::State(shared): State) -> Result<Events<Follow>, Failure> {
-    let Ok(place) = Arc::clone(&shared.log_readers).try_acquire_owned() else {
-        return Err(Failure::unavailable("too many readers follow the log"));
-    };
-    let log_ring = Arc::clone(&shared.log_ring);
+async fn live(
+    caller: Authorized<Read>,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(log): extract::State<Arc<LogReaders>>,
+) -> Result<Events<Follow>, Failure> {
+    let place = log.admit().ok_or(Failure::TooManyLogReaders)?;
+    let log_ring = Arc::clone(log.ring());
     let from = log_ring.next();
     let follow = Follow { log_ring, from, next_unsent: VecDeque::new(), pace: interval(POLL_INTERVAL), _place: place };
-    Ok(stream(&shared, caller, follow))
+    Ok(stream(&access, caller, follow))
 }
 
 /// The new lines for one reader.

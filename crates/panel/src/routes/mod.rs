@@ -3,6 +3,8 @@
 //! To add a theme: a file beside this one with `pub(crate) fn routes() -> Routes`, and its name in [`route_groups!`]. What
 //! runs before every route (limits of bodies, authentication) is here.
 
+mod state;
+
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
@@ -17,11 +19,11 @@ use crate::assets;
 use crate::extract::{MAX_BODY_BYTES, reject_oversized};
 use crate::failure::Failure;
 use crate::guard::guard;
-use crate::shared::Shared;
 use crate::unknown_fields::{Operations, reject_unknown_fields};
+pub(crate) use state::RouteState;
 
 /// The routes of one theme.
-pub(crate) type Routes = OpenApiRouter<Arc<Shared>>;
+pub(crate) type Routes = OpenApiRouter<RouteState>;
 
 /// The groups: those without a login, and those that need a caller.
 macro_rules! route_groups {
@@ -34,7 +36,7 @@ macro_rules! route_groups {
 }
 
 route_groups! {
-    open: health metrics;
+    open: monitoring;
     known: actions alerts clients digitalocean lab live log pools queries query session settings audit users;
 }
 
@@ -43,7 +45,7 @@ route_groups! {
 struct Document;
 
 /// The routes that need a caller, those that do not, and the login, with the document of all.
-fn documented() -> (OpenApi, [Router<Arc<Shared>>; 3]) {
+fn documented() -> (OpenApi, [Router<RouteState>; 3]) {
     let (known, mut document) = Routes::with_openapi(Document::openapi()).merge(known()).split_for_parts();
     let (open, open_document) = open().split_for_parts();
     let (login, login_document) = session::open_routes().split_for_parts();
@@ -53,7 +55,7 @@ fn documented() -> (OpenApi, [Router<Arc<Shared>>; 3]) {
 }
 
 /// Every route, behind the checks that each request passes first.
-pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+pub(crate) fn router(state: &RouteState) -> Router {
     let (document, [known, open, login]) = documented();
     let document: Arc<str> = document.to_json().unwrap_or_default().into();
     let json = [(header::CONTENT_TYPE, "application/json")];
@@ -61,16 +63,17 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let refuse = move |request, next| reject_unknown_fields(Arc::clone(&operations), request, next);
     let openapi = axum::routing::get(async move || (json, document.to_string()));
     let known = known.route("/api/v1/openapi.json", openapi).layer(middleware::from_fn(refuse.clone()));
-    let known = known.layer(middleware::from_fn_with_state(Arc::clone(shared), authenticate));
+    let callers = (Arc::clone(&state.access), state.audit_log.clone());
+    let known = known.layer(middleware::from_fn_with_state(callers, authenticate));
     known
         .merge(login.layer(middleware::from_fn(refuse)))
         .merge(open)
         .fallback(assets::serve)
-        .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
+        .method_not_allowed_fallback(|| async { Failure::MethodNotAllowed })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(reject_oversized))
-        .layer(middleware::from_fn_with_state(Arc::clone(shared), guard))
-        .with_state(Arc::clone(shared))
+        .layer(middleware::from_fn_with_state(state.context.clone(), guard))
+        .with_state(state.clone())
 }
 
 #[cfg(test)]

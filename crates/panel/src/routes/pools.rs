@@ -14,11 +14,12 @@ use utoipa_axum::routes;
 use crate::access::{Admin, Caller, Authorized, Read, RequiredScope, ViewCredentials};
 use crate::extract::JsonBody;
 use crate::connection_info::{Viewer, PoolConnection, authority};
+use crate::context::PanelContext;
 use crate::failure::Failure;
-use crate::inventory::{Mode, BudgetView, ClusterView, Inventory, PoolUser, PoolView, cluster, cluster_views, entries, server_info};
+use crate::inventory::{Mode, BudgetView, ClusterView, PoolUser, PoolView, entries};
 use crate::extract::QueryParameters;
+use crate::pool_service::PoolService;
 use crate::routes::Routes;
-use crate::shared::{Shared, State};
 
 /// The page's length where none is asked for, and the longest.
 const DEFAULT_ROWS: usize = 200;
@@ -127,8 +128,8 @@ struct DiffLine {
 /// Every cluster: one host list and port of [databases].
 #[utoipa::path(get, path = "/api/v1/clusters", operation_id = "clusters", responses(
     (status = 200, body = Clusters), (status = 401, body = crate::failure::FailureBody)))]
-async fn all_clusters(_: Authorized<Read>, extract::State(shared): State) -> Result<Json<Clusters>, Failure> {
-    Ok(Json(Clusters { clusters: cluster_views(&shared).await? }))
+async fn all_clusters(_: Authorized<Read>, extract::State(pools): extract::State<PoolService>) -> Result<Json<Clusters>, Failure> {
+    Ok(Json(Clusters { clusters: pools.cluster_views().await? }))
 }
 
 /// Pools, in the order of their names.
@@ -136,11 +137,11 @@ async fn all_clusters(_: Authorized<Read>, extract::State(shared): State) -> Res
     (status = 200, body = Pools), (status = 401, body = crate::failure::FailureBody)))]
 async fn list(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     QueryParameters(page): QueryParameters<PoolsPage>,
 ) -> Result<Json<Pools>, Failure> {
-    let inventory = Inventory::load(&shared).await?;
-    let config = shared.config();
+    let inventory = service.inventory().await?;
+    let config = service.config();
     let limit = page.limit.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_ROWS);
     let after = page.cursor.unwrap_or_default();
     let all = entries(&config, None);
@@ -156,13 +157,13 @@ async fn list(
     (status = 200, body = PoolDetailsResponse), (status = 404, body = crate::failure::FailureBody)))]
 async fn get(
     Authorized(caller, ..): Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(name): extract::Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<PoolDetailsResponse>, Failure> {
-    let config = shared.config();
-    let database = config.databases.get(&name).ok_or_else(Failure::not_found)?;
-    let inventory = Inventory::load(&shared).await?;
+    let config = service.config();
+    let database = config.databases.get(&name).ok_or(Failure::NotFound)?;
+    let inventory = service.inventory().await?;
     let pool = inventory.pool(&config, database);
     let connection = PoolConnection::of(&config, &name, database.user.as_deref(), viewer(&caller, &headers));
     Ok(Json(PoolDetailsResponse { pool: PoolDetails { pool, connection, parts: inventory.parts(&name) } }))
@@ -175,12 +176,12 @@ async fn get(
     (status = 422, body = crate::failure::FailureBody)))]
 async fn create(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     QueryParameters(only): QueryParameters<PreviewQuery>,
     JsonBody(request): JsonBody<CreatePool>,
 ) -> Result<Response, Failure> {
     let change = PoolChange::Create(request.spec());
-    put(&shared, change, only, StatusCode::CREATED).await
+    put(&service, change, only, StatusCode::CREATED).await
 }
 
 /// Changes a pool: its database, user, mode and size.
@@ -190,14 +191,14 @@ async fn create(
     (status = 422, body = crate::failure::FailureBody)))]
 async fn change(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(name): extract::Path<String>,
     QueryParameters(only): QueryParameters<PreviewQuery>,
     JsonBody(request): JsonBody<CreatePool>,
 ) -> Result<Response, Failure> {
     same_name(&name, &request.name)?;
     let change = PoolChange::Update(PoolSpec { name, ..request.spec() });
-    put(&shared, change, only, StatusCode::OK).await
+    put(&service, change, only, StatusCode::OK).await
 }
 
 /// Deletes a pool. Its clients get an error and are closed.
@@ -205,18 +206,18 @@ async fn change(
     (status = 204), (status = 403, body = crate::failure::FailureBody), (status = 404, body = crate::failure::FailureBody)))]
 async fn delete(
     _: Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(service): extract::State<PoolService>,
     extract::Path(name): extract::Path<String>,
 ) -> Result<StatusCode, Failure> {
-    shared.pools.change(PoolChange::Delete(name), false, None).await?;
+    service.delete(name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The certificates by which clients can check the pooler's.
 #[utoipa::path(get, path = "/api/v1/ca.crt", operation_id = "ca", responses(
     (status = 200, content_type = "application/x-pem-file", body = String), (status = 404, body = crate::failure::FailureBody)))]
-async fn ca(_: Authorized<Read>, extract::State(shared): State) -> Result<Response, Failure> {
-    let text = authority(&shared.config()).ok_or_else(Failure::not_found)?;
+async fn ca(_: Authorized<Read>, extract::State(context): extract::State<PanelContext>) -> Result<Response, Failure> {
+    let text = authority(&context.config()).ok_or(Failure::NotFound)?;
     let headers = [
         (header::CONTENT_TYPE, "application/x-pem-file"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"ca.crt\""),
@@ -243,16 +244,14 @@ pub(super) fn same_name(name: &str, given: &str) -> Result<(), Failure> {
     if given.is_empty() || given == name {
         return Ok(());
     }
-    Err(Failure::unprocessable("a pool cannot be renamed: create another one and delete this one").of("name"))
+    Err(Failure::Renamed)
 }
 
-/// Asks the server for its limits, then the control thread for the change.
-async fn put(shared: &Shared, change: PoolChange, only: PreviewQuery, done: StatusCode) -> Result<Response, Failure> {
+/// Makes a change, or says what it would be.
+async fn put(service: &PoolService, change: PoolChange, only: PreviewQuery, done: StatusCode) -> Result<Response, Failure> {
     let preview = only.preview.unwrap_or(false);
     let name = change.name().to_owned();
-    let inventory = Inventory::load(shared).await?;
-    let server = server_of(shared, &inventory, &change).await;
-    let outcome = shared.pools.change(change, preview, server).await?;
+    let (inventory, outcome) = service.change(change, preview).await?;
     if preview {
         let line = |change: settings::LineChange| DiffLine { line: change.line, before: change.before, after: change.after };
         let diff = outcome.changes.into_iter().map(line).collect();
@@ -260,27 +259,8 @@ async fn put(shared: &Shared, change: PoolChange, only: PreviewQuery, done: Stat
         return Ok(Json(ChangePreview { diff, budget, warnings: outcome.warnings }).into_response());
     }
     let config = &outcome.config;
-    let database = config.databases.get(&name).ok_or_else(Failure::server_error)?;
+    let database = config.databases.get(&name).ok_or(Failure::ServerError)?;
     Ok((done, Json(PoolResponse { pool: inventory.pool(config, database) })).into_response())
-}
-
-/// What the server says that a change concerns.
-pub(super) async fn server_of(
-    shared: &Shared,
-    inventory: &Inventory,
-    change: &PoolChange,
-) -> Option<control::ServerInfo> {
-    let config = shared.config();
-    let id = match change {
-        PoolChange::Create(PoolSpec { cluster: Some(id), .. }) => id.clone(),
-        PoolChange::Create(_) => match &control::clusters(&config)[..] {
-            [only] => only.id.clone(),
-            _ => return None,
-        },
-        PoolChange::Update(spec) => control::cluster_id(config.databases.get(&spec.name)?),
-        PoolChange::Delete(_) => return None,
-    };
-    server_info(shared, inventory, &cluster(&config, &id)?).await
 }
 
 /// The caller's view of connection details: host and permission.

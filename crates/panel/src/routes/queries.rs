@@ -1,6 +1,7 @@
 //! Statistics by query and errors by code: SHOW QUERIES and SHOW ERRORS as JSON.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract;
@@ -11,10 +12,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Read};
+use crate::context::PanelContext;
+use crate::control_client::ControlClient;
 use crate::failure::Failure;
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
-use crate::shared::State;
 use crate::table::ViewRow;
 use crate::time::rfc3339;
 
@@ -115,7 +117,8 @@ struct Errors {
     (status = 200, body = Queries), (status = 401, body = crate::failure::FailureBody)))]
 async fn queries(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(context): extract::State<PanelContext>,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     QueryParameters(wanted): QueryParameters<QueriesQuery>,
 ) -> Result<Json<Queries>, Failure> {
     let by: fn(&QueryView) -> f64 = match wanted.sort.as_deref() {
@@ -126,9 +129,9 @@ async fn queries(
         #[expect(clippy::cast_precision_loss)]
         Some("errors") => |query| query.errors as f64,
         Some("p95") => |query| query.p95_seconds,
-        Some(_) => return Err(Failure::unprocessable("sort is one of time, calls, mean, p95, errors").of("sort")),
+        Some(_) => return Err(Failure::invalid("sort", "sort is one of time, calls, mean, p95, errors")),
     };
-    let table = shared.control_client.show(QUERIES).await?;
+    let table = control_client.show(QUERIES).await?;
     let search = wanted.search.unwrap_or_default().to_lowercase();
     let is_wanted = |row: &ViewRow<'_, QueryColumn>| is_of(row.text(QueryColumn::Database), wanted.database.as_deref());
     let mut queries: Vec<QueryView> = table.iter().filter(is_wanted).map(query).collect();
@@ -136,7 +139,7 @@ async fn queries(
     queries.retain(|query| query.has(&search));
     queries.sort_by(|one, other| by(other).total_cmp(&by(one)));
     queries.truncate(wanted.limit.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_ROWS));
-    Ok(Json(Queries { queries, tracking: shared.config().global.track_queries }))
+    Ok(Json(Queries { queries, tracking: context.config().global.track_queries }))
 }
 
 /// Errors that clients received since the start.
@@ -144,10 +147,10 @@ async fn queries(
     (status = 200, body = Errors), (status = 401, body = crate::failure::FailureBody)))]
 async fn errors(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     QueryParameters(wanted): QueryParameters<ErrorsQuery>,
 ) -> Result<Json<Errors>, Failure> {
-    let table = shared.control_client.show(ERRORS).await?;
+    let table = control_client.show(ERRORS).await?;
     let told = |row: ViewRow<'_, ErrorColumn>| ErrorCount {
         sqlstate: row.owned(ErrorColumn::Sqlstate),
         database: row.owned(ErrorColumn::Database),

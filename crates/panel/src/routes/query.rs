@@ -2,6 +2,8 @@
 //!
 //! A plan is that of EXPLAIN without ANALYZE: the statement is never run. Never sees a value.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{self, Path};
 use axum::http::StatusCode;
@@ -12,14 +14,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Operate, Read};
+use crate::control_client::ControlClient;
 use crate::extract::JsonBody;
 use crate::failure::{Failure, FailureBody};
-use crate::inventory::{Inventory, server_info};
 use crate::extract::QueryParameters;
-use crate::query_trends::QueryHistory;
+use crate::pool_service::PoolService;
+use crate::query_trends::{QueryHistory, QueryTrends};
 use crate::routes::Routes;
 use crate::routes::queries::{QueryView, query};
-use crate::shared::{Shared, State};
 use crate::table::ViewRow;
 
 /// The first words of statements that EXPLAIN takes. EXECUTE and CREATE TABLE AS are left out.
@@ -80,17 +82,18 @@ struct ResetRequest {
     responses((status = 200, body = QueryDetails), (status = 404, body = FailureBody)))]
 async fn one(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
+    extract::State(query_trends): extract::State<Arc<QueryTrends>>,
     Path(fingerprint): Path<String>,
     QueryParameters(DatabaseQuery { database }): QueryParameters<DatabaseQuery>,
 ) -> Result<Json<QueryDetails>, Failure> {
-    let table = shared.control_client.show(QUERIES).await?;
+    let table = control_client.show(QUERIES).await?;
     let mut of_database: Vec<QueryView> =
         table.iter().filter(|row| row.text(QueryColumn::Database) == Some(&database)).map(query).collect();
     QueryView::share(&mut of_database);
     let found = of_database.into_iter().find(|query| query.fingerprint == fingerprint);
-    let query = found.ok_or_else(Failure::not_found)?;
-    let history = shared.query_trends.history(&database, &fingerprint);
+    let query = found.ok_or(Failure::NotFound)?;
+    let history = query_trends.history(&database, &fingerprint);
     Ok(Json(QueryDetails { query, history }))
 }
 
@@ -99,19 +102,19 @@ async fn one(
     responses((status = 200, body = QueryPlan), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
 async fn explain(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
+    extract::State(pools): extract::State<PoolService>,
     Path(fingerprint): Path<String>,
     JsonBody(ExplainRequestBody { database }): JsonBody<ExplainRequestBody>,
 ) -> Result<Json<QueryPlan>, Failure> {
-    let statement = statement(&shared, &database, &fingerprint).await?;
+    let statement = statement(&control_client, &database, &fingerprint).await?;
     let generic = statement.contains('$');
-    let (user, version) = explain_user(&shared, &database).await?;
+    let (user, version) = explain_user(&pools, &database).await?;
     if generic && version.is_some_and(|version| version < GENERIC_PLAN_SINCE) {
-        let text = "The server is older than PostgreSQL 16, the first version that plans statements without values";
-        return Err(Failure::conflict(text));
+        return Err(Failure::NoGenericPlan);
     }
-    let outcome = shared.pools.explain(database, user, statement.clone(), generic).await?;
-    let lines = outcome.map_err(|why| Failure::conflict(format!("EXPLAIN failed: {why}")))?;
+    let outcome = pools.explain(database, user, statement.clone(), generic).await?;
+    let lines = outcome.map_err(|why| Failure::ExplainFailed(why.to_string()))?;
     Ok(Json(QueryPlan { statement, lines, generic }))
 }
 
@@ -120,42 +123,41 @@ async fn explain(
     responses((status = 204), (status = 404, body = FailureBody)))]
 async fn reset(
     _: Authorized<Operate>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
     JsonBody(ResetRequest { database }): JsonBody<ResetRequest>,
 ) -> Result<StatusCode, Failure> {
     let argument = database.filter(|name| !name.is_empty());
-    shared.control_client.command("RESET_QUERIES", argument).await?;
+    control_client.command("RESET_QUERIES", argument).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The statement to explain.
-async fn statement(shared: &Shared, database: &str, fingerprint: &str) -> Result<String, Failure> {
-    let table = shared.control_client.show(QUERY_TEXTS).await?;
+async fn statement(control_client: &ControlClient, database: &str, fingerprint: &str) -> Result<String, Failure> {
+    let table = control_client.show(QUERY_TEXTS).await?;
     let is_it = |row: &ViewRow<'_, QueryTextColumn>| {
         row.text(QueryTextColumn::Database) == Some(database) && row.text(QueryTextColumn::Fingerprint) == Some(fingerprint)
     };
-    let row = table.iter().find(is_it).ok_or_else(Failure::not_found)?;
+    let row = table.iter().find(is_it).ok_or(Failure::NotFound)?;
     let Some(statement) = row.text(QueryTextColumn::Statement) else {
-        return Err(Failure::conflict("The statement is too long to be kept whole, so it cannot be explained"));
+        return Err(Failure::StatementTooLong);
     };
     let first = statement.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if !EXPLAINABLE.contains(&first.as_str()) {
-        let text = "Only SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES and WITH have a plan";
-        return Err(Failure::conflict(text));
+        return Err(Failure::NotExplainable);
     }
     Ok(statement.to_owned())
 }
 
 /// The user as whom the pool's server can be asked, and the server's version if it says so.
-async fn explain_user(shared: &Shared, database: &str) -> Result<(String, Option<u32>), Failure> {
-    let inventory = Inventory::load(shared).await?;
-    let config = shared.config();
+async fn explain_user(pools: &PoolService, database: &str) -> Result<(String, Option<u32>), Failure> {
+    let inventory = pools.inventory().await?;
+    let config = pools.config();
     let of_pool = |cluster: &control::Cluster| cluster.entries.iter().any(|entry| entry == database);
-    let cluster = clusters(&config).into_iter().find(of_pool).ok_or_else(Failure::not_found)?;
+    let cluster = clusters(&config).into_iter().find(of_pool).ok_or(Failure::NotFound)?;
     let Some(user) = inventory.likely_user(&config, &cluster, database) else {
-        return Err(Failure::conflict("No user is known to log in to the pool's server"));
+        return Err(Failure::NoServerUser);
     };
-    let version = server_info(shared, &inventory, &cluster).await.and_then(|server_info| major(&server_info.version));
+    let version = pools.server_info(&inventory, &cluster).await.and_then(|server_info| major(&server_info.version));
     Ok((user, version))
 }
 

@@ -1,6 +1,8 @@
 //! Login, logout, and the caller's session.
 //! Never checks a credential: `access` does.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::{Extension, Json, extract};
 use serde::{Deserialize, Serialize};
@@ -8,14 +10,14 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::audit_log;
+use crate::access::audit_log::AuditLog;
 use crate::access::login::{LoginAttempt, LoggedIn, log_in, log_out};
-use crate::access::{Caller, Authorized, Read, ScopeName};
+use crate::access::{Access, Authorized, Caller, Read, ScopeName};
 use crate::extract::JsonBody;
 use crate::connection::RemoteAddress;
+use crate::context::PanelContext;
 use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
-use crate::shared::State;
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(session)).routes(routes!(logout))
@@ -61,15 +63,17 @@ struct LoginRequest {
 /// The caller and its scopes.
 #[utoipa::path(get, path = "/api/v1/session", responses(
     (status = 200, body = SessionInfo), (status = 401, body = FailureBody)))]
-async fn session(Authorized(caller, ..): Authorized<Read>, extract::State(shared): State) -> Json<SessionInfo> {
-    Json(SessionInfo::of(caller, shared.version))
+async fn session(Authorized(caller, ..): Authorized<Read>, extract::State(context): extract::State<PanelContext>) -> Json<SessionInfo> {
+    Json(SessionInfo::of(caller, context.version()))
 }
 
 /// Gives a cookie for a password or a token.
 #[utoipa::path(post, path = "/api/v1/login", request_body = LoginRequest, responses(
     (status = 200, body = SessionInfo), (status = 401, body = FailureBody), (status = 429, body = FailureBody)))]
 async fn login(
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(audit_log): extract::State<AuditLog>,
+    extract::State(context): extract::State<PanelContext>,
     Extension(peer): Extension<RemoteAddress>,
     headers: HeaderMap,
     JsonBody(login): JsonBody<LoginRequest>,
@@ -77,29 +81,31 @@ async fn login(
     let attempt = match login {
         LoginRequest { token: Some(token), user: None, password: None } => LoginAttempt::Token(token),
         LoginRequest { token: Some(_), .. } => {
-            return Err(Failure::unprocessable("either a token or user and password").of("token"));
+            return Err(Failure::TokenAndUser);
         }
         LoginRequest { user: Some(user), password: Some(password), .. } => LoginAttempt::Password { user, password },
-        LoginRequest { user: None, .. } => return Err(Failure::unprocessable("user or token is needed").of("user")),
-        LoginRequest { .. } => return Err(Failure::unprocessable("a password is needed").of("password")),
+        LoginRequest { user: None, .. } => return Err(Failure::UserMissing),
+        LoginRequest { .. } => return Err(Failure::PasswordMissing),
     };
     let name = attempt.name().to_owned();
-    let outcome = log_in(&shared, peer, &headers, attempt).await;
+    let outcome = log_in(&access, peer, &headers, attempt).await;
+    // A token says whose it is only once it is known.
+    let name = outcome.as_ref().map_or(name, |logged_in| logged_in.caller.name.clone());
     let status = outcome.as_ref().map_or_else(Failure::code, |_| StatusCode::OK.as_u16());
     // What was not even looked at would fill the log.
     if status != StatusCode::TOO_MANY_REQUESTS.as_u16() {
-        audit_log::note(&shared, &name, peer.address, "POST", "/api/v1/login", status);
+        audit_log.note(&name, peer.address, "POST", "/api/v1/login", status);
     }
     let LoggedIn { cookie, caller } = outcome?;
-    Ok(([(header::SET_COOKIE, cookie)], Json(SessionInfo::of(caller, shared.version))))
+    Ok(([(header::SET_COOKIE, cookie)], Json(SessionInfo::of(caller, context.version()))))
 }
 
 /// Ends the session.
 #[utoipa::path(post, path = "/api/v1/logout", responses((status = 204), (status = 401, body = FailureBody)))]
 async fn logout(
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
     Extension(peer): Extension<RemoteAddress>,
     headers: HeaderMap,
 ) -> (StatusCode, [(HeaderName, String); 1]) {
-    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, log_out(&shared, peer, &headers))])
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, log_out(&access, peer, &headers))])
 }

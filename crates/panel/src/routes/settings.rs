@@ -1,6 +1,8 @@
 //! Every setting of `[pgbouncer]`: the rows of the one table, with the values in force.
 //! Never changes one.
 
+use std::sync::Arc;
+
 use axum::{Json, extract};
 use control::{CONFIG, ConfigColumn};
 use serde::Serialize;
@@ -10,9 +12,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Read};
+use crate::control_client::ControlClient;
 use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
-use crate::shared::State;
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new().routes(routes!(settings))
@@ -68,9 +70,9 @@ struct Settings {
     (status = 200, body = Settings), (status = 401, body = FailureBody)))]
 async fn settings(
     _: Authorized<Read>,
-    extract::State(shared): State,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
 ) -> Result<Json<Settings>, Failure> {
-    let table = shared.control_client.show(CONFIG).await?;
+    let table = control_client.show(CONFIG).await?;
     let row = |name: &str, value: Option<&str>| {
         let row = GLOBAL.iter().find(|row| row.info.name == name)?;
         let info = &row.info;

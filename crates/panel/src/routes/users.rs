@@ -12,11 +12,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::auth_file::{CredentialChange, CredentialKind, change, list};
-use crate::access::{Admin, Authorized, ScopeName};
+use crate::access::{Access, Admin, Authorized, ScopeName};
+use crate::context::PanelContext;
 use crate::extract::JsonBody;
 use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
-use crate::shared::State;
 
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
@@ -83,14 +83,15 @@ struct CreatedToken {
 
 /// The users and tokens of the panel.
 #[utoipa::path(get, path = "/api/v1/users", responses((status = 200, body = Users), (status = 403, body = FailureBody)))]
-async fn users(_: Authorized<Admin>, extract::State(shared): State) -> Json<Users> {
-    let writable = shared.config().global.http_auth_file.as_ref().is_some_and(|path| !path.is_empty());
+async fn users(_: Authorized<Admin>, extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>) -> Json<Users> {
+    let writable = context.config().global.http_auth_file.as_ref().is_some_and(|path| !path.is_empty());
     let view = |one: crate::access::auth_file::CredentialInfo| UserEntry {
         kind: one.kind,
         name: one.name,
         scopes: one.scopes.names(),
     };
-    Json(Users { writable, users: list(&shared).into_iter().map(view).collect() })
+    Json(Users { writable, users: list(&access).into_iter().map(view).collect() })
 }
 
 /// Adds a user.
@@ -98,11 +99,12 @@ async fn users(_: Authorized<Admin>, extract::State(shared): State) -> Json<User
     (status = 204), (status = 403, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn add_user(
     Authorized(caller, _): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>,
     JsonBody(user): JsonBody<NewUser>,
 ) -> Result<StatusCode, Failure> {
     let add = CredentialChange::AddUser { scopes: user.scopes.join(","), password: user.password };
-    change(&Arc::clone(&shared), &caller, CredentialKind::User, &user.name, add).await?;
+    change(&access, &context, &caller, CredentialKind::User, &user.name, add).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -111,12 +113,13 @@ async fn add_user(
     (status = 204), (status = 403, body = FailureBody), (status = 404, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn change_user(
     Authorized(caller, _): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>,
     Path(name): Path<String>,
     JsonBody(other): JsonBody<UserChange>,
 ) -> Result<StatusCode, Failure> {
     let wanted = CredentialChange::Replace { scopes: other.scopes.map(|scopes| scopes.join(",")), password: other.password };
-    change(&shared, &caller, CredentialKind::User, &name, wanted).await?;
+    change(&access, &context, &caller, CredentialKind::User, &name, wanted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,10 +128,11 @@ async fn change_user(
     (status = 204), (status = 403, body = FailureBody), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
 async fn remove_user(
     Authorized(caller, _): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    change(&shared, &caller, CredentialKind::User, &name, CredentialChange::Remove).await?;
+    change(&access, &context, &caller, CredentialKind::User, &name, CredentialChange::Remove).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -137,11 +141,12 @@ async fn remove_user(
     (status = 201, body = CreatedToken), (status = 403, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
 async fn add_token(
     Authorized(caller, _): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>,
     JsonBody(token): JsonBody<NewToken>,
 ) -> Result<(StatusCode, Json<CreatedToken>), Failure> {
     let add = CredentialChange::AddToken { scopes: token.scopes.join(",") };
-    let token = change(&shared, &caller, CredentialKind::Token, &token.name, add).await?.unwrap_or_default();
+    let token = change(&access, &context, &caller, CredentialKind::Token, &token.name, add).await?.unwrap_or_default();
     Ok((StatusCode::CREATED, Json(CreatedToken { token })))
 }
 
@@ -150,9 +155,10 @@ async fn add_token(
     (status = 204), (status = 403, body = FailureBody), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
 async fn remove_token(
     Authorized(caller, _): Authorized<Admin>,
-    extract::State(shared): State,
+    extract::State(access): extract::State<Arc<Access>>,
+    extract::State(context): extract::State<PanelContext>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    change(&shared, &caller, CredentialKind::Token, &name, CredentialChange::Remove).await?;
+    change(&access, &context, &caller, CredentialKind::Token, &name, CredentialChange::Remove).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,19 +1,17 @@
-//! One request to another server: metrics by OTLP over HTTP, with what the answer means (OTLP specification, "OTLP/HTTP"), and alerts.
+//! One HTTP request to another server: a collector's metrics, a webhook's alerts.
 //!
 //! Each request has its own connection: an idle one would usually be closed by the time of the next. Never retries, and
 //! reads no more of an answer than [`ANSWER_BYTES`].
 
-use std::io;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
-use prost::Message as _;
 use settings::{Endpoint, Headers, PemFiles};
 use tls::{SetupFault, collector_tls_config};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,14 +20,70 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::ExportConfig;
-use super::error::ExportError;
-
 /// From the first packet to the last byte of the answer, as OpenTelemetry's own exporters wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer is a few words; a longer one is none.
 const ANSWER_BYTES: usize = 64 * 1024;
+
+/// Why a request has not arrived.
+#[derive(Debug)]
+pub(crate) enum PostError {
+    /// The file's: there are no roots to check the server's certificate by.
+    TlsSetup(String),
+    /// The network's: the host does not resolve, or refuses the connection.
+    Unreachable(io::Error),
+    /// The server's, or that of the roots: no TLS could be agreed on.
+    Handshake(io::Error),
+    /// The server's: it did not answer in time.
+    TimedOut,
+    /// The server's: what it says is not HTTP, or it hung up.
+    Http(hyper::Error),
+    /// The server's, or that of the headers: it says no.
+    Refused {
+        status: StatusCode,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The server's: its answer is too long, or breaks off.
+    Unreadable,
+}
+
+impl PostError {
+    /// The same may arrive if it is sent again soon (OTLP specification, "Retryable Response Codes").
+    pub(crate) fn is_retryable(&self) -> bool {
+        match self {
+            PostError::Unreachable(_)
+            | PostError::Handshake(_)
+            | PostError::TimedOut
+            | PostError::Http(_) => true,
+            PostError::Refused { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            PostError::TlsSetup(_) | PostError::Unreadable => false,
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            PostError::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::TlsSetup(why) => out.write_str(why),
+            PostError::Unreachable(why) => why.fmt(out),
+            PostError::Handshake(why) => write!(out, "TLS handshake failed: {why}"),
+            PostError::TimedOut => out.write_str("no answer in time"),
+            PostError::Http(why) => write!(out, "no HTTP response: {why}"),
+            PostError::Refused { status, .. } => write!(out, "the answer is {status}"),
+            PostError::Unreadable => out.write_str("the response cannot be read"),
+        }
+    }
+}
 
 /// How to reach a collector or a webhook.
 pub(crate) struct HttpTarget {
@@ -39,18 +93,10 @@ pub(crate) struct HttpTarget {
 }
 
 impl HttpTarget {
-    /// The way that the settings want.
-    ///
-    /// # Errors
-    /// [`SetupFault`]: there are no roots to check the collector's certificate by.
-    pub(super) fn new(config: &ExportConfig) -> Result<HttpTarget, SetupFault> {
-        HttpTarget::to(&config.endpoint, &config.headers, "application/x-protobuf", &config.roots)
-    }
-
     /// The way to any server, for bodies of one type.
     ///
     /// # Errors
-    /// As [`HttpTarget::new`].
+    /// [`SetupFault`]: there are no roots to check the server's certificate by.
     pub(crate) fn to(
         endpoint: &Endpoint,
         headers: &Headers,
@@ -75,47 +121,39 @@ impl HttpTarget {
         Ok(HttpTarget { endpoint: endpoint.clone(), headers: all, tls })
     }
 
-    /// Sends the bytes of a request.
-    ///
-    /// # Errors
-    /// [`ExportError`]: they have not arrived, or not all of them.
-    pub(super) async fn post(&self, body: Vec<u8>) -> Result<(), ExportError> {
-        check_response(self.send(body).await?)
-    }
-
     /// Sends the bytes of a request, and gives the answer's unless it says no.
     ///
     /// # Errors
-    /// [`ExportError`]: they have not arrived, or are not wanted.
-    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<Bytes, ExportError> {
+    /// [`PostError`]: they have not arrived, or are not wanted.
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<Bytes, PostError> {
         let Endpoint { host, port, .. } = &self.endpoint;
         // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
-        let addresses = lookup_host((host.as_str(), *port)).await.map_err(ExportError::Unreachable)?;
+        let addresses = lookup_host((host.as_str(), *port)).await.map_err(PostError::Unreachable)?;
         let addresses: Vec<_> = addresses.collect();
         let exchange = async {
-            let stream = TcpStream::connect(&addresses[..]).await.map_err(ExportError::Unreachable)?;
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(PostError::Unreachable)?;
             let Some(tls) = &self.tls else { return self.exchange_on(stream, body).await };
             let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
-            let name = name.map_err(ExportError::Handshake)?;
-            let tls_stream = tls.connect(name, stream).await.map_err(ExportError::Handshake)?;
+            let name = name.map_err(PostError::Handshake)?;
+            let tls_stream = tls.connect(name, stream).await.map_err(PostError::Handshake)?;
             self.exchange_on(tls_stream, body).await
         };
-        timeout(TIMEOUT, exchange).await.map_err(|_| ExportError::TimedOut)?
+        timeout(TIMEOUT, exchange).await.map_err(|_| PostError::TimedOut)?
     }
 
     async fn exchange_on(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         body: Vec<u8>,
-    ) -> Result<Bytes, ExportError> {
+    ) -> Result<Bytes, PostError> {
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(ExportError::Http)?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(PostError::Http)?;
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = hyper::Method::POST;
         *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
         *request.headers_mut() = self.headers.clone();
         let exchange = async move {
-            let answer = sender.send_request(request).await.map_err(ExportError::Http)?;
+            let answer = sender.send_request(request).await.map_err(PostError::Http)?;
             accepted(answer).await
         };
         tokio::join!(exchange, connection).0
@@ -123,26 +161,14 @@ impl HttpTarget {
 }
 
 /// The bytes of an answer that does not say no.
-async fn accepted(answer: Response<Incoming>) -> Result<Bytes, ExportError> {
+async fn accepted(answer: Response<Incoming>) -> Result<Bytes, PostError> {
     let status = answer.status();
     if !status.is_success() {
         let wanted = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
-        return Err(ExportError::Refused { status, retry_after });
+        return Err(PostError::Refused { status, retry_after });
     }
-    to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await.map_err(|_| ExportError::NotOtlp)
-}
-
-/// What a collector's answer means.
-fn check_response(body: Bytes) -> Result<(), ExportError> {
-    let told = ExportMetricsServiceResponse::decode(body).map_err(|_| ExportError::NotOtlp)?;
-    match told.partial_success {
-        Some(partial) if partial.rejected_data_points != 0 => Err(ExportError::Partial {
-            rejected: partial.rejected_data_points,
-            message: partial.error_message,
-        }),
-        _ => Ok(()),
-    }
+    to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await.map_err(|_| PostError::Unreadable)
 }
 
 /// Seconds, or a date (RFC 9110, section 10.2.3).
@@ -172,7 +198,10 @@ mod tests {
         let config = settings::set(&config, "otlp_endpoint", "http://[::1]:4318/base").expect("a URL");
         let headers = "authorization=Bearer%20x,user-agent=other";
         let config = settings::set(&config, "otlp_headers", headers).expect("headers");
-        let target = HttpTarget::new(&ExportConfig::of(&config).expect("a wish")).expect("a way");
+        let (global, roots) = (&config.global, &config.tls_files.collector);
+        let endpoint = global.otlp_endpoint.as_ref().expect("a URL");
+        let target = HttpTarget::to(endpoint, &global.otlp_headers, "application/x-protobuf", roots);
+        let target = target.expect("a way");
         let said = |name: &str| target.headers.get(name).and_then(|value| value.to_str().ok());
         assert_eq!((said("host"), said("user-agent")), (Some("[::1]:4318"), Some("other")));
         assert_eq!(said("content-type"), Some("application/x-protobuf"));
