@@ -191,6 +191,11 @@ def test_wrong_passwords(weir, scratch):
     browser.play("passwords", web, scratch, user=USER, password=PASSWORD)
 
 
+def test_settings_are_sorted(weir, scratch):
+    _, web = panel.start(weir)
+    browser.play("settings", web, scratch, token=web.token)
+
+
 def test_a_session_that_ends(weir, scratch):
     pooler, web = open_with_password(weir)
     keys = pooler.directory / "panel.txt"
