@@ -8,6 +8,7 @@ import host
 import panel
 import psycopg
 import pytest
+import wire
 from weir import USERLIST
 
 # One leg is enough: what a browser sees is not the I/O driver's.
@@ -189,6 +190,28 @@ def test_two_people_at_once(weir, scratch):
 def test_wrong_passwords(weir, scratch):
     _, web = open_with_password(weir)
     browser.play("passwords", web, scratch, user=USER, password=PASSWORD)
+
+
+def test_users_and_tokens_from_their_making_to_their_end(weir, scratch):
+    pooler, web = open_with_password(weir)
+
+    def named():
+        host.eventually(lambda: "panel: ci@127.0.0.1" in pooler.log_text())
+        assert "POST /api/v1/login 200" in next(line for line in pooler.log_text().splitlines() if "panel: ci@" in line)
+
+    browser.play("users", web, scratch, {"the trail names the token": named}, user=USER, password=PASSWORD)
+
+
+def test_an_alert_is_seen_and_seen_to_be_over(weir, scratch):
+    pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=1)
+    clients = {}
+
+    def wait():
+        clients["holder"], clients["waiter"] = pooler.connect(autocommit=False), wire.Raw(pooler.port).login()
+        clients["holder"].execute("select 1")
+        clients["waiter"].send(wire.query("select 1"))
+
+    browser.play("alerts", web, scratch, {"let a client wait": wait, "serve it": lambda: clients["holder"].commit()}, token=web.token)
 
 
 def test_settings_are_sorted(weir, scratch):
