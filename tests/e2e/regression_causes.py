@@ -114,7 +114,7 @@ def of_file(script, difference):
 
 def of_run(results, scripts, out):
     """Route to file to causes, of the files that pass directly and not there."""
-    own = _own().get(results["suite"], {})
+    own = _own(results)
     direct = results["outcomes"]["direct"]
     causes = {}
     for route, outcomes in results["outcomes"].items():
@@ -134,9 +134,10 @@ def of_run(results, scripts, out):
     return causes
 
 
-def _own():
-    """Causes read from the difference by a person: suite to file to list."""
-    return tomllib.loads(OWN.read_text()) if OWN.exists() else {}
+def _own(results):
+    """Causes read from the difference by a person, file to list. Those of a suite are what shuffling shows."""
+    tables = tomllib.loads(OWN.read_text())
+    return {**(tables.get(results["suite"], {}) if results["shuffle"] else {}), **tables.get(results["label"], {})}
 
 
 def table(by_file):
