@@ -135,7 +135,7 @@ def of_run(results, scripts, out):
 
 
 def _own(results):
-    """Causes read from the difference by a person, file to list. Those of a suite are what shuffling shows."""
+    """Corrections from reading the differences, file to list. Those of a suite are what shuffling shows."""
     tables = tomllib.loads(OWN.read_text())
     return {**(tables.get(results["suite"], {}) if results["shuffle"] else {}), **tables.get(results["label"], {})}
 
