@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use shard::Now;
-use shard::event::Peer;
+use shard::Peer;
 use telemetry::{Level, Record};
 
 use crate::connect::text;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use settings::IoDriver;
+use shard::Peer;
 use shard::Target;
-use shard::event::Peer;
 use support::{Dice, Setup, Stage, own_address, read, serve, wait_for};
 use weir_driver::ReceiveBuffers;
 

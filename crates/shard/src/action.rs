@@ -1,12 +1,10 @@
 //! The actions that a shard requests. The driver takes them one by one from [`crate::Shard::poll`] after every event.
 
-use std::sync::Arc;
-
 use auth::OffloadedTask;
 use messages::{Report, ShardId, ShardMessage};
 use telemetry::Record;
 
-use crate::{ClientMove, ConnId, Export};
+use crate::{ClientMove, ConnId, Export, Target};
 
 /// Where the bytes of an [`Action::Send`] lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,43 +13,6 @@ pub enum Source {
     Received,
     /// In [`crate::Shard::written`]: the shard's own messages of this event, valid until the next event.
     Written,
-}
-
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A host name or address.
-    Inet {
-        /// As configured.
-        host: Arc<str>,
-        /// The port.
-        port: u16,
-    },
-    /// A server of this machine: through its unix socket where that takes the connection, or else by its address.
-    Near {
-        /// The whole path of the socket, with `.s.PGSQL.port`.
-        path: Arc<str>,
-        /// As configured.
-        host: Arc<str>,
-        /// The port.
-        port: u16,
-    },
-    /// The path of a unix socket (a first byte `@` means the abstract name space).
-    Unix {
-        /// The whole path, with `.s.PGSQL.port`.
-        path: Arc<str>,
-    },
-}
-
-impl Target {
-    /// Its name or address as configured; None where there is nothing but a unix socket.
-    #[must_use]
-    pub fn host(&self) -> Option<&Arc<str>> {
-        match self {
-            Target::Inet { host, .. } | Target::Near { host, .. } => Some(host),
-            Target::Unix { .. } => None,
-        }
-    }
 }
 
 /// Something to do. It is small, because each is moved on its way out: what is rare or large is boxed.

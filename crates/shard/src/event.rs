@@ -7,51 +7,7 @@ use std::net::SocketAddr;
 use auth::TaskResult;
 use messages::{Command, ShardMessage};
 
-use crate::{ClientMove, Import};
-
-/// A connection on one shard. The driver takes the next free one from [`crate::Shard::allocate_id`] for sockets it brings;
-/// the shard takes it for those it asks for. It is free again only after [`Event::Closed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub u32);
-
-/// The time of an event batch; read once per batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Microseconds of a clock that never goes back. All timers use it.
-    pub mono_us: u64,
-    /// Microseconds since 1970. Only shown, never decided by.
-    pub wall_us: u64,
-}
-
-/// The other end of an accepted socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// TCP.
-    Inet {
-        /// The client's address.
-        remote: SocketAddr,
-        /// The address it came to.
-        local: SocketAddr,
-    },
-    /// A unix socket, with SO_PEERCRED.
-    Unix {
-        /// The client's process.
-        process_id: u32,
-        /// Its effective user.
-        user_id: u32,
-        /// The port in the socket's name.
-        port: u16,
-    },
-}
-
-/// Why a connection attempt failed; the text is the system's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConnectFault {
-    /// No address for the name.
-    Lookup(String),
-    /// The system refused.
-    Refused(String),
-}
+use crate::{ClientMove, ConnId, ConnectFault, Import, Peer};
 
 /// An event.
 #[derive(Debug)]

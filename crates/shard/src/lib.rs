@@ -10,14 +10,20 @@ pub mod audit;
 pub mod event;
 pub mod takeover;
 
+mod administration;
 mod auth_query;
 mod cancel;
+mod cancel_key;
 mod client;
+mod close_reason;
 mod commands;
 mod connections;
 mod console;
+mod console_session;
 mod core;
+mod endpoint;
 mod error_counts;
+mod greeting;
 mod link;
 mod listing;
 mod local_pools;
@@ -25,17 +31,21 @@ mod log_format;
 mod login;
 mod maintain;
 mod outbox;
+mod pools;
 mod queries;
 mod server;
 mod servers;
 mod state;
 mod time;
 mod tls_layer;
+mod transfer;
 
-pub use action::{Action, Source, Target};
-pub use event::{ConnId, ConnectFault, Event, Now, Peer};
-pub use login::client_move::ClientMove;
+pub use action::{Action, Source};
+pub use client::client_move::ClientMove;
+pub use endpoint::{ConnId, ConnectFault, Peer, Target};
+pub use event::Event;
 pub use takeover::{Export, Import};
+pub use time::Now;
 
 use std::sync::Arc;
 
@@ -94,8 +104,8 @@ impl Shard {
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {
-        let shard = u64::from(self.state.core.id.0) << takeover::import::STATEMENTS_SHIFT;
-        self.state.core.registry.number_from((generation << takeover::import::GENERATION_SHIFT) + shard);
+        let shard = u64::from(self.state.core.id.0) << transfer::import::STATEMENTS_SHIFT;
+        self.state.core.registry.number_from((generation << transfer::import::GENERATION_SHIFT) + shard);
     }
 
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).

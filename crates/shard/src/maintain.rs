@@ -7,13 +7,14 @@ use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::local_pools::table::PoolId;
 use crate::server::{self, InternalQuery};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 use crate::time::micros;
+use crate::time::passed;
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
@@ -264,9 +265,4 @@ impl Core {
                 && local_pool.pool.is_above_minimum(self.leaving_servers(pool_id))
         })
     }
-}
-
-/// More than `limit_us` have passed; a limit of 0 never does.
-pub(crate) fn passed(now_us: u64, since_us: u64, limit_us: u64) -> bool {
-    limit_us > 0 && now_us.saturating_sub(since_us) >= limit_us
 }

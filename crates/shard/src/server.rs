@@ -11,10 +11,9 @@ use session::{ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use tls::NegotiatedTls;
 
+use crate::close_reason::CloseReason;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
-use crate::servers::close_reason::CloseReason;
-use crate::servers::dedicated::Dedicated;
 use crate::{ConnId, Target};
 
 /// Where a server connection is in its life.
@@ -69,6 +68,13 @@ pub(crate) enum UsedBy {
     InternalQueries,
     /// A client.
     Client,
+}
+
+/// The client of a dedicated server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dedicated {
+    pub(crate) kind: Kind,
+    pub(crate) client: ConnId,
 }
 
 /// One server connection.

@@ -11,17 +11,17 @@ use settings::Config;
 use telemetry::Counters;
 use tls::TlsConfig;
 
+use crate::administration::Administration;
 use crate::auth_query::AuthQueries;
 use crate::cancel::Cancels;
-use crate::commands::administration::Administration;
 use crate::core::Core;
 use crate::error_counts::ErrorCounts;
 use crate::link::freed::Freed;
-use crate::local_pools::spread::ThreadLoad;
 use crate::login::Logins;
+use crate::pools::spread::ThreadLoad;
 use crate::queries::QueryTracking;
-use crate::takeover::export::ExportState;
 use crate::tls_layer::TlsRequest;
+use crate::transfer::export::ExportState;
 
 /// Derived keys that are remembered at most.
 const KEYS_KEPT: usize = 1024;

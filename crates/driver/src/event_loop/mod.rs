@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use settings::Config;
-use shard::event::Peer;
+use shard::Peer;
 use shard::{Action, ConnId, Event, Export, Now};
 
 use crate::acceptor::Arrival;

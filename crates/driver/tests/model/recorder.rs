@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use settings::Config;
-use shard::event::Peer;
+use shard::Peer;
 use shard::{Action, ConnId, Event, Export, Now, Source, Target};
 use weir_driver::{Core, Held};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use messages::Command;
 use settings::{Config, IoDriver};
-use shard::event::Peer;
+use shard::Peer;
 use shard::{Action, ConnId, Event, Now, Source, Target};
 use weir_driver::{Core, Engine, Listeners, Plan, ReceiveBuffers, RingSize, ShardArgs};
 

@@ -16,11 +16,11 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::auth_query::CONFIG_ERROR;
-use crate::auth_query::internal_client::Purpose;
 use crate::client::Phase;
+use crate::client::login::SecretNeeded;
+use crate::client::login::{Purpose, QueriedSecret};
 use crate::core::Core;
 use crate::log_format::CONSOLE;
-use crate::login::method::SecretNeeded;
 use crate::state::ShardState;
 
 /// How long a name stays unknown without another query.
@@ -34,14 +34,6 @@ const ABSENT_NAMES: usize = 1024;
 
 /// Names found at servers that are remembered for SHOW USERS at most.
 const FOUND_NAMES: usize = 16_384;
-
-/// A user found at a server.
-pub(crate) struct QueriedSecret {
-    /// The name in the answer, which is the one that counts from now on.
-    pub(crate) user: String,
-    /// As `auth_file` would have it.
-    pub(crate) secret: Zeroizing<String>,
-}
 
 /// What a shard remembers of earlier answers.
 #[derive(Default)]

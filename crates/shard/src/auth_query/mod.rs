@@ -5,7 +5,6 @@
 //! force while the query runs, no object of a client is used by it, and its values are bound, never written into the
 //! text. What rows mean is decided by the caller.
 
-pub(crate) mod internal_client;
 pub(crate) mod lookup;
 pub(crate) mod roles;
 
@@ -18,16 +17,17 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::auth_query::internal_client::{InternalClient, PendingAuthQuery, Purpose, ReplyTo};
 use crate::auth_query::lookup::AuthQueryCache;
 use crate::client;
+use crate::client::login::{PendingAuthQuery, Purpose};
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
+use crate::connections::internal_client::{InternalClient, ReplyTo};
 use crate::core::Core;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::log_format::excerpt;
 use crate::server::{self, InternalQuery, UsedBy};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 
 /// The error that clients get when the query or its result is unusable: PgBouncer's text.

@@ -9,7 +9,7 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::auth_query::internal_client::Purpose;
+use crate::client::login::Purpose;
 use crate::state::ShardState;
 
 /// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being

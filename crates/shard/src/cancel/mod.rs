@@ -4,8 +4,6 @@
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped. A request counts among the connections
 //! that have not logged in until it is done, and one that waits for its turn waits no longer than its connection.
 
-pub(crate) mod cancel_conn;
-pub(crate) mod key;
 pub(crate) mod peers;
 pub(crate) mod rows;
 
@@ -18,11 +16,11 @@ use telemetry::Level;
 use wire::encode;
 use wire::startup::Version;
 
-use crate::cancel::cancel_conn::{CancelConn, CancelRequester, CancelTls};
-use crate::cancel::key::{Key, KeyMaker, LONG, secret_length};
 use crate::cancel::peers::PeerPool;
+use crate::cancel_key::{Key, KeyMaker, LONG, secret_length};
 use crate::client;
 use crate::connections::Conn;
+use crate::connections::cancel_conn::{CancelConn, CancelRequester, CancelTls};
 use crate::core::Core;
 use crate::local_pools::table::PoolId;
 use crate::server::Server;

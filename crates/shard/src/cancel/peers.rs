@@ -10,26 +10,13 @@ use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
 
-use crate::cancel::cancel_conn::CancelRequester;
-use crate::cancel::key::Key;
+use crate::cancel_key::Key;
 use crate::connections::Conn;
+use crate::connections::cancel_conn::{CancelRequester, PeerCancelConn};
 use crate::core::Core;
 use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId, Target};
-
-/// A connection that takes one cancel request to a peer.
-pub(crate) struct PeerCancelConn {
-    pub(crate) peer_id: u32,
-    key: Key,
-    /// The client to close when it is over, with its id: by then its connection number may be reused.
-    requester: (ConnId, u64),
-    since_us: u64,
-    /// It has run into `cancel_wait_timeout`.
-    timed_out: bool,
-    /// Its turn has come; true once it is connected.
-    pub(crate) turn: Option<bool>,
-}
 
 /// What waits for its turn at one peer, and how many connections to it all shards have.
 pub(crate) struct PeerPool {

@@ -4,8 +4,8 @@
 
 use messages::SocketRow;
 
-use crate::cancel::cancel_conn::{CancelConn, CancelRequester};
 use crate::connections::Conn;
+use crate::connections::cancel_conn::{CancelConn, CancelRequester};
 use crate::core::Core;
 
 impl Core {

@@ -2,7 +2,6 @@
 //!
 //! Owns how each is carried out here and when it counts as done. What a command means to a user is the control thread's.
 
-pub(crate) mod administration;
 pub(crate) mod orders;
 
 use std::sync::Arc;
@@ -13,15 +12,15 @@ use tls::TlsConfig;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::auth_query::internal_client::ReplyTo;
-use crate::cancel::cancel_conn;
+use crate::administration::PendingKind;
 use crate::client;
-use crate::commands::administration::PendingKind;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
+use crate::connections::cancel_conn;
+use crate::connections::internal_client::ReplyTo;
 use crate::core::Core;
 use crate::local_pools::limits;
 use crate::local_pools::table::PoolId;
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 
 impl ShardState {

@@ -6,8 +6,8 @@ use messages::RequestId;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::administration::PendingKind;
 use crate::client;
-use crate::commands::administration::PendingKind;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::server;

@@ -3,9 +3,6 @@
 //! Owns the greeting of the `pgbouncer` database, taking messages out of the stream one at a time, and the order of the
 //! answers, in the simple and in the extended protocol. Never knows a command.
 
-pub(crate) mod answer;
-pub(crate) mod console_session;
-
 use messages::{AdminQuery, AdminReply, ReplyPart, Report, Role, StatementMode};
 use telemetry::Level;
 use wire::backend::Status;
@@ -13,8 +10,9 @@ use wire::tag::frontend as tag;
 use wire::{encode, frame, frontend, sqlstate};
 
 use crate::client::Phase;
-use crate::console::answer::Formats;
-use crate::console::console_session::{ConsoleSession, PendingStatement, Refused};
+use crate::console_session::answer;
+use crate::console_session::answer::Formats;
+use crate::console_session::{ConsoleSession, PendingStatement, Refused};
 use crate::core::Core;
 use crate::state::ShardState;
 use crate::{Action, ConnId};

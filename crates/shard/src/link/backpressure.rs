@@ -3,9 +3,9 @@
 //! Owns the one `paused` mark of each side, so that all reasons for a pause are checked in one place. Never drops a byte.
 
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 use crate::{Action, ConnId};
 

@@ -9,12 +9,12 @@ use telemetry::Level;
 use wire::encode;
 
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::freed::Next;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{self, InternalQuery, UsedBy};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId};

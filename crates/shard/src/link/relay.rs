@@ -9,9 +9,9 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::outbox::{NullOutput, Sides};
 use crate::server::{self, InternalQuery};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.

@@ -4,7 +4,7 @@
 //! path of a query unless the setting is on.
 
 use crate::ConnId;
-use crate::servers::close_reason::CloseReason;
+use crate::close_reason::CloseReason;
 use crate::state::ShardState;
 
 impl ShardState {

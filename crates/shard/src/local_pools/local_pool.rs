@@ -12,7 +12,7 @@ use settings::Database;
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
-use crate::login::greeting::ServerGreeting;
+use crate::greeting::ServerGreeting;
 
 /// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
 pub(crate) struct LocalPool {
@@ -62,5 +62,51 @@ impl LocalPool {
     /// Where its statements' names are looked up.
     pub(crate) fn catalog(&self) -> Catalog {
         Catalog { id: self.catalog, own_types: self.database.host.len() <= 1 }
+    }
+}
+
+impl LocalPool {
+    /// No connection uses or waits for it, not even for the end of a cancel.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.clients == 0
+            && self.pool.queue.is_empty()
+            && self.cancels_active == 0
+            && self.cancels_waiting.is_empty()
+    }
+
+    /// Servers of it are kept open: for its clients, or because its user is forced.
+    pub(crate) fn keeps_minimum(&self) -> bool {
+        self.pool.limits.min_pool_size > 0 && (self.clients > 0 || self.is_forced())
+    }
+}
+
+/// Counters on the path of a query: plain additions, of times that are known anyway. The histograms are allocated at the first checkout.
+impl LocalPool {
+    /// A client got a server that it had waited for so long (0: it was there).
+    #[inline]
+    pub(crate) fn assigned(&mut self, wait_us: u64) {
+        self.counters.server_assignment_count += 1;
+        self.counters.wait_time += wait_us;
+        self.histograms.get_or_insert_default().wait.add(wait_us);
+    }
+
+    /// Counts answered queries and their total time.
+    #[inline]
+    pub(crate) fn answered(&mut self, queries: u32, took_us: u64) {
+        self.counters.query_count += u64::from(queries);
+        self.counters.query_time += took_us;
+        if let Some(histograms) = &mut self.histograms {
+            histograms.query.add_shares(took_us, queries);
+        }
+    }
+
+    /// Counts finished transactions and their total time.
+    #[inline]
+    pub(crate) fn transacted(&mut self, transactions: u32, took_us: u64) {
+        self.counters.xact_count += u64::from(transactions);
+        self.counters.xact_time += took_us;
+        if let Some(histograms) = &mut self.histograms {
+            histograms.transaction.add_shares(took_us, transactions);
+        }
     }
 }

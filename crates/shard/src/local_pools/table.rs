@@ -8,7 +8,6 @@ use std::sync::Arc;
 use slab::Slab;
 use telemetry::Counters;
 
-use crate::local_pools::idle::Retired;
 use crate::local_pools::local_pool::LocalPool;
 
 /// A pool on this shard, valid as long as a connection has it.
@@ -17,6 +16,21 @@ pub(crate) struct PoolId(u32);
 
 /// Database and user.
 pub(crate) type PoolName = (Arc<str>, Arc<str>);
+
+/// What was counted in pools of a database that are forgotten.
+#[derive(Default)]
+pub(crate) struct Retired {
+    pub(crate) counters: Counters,
+    /// When the last of them was.
+    pub(crate) since_us: u64,
+}
+
+impl Retired {
+    pub(crate) fn add(&mut self, counters: &Counters, now_us: u64) {
+        self.counters.add(counters);
+        self.since_us = now_us;
+    }
+}
 
 /// The pools of this shard.
 #[derive(Default)]
@@ -90,11 +104,11 @@ impl LocalPools {
     }
 
     /// Keeps what a pool that is forgotten has counted.
-    pub(super) fn retire(&mut self, database: &Arc<str>, counters: &Counters, now_us: u64) {
+    pub(crate) fn retire(&mut self, database: &Arc<str>, counters: &Counters, now_us: u64) {
         self.retired.entry(Arc::clone(database)).or_default().add(counters, now_us);
     }
 
-    pub(super) fn forget_retired(&mut self, database: &str) {
+    pub(crate) fn forget_retired(&mut self, database: &str) {
         self.retired.remove(database);
     }
 

@@ -11,13 +11,14 @@ use settings::AuthType;
 use telemetry::Level;
 use wire::sqlstate;
 
-use crate::client::{Login, Phase};
+use crate::client::DedicatedRequest;
+use crate::client::Phase;
+use crate::client::login::Login;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::greeting::{ClientGreeting, PoolerInfo};
 use crate::local_pools::table::PoolId;
 use crate::log_format::CONSOLE;
-use crate::login::greeting::{ClientGreeting, PoolerInfo};
-use crate::servers::dedicated::DedicatedRequest;
 use crate::servers::ordinary;
 use crate::state::ShardState;
 use crate::tls_layer::TlsRequest;

@@ -11,48 +11,12 @@ use settings::Database;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::client::counted::Counted;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::local_pools::table::PoolId;
 use crate::log_format::CONSOLE;
 use crate::state::ShardState;
-
-/// What a client has been counted in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counted {
-    /// Those that have not logged in.
-    pub(crate) unauthenticated: bool,
-    /// The process.
-    process: bool,
-    /// Its database.
-    database: Option<Arc<ConnectionCounts>>,
-    /// The user that it logged in as; a forced user is the servers' matter.
-    user: Option<Arc<ConnectionCounts>>,
-    /// The local pool that it logged in to.
-    local_pool: bool,
-}
-
-impl Counted {
-    /// It passed every limit, and counts as a client of its user.
-    pub(crate) fn is_user(&self) -> bool {
-        self.user.is_some()
-    }
-
-    /// It counts as a client of the process.
-    pub(crate) fn is_in_process(&self) -> bool {
-        self.process
-    }
-
-    /// It counts as a client of its database.
-    pub(crate) fn is_database(&self) -> bool {
-        self.database.is_some()
-    }
-
-    /// It counts as a client of its pool on this shard.
-    pub(crate) fn is_in_pool(&self) -> bool {
-        self.local_pool
-    }
-}
 
 impl ShardState {
     /// Whether `max_client_conn` admits one more now, so that a client that cannot be admitted need not authenticate. False:

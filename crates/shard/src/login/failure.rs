@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use crate::ConnId;
 use crate::client::Phase;
+use crate::client::login::HeldAnswer;
 use crate::login::unauthenticated::Origin;
-use crate::maintain::passed;
 use crate::state::ShardState;
 use crate::time::micros;
+use crate::time::passed;
 
 /// Failures that are answered at once.
 const FREE: u32 = 4;
@@ -19,13 +20,6 @@ const FREE: u32 = 4;
 const FORGOTTEN_US: u64 = 10_000_000;
 /// Origins that are remembered at most.
 const ORIGINS: usize = 1024;
-
-/// The answer to a login that has failed.
-pub(crate) struct HeldAnswer {
-    since_us: u64,
-    sqlstate: &'static str,
-    text: String,
-}
 
 /// Failures by origin: how many in a row, and when the last one was.
 #[derive(Default)]

@@ -10,68 +10,15 @@ use session::StartupRequest;
 use session::replication::Kind;
 use settings::AuthType;
 use settings::hba::RuleMethod;
-use settings::ident::IdentMap;
 use settings::ldap;
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::Phase;
+use crate::client::login::{AuthRequirement, Refusal};
 use crate::core::Core;
 use crate::state::ShardState;
 use crate::{ConnId, Peer};
-
-/// What a client has to authenticate with.
-pub(crate) enum AuthRequirement {
-    /// An exchange by messages, or none.
-    Exchange(Method),
-    /// A certificate with the user's name, or one that this map has for it.
-    Certificate(Option<Arc<IdentMap>>),
-    /// To be this system user, by this map if there is one.
-    Peer(Option<Arc<IdentMap>>),
-    /// A password that is checked externally.
-    External(AuthBackend),
-    /// Nothing yet: a rule hangs on the roles of its user.
-    Roles,
-    /// It is refused.
-    Refusal(Refusal),
-}
-
-/// What must be known of a user before its authentication begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SecretNeeded {
-    /// Nothing: others decide.
-    Nothing,
-    /// That there is one of that name.
-    User,
-    /// Its secret.
-    Secret,
-}
-
-impl AuthRequirement {
-    /// What is to be known first.
-    pub(crate) fn secret_needed(&self) -> SecretNeeded {
-        match self {
-            AuthRequirement::External(_) => SecretNeeded::Nothing,
-            AuthRequirement::Exchange(Method::Trust | Method::Any)
-            | AuthRequirement::Certificate(_)
-            | AuthRequirement::Peer(_) => SecretNeeded::User,
-            AuthRequirement::Exchange(Method::Plain | Method::Md5 | Method::Scram)
-            | AuthRequirement::Roles
-            | AuthRequirement::Refusal(_) => SecretNeeded::Secret,
-        }
-    }
-}
-
-/// Why a client is refused without authentication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No rule fits.
-    NoRule,
-    /// The matching rule has the method `reject`.
-    Rejected,
-    /// A directory decides, and where that is makes no sense.
-    NoDirectory,
-}
 
 impl ShardState {
     /// Refuses a client with PgBouncer's text, and PostgreSQL's sentence as the detail.

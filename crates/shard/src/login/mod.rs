@@ -5,11 +5,9 @@
 
 pub(crate) mod admission;
 pub(crate) mod budget;
-pub(crate) mod client_move;
 pub(crate) mod counting;
 pub(crate) mod external;
 pub(crate) mod failure;
-pub(crate) mod greeting;
 pub(crate) mod method;
 pub(crate) mod startup;
 pub(crate) mod tls;
@@ -28,14 +26,15 @@ use telemetry::Level;
 use wire::frame;
 use wire::{encode, sqlstate};
 
-use crate::client::{Login, Phase};
+use crate::client::Phase;
+use crate::client::login::Login;
+use crate::client::login::{AuthRequirement, SecretNeeded};
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::log_format::CONSOLE;
 use crate::login::budget::{LoginBudget, SPENT};
 use crate::login::external::remote;
 use crate::login::failure::Failures;
-use crate::login::method::{AuthRequirement, SecretNeeded};
 use crate::login::startup::GarbageSeen;
 use crate::login::unauthenticated::Unauthenticated;
 use crate::state::ShardState;

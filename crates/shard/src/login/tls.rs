@@ -10,9 +10,9 @@ use telemetry::Level;
 use tls::{HandshakeFault, NegotiatedTls};
 use wire::{encode, sqlstate};
 
-use crate::cancel::cancel_conn::CancelTls;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
-use crate::servers::close_reason::CloseReason;
+use crate::connections::cancel_conn::CancelTls;
 use crate::state::ShardState;
 use crate::tls_layer::TlsRequest;
 use crate::{Action, ConnId, Peer, client, server};

@@ -13,8 +13,8 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
-use crate::maintain::passed;
 use crate::state::ShardState;
+use crate::time::passed;
 use crate::{Action, ConnId, Peer};
 
 /// How long a client may think about its next message before its place can go to another.

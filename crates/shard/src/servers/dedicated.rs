@@ -5,42 +5,18 @@
 //! two are the relay's.
 
 use pool::OpenFor;
-use session::replication::Kind;
-use session::{Parameters, Replication, ServerInfo, ServerProtocol};
+use session::{Parameters, ServerInfo, ServerProtocol};
 use telemetry::Level;
 
 use crate::ConnId;
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::local_pools::table::PoolId;
 use crate::server;
-use crate::servers::close_reason::CloseReason;
+use crate::server::Dedicated;
 use crate::state::ShardState;
-
-/// A client's request for a dedicated server.
-pub(crate) struct DedicatedRequest {
-    replication: Replication,
-    /// The connection that is being logged in to for it.
-    server: Option<ConnId>,
-}
-
-impl DedicatedRequest {
-    pub(crate) fn new(replication: Replication) -> DedicatedRequest {
-        DedicatedRequest { replication, server: None }
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        self.replication.kind
-    }
-}
-
-/// The client of a dedicated server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dedicated {
-    pub(crate) kind: Kind,
-    client: ConnId,
-}
 
 impl ShardState {
     /// Its login is over: it meets its client.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use settings::{Global, LoadBalance, SslMode};
 
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 use crate::{ConnId, Target};
 

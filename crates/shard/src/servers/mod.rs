@@ -2,7 +2,6 @@
 //!
 //! Owns when a connection attempt is made and what its end does to the pool. Checkout is `checkout`'s.
 
-pub(crate) mod close_reason;
 pub(crate) mod credentials;
 pub(crate) mod dedicated;
 mod errors;
@@ -16,14 +15,14 @@ use session::{LoginContext, LoginStep, Parameters, ServerInfo, ServerLogin, Serv
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::greeting::ServerGreeting;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::log_format::excerpt;
-use crate::login::greeting::ServerGreeting;
 use crate::server::{InternalQuery, Phase, Server, UsedBy};
-use crate::servers::close_reason::CloseReason;
 use crate::servers::credentials::credentials;
 use crate::state::ShardState;
 use crate::time::micros;

@@ -1,12 +1,9 @@
 //! The messages between the shards of two processes while one takes over from the other (`-R`).
 //!
-//! Data only: the logic of the sending side is in `export`, that of the receiving side in `import`. States are rows of
+//! Data only: the logic of both sides is in `transfer`. States are rows of
 //! numbered fields ([`crate::takeover::fields`]), because the two processes may be of different versions.
 
-pub(crate) mod export;
 pub mod fields;
-pub(crate) mod import;
-mod statements;
 
 use crate::ConnId;
 use crate::takeover::fields::Fields;

@@ -11,20 +11,20 @@ use session::{Catalog, Parameters, ServerInfo, ServerProtocol};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
-use crate::cancel::key::Key;
+use crate::cancel_key::Key;
 use crate::client::{self, Client};
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
-use crate::console::console_session::ConsoleSession;
+use crate::console_session::ConsoleSession;
 use crate::core::Core;
+use crate::greeting::ServerGreeting;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::login::greeting::ServerGreeting;
 use crate::server::{self, Server, UsedBy};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
-use crate::takeover::export::target_text;
 use crate::takeover::fields::{Fields, pair};
 use crate::takeover::{Export, Import, field};
+use crate::transfer::export::target_text;
 use crate::{Action, ConnId, Peer};
 
 /// Statement numbers of one shard and one process; the next process counts from the next multiple.

@@ -1,4 +1,4 @@
-//! A connection that carries one cancel request to a server.
+//! Connections that carry one cancel request: to a server, or to a peer.
 //!
 //! Data only; the logic is in `cancel`.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use messages::ShardId;
 
 use crate::ConnId;
+use crate::cancel_key::Key;
 use crate::local_pools::table::PoolId;
 
 /// A connection that carries one cancel request to a server.
@@ -45,4 +46,17 @@ pub(crate) enum CancelRequester {
     Remote(ShardId, u32, u64),
     /// CANCEL_CLIENT: no connection waits.
     Operator,
+}
+
+/// A connection that takes one cancel request to a peer.
+pub(crate) struct PeerCancelConn {
+    pub(crate) peer_id: u32,
+    pub(crate) key: Key,
+    /// The client to close when it is over, with its id: by then its connection number may be reused.
+    pub(crate) requester: (ConnId, u64),
+    pub(crate) since_us: u64,
+    /// It has run into `cancel_wait_timeout`.
+    pub(crate) timed_out: bool,
+    /// Its turn has come; true once it is connected.
+    pub(crate) turn: Option<bool>,
 }

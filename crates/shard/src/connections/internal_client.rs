@@ -1,7 +1,7 @@
 //! An internal client: a query of Weir's own that waits for a server of a pool.
 //!
 //! It has an id among the connections and waits in the pool's queue like clients, without a socket. Data only; the logic
-//! is in [`super`].
+//! is in `auth_query`.
 
 use messages::{ServerQuery, ShardId};
 use pool::QueuePosition;
@@ -32,21 +32,4 @@ pub(crate) struct ReplyTo {
     pub(crate) shard: ShardId,
     pub(crate) id: u64,
     pub(crate) conn: u32,
-}
-
-/// What a client's login asked a server for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// The secret that it has to prove (`auth_query`).
-    Secret,
-    /// The roles that its user is a member of.
-    Roles,
-}
-
-/// A question that a login waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingAuthQuery {
-    /// The shard that has the pool.
-    pub(crate) home: ShardId,
-    pub(crate) purpose: Purpose,
 }

@@ -4,31 +4,17 @@
 
 use std::sync::Arc;
 
-use telemetry::{Counters, Level};
+use telemetry::Level;
 
 use crate::ConnId;
+use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::maintain::passed;
-use crate::servers::close_reason::CloseReason;
+use crate::local_pools::table::Retired;
 use crate::state::ShardState;
 use crate::time::micros;
-
-/// What was counted in pools of a database that are forgotten.
-#[derive(Default)]
-pub(crate) struct Retired {
-    pub(crate) counters: Counters,
-    /// When the last of them was.
-    since_us: u64,
-}
-
-impl Retired {
-    pub(super) fn add(&mut self, counters: &Counters, now_us: u64) {
-        self.counters.add(counters);
-        self.since_us = now_us;
-    }
-}
+use crate::time::passed;
 
 /// Why a local pool is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,20 +110,5 @@ impl Core {
             return Some(Reason::DatabaseGone);
         }
         is_idle.then_some(Reason::Idle)
-    }
-}
-
-impl LocalPool {
-    /// No connection uses or waits for it, not even for the end of a cancel.
-    fn is_unused(&self) -> bool {
-        self.clients == 0
-            && self.pool.queue.is_empty()
-            && self.cancels_active == 0
-            && self.cancels_waiting.is_empty()
-    }
-
-    /// Servers of it are kept open: for its clients, or because its user is forced.
-    pub(crate) fn keeps_minimum(&self) -> bool {
-        self.pool.limits.min_pool_size > 0 && (self.clients > 0 || self.is_forced())
     }
 }

@@ -4,16 +4,19 @@
 //! missing one is a bug: an assertion in tests, a counted internal error in production), and of one that may have been closed since
 //! its id was noted (`find_…`).
 
+pub(crate) mod cancel_conn;
+pub(crate) mod internal_client;
+
 use std::cell::Cell;
 use std::panic::Location;
 
 use slab::Slab;
 
 use crate::ConnId;
-use crate::auth_query::internal_client::InternalClient;
-use crate::cancel::cancel_conn::CancelConn;
-use crate::cancel::peers::PeerCancelConn;
 use crate::client::Client;
+use crate::connections::cancel_conn::CancelConn;
+use crate::connections::cancel_conn::PeerCancelConn;
+use crate::connections::internal_client::InternalClient;
 use crate::server::Server;
 
 /// A connection of any kind.

@@ -1,7 +1,7 @@
 //! What operators have ordered and what is still in force: pauses, disabled databases, suspension, shutdown, and commands that are
 //! answered when they are complete.
 //!
-//! Owns these facts; carrying a command out is its parent's.
+//! Owns these facts; carrying a command out is that of `commands`.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Administration {
     }
 
     /// Pauses or resumes one database, or all.
-    pub(super) fn set_paused(&mut self, database: Option<&str>, paused: bool) {
+    pub(crate) fn set_paused(&mut self, database: Option<&str>, paused: bool) {
         match database {
             None => self.all_paused = paused,
             Some(name) if paused => {
@@ -62,7 +62,7 @@ impl Administration {
         self.disabled_databases.contains(database)
     }
 
-    pub(super) fn set_disabled(&mut self, database: String, disabled: bool) {
+    pub(crate) fn set_disabled(&mut self, database: String, disabled: bool) {
         if disabled {
             self.disabled_databases.insert(database);
         } else {
@@ -75,16 +75,16 @@ impl Administration {
         self.suspended_since_us.is_some()
     }
 
-    pub(super) fn suspended_since_us(&self) -> Option<u64> {
+    pub(crate) fn suspended_since_us(&self) -> Option<u64> {
         self.suspended_since_us
     }
 
-    pub(super) fn suspend(&mut self, now_us: u64) {
+    pub(crate) fn suspend(&mut self, now_us: u64) {
         self.suspended_since_us = Some(now_us);
     }
 
     /// Ends the suspension; false if there was none.
-    pub(super) fn end_suspension(&mut self) -> bool {
+    pub(crate) fn end_suspension(&mut self) -> bool {
         self.suspended_since_us.take().is_some()
     }
 
@@ -92,12 +92,12 @@ impl Administration {
         self.shutdown
     }
 
-    pub(super) fn shut_down(&mut self, mode: ShutdownMode) {
+    pub(crate) fn shut_down(&mut self, mode: ShutdownMode) {
         self.shutdown = Some(mode);
     }
 
     /// A command is answered when this is so.
-    pub(super) fn answer_when(&mut self, request: RequestId, what: PendingKind) {
+    pub(crate) fn answer_when(&mut self, request: RequestId, what: PendingKind) {
         self.pending.push(Pending { request, what });
     }
 
@@ -105,11 +105,11 @@ impl Administration {
         &self.pending
     }
 
-    pub(super) fn retain_pending(&mut self, stays: impl FnMut(&Pending) -> bool) {
+    pub(crate) fn retain_pending(&mut self, stays: impl FnMut(&Pending) -> bool) {
         self.pending.retain(stays);
     }
 
-    pub(super) fn take_pending(&mut self) -> Vec<Pending> {
+    pub(crate) fn take_pending(&mut self) -> Vec<Pending> {
         std::mem::take(&mut self.pending)
     }
 }

@@ -8,7 +8,7 @@ use settings::{Global, PoolMode};
 use wire::backend::Status;
 use wire::encode;
 
-use crate::cancel::key::Key;
+use crate::cancel_key::Key;
 
 /// The value of `pgbouncer.version`: the PgBouncer that Weir replaces.
 const PGBOUNCER_VERSION: &str = "1.25.2";

@@ -8,12 +8,12 @@ use pool::SharedPool;
 use settings::PoolMode;
 
 use crate::ConnId;
+use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::maintain::passed;
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
+use crate::time::passed;
 
 /// After this wait a client gets the permit of a server that is idle on another shard, fair share or not.
 const LONG_WAIT_US: u64 = 300_000;

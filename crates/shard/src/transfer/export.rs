@@ -10,13 +10,13 @@ use wire::backend::Status;
 use wire::sqlstate;
 
 use crate::client;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
-use crate::console::console_session::PendingStatement;
+use crate::console_session::PendingStatement;
 use crate::core::Core;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{self, UsedBy};
-use crate::servers::close_reason::CloseReason;
 use crate::state::ShardState;
 use crate::takeover::fields::{FieldsOut, paired};
 use crate::takeover::{Export, field};

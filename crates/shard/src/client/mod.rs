@@ -2,26 +2,24 @@
 //!
 //! Data only; the logic is in `login`, `relay`, `checkout` and `maintain`.
 
+pub(crate) mod client_move;
+pub(crate) mod counted;
+pub(crate) mod login;
+
 use std::sync::Arc;
 
-use auth::ClientLogin;
-use messages::Role;
 use pool::{CancelKeyPrefix, QueuePosition};
-use session::{ClientStream, Parameters, StartupRequest, Tracked};
-use settings::ident::IdentMap;
+use session::replication::Kind;
+use session::{ClientStream, Parameters, Replication, Tracked};
 use settings::{Config, PoolMode};
 use tls::NegotiatedTls;
 
-use crate::auth_query::internal_client::PendingAuthQuery;
-use crate::auth_query::lookup::QueriedSecret;
-use crate::cancel::key::Key;
-use crate::console::console_session::ConsoleSession;
+use crate::cancel_key::Key;
+use crate::client::counted::Counted;
+use crate::client::login::Login;
+use crate::console_session::ConsoleSession;
 use crate::local_pools::table::PoolId;
-use crate::login::counting::Counted;
-use crate::login::failure::HeldAnswer;
-use crate::login::method::AuthRequirement;
 use crate::queries::QueryTracker;
-use crate::servers::dedicated::DedicatedRequest;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -48,47 +46,6 @@ pub(crate) enum Phase {
     CancelRequest(Option<ConnId>),
     /// Its socket is being closed.
     Closing,
-}
-
-/// A login in progress.
-pub(crate) struct Login {
-    pub(crate) startup_request: Arc<StartupRequest>,
-    pub(crate) exchange: Option<ClientLogin>,
-    pub(crate) role: Option<Role>,
-    /// What it has to prove itself by, until that begins.
-    pub(crate) requirement: Option<AuthRequirement>,
-    /// The user name map of the HBA rule, if it names one.
-    pub(crate) map: Option<Arc<IdentMap>>,
-    /// The user and secret from `auth_query`, if it ran.
-    pub(crate) found: Option<QueriedSecret>,
-    /// The query that it waits for.
-    pub(crate) asks: Option<PendingAuthQuery>,
-    /// A helper is at work for it.
-    pub(crate) asks_helper: bool,
-    /// It has failed; the error has not been sent yet.
-    pub(crate) held_answer: Option<Box<HeldAnswer>>,
-}
-
-impl Login {
-    /// Nothing asked yet, of the client or of a server.
-    pub(crate) fn new(startup_request: StartupRequest, role: Option<Role>) -> Login {
-        Login {
-            startup_request: Arc::new(startup_request),
-            exchange: None,
-            role,
-            requirement: None,
-            map: None,
-            found: None,
-            asks: None,
-            asks_helper: false,
-            held_answer: None,
-        }
-    }
-
-    /// The next message of the exchange is the client's.
-    pub(crate) fn waits_for_client(&self) -> bool {
-        self.exchange.is_some() && self.asks.is_none() && !self.asks_helper
-    }
 }
 
 /// One client.
@@ -133,6 +90,23 @@ pub(crate) struct Client {
     pub(crate) tls: Option<Box<NegotiatedTls>>,
     /// What it asks, while queries are tracked.
     pub(crate) query_tracker: Option<Box<QueryTracker>>,
+}
+
+/// A client's request for a dedicated server.
+pub(crate) struct DedicatedRequest {
+    pub(crate) replication: Replication,
+    /// The connection that is being logged in to for it.
+    pub(crate) server: Option<ConnId>,
+}
+
+impl DedicatedRequest {
+    pub(crate) fn new(replication: Replication) -> DedicatedRequest {
+        DedicatedRequest { replication, server: None }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.replication.kind
+    }
 }
 
 impl Client {

@@ -3,6 +3,8 @@
 //! Owns the extended protocol's bookkeeping (PostgreSQL chapter 55.2.3) and its bounds. Never sends and never knows a
 //! command.
 
+pub(crate) mod answer;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use messages::{Cell, ReplyPart, Role};
@@ -10,7 +12,7 @@ use wire::bind::bind_rest;
 use wire::frontend::{self, Found};
 use wire::sqlstate;
 
-use crate::console::answer::{Formats, parameter};
+use crate::console_session::answer::{Formats, parameter};
 
 /// The most bytes that statements and portals may hold together.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
