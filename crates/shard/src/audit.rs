@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 
 use settings::PoolMode;
 
-use crate::ConnId;
-use crate::client;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::local_pools::table::PoolId;
-use crate::server;
 use crate::state::ShardState;
+use crate::{ConnId, client, server};
 
 /// Counts of one shard, made from its tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,8 +52,8 @@ impl ShardState {
             self.core.audit_conn(place, conn, &mut audit);
         }
         self.core.audit_pools(&mut audit);
-        audit.leftovers.commands = self.administration.pending().len();
-        audit.leftovers.inquiries = self.auth_queries.len();
+        audit.leftovers.commands = self.core.administration.pending().len();
+        audit.leftovers.inquiries = self.core.conns.awaited();
         audit.leftovers.login_bytes = self.logins.bytes_spent();
         audit.leftovers.statement_uses = self.core.registry.uses();
         audit

@@ -10,13 +10,22 @@ use pool::{PoolRegistry, ProcessCounts};
 use session::{StatementRegistry, Tracked};
 use settings::Config;
 use telemetry::{Level, Record};
+use tls::TlsConfig;
 
-use crate::client::Client;
+use crate::administration::Administration;
+use crate::client::{Client, Phase};
 use crate::connections::{Conn, Connections};
+use crate::effects::{Effect, Effects, TlsRequest};
+use crate::error_counts::ErrorCounts;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::outbox::Outbox;
+use crate::queries::QueryTracking;
 use crate::server::Server;
+use crate::takeover::ExportState;
 use crate::{Action, ConnId, Now, Target};
+
+/// The console's database and its user over the unix socket.
+pub(crate) const CONSOLE: &str = "pgbouncer";
 
 /// The tables of a shard, and what every step needs.
 pub(crate) struct Core {
@@ -34,6 +43,20 @@ pub(crate) struct Core {
     pub(crate) pool_registry: Arc<dyn PoolRegistry>,
     pub(crate) process: Arc<ProcessCounts>,
     pub(crate) entropy: Box<dyn Entropy>,
+    /// Orders of operators that are in force.
+    pub(crate) administration: Administration,
+    /// Errors that clients got.
+    pub(crate) errors: ErrorCounts,
+    /// Statistics of queries, while they are kept.
+    pub(crate) tracking: Option<Box<QueryTracking>>,
+    /// What TLS is like, on both sides.
+    pub(crate) tls: TlsConfig,
+    /// Requests to the TLS layer, handled before the event ends.
+    pub(crate) tls_requests: Vec<TlsRequest>,
+    /// Another process takes over from this one.
+    pub(crate) exporting: Option<ExportState>,
+    /// What is to be done before the event ends.
+    pub(crate) effects: Effects,
 }
 
 impl Core {
@@ -46,6 +69,14 @@ impl Core {
         let tracked = Tracked::new(config.global.track_extra_parameters.iter().map(String::as_str));
         Core {
             id,
+            administration: Administration::default(),
+            errors: ErrorCounts::default(),
+            tracking: config.global.track_queries.then(Box::default),
+            // At the start of a process the caller has checked these settings and reported any error.
+            tls: TlsConfig::new(&config).unwrap_or_else(|_| TlsConfig::none()),
+            tls_requests: Vec::new(),
+            exporting: None,
+            effects: Effects::default(),
             config,
             now: Now::default(),
             conns: Connections::default(),
@@ -92,6 +123,48 @@ impl Core {
 
     pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {
         self.outbox.push(Action::Log(Record::new(level, text)));
+    }
+
+    /// A request of this client can be sent with it to the process that takes over, if one does and the client can be sent.
+    pub(crate) fn try_export(&mut self, conn: ConnId) -> bool {
+        if self.client(conn).is_some_and(|client| client.tls.is_some()) {
+            return false;
+        }
+        let Some(exporting) = &mut self.exporting else { return false };
+        exporting.rested.push(conn);
+        true
+    }
+
+    /// A server was opened, or has gone: its permit counts in the process that takes over, if one does.
+    pub(crate) fn report_server(&mut self, pool: PoolId, opened: bool) {
+        if self.exporting.is_some() {
+            self.effects.push(Effect::ServerCounted { pool, opened });
+        }
+    }
+
+    /// Counts an error that Weir sends to a client.
+    pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
+        let Some(client) = self.conns.client(conn) else { return };
+        let database = self.database_of(client);
+        self.errors.count(&database, code.as_bytes());
+    }
+
+    /// The name of the client's database, if it is configured or in use; a client that has not authenticated must not
+    /// fill the memory with names.
+    fn database_of(&self, client: &Client) -> Arc<str> {
+        match &client.phase {
+            Phase::Console(_) => CONSOLE.into(),
+            Phase::Login(login) => {
+                let name = login.startup_request.database.as_str();
+                let known = name == CONSOLE || self.config.databases.contains_key(name);
+                if known { name.into() } else { Arc::default() }
+            }
+            _ => self
+                .local_pools
+                .of(client.pool)
+                .map(|local_pool| Arc::clone(&local_pool.database_name))
+                .unwrap_or_default(),
+        }
     }
 
     /// All server connections of a local pool.

@@ -10,12 +10,6 @@ use messages::ErrorRow;
 use session::ErrorSeen;
 use telemetry::SqlstateCounts;
 
-use crate::ConnId;
-use crate::client::{Client, Phase};
-use crate::core::Core;
-use crate::log_format::CONSOLE;
-use crate::state::ShardState;
-
 /// Databases that are counted by themselves; further ones (they come from `*`) together, without a name.
 const DATABASES: usize = 1_000;
 
@@ -28,7 +22,7 @@ pub(crate) struct ErrorCounts {
 }
 
 impl ErrorCounts {
-    fn count(&mut self, database: &str, code: &[u8]) {
+    pub(crate) fn count(&mut self, database: &str, code: &[u8]) {
         if let Some(errors) = self.databases.get_mut(database) {
             return errors.count(code);
         }
@@ -48,6 +42,13 @@ impl ErrorCounts {
         !self.seen.is_empty()
     }
 
+    /// Takes the errors of the reply that is being passed on, and counts them.
+    pub(crate) fn take_seen(&mut self, database: &str) -> Vec<ErrorSeen> {
+        let errors_seen = std::mem::take(&mut self.seen);
+        errors_seen.iter().for_each(|seen| self.count(database, &seen.code));
+        errors_seen
+    }
+
     /// The database is gone: its errors count with those that have no name.
     pub(crate) fn forget(&mut self, database: &str) {
         if let Some(errors) = self.databases.remove(database) {
@@ -61,45 +62,5 @@ impl ErrorCounts {
             errors: errors.clone(),
         };
         self.databases.iter().map(row).collect()
-    }
-}
-
-impl ShardState {
-    /// A server's errors went to its client.
-    #[cold]
-    pub(crate) fn count_server_errors(&mut self, server_conn: ConnId) {
-        let Some(server) = self.core.conns.server(server_conn) else { return };
-        let local_pool = self.core.local_pools.get(server.pool);
-        let database = local_pool.map(|local_pool| Arc::clone(&local_pool.database_name)).unwrap_or_default();
-        let errors_seen = std::mem::take(&mut self.errors.seen);
-        errors_seen.iter().for_each(|seen| self.errors.count(&database, &seen.code));
-        self.core.track_failed(server_conn, &errors_seen);
-    }
-
-    /// Counts an error that Weir sends to a client.
-    pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
-        let Some(client) = self.core.conns.client(conn) else { return };
-        let database = self.core.database_of(client);
-        self.errors.count(&database, code.as_bytes());
-    }
-}
-
-impl Core {
-    /// The name of the client's database, if it is configured or in use; a client that has not authenticated must not
-    /// fill the memory with names.
-    fn database_of(&self, client: &Client) -> Arc<str> {
-        match &client.phase {
-            Phase::Console(_) => CONSOLE.into(),
-            Phase::Login(login) => {
-                let name = login.startup_request.database.as_str();
-                let known = name == CONSOLE || self.config.databases.contains_key(name);
-                if known { name.into() } else { Arc::default() }
-            }
-            _ => self
-                .local_pools
-                .of(client.pool)
-                .map(|local_pool| Arc::clone(&local_pool.database_name))
-                .unwrap_or_default(),
-        }
     }
 }

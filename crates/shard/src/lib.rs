@@ -21,6 +21,7 @@ mod connections;
 mod console;
 mod console_session;
 mod core;
+mod effects;
 mod endpoint;
 mod error_counts;
 mod greeting;
@@ -31,11 +32,13 @@ mod log_format;
 mod login;
 mod maintain;
 mod outbox;
+mod pending;
 mod pools;
 mod queries;
 mod server;
 mod servers;
 mod state;
+mod suspension;
 mod time;
 mod tls_layer;
 mod transfer;
@@ -50,13 +53,16 @@ pub use time::Now;
 use std::sync::Arc;
 
 use auth::{Entropy, MockKey};
+use connections::Conn;
 use messages::ShardId;
 use pool::{Pool, PoolRegistry};
 use settings::Config;
-
-use connections::Conn;
 use state::ShardState;
 use tls_layer::TlsLayer;
+
+use crate::cancel::peers;
+use crate::link::{backpressure, internal_query, relay, server_end};
+use crate::transfer::{export, import};
 
 /// One pool on a shard.
 #[derive(Clone, Copy, Debug)]
@@ -104,15 +110,15 @@ impl Shard {
     /// Numbers what it names on servers so that no shard of an earlier process has used the number; `generation` counts
     /// the processes that have taken over from one another.
     pub fn follow(&mut self, generation: u64) {
-        let shard = u64::from(self.state.core.id.0) << transfer::import::STATEMENTS_SHIFT;
-        self.state.core.registry.number_from((generation << transfer::import::GENERATION_SHIFT) + shard);
+        let shard = u64::from(self.state.core.id.0) << import::STATEMENTS_SHIFT;
+        self.state.core.registry.number_from((generation << import::GENERATION_SHIFT) + shard);
     }
 
     /// Makes the pools that exist before their first client (`min_pool_size` with a forced user).
     pub fn start(&mut self, now: Now) {
         self.state.core.outbox.begin();
         self.state.core.now = now;
-        self.state.make_minimum_pools();
+        pools::make_minimum_pools(&mut self.state.core);
         self.state.arm_tick();
     }
 
@@ -131,7 +137,7 @@ impl Shard {
             return self.handle_secured(event);
         }
         let received = self.state.dispatch(event);
-        if !self.state.tls_requests.is_empty() {
+        if !self.state.core.tls_requests.is_empty() {
             return self.secure(received);
         }
         self.state.event_ends();
@@ -149,7 +155,7 @@ impl Shard {
     #[inline(never)]
     fn secure(&mut self, received: &[u8]) {
         let Shard { state, tls_layer } = self;
-        if !state.tls_requests.is_empty() {
+        if !state.core.tls_requests.is_empty() {
             tls_layer.secure_all(state);
         }
         state.event_ends();
@@ -204,11 +210,11 @@ impl ShardState {
     /// What is due after every event, whatever it was.
     #[inline]
     fn event_ends(&mut self) {
-        if !self.freed.is_empty() {
-            self.process_released();
+        if !self.core.effects.is_empty() {
+            self.settle();
         }
-        if self.exporting.is_some() {
-            self.export_idle();
+        if self.core.exporting.is_some() {
+            export::export_idle(&mut self.core);
         }
         self.arm_tick();
     }
@@ -227,11 +233,11 @@ impl ShardState {
                 self.received(conn, bytes, unsent);
                 return bytes;
             }
-            Event::SendBufferFull { conn } => self.send_buffer_full(conn),
-            Event::SendBufferEmpty { conn } => self.send_buffer_empty(conn),
-            Event::WriteFailed { conn } => self.write_failed(conn),
-            Event::HungUp { conn } => self.hung_up(conn),
-            Event::HalfClosed { conn } => self.half_closed(conn),
+            Event::SendBufferFull { conn } => backpressure::send_buffer_full(&mut self.core, conn),
+            Event::SendBufferEmpty { conn } => backpressure::send_buffer_empty(&mut self.core, conn),
+            Event::WriteFailed { conn } => backpressure::write_failed(&mut self.core, conn),
+            Event::HungUp { conn } => backpressure::hung_up(&mut self.core, conn),
+            Event::HalfClosed { conn } => backpressure::half_closed(&mut self.core, conn),
             Event::Closed { conn } => self.closed(conn),
             Event::Accepted { conn, peer } => self.accepted(conn, peer),
             Event::Adopted { conn, client } => self.adopt(conn, *client),
@@ -239,7 +245,7 @@ impl ShardState {
             Event::ConnectFailed { conn, fault } => {
                 // A cancel request that cannot be delivered ends with its connection.
                 if self.core.conns.find_server(conn).is_some() {
-                    self.core.connect_failed(conn, &fault);
+                    servers::connect_failed(&mut self.core, conn, &fault);
                 }
             }
             Event::Answered { conn, answer } => self.answered(conn, answer),
@@ -247,7 +253,7 @@ impl ShardState {
             Event::Command(command) => self.command(command),
             Event::ShardMessage(message) => self.shard_message(message),
             Event::Busy { percent } => self.busy(percent),
-            Event::Import(what) => self.import(*what),
+            Event::Import(what) => import::import(&mut self.core, *what),
             Event::Tick => self.tick(),
         }
         &[]
@@ -255,12 +261,68 @@ impl ShardState {
 
     #[inline(always)]
     fn received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
-        match self.core.conns.get(conn) {
-            Some(Conn::Client(_)) => self.client_received(conn, bytes),
-            Some(Conn::Server(_)) => self.server_received(conn, bytes, unsent),
+        match self.core.conns.get_mut(conn) {
+            Some(Conn::Client(client)) => match client.phase {
+                client::Phase::Linked(server) if client.request.held.is_empty() => {
+                    relay::linked_client_received(&mut self.core, conn, server, bytes);
+                }
+                client::Phase::Idle => relay::idle_client_input(&mut self.core, conn, bytes),
+                _ => self.client_received(conn, bytes),
+            },
+            Some(Conn::Server(server)) => {
+                server.unsent |= unsent;
+                match server.phase {
+                    server::Phase::Linked(client) => {
+                        relay::linked_server_received(&mut self.core, conn, client, bytes)
+                    }
+                    _ => self.server_received(conn, bytes),
+                }
+            }
             // PostgreSQL answers a cancel request with nothing but its end of file.
-            Some(Conn::Cancel(_)) => self.cancel_conn_received(conn, bytes),
+            Some(Conn::Cancel(_)) => cancel::cancel_conn_received(&mut self.core, conn, bytes),
             Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+        }
+    }
+
+    /// Bytes from a client that cannot be passed on as they are.
+    #[inline(never)]
+    fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = self.core.client(conn) else { return };
+        match client.phase {
+            client::Phase::Linked(server) => relay::send_more(&mut self.core, conn, server, bytes),
+            client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
+                client.request.held.extend_from_slice(bytes)
+            }
+            client::Phase::Startup { .. } => self.startup(conn, bytes),
+            client::Phase::Login(_) => self.login_message(conn, bytes),
+            client::Phase::AwaitingGreeting(_) => {
+                relay::hold_while_awaiting_greeting(&mut self.core, conn, bytes)
+            }
+            client::Phase::Console { .. } => self.console_received(conn, bytes),
+            client::Phase::Handshake { .. }
+            | client::Phase::CancelRequest(_)
+            | client::Phase::Closing
+            | client::Phase::Idle => {}
+        }
+    }
+
+    /// Bytes from a server without a client.
+    #[inline(never)]
+    fn server_received(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(server) = self.core.server(conn) else { return };
+        match server.phase {
+            server::Phase::Login(_) => {
+                servers::server_login_received(&mut self.core, &mut self.server_keys, conn, bytes);
+            }
+            server::Phase::InternalQuery(_) | server::Phase::Idle | server::Phase::AwaitingCancel => {
+                internal_query::unlinked_server_received(&mut self.core, conn, bytes);
+            }
+            server::Phase::AskedTls => servers::server_answers_tls(&mut self.core, conn, bytes),
+            server::Phase::Connecting
+            | server::Phase::Handshake
+            | server::Phase::Linked(_)
+            | server::Phase::Leaving { .. }
+            | server::Phase::Closing => {}
         }
     }
 
@@ -271,9 +333,9 @@ impl ShardState {
         local: Option<std::net::SocketAddr>,
     ) {
         match self.core.conns.get(conn) {
-            Some(Conn::Server(_)) => self.server_connected(conn, remote, local),
-            Some(Conn::Cancel(_)) => self.cancel_conn_connected(conn),
-            Some(Conn::PeerCancel(_)) => self.core.peer_cancel_conn_connected(conn),
+            Some(Conn::Server(_)) => servers::server_connected(&mut self.core, conn, remote, local),
+            Some(Conn::Cancel(_)) => cancel::cancel_conn_connected(&mut self.core, conn),
+            Some(Conn::PeerCancel(_)) => peers::peer_cancel_conn_connected(&mut self.core, conn),
             _ => {}
         }
     }
@@ -281,17 +343,10 @@ impl ShardState {
     fn answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
         match self.core.conns.get(conn) {
             Some(Conn::Client(_)) => self.client_login_answered(conn, answer),
-            Some(Conn::Server(_)) => self.server_login_answered(conn, answer),
+            Some(Conn::Server(_)) => {
+                servers::server_login_answered(&mut self.core, &mut self.server_keys, conn, answer)
+            }
             _ => {}
-        }
-    }
-
-    pub(crate) fn hung_up(&mut self, conn: ConnId) {
-        match self.core.conns.get(conn) {
-            Some(Conn::Client(_)) => self.client_disconnected(conn),
-            Some(Conn::Server(_)) => self.server_hung_up(conn),
-            Some(Conn::Cancel(_) | Conn::PeerCancel(_)) => self.core.act(Action::Close { conn }),
-            Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 
@@ -299,12 +354,12 @@ impl ShardState {
     fn closed(&mut self, conn: ConnId) {
         match self.core.conns.remove(conn) {
             Some(Conn::Server(server)) => {
-                self.server_closed(server.pool);
-                self.report_server(server.pool, false);
+                server_end::server_closed(&mut self.core, server.pool);
+                self.core.report_server(server.pool, false);
             }
-            Some(Conn::Cancel(cancel_conn)) => self.cancel_conn_closed(&cancel_conn),
+            Some(Conn::Cancel(cancel_conn)) => cancel::cancel_conn_closed(&mut self.core, &cancel_conn),
             Some(Conn::PeerCancel(peer_cancel_conn)) => self.peer_cancel_conn_closed(&peer_cancel_conn),
-            Some(Conn::Client(_)) => self.paused_progress(),
+            Some(Conn::Client(_)) => pending::paused_progress(&mut self.core),
             Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }

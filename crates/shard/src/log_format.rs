@@ -7,12 +7,9 @@ use settings::Database;
 use telemetry::{Level, Record};
 
 use crate::client::Phase;
-use crate::core::Core;
+use crate::core::{CONSOLE, Core};
 use crate::server::Server;
 use crate::{Action, ConnId, Peer, Target};
-
-/// The console's database and its user over the unix socket.
-pub(crate) const CONSOLE: &str = "pgbouncer";
 
 /// `127.0.0.1:5`, `[::1]:5` or `unix(123):6432`.
 pub(crate) fn peer(peer: Peer) -> String {

@@ -5,16 +5,17 @@
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
-use crate::ConnId;
-use crate::client;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::link::{client_end, internal_query, opening, server_end};
 use crate::local_pools::table::PoolId;
-use crate::server::{self, InternalQuery};
+use crate::pools::unused;
+use crate::server::InternalQuery;
 use crate::state::ShardState;
-use crate::time::micros;
-use crate::time::passed;
+use crate::time::{micros, passed};
+use crate::transfer::export;
+use crate::{ConnId, cancel, client, pending, server, servers, suspension};
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
@@ -42,9 +43,9 @@ impl ShardState {
             let text = format!("internal error: connection missing at {place} ({count} since start)");
             self.core.log(Level::Error, text);
         }
-        if self.administration.is_suspended() {
-            self.check_suspend_deadline();
-            return self.paused_progress();
+        if self.core.administration.is_suspended() {
+            suspension::check_suspend_deadline(&mut self.core);
+            return pending::paused_progress(&mut self.core);
         }
         self.check_connections();
         self.check_waiters();
@@ -52,10 +53,10 @@ impl ShardState {
         for local_pool in local_pools {
             self.check_pool(local_pool);
         }
-        self.forget_retired();
-        self.paused_progress();
-        if self.exporting.is_some() {
-            self.export_all();
+        unused::forget_retired(&mut self.core);
+        pending::paused_progress(&mut self.core);
+        if self.core.exporting.is_some() {
+            export::export_all(&mut self.core);
         }
     }
 
@@ -71,10 +72,10 @@ impl ShardState {
             match self.core.conns.get(conn) {
                 Some(Conn::Client(_)) => self.check_client(conn),
                 Some(Conn::Server(_)) => {
-                    self.check_server_deadline(conn);
+                    servers::check_server_deadline(&mut self.core, conn);
                     self.check_server(conn);
                 }
-                Some(Conn::Cancel(_)) => self.check_cancel_conn_deadline(conn),
+                Some(Conn::Cancel(_)) => cancel::check_cancel_conn_deadline(&mut self.core, conn),
                 Some(Conn::PeerCancel(_)) => self.check_peer_cancel_conn_deadline(conn),
                 _ => {}
             }
@@ -99,7 +100,7 @@ impl ShardState {
             _ => return,
         };
         if passed(now_us, client.since_us, login_timeout_us) {
-            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+            return client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
         self.check_held_answer(conn);
     }
@@ -120,11 +121,16 @@ impl ShardState {
                     .client_idle_timeout(self.core.config.user(&local_pool.user).map(|user| &**user)),
             );
             let idle = match client.phase {
-                client::Phase::Linked(server) => self.core.has_answered(server),
+                client::Phase::Linked(server) => has_answered(&self.core, server),
                 _ => true,
             };
             if idle && passed(self.core.now.mono_us, client.request_us, limit_us) {
-                self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "client_idle_timeout");
+                client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::ADMIN_SHUTDOWN,
+                    "client_idle_timeout",
+                );
             }
         }
     }
@@ -139,7 +145,7 @@ impl ShardState {
         match server.phase {
             server::Phase::Linked(client) => {
                 // A request runs from its first byte on, also while its client owes the rest of it.
-                let busy = server.protocol.is_busy() || self.core.is_sending(client);
+                let busy = server.protocol.is_busy() || is_sending(&self.core, client);
                 let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
@@ -165,17 +171,17 @@ impl ShardState {
                 } else {
                     return;
                 };
-                self.close_server(conn, reason.0);
-                self.fail_client(client, reason.1, &reason.0.to_string());
+                server_end::close_server(&mut self.core, conn, reason.0);
+                client_end::fail_client(&mut self.core, client, reason.1, &reason.0.to_string());
             }
             // A question lasts as long as the login that waits for it.
             server::Phase::InternalQuery(InternalQuery::Ask(internal_client))
-                if self.core.is_awaited(internal_client) => {}
+                if internal_query::is_awaited(&self.core, internal_client) => {}
             // If a server does not answer an internal query, the client that waits for it is closed too.
             server::Phase::InternalQuery(_) => {
                 let limit_us = micros(self.core.config.global.server_connect_timeout);
                 if passed(now_us, query_us, limit_us) {
-                    self.server_fault(conn, "test query timeout");
+                    server_end::server_fault(&mut self.core, conn, "test query timeout");
                 }
             }
             _ => {}
@@ -203,18 +209,18 @@ impl ShardState {
             }
         }
         for (conn, code, text) in late {
-            self.fail_waiter(conn, code, text);
+            internal_query::fail_waiter(&mut self.core, conn, code, text);
         }
         for conn in told {
-            self.core.notify_waiter(conn);
+            notify_waiter(&mut self.core, conn);
         }
     }
 
     /// A pool's idle servers, its minimum, and the retry after a failure.
     fn check_pool(&mut self, pool_id: PoolId) {
         self.close_stale_servers(pool_id);
-        self.serve_or_open(pool_id);
-        self.forget_unused_pool(pool_id);
+        opening::serve_or_open(&mut self.core, pool_id);
+        unused::forget_unused_pool(&mut self.core, pool_id);
     }
 
     fn close_stale_servers(&mut self, pool_id: PoolId) {
@@ -223,46 +229,44 @@ impl ShardState {
         let idle: Vec<_> = local_pool.pool.idle().to_vec();
         for idle in idle {
             let conn = ConnId(idle.server);
-            if let Some(reason) = self.core.reason_to_close(conn) {
-                self.close_server(conn, reason);
+            if let Some(reason) = server_end::reason_to_close(&self.core, conn) {
+                server_end::close_server(&mut self.core, conn, reason);
             } else if passed(self.core.now.mono_us, idle.since_us, idle_timeout_us)
-                && self.core.is_above_minimum(pool_id)
+                && is_above_minimum(&self.core, pool_id)
             {
-                self.close_server(conn, CloseReason::IdleTimeout);
+                server_end::close_server(&mut self.core, conn, CloseReason::IdleTimeout);
             }
         }
     }
 }
 
-impl Core {
-    /// It has stopped in the middle of a message, or is still sending it.
-    fn is_sending(&self, conn: ConnId) -> bool {
-        let Some(client) = self.conns.client(conn) else { return false };
-        let half_sent = client.server().is_some_and(|server| {
-            self.conns.find_server(server).is_some_and(|server| server.protocol.boundary().is_none())
-        });
-        half_sent || !client.request.held.is_empty()
-    }
+/// It has stopped in the middle of a message, or is still sending it.
+fn is_sending(core: &Core, conn: ConnId) -> bool {
+    let Some(client) = core.conns.client(conn) else { return false };
+    let half_sent = client.server().is_some_and(|server| {
+        core.conns.find_server(server).is_some_and(|server| server.protocol.boundary().is_none())
+    });
+    half_sent || !client.request.held.is_empty()
+}
 
-    fn has_answered(&self, conn: ConnId) -> bool {
-        self.conns.find_server(conn).is_some_and(|server| server.protocol.has_answered())
-    }
+fn has_answered(core: &Core, conn: ConnId) -> bool {
+    core.conns.find_server(conn).is_some_and(|server| server.protocol.has_answered())
+}
 
-    fn notify_waiter(&mut self, conn: ConnId) {
-        let Some(client) = self.client(conn) else { return };
-        let waits = matches!(client.phase, client::Phase::Waiting(_));
-        if waits && !std::mem::replace(&mut client.wait_noted, true) {
-            let text = "No server connection available in postgres backend, client being queued";
-            self.outbox.write(conn, |out| encode::notice(out, "NOTICE", "00000", text));
-        }
+fn notify_waiter(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.client(conn) else { return };
+    let waits = matches!(client.phase, client::Phase::Waiting(_));
+    if waits && !std::mem::replace(&mut client.wait_noted, true) {
+        let text = "No server connection available in postgres backend, client being queued";
+        core.outbox.write(conn, |out| encode::notice(out, "NOTICE", "00000", text));
     }
+}
 
-    /// The pool can do without one more; what is on its way out does not count any more.
-    fn is_above_minimum(&self, pool_id: PoolId) -> bool {
-        let local_pool = self.local_pools.get(pool_id);
-        local_pool.is_some_and(|local_pool| {
-            local_pool.pool.is_above_minimum(0)
-                && local_pool.pool.is_above_minimum(self.leaving_servers(pool_id))
-        })
-    }
+/// The pool can do without one more; what is on its way out does not count any more.
+fn is_above_minimum(core: &Core, pool_id: PoolId) -> bool {
+    let local_pool = core.local_pools.get(pool_id);
+    local_pool.is_some_and(|local_pool| {
+        local_pool.pool.is_above_minimum(0)
+            && local_pool.pool.is_above_minimum(server_end::leaving_servers(core, pool_id))
+    })
 }

@@ -9,19 +9,15 @@ use messages::ShardId;
 use pool::PoolRegistry;
 use settings::Config;
 use telemetry::Counters;
-use tls::TlsConfig;
 
-use crate::administration::Administration;
 use crate::auth_query::AuthQueries;
 use crate::cancel::Cancels;
 use crate::core::Core;
-use crate::error_counts::ErrorCounts;
-use crate::link::freed::Freed;
+use crate::effects::Effect;
+use crate::link::checkout;
 use crate::login::Logins;
 use crate::pools::spread::ThreadLoad;
-use crate::queries::QueryTracking;
-use crate::tls_layer::TlsRequest;
-use crate::transfer::export::ExportState;
+use crate::transfer::export;
 
 /// Derived keys that are remembered at most.
 const KEYS_KEPT: usize = 1024;
@@ -30,25 +26,13 @@ const KEYS_KEPT: usize = 1024;
 pub(crate) struct ShardState {
     pub(crate) core: Core,
     pub(crate) cancels: Cancels,
-    pub(crate) administration: Administration,
     pub(crate) server_keys: ServerKeyCache,
-    /// What TLS is like, on both sides.
-    pub(crate) tls: TlsConfig,
-    /// Requests to the TLS layer, handled before the event ends.
-    pub(crate) tls_requests: Vec<TlsRequest>,
-    pub(crate) freed: Freed,
-    /// Another process takes over from this one.
-    pub(crate) exporting: Option<ExportState>,
     pub(crate) load: ThreadLoad,
     pub(crate) next_tick_us: Option<u64>,
     pub(crate) logins: Logins,
     pub(crate) auth_queries: AuthQueries,
     /// The console counts like a pool.
     pub(crate) console: Counters,
-    /// Errors that clients got.
-    pub(crate) errors: ErrorCounts,
-    /// Statistics of queries, while they are kept.
-    pub(crate) tracking: Option<Box<QueryTracking>>,
 }
 
 impl ShardState {
@@ -61,21 +45,44 @@ impl ShardState {
     ) -> ShardState {
         ShardState {
             cancels: Cancels::new(&mock),
-            administration: Administration::default(),
             logins: Logins::new(&mock, &config),
             server_keys: ServerKeyCache::new(KEYS_KEPT),
-            // At the start of a process the caller has checked these settings and reported any error.
-            tls: TlsConfig::new(&config).unwrap_or_else(|_| TlsConfig::none()),
-            tls_requests: Vec::new(),
-            freed: Freed::default(),
-            exporting: None,
             load: ThreadLoad::default(),
             next_tick_us: None,
             auth_queries: AuthQueries::default(),
             console: Counters::default(),
-            errors: ErrorCounts::default(),
-            tracking: config.global.track_queries.then(Box::default),
             core: Core::new(id, config, pool_registry, entropy),
+        }
+    }
+
+    /// Carries out what the event has left to be done.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self) {
+        loop {
+            if let Some(effect) = self.core.effects.pop() {
+                self.carry_out(effect);
+            } else if !self.core.effects.is_empty() {
+                checkout::process_released(&mut self.core);
+            } else {
+                return;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::LoginOver { id, peer, was_unauthenticated, login_bytes } => {
+                self.login_over_of(id, peer, was_unauthenticated, login_bytes);
+            }
+            Effect::CancelWithdrawn(carrier) => self.withdraw_cancel(carrier),
+            Effect::QueryOver { reply_to, result } => self.deliver(&reply_to, &result),
+            Effect::ConsoleContinues(conn) => {
+                if self.core.conns.find_client(conn).is_some() {
+                    self.console_goes_on(conn);
+                }
+            }
+            Effect::ServerCounted { pool, opened } => export::send_server_count(&mut self.core, pool, opened),
         }
     }
 }

@@ -7,21 +7,18 @@
 
 use std::collections::VecDeque;
 
-use tls::{HandshakeFault, TlsConnection};
+use telemetry::Level;
+use tls::{HandshakeFault, NegotiatedTls, TlsConnection};
 
+use crate::close_reason::CloseReason;
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::effects::TlsRequest;
+use crate::link::{backpressure, client_end, server_end};
+use crate::login::client_tls;
 use crate::outbox::{Outbox, empty};
 use crate::state::ShardState;
-use crate::{Action, ConnId, Event, Source};
-
-/// What state asks of this layer; done before any action of the same event.
-pub(crate) enum TlsRequest {
-    /// A client requests TLS: send `answer` in clear, then take `received` for its first records.
-    Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
-    /// A server agreed to TLS; its name or address as configured.
-    Connect { conn: ConnId, host: String },
-    /// A client comes from another shard with its session.
-    Adopt { conn: ConnId, session: Box<TlsConnection> },
-}
+use crate::{Action, ConnId, Event, Source, cancel, servers};
 
 /// All sessions of a shard.
 #[derive(Default)]
@@ -113,35 +110,35 @@ impl TlsLayer {
                 let ends = progress.ended && session.is_server_side();
                 if progress.secured {
                     let agreed = session.negotiated();
-                    state.secured(conn, agreed);
+                    secured(&mut state.core, conn, agreed);
                 }
                 if !self.opened.is_empty() {
                     state.event(Event::Received { conn, bytes: &self.opened, unsent });
                 }
                 if ends {
-                    state.hung_up(conn);
+                    backpressure::hung_up(&mut state.core, conn);
                 }
             }
             Err(fault) => {
                 link.is_broken = true;
-                state.unsecured(conn, &fault, was_secured);
+                unsecured(&mut state.core, conn, &fault, was_secured);
             }
         }
     }
 
     /// Handles the state's requests, which may lead to further requests.
     pub(crate) fn secure_all(&mut self, state: &mut ShardState) {
-        while let Some(secure) = state.tls_requests.pop() {
+        while let Some(secure) = state.core.tls_requests.pop() {
             match secure {
                 TlsRequest::Adopt { conn, session } => self.insert(conn, session),
                 TlsRequest::Accept { conn, answer, received } => {
-                    state.tls.set_time(state.core.now.wall_us);
-                    let session = TlsConnection::accept(&state.tls.clients);
+                    state.core.tls.set_time(state.core.now.wall_us);
+                    let session = TlsConnection::accept(&state.core.tls.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
                 TlsRequest::Connect { conn, host } => {
-                    state.tls.set_time(state.core.now.wall_us);
-                    let session = TlsConnection::connect(&state.tls.servers, &host);
+                    state.core.tls.set_time(state.core.now.wall_us);
+                    let session = TlsConnection::connect(&state.core.tls.servers, &host);
                     self.begin(state, conn, session, b"", b"");
                 }
             }
@@ -158,7 +155,7 @@ impl TlsLayer {
     ) {
         let mut session = match session {
             Ok(session) => Box::new(session),
-            Err(fault) => return state.unsecured(conn, &fault, false),
+            Err(fault) => return unsecured(&mut state.core, conn, &fault, false),
         };
         let (scratch, opened) = (&mut self.scratch, &mut Vec::new());
         let (range, outcome) = state.core.outbox.append(|out| {
@@ -171,7 +168,7 @@ impl TlsLayer {
             if let Some(link) = self.link(conn) {
                 link.is_broken = true;
             }
-            state.unsecured(conn, &fault, false);
+            unsecured(&mut state.core, conn, &fault, false);
         }
     }
 
@@ -183,9 +180,9 @@ impl TlsLayer {
                 break;
             }
             for conn in std::mem::take(&mut self.broken) {
-                state.unsecured(conn, &HandshakeFault::NotConfigured, true);
+                unsecured(&mut state.core, conn, &HandshakeFault::NotConfigured, true);
             }
-            state.process_released();
+            state.settle();
         }
         self.is_opened = false;
     }
@@ -259,5 +256,50 @@ impl TlsLayer {
             outbox.send(conn, Source::Written, range.start, range.end);
         }
         self.take(conn);
+    }
+}
+
+/// A handshake has gone well.
+fn secured(core: &mut Core, conn: ConnId, agreed: NegotiatedTls) {
+    match core.conns.get_mut(conn) {
+        Some(Conn::Client(_)) => client_tls::client_secured(core, conn, agreed),
+        Some(Conn::Server(server)) => {
+            let text = format!("SSL established: {}", agreed.summary());
+            server.tls = Some(Box::new(agreed));
+            let level = if core.config.global.log_connections { Level::Log } else { Level::Noise };
+            core.log_server(conn, level, &text);
+            servers::begin_server_login(core, conn);
+        }
+        Some(Conn::Cancel(_)) => cancel::send_cancel(core, conn),
+        Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+    }
+}
+
+/// A handshake has failed, or later a record could not be read: the connection is lost.
+fn unsecured(core: &mut Core, conn: ConnId, fault: &HandshakeFault, was_secured: bool) {
+    let (what, prefix) = if was_secured {
+        ("TLS error", "TLS error: ")
+    } else {
+        ("TLS handshake failed", "TLS handshake error: handshake failed: ")
+    };
+    let text = format!("{prefix}{fault}");
+    match core.conns.get(conn) {
+        Some(Conn::Client(_)) => {
+            core.log_client(conn, Level::Warning, &text);
+            client_end::disconnect_client(core, conn, what);
+        }
+        Some(Conn::Server(_)) => {
+            core.log_server(conn, Level::Warning, &text);
+            if was_secured {
+                server_end::server_fault(core, conn, what);
+            } else {
+                server_end::close_server(core, conn, CloseReason::Message(what));
+            }
+        }
+        Some(Conn::Cancel(_)) => {
+            core.log(Level::Warning, format!("cancel request: {text}"));
+            core.act(Action::Close { conn });
+        }
+        Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
     }
 }

@@ -15,12 +15,11 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::auth_query::CONFIG_ERROR;
 use crate::client::Phase;
-use crate::client::login::SecretNeeded;
-use crate::client::login::{Purpose, QueriedSecret};
-use crate::core::Core;
-use crate::log_format::CONSOLE;
+use crate::client::login::{Purpose, QueriedSecret, SecretNeeded};
+use crate::core::{CONSOLE, Core};
+use crate::link::client_end;
+use crate::link::internal_query::CONFIG_ERROR;
 use crate::state::ShardState;
 
 /// How long a name stays unknown without another query.
@@ -124,7 +123,12 @@ impl ShardState {
         match self.core.auth_query_for(&startup_request) {
             Ok(Some(query)) if self.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
-                self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+                client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    &text,
+                );
             }
             // An entry of [users] holds settings, and does not make the user known.
             Ok(None) => {
@@ -188,7 +192,7 @@ impl ShardState {
 
     pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
         self.core.log_client(conn, Level::Error, &fault.detail());
-        self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
+        client_end::fail_client(&mut self.core, conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
     }
 }
 

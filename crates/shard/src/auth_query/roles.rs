@@ -10,6 +10,7 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::client::login::Purpose;
+use crate::link::client_end;
 use crate::state::ShardState;
 
 /// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being
@@ -26,7 +27,12 @@ impl ShardState {
         match self.core.auth_query_for(&startup_request) {
             Ok(Some(query)) if self.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
-                self.fail_client(conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+                client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    &text,
+                );
             }
             Ok(Some(query)) => {
                 self.request_query(conn, ServerQuery { sql: ROLES.to_owned(), ..query }, Purpose::Roles);

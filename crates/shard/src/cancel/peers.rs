@@ -14,9 +14,10 @@ use crate::cancel_key::Key;
 use crate::connections::Conn;
 use crate::connections::cancel_conn::{CancelRequester, PeerCancelConn};
 use crate::core::Core;
+use crate::link::client_end;
 use crate::state::ShardState;
 use crate::time::micros;
-use crate::{Action, ConnId, Target};
+use crate::{Action, ConnId, Target, cancel};
 
 /// What waits for its turn at one peer, and how many connections to it all shards have.
 pub(crate) struct PeerPool {
@@ -34,10 +35,14 @@ impl ShardState {
     ) {
         let Some(key) = key.forwarded() else {
             let text = "failed to forward cancel request because its TTL was exhausted";
-            return self.disconnect_client(requester, text);
+            return client_end::disconnect_client(&mut self.core, requester, text);
         };
         if !self.core.config.peers.contains_key(&peer_id) {
-            return self.disconnect_client(requester, "could not find peer to forward request to");
+            return client_end::disconnect_client(
+                &mut self.core,
+                requester,
+                "could not find peer to forward request to",
+            );
         }
         self.core.log_client(
             requester,
@@ -55,7 +60,7 @@ impl ShardState {
             turn: None,
         };
         self.core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
-        self.core.carry_cancel(requester, conn);
+        cancel::carry_cancel(&mut self.core, requester, conn);
         let pool_registry = &self.core.pool_registry;
         // No database has such a name: the protocol's strings end at a NUL.
         let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
@@ -93,7 +98,7 @@ impl ShardState {
             pool.taken.servers.release();
         }
         let (requester, requester_id) = peer_cancel_conn.requester;
-        self.cancel_over(CancelRequester::Local(requester, requester_id));
+        cancel::cancel_over(&mut self.core, CancelRequester::Local(requester, requester_id));
         self.open_peer_cancel_conns(peer_cancel_conn.peer_id);
     }
 
@@ -117,7 +122,7 @@ impl ShardState {
         }
         peer_cancel_conn.timed_out = true;
         let (requester, has_turn) = (peer_cancel_conn.requester, peer_cancel_conn.turn.is_some());
-        self.core.log_cancel_timeout(CancelRequester::Local(requester.0, requester.1));
+        cancel::log_cancel_timeout(&mut self.core, CancelRequester::Local(requester.0, requester.1));
         if has_turn {
             return self.core.act(Action::Close { conn });
         }
@@ -135,16 +140,16 @@ impl ShardState {
     }
 }
 
-impl Core {
-    pub(crate) fn peer_cancel_conn_connected(&mut self, conn: ConnId) {
-        let Some(peer_cancel_conn) = self.conns.peer_cancel_conn_mut(conn) else {
-            return;
-        };
-        peer_cancel_conn.turn = Some(true);
-        let key = &peer_cancel_conn.key;
-        self.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
-    }
+pub(crate) fn peer_cancel_conn_connected(core: &mut Core, conn: ConnId) {
+    let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else {
+        return;
+    };
+    peer_cancel_conn.turn = Some(true);
+    let key = &peer_cancel_conn.key;
+    core.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
+}
 
+impl Core {
     /// A row for every configured peer.
     pub(crate) fn peer_pool_rows(&self) -> Vec<PeerPoolRow> {
         let mut rows: std::collections::BTreeMap<u32, PeerPoolRow> = self

@@ -6,22 +6,22 @@ pub(crate) mod orders;
 
 use std::sync::Arc;
 
-use messages::{Command, Report, RequestId, ShardId, ShardMessage, ShutdownMode};
+use messages::{Command, RequestId, ShardId, ShardMessage, ShutdownMode};
 use settings::{Config, PoolMode};
 use tls::TlsConfig;
 use wire::sqlstate;
 
-use crate::ConnId;
 use crate::administration::PendingKind;
-use crate::client;
 use crate::close_reason::CloseReason;
-use crate::connections::Conn;
-use crate::connections::cancel_conn;
 use crate::connections::internal_client::ReplyTo;
-use crate::core::Core;
+use crate::connections::{Conn, cancel_conn};
+use crate::link::{checkout, client_end, internal_query, opening, permits, server_end};
 use crate::local_pools::limits;
 use crate::local_pools::table::PoolId;
+use crate::servers::hosts;
 use crate::state::ShardState;
+use crate::transfer::export;
+use crate::{ConnId, cancel, client, pending, pools, suspension};
 
 impl ShardState {
     pub(crate) fn command(&mut self, command: Command) {
@@ -31,7 +31,7 @@ impl ShardState {
             Command::Pause { request, database } => self.pause(request, database),
             Command::Resume { database } => self.resume(database.as_deref()),
             Command::Disable { database, disabled } => self.disable(database, disabled),
-            Command::Suspend { request } => self.suspend(request),
+            Command::Suspend { request } => suspension::suspend(&mut self.core, request),
             Command::WaitClose { request, database } => self.wait_close(request, database),
             Command::Reconnect { database } => self.reconnect(database.as_deref()),
             Command::Kill { request, database } => self.kill(request, database),
@@ -39,132 +39,97 @@ impl ShardState {
             Command::CancelClient { request, id } => self.cancel_client(request, id),
             Command::ResetQueries { database } => self.reset_queries(database.as_deref()),
             Command::Shutdown { request, mode } => self.shut_down(request, mode),
-            Command::Export { round } => self.begin_export(round),
-            Command::AbortExport => self.abort_export(),
-            Command::Cancel { key } => self.cancel_for_takeover(&key),
+            Command::Export { round } => export::begin_export(&mut self.core, round),
+            Command::AbortExport => {
+                export::abort_export(&mut self.core);
+                self.configure(Arc::clone(&self.core.config));
+            }
+            Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
             Command::Reply(reply) => self.console_reply(reply),
             Command::RunServerQuery { request, query } => self.query_for_control(request, *query),
-            Command::WithdrawServerQuery { request } => self.withdrawn(ShardId::CONTROL, request.0),
+            Command::WithdrawServerQuery { request } => {
+                internal_query::withdrawn(&mut self.core, ShardId::CONTROL, request.0)
+            }
         }
     }
 
     pub(crate) fn shard_message(&mut self, message: ShardMessage) {
         match message {
             ShardMessage::Cancel { from, conn, id, key } => {
-                self.cancel_for_shard(cancel_conn::CancelRequester::Remote(from, conn, id), &key);
+                cancel::cancel_for_shard(
+                    &mut self.core,
+                    cancel_conn::CancelRequester::Remote(from, conn, id),
+                    &key,
+                );
             }
             ShardMessage::Cancelled { conn, id } => {
-                self.cancel_over(cancel_conn::CancelRequester::Local(ConnId(conn), id));
+                cancel::cancel_over(&mut self.core, cancel_conn::CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::CancelTimedOut { conn, id } => {
-                self.core.log_cancel_timeout(cancel_conn::CancelRequester::Local(ConnId(conn), id));
+                cancel::log_cancel_timeout(
+                    &mut self.core,
+                    cancel_conn::CancelRequester::Local(ConnId(conn), id),
+                );
             }
-            ShardMessage::HostMoved { host, gone } => self.host_moved(&host, &gone),
+            ShardMessage::HostMoved { host, gone } => hosts::host_moved(&mut self.core, &host, &gone),
             ShardMessage::RunServerQuery { from, conn, id, query } => {
                 self.enqueue_query(ReplyTo { shard: from, id, conn }, *query);
             }
-            ShardMessage::WithdrawServerQuery { from, id } => self.withdrawn(from, id),
+            ShardMessage::WithdrawServerQuery { from, id } => {
+                internal_query::withdrawn(&mut self.core, from, id)
+            }
             ShardMessage::ServerQueryDone { conn, id, answer } => {
                 self.server_query_done(ConnId(conn), id, *answer)
             }
             ShardMessage::RequestPermit { limit, database, user, .. } => {
-                self.permit_requested(limit, &database, &user);
+                permits::permit_requested(&mut self.core, limit, &database, &user);
             }
-            ShardMessage::PermitFreed { database, user } => self.permit_freed(&database, &user),
+            ShardMessage::PermitFreed { database, user } => {
+                permits::permit_freed(&mut self.core, &database, &user)
+            }
         }
     }
 
     fn pause(&mut self, request: RequestId, database: Option<String>) {
         self.set_paused(database.as_deref(), true);
-        self.administration.answer_when(request, PendingKind::Paused(database));
-        self.paused_progress();
+        self.core.administration.answer_when(request, PendingKind::Paused(database));
+        pending::paused_progress(&mut self.core);
     }
 
     /// The whole and single databases are paused apart: a database that was paused by its name stays so when all resume.
     fn set_paused(&mut self, database: Option<&str>, paused: bool) {
-        self.administration.set_paused(database, paused);
-        for index in self.core.pools_of(database) {
+        self.core.administration.set_paused(database, paused);
+        for index in pending::pools_of(&self.core, database) {
             let Some(local_pool) = self.core.local_pools.get_mut(index) else { continue };
-            local_pool.paused_by_command = self.administration.is_paused(&local_pool.database_name);
+            local_pool.paused_by_command = self.core.administration.is_paused(&local_pool.database_name);
             local_pool.pool.paused = local_pool.paused_by_command;
             if paused {
-                self.close_idle_servers(index, CloseReason::Paused);
+                server_end::close_idle_servers(&mut self.core, index, CloseReason::Paused);
             }
-        }
-    }
-
-    pub(crate) fn close_idle_servers(&mut self, local_pool: PoolId, reason: CloseReason<'_>) {
-        let idle: Vec<ConnId> = self
-            .core
-            .local_pools
-            .get(local_pool)
-            .map(|local_pool| local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
-            .unwrap_or_default();
-        for conn in idle {
-            self.close_server(conn, reason);
         }
     }
 
     fn resume(&mut self, database: Option<&str>) {
         // Commands that RESUME undoes are not answered: the control thread has already answered their clients.
-        self.administration.retain_pending(|pending| match &pending.what {
+        self.core.administration.retain_pending(|pending| match &pending.what {
             PendingKind::Paused(paused) | PendingKind::Killed(paused) => paused.as_deref() != database,
             PendingKind::Suspended => database.is_some(),
             PendingKind::ObsoleteClosed(_) | PendingKind::Shutdown(_) => true,
         });
         if database.is_none() {
-            self.stand_no_more();
+            suspension::stand_no_more(&mut self.core);
         }
         self.set_paused(database, false);
-        for index in self.core.pools_of(database) {
+        for index in pending::pools_of(&self.core, database) {
             if let Some(local_pool) = self.core.local_pools.get_mut(index) {
                 local_pool.pool.forget_failure();
             }
-            self.serve_or_open(index);
-        }
-    }
-
-    /// Answers commands that wait for servers to close, as far as they are complete.
-    pub(crate) fn paused_progress(&mut self) {
-        if self.administration.pending().is_empty() {
-            return;
-        }
-        let pending = self.administration.take_pending();
-        for waiting in pending {
-            let over = match &waiting.what {
-                PendingKind::Paused(database) => {
-                    self.core.pools_of(database.as_deref()).into_iter().all(|local_pool| {
-                        self.core
-                            .local_pools
-                            .get(local_pool)
-                            .is_none_or(|local_pool| local_pool.pool.open() + local_pool.pool.external() == 0)
-                    })
-                }
-                PendingKind::Killed(database) => {
-                    self.core.pools_of(database.as_deref()).into_iter().all(|local_pool| {
-                        self.core
-                            .local_pools
-                            .get(local_pool)
-                            .is_none_or(|local_pool| local_pool.pool.open() == 0)
-                    })
-                }
-                PendingKind::Suspended => self.core.is_still(),
-                PendingKind::ObsoleteClosed(database) => self.core.has_no_obsolete(database.as_deref()),
-                PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
-                    self.core.local_pools.values().all(|local_pool| local_pool.pool.open() == 0)
-                }
-                PendingKind::Shutdown(ShutdownMode::WaitForClients) => !self.core.has_ordinary_clients(),
-            };
-            if over {
-                self.core.done(waiting.request, 0);
-            } else {
-                self.administration.answer_when(waiting.request, waiting.what);
-            }
+            opening::serve_or_open(&mut self.core, index);
         }
     }
 
     fn reconnect(&mut self, database: Option<&str>) {
-        for local_pool in self.core.pools_of(database) {
+        for local_pool in pending::pools_of(&self.core, database) {
             self.renew_servers(local_pool, CloseReason::ConfigurationChanged);
         }
     }
@@ -176,7 +141,7 @@ impl ShardState {
                 server.close_when_free = Some(reason);
             }
         }
-        self.close_idle_servers(local_pool, reason);
+        server_end::close_idle_servers(&mut self.core, local_pool, reason);
         if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.pool.forget_failure();
         }
@@ -184,14 +149,14 @@ impl ShardState {
 
     fn kill(&mut self, request: RequestId, database: Option<String>) {
         self.set_paused(database.as_deref(), true);
-        for local_pool in self.core.pools_of(database.as_deref()) {
+        for local_pool in pending::pools_of(&self.core, database.as_deref()) {
             self.close_clients_of(local_pool, "database was killed");
             for conn in self.core.servers_of(local_pool) {
-                self.close_server(conn, CloseReason::DatabaseKilled);
+                server_end::close_server(&mut self.core, conn, CloseReason::DatabaseKilled);
             }
         }
-        self.administration.answer_when(request, PendingKind::Killed(database));
-        self.paused_progress();
+        self.core.administration.answer_when(request, PendingKind::Killed(database));
+        pending::paused_progress(&mut self.core);
     }
 
     fn close_clients_of(&mut self, local_pool: PoolId, reason: &str) {
@@ -200,10 +165,15 @@ impl ShardState {
             .conns
             .ids(|conn| matches!(conn, Conn::Client(client) if client.pool == Some(local_pool)));
         for conn in clients {
-            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, reason);
+            client_end::fail_client(&mut self.core, conn, sqlstate::ADMIN_SHUTDOWN, reason);
         }
-        for internal_client in self.core.internal_clients_of(local_pool) {
-            self.refuse_internal_client(internal_client, sqlstate::ADMIN_SHUTDOWN, reason);
+        for internal_client in internal_query::internal_clients_of(&self.core, local_pool) {
+            internal_query::refuse_internal_client(
+                &mut self.core,
+                internal_client,
+                sqlstate::ADMIN_SHUTDOWN,
+                reason,
+            );
         }
     }
 
@@ -214,9 +184,14 @@ impl ShardState {
             .ids(|conn| matches!(conn, Conn::Client(client) if client.id == id && client.is_settled()));
         let count = found.len() as u64;
         for conn in found {
-            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "admin forced disconnect");
+            client_end::fail_client(
+                &mut self.core,
+                conn,
+                sqlstate::ADMIN_SHUTDOWN,
+                "admin forced disconnect",
+            );
         }
-        self.core.done(request, count);
+        pending::done(&mut self.core, request, count);
     }
 
     /// Like a cancel request of the client itself, without a connection that waits for its end.
@@ -234,19 +209,22 @@ impl ShardState {
             })
             .collect();
         let requester = cancel_conn::CancelRequester::Operator;
-        let sent = servers.into_iter().filter(|server| self.cancel_on(requester, *server)).count();
-        self.core.done(request, sent as u64);
+        let sent = servers
+            .into_iter()
+            .filter(|server| cancel::cancel_on(&mut self.core, requester, *server))
+            .count();
+        pending::done(&mut self.core, request, sent as u64);
     }
 
     fn shut_down(&mut self, request: RequestId, mode: ShutdownMode) {
-        self.administration.shut_down(mode);
+        self.core.administration.shut_down(mode);
         if mode == ShutdownMode::WaitForServers {
             let local_pools = self.core.local_pools.ids();
             for local_pool in local_pools {
                 if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
                     local_pool.pool.paused = true;
                 }
-                self.close_idle_servers(local_pool, CloseReason::ShuttingDown);
+                server_end::close_idle_servers(&mut self.core, local_pool, CloseReason::ShuttingDown);
             }
             // An idle client may stay until it asks for a server (`client_must_disconnect`), or the process ends.
             let waiting = self.core.conns.ids(|conn| {
@@ -254,25 +232,21 @@ impl ShardState {
                 client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_) | client::Phase::Login(_)))
             });
             for conn in waiting {
-                self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
+                client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::ADMIN_SHUTDOWN,
+                    "server shutting down",
+                );
             }
         }
-        self.administration.answer_when(request, PendingKind::Shutdown(mode));
-        self.paused_progress();
-    }
-
-    /// A client that asks for a server, or has just logged in, is closed if the shutdown waits for servers only.
-    pub(crate) fn client_must_disconnect(&mut self, conn: ConnId) -> bool {
-        if self.administration.shutdown() == Some(ShutdownMode::WaitForServers) {
-            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "server shutting down");
-            return true;
-        }
-        false
+        self.core.administration.answer_when(request, PendingKind::Shutdown(mode));
+        pending::paused_progress(&mut self.core);
     }
 
     /// RELOAD or SET: limits hold at once, changed databases get new servers, removed ones lose their clients.
     pub(crate) fn configure(&mut self, config: Arc<Config>) {
-        if self.exporting.is_some() {
+        if self.core.exporting.is_some() {
             return; // It is the next process's now.
         }
         let old = std::mem::replace(&mut self.core.config, config);
@@ -286,18 +260,45 @@ impl ShardState {
                 self.renew_tls_servers(index);
             }
         }
-        self.make_minimum_pools();
+        pools::make_minimum_pools(&mut self.core);
+    }
+
+    /// The setting may have changed: what was counted is kept as long as it is on.
+    pub(crate) fn track_as_configured(&mut self) {
+        match (self.core.config.global.track_queries, &self.core.tracking) {
+            (true, None) => self.core.tracking = Some(Box::default()),
+            (false, Some(_)) => {
+                self.core.tracking = None;
+                for conn in self.core.conns.values_mut() {
+                    if let Conn::Client(client) = conn {
+                        client.query_tracker = None;
+                    }
+                }
+            }
+            _ => {}
+        }
+        // The figures of a deleted database would be taken for those of a new one of the same name.
+        if let Some(tracking) = &mut self.core.tracking {
+            tracking.keep_databases(|name| self.core.config.database(name).is_some());
+        }
+    }
+
+    /// Counting begins anew, of one database or of all.
+    pub(crate) fn reset_queries(&mut self, database: Option<&str>) {
+        if let Some(tracking) = &mut self.core.tracking {
+            tracking.keep_databases(|name| database.is_some_and(|reset| reset != name));
+        }
     }
 
     /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Invalid
     /// settings change nothing: the control thread has reported them.
     fn configure_tls(&mut self) -> bool {
-        if self.tls.is_built_from(&self.core.config) {
+        if self.core.tls.is_built_from(&self.core.config) {
             return false;
         }
         let Ok(terms) = TlsConfig::new(&self.core.config) else { return false };
-        let servers_differ = !terms.has_same_servers(&self.tls);
-        self.tls = terms;
+        let servers_differ = !terms.has_same_servers(&self.core.tls);
+        self.core.tls = terms;
         servers_differ
     }
 
@@ -338,33 +339,14 @@ impl ShardState {
         } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
-        self.serve_or_open(index);
+        opening::serve_or_open(&mut self.core, index);
     }
 
     /// Servers that were kept for their clients' sessions are not any more.
     fn release_servers(&mut self, local_pool: PoolId) {
         for conn in self.core.servers_of(local_pool) {
-            self.release(conn);
+            checkout::release(&mut self.core, conn);
         }
-    }
-}
-
-impl Core {
-    fn done(&mut self, request: RequestId, count: u64) {
-        let shard = self.id;
-        self.report(Report::Done { request, shard, count });
-    }
-
-    fn pools_of(&self, database: Option<&str>) -> Vec<PoolId> {
-        self.local_pools
-            .ids_of(|local_pool| database.is_none_or(|database| database == &*local_pool.database_name))
-    }
-
-    fn has_ordinary_clients(&self) -> bool {
-        self.conns.iter().any(|(_, conn)| {
-            matches!(conn, Conn::Client(client)
-                if !matches!(client.phase, client::Phase::Console { .. } | client::Phase::Closing | client::Phase::CancelRequest(_)))
-        })
     }
 }
 

@@ -8,15 +8,16 @@ pub(crate) mod cancel_conn;
 pub(crate) mod internal_client;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::Location;
 
+use messages::ShardId;
 use slab::Slab;
 
 use crate::ConnId;
 use crate::client::Client;
-use crate::connections::cancel_conn::CancelConn;
-use crate::connections::cancel_conn::PeerCancelConn;
-use crate::connections::internal_client::InternalClient;
+use crate::connections::cancel_conn::{CancelConn, PeerCancelConn};
+use crate::connections::internal_client::{InternalClient, ReplyTo};
 use crate::server::Server;
 
 /// A connection of any kind.
@@ -36,6 +37,8 @@ pub(crate) enum Conn {
 #[derive(Default)]
 pub(crate) struct Connections {
     slots: Slab<Conn>,
+    /// Internal clients, by the shard and the `id` of the client that waits for each.
+    awaited: BTreeMap<(ShardId, u64), ConnId>,
     missing: Missing,
 }
 
@@ -200,6 +203,21 @@ impl Connections {
     /// The ids of the connections that match.
     pub(crate) fn ids(&self, matches: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
         self.iter().filter(|(_, conn)| matches(conn)).map(|(conn, _)| conn).collect()
+    }
+
+    /// A client waits for the result of this internal client.
+    pub(crate) fn await_result(&mut self, reply_to: ReplyTo, internal_client: ConnId) {
+        self.awaited.insert((reply_to.shard, reply_to.id), internal_client);
+    }
+
+    /// It does so no more. The answer is what it waited for.
+    pub(crate) fn await_no_more(&mut self, shard: ShardId, id: u64) -> Option<ConnId> {
+        self.awaited.remove(&(shard, id))
+    }
+
+    /// How many clients wait for a result.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

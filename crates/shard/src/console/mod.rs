@@ -10,10 +10,11 @@ use wire::tag::frontend as tag;
 use wire::{encode, frame, frontend, sqlstate};
 
 use crate::client::Phase;
-use crate::console_session::answer;
 use crate::console_session::answer::Formats;
-use crate::console_session::{ConsoleSession, PendingStatement, Refused};
+use crate::console_session::{ConsoleSession, PendingStatement, Refused, answer};
 use crate::core::Core;
+use crate::link::client_end;
+use crate::login::counting;
 use crate::state::ShardState;
 use crate::{Action, ConnId};
 
@@ -35,7 +36,7 @@ const PARAMETERS: [(&str, &str); 8] = [
 impl ShardState {
     /// The client may use the console: sends its greeting.
     pub(crate) fn console_opened(&mut self, conn: ConnId, role: Role, minor: u16) {
-        if !self.count_in_console(conn, role) {
+        if !counting::count_in_console(&mut self.core, conn, role) {
             return;
         }
         let Some(client) = self.core.client(conn) else { return };
@@ -62,7 +63,12 @@ impl ShardState {
         let Some(client) = self.core.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > 2 * STATEMENT_BYTES as usize {
-            return self.fail_client(conn, sqlstate::PROGRAM_LIMIT, "statement too long");
+            return client_end::fail_client(
+                &mut self.core,
+                conn,
+                sqlstate::PROGRAM_LIMIT,
+                "statement too long",
+            );
         }
         self.console_goes_on(conn);
     }
@@ -92,16 +98,21 @@ impl ShardState {
             Ok(None) => return None,
             Ok(Some(header)) if header.frame_bytes <= STATEMENT_BYTES => header,
             _ => {
-                self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message length");
+                client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::PROTOCOL_VIOLATION,
+                    "invalid message length",
+                );
                 return None;
             }
         };
         let bytes = header.frame_bytes as usize;
         let body = held.get(frame::HEADER_BYTES..bytes)?;
         match header.tag {
-            tag::TERMINATE => self.disconnect_client(conn, "client close request"),
+            tag::TERMINATE => client_end::disconnect_client(&mut self.core, conn, "client close request"),
             known if wire::tag::is_frontend(known) => self.console_message(conn, known, body),
-            other => self.client_fault(conn, &session::ClientFault::UnknownTag(other)),
+            other => client_end::client_fault(&mut self.core, conn, &session::ClientFault::UnknownTag(other)),
         }
         Some(bytes)
     }
@@ -131,7 +142,7 @@ impl ShardState {
             }),
             tag::FUNCTION_CALL => {
                 let text = "function calls are not supported by the admin console";
-                self.count_error(conn, sqlstate::FEATURE_NOT_SUPPORTED);
+                self.core.count_error(conn, sqlstate::FEATURE_NOT_SUPPORTED);
                 return self.core.outbox.write(conn, |out| {
                     encode::error(out, "ERROR", sqlstate::FEATURE_NOT_SUPPORTED, text);
                     encode::ready(out, Status::Idle);
@@ -151,13 +162,18 @@ impl ShardState {
         if let Some(session) = self.core.console_session(conn) {
             session.skipping = true;
         }
-        self.count_error(conn, sqlstate);
+        self.core.count_error(conn, sqlstate);
         self.core.outbox.write(conn, |out| encode::error(out, "ERROR", sqlstate, text));
     }
 
     fn console_query(&mut self, conn: ConnId, body: &[u8]) {
         let Some(sql) = frontend::query_text(body) else {
-            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "invalid message format");
+            return client_end::fail_client(
+                &mut self.core,
+                conn,
+                sqlstate::PROTOCOL_VIOLATION,
+                "invalid message format",
+            );
         };
         let sql = String::from_utf8_lossy(sql).into_owned();
         if let Some(session) = self.core.console_session(conn) {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use messages::{Cell, ReplyPart, Role};
 use wire::bind::bind_rest;
-use wire::frontend::{self, Found};
-use wire::sqlstate;
+use wire::frontend::Found;
+use wire::{frontend, sqlstate};
 
 use crate::console_session::answer::{Formats, parameter};
 

@@ -4,92 +4,89 @@
 //! skipped as it comes, however long, and one that has to be whole before it can be passed on is kept until it is.
 
 use session::FirstMessage;
-use wire::frame::{self, Header};
+use wire::frame;
+use wire::frame::Header;
 use wire::tag::frontend as tag;
 
 use crate::ConnId;
 use crate::client::Client;
 use crate::core::Core;
-use crate::state::ShardState;
+use crate::link::{checkout, client_end, relay};
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
 /// passed on in pieces.
 const WHOLE_BYTES: u32 = 64 * 1024;
 
-impl ShardState {
-    /// The first bytes of a request: checks out a server, which is returned, or waits for one.
-    pub(crate) fn idle_client_received(&mut self, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
-        let frame_bytes_max = self.core.config.global.max_packet_size;
-        let client = self.core.client(conn)?;
-        if client.ignored_bytes > 0 || !client.request.held.is_empty() {
-            let behind = client.skip_ignored(bytes);
-            client.request.held.extend_from_slice(behind);
-            self.idle_client_received_held(conn);
-            return None;
-        }
-        match first_unsent_message(bytes, frame_bytes_max) {
-            FirstMessage::NeedsServer => {
-                let server = self.checkout(conn);
-                if server.is_none() {
-                    self.core.hold(conn, bytes);
-                }
-                return server;
-            }
-            FirstMessage::Incomplete => self.core.hold(conn, bytes),
-            FirstMessage::Ignored(_) => {
-                self.core.hold(conn, bytes);
-                self.idle_client_received_held(conn);
-            }
-            FirstMessage::Terminate => self.disconnect_client(conn, "client close request"),
-            FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
-        }
-        None
+/// The first bytes of a request: checks out a server, which is returned, or waits for one.
+pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
+    let frame_bytes_max = core.config.global.max_packet_size;
+    let client = core.client(conn)?;
+    if client.ignored_bytes > 0 || !client.request.held.is_empty() {
+        let behind = client.skip_ignored(bytes);
+        client.request.held.extend_from_slice(behind);
+        idle_client_received_held(core, conn);
+        return None;
     }
-
-    /// The same for bytes that were kept.
-    pub(crate) fn idle_client_received_held(&mut self, conn: ConnId) {
-        let frame_bytes_max = self.core.config.global.max_packet_size;
-        let Some(client) = self.core.client(conn) else { return };
-        let (held, mut at) = (&mut client.request.held, 0);
-        while let FirstMessage::Ignored(ignored) = first_unsent_message(&held[at..], frame_bytes_max) {
-            let here = ignored.min(held.len() - at);
-            at += here;
-            client.ignored_bytes = u32::try_from(ignored - here).unwrap_or(0);
-        }
-        held.drain(..at); // At once: what is behind would be moved for each message.
-        match first_unsent_message(&client.request.held, frame_bytes_max) {
-            FirstMessage::NeedsServer => {
-                if let Some(server) = self.checkout(conn) {
-                    self.send_held(conn, server);
-                }
+    match first_unsent_message(bytes, frame_bytes_max) {
+        FirstMessage::NeedsServer => {
+            let server = checkout::checkout(core, conn);
+            if server.is_none() {
+                hold(core, conn, bytes);
             }
-            FirstMessage::Incomplete | FirstMessage::Ignored(_) => {}
-            FirstMessage::Terminate => self.disconnect_client(conn, "client close request"),
-            FirstMessage::Fault(fault) => self.client_fault(conn, &fault),
+            return server;
         }
+        FirstMessage::Incomplete => hold(core, conn, bytes),
+        FirstMessage::Ignored(_) => {
+            hold(core, conn, bytes);
+            idle_client_received_held(core, conn);
+        }
+        FirstMessage::Terminate => client_end::disconnect_client(core, conn, "client close request"),
+        FirstMessage::Fault(fault) => client_end::client_fault(core, conn, &fault),
     }
+    None
+}
 
-    /// What a client with a server sent has asked for nothing, for example the end of copy data that was refused before.
-    /// It keeps the server only for a request that is too long to be kept whole.
-    #[cold]
-    pub(crate) fn release_without_request(&mut self, conn: ConnId, server: ConnId) {
-        let frame_bytes_max = self.core.config.global.max_packet_size;
-        let Some(client) = self.core.client(conn) else { return };
-        if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer {
-            return;
+/// The same for bytes that were kept.
+pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
+    let frame_bytes_max = core.config.global.max_packet_size;
+    let Some(client) = core.client(conn) else { return };
+    let (held, mut at) = (&mut client.request.held, 0);
+    while let FirstMessage::Ignored(ignored) = first_unsent_message(&held[at..], frame_bytes_max) {
+        let here = ignored.min(held.len() - at);
+        at += here;
+        client.ignored_bytes = u32::try_from(ignored - here).unwrap_or(0);
+    }
+    held.drain(..at); // At once: what is behind would be moved for each message.
+    match first_unsent_message(&client.request.held, frame_bytes_max) {
+        FirstMessage::NeedsServer => {
+            if let Some(server) = checkout::checkout(core, conn) {
+                relay::send_held(core, conn, server);
+            }
         }
-        self.release(server);
-        if self.exporting.is_some() {
-            self.try_export(conn);
-        }
+        FirstMessage::Incomplete | FirstMessage::Ignored(_) => {}
+        FirstMessage::Terminate => client_end::disconnect_client(core, conn, "client close request"),
+        FirstMessage::Fault(fault) => client_end::client_fault(core, conn, &fault),
     }
 }
 
-impl Core {
-    fn hold(&mut self, conn: ConnId, bytes: &[u8]) {
-        if let Some(client) = self.client(conn) {
-            client.request.held.extend_from_slice(bytes);
-        }
+/// What a client with a server sent has asked for nothing, for example the end of copy data that was refused before.
+/// It keeps the server only for a request that is too long to be kept whole.
+#[cold]
+pub(crate) fn release_without_request(core: &mut Core, conn: ConnId, server: ConnId) {
+    let frame_bytes_max = core.config.global.max_packet_size;
+    let Some(client) = core.client(conn) else { return };
+    if first_unsent_message(&client.request.held, frame_bytes_max) == FirstMessage::NeedsServer {
+        return;
+    }
+    checkout::release(core, server);
+    if core.exporting.is_some() {
+        core.try_export(conn);
+    }
+}
+
+fn hold(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    if let Some(client) = core.client(conn) {
+        client.request.held.extend_from_slice(bytes);
     }
 }
 

@@ -2,9 +2,15 @@
 
 pub(crate) mod backpressure;
 pub(crate) mod checkout;
+pub(crate) mod client_end;
+pub(crate) mod dedicated;
 pub(crate) mod first_message;
-pub(crate) mod freed;
+pub(crate) mod greet;
+pub(crate) mod internal_query;
+pub(crate) mod opening;
 pub(crate) mod parameters;
+pub(crate) mod permits;
 pub(crate) mod relay;
+pub(crate) mod server_end;
 pub(crate) mod shuffle;
 pub(crate) mod startup_values;

@@ -8,112 +8,107 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::core::Core;
+use crate::link::{checkout, client_end};
 use crate::server::InternalQuery;
-use crate::state::ShardState;
 use crate::{ConnId, client, server};
 
-impl ShardState {
-    /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
-    #[cold]
-    pub(crate) fn refuse_to_link(&mut self, client_conn: ConnId, server_conn: ConnId, position: usize) {
-        let text = format!(
-            "parameter \"{}\" cannot be restored: its value is not known from the server's report",
-            self.core.tracked.name(position)
-        );
-        self.fail_client(client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
-        self.release_or_close(server_conn);
+/// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
+#[cold]
+pub(crate) fn refuse_to_link(core: &mut Core, client_conn: ConnId, server_conn: ConnId, position: usize) {
+    let text = format!(
+        "parameter \"{}\" cannot be restored: its value is not known from the server's report",
+        core.tracked.name(position)
+    );
+    client_end::fail_client(core, client_conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+    checkout::release_or_close(core, server_conn);
+}
+
+/// Links a client and a server whose parameters are not known to be the same: None if the server has to be prepared first.
+#[cold]
+#[inline(never)]
+pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
+    let (client, server) = core.conns.linked(client_conn, server_conn)?;
+    if let Some(sets) = client.parameters.sets_from(&server.protocol.parameters, &core.tracked) {
+        checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
+        return None;
+    }
+    client.phase = client::Phase::Linked(server_conn);
+    server.phase = server::Phase::Linked(client_conn);
+    share_parameters(core, client_conn, server_conn);
+    Some(server_conn)
+}
+
+/// The server has the client's values; from now on both share one list, in the server's spelling.
+pub(crate) fn share_parameters(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
+    if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
+        // Equal lists become one, so that the next link is known to match without comparing the values.
+        if !local_pool.last_params.same(&canonical) {
+            local_pool.last_params = canonical.clone();
+        }
+        server.protocol.parameters = local_pool.last_params.clone();
+    }
+    client.parameters = server.protocol.parameters.clone();
+    if let Some(startup) = &mut client.startup {
+        startup.spell_as(&own, &canonical);
+    }
+    for position in own.differing(&canonical) {
+        let (Some(old), Some(new)) = (own.text(position), canonical.text(position)) else { continue };
+        let name = core.tracked.name(position).to_owned();
+        if core.tracked.is_read_only(position) {
+            core.outbox.write(client_conn, |out| {
+                encode::parameter_status(out, name.as_bytes(), new.as_bytes());
+            });
+        } else {
+            let text =
+                format!("varcache_set_canonical: setting {name} to its canonical version {old} -> {new}");
+            core.log_client(client_conn, Level::Debug, &text);
+        }
     }
 }
 
-impl Core {
-    /// Links a client and a server whose parameters are not known to be the same: None if the server has to be prepared first.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn link_unlike(&mut self, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
-        let (client, server) = self.conns.linked(client_conn, server_conn)?;
-        if let Some(sets) = client.parameters.sets_from(&server.protocol.parameters, &self.tracked) {
-            self.prepare(client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
-            return None;
-        }
-        client.phase = client::Phase::Linked(server_conn);
-        server.phase = server::Phase::Linked(client_conn);
-        self.share_parameters(client_conn, server_conn);
-        Some(server_conn)
+/// The SETs of an [`crate::server::InternalQuery::Apply`] have been run: what this server never reports is as its client
+/// wanted it, because we say so.
+pub(crate) fn note_unreported(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some(server) = core.conns.server(server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let default_params = local_pool.default_params.clone();
+    if let Some((client, server)) = core.conns.linked(client_conn, server_conn) {
+        server.protocol.parameters.note_unreported(&default_params, &client.parameters);
+        server.protocol.parameters.resolve_unknown(&client.parameters);
     }
+}
 
-    /// The server has the client's values; from now on both share one list, in the server's spelling.
-    pub(crate) fn share_parameters(&mut self, client_conn: ConnId, server_conn: ConnId) {
-        let Some((client, server)) = self.conns.linked(client_conn, server_conn) else { return };
-        let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
-        if let Some(local_pool) = self.local_pools.get_mut(server.pool) {
-            // Equal lists become one, so that the next link is known to match without comparing the values.
-            if !local_pool.last_params.same(&canonical) {
-                local_pool.last_params = canonical.clone();
-            }
-            server.protocol.parameters = local_pool.last_params.clone();
-        }
-        client.parameters = server.protocol.parameters.clone();
-        if let Some(startup) = &mut client.startup {
-            startup.spell_as(&own, &canonical);
-        }
-        for position in own.differing(&canonical) {
-            let (Some(old), Some(new)) = (own.text(position), canonical.text(position)) else { continue };
-            let name = self.tracked.name(position).to_owned();
-            if self.tracked.is_read_only(position) {
-                self.outbox.write(client_conn, |out| {
-                    encode::parameter_status(out, name.as_bytes(), new.as_bytes());
-                });
-            } else {
-                let text =
-                    format!("varcache_set_canonical: setting {name} to its canonical version {old} -> {new}");
-                self.log_client(client_conn, Level::Debug, &text);
-            }
+/// The server runs something that may change what it does not report: until its end says more, nothing is known of
+/// each such parameter that is not as in `sure`, or on a fresh server.
+pub(crate) fn mark_unreported_unknown(core: &mut Core, server_conn: ConnId, sure: Option<&Parameters>) {
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let sure = sure.unwrap_or(&local_pool.default_params);
+    let now = &mut server.protocol.parameters;
+    for position in (0..core.tracked.count()).filter(|position| !core.tracked.is_read_only(*position)) {
+        if local_pool.default_params.value(position).is_none() && now.value(position) != sure.value(position)
+        {
+            now.doubt(position);
         }
     }
+}
 
-    /// The SETs of an [`crate::server::InternalQuery::Apply`] have been run: what this server never reports is as its client
-    /// wanted it, because we say so.
-    pub(crate) fn note_unreported(&mut self, client_conn: ConnId, server_conn: ConnId) {
-        let Some(server) = self.conns.server(server_conn) else { return };
-        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
-        let default_params = local_pool.default_params.clone();
-        if let Some((client, server)) = self.conns.linked(client_conn, server_conn) {
-            server.protocol.parameters.note_unreported(&default_params, &client.parameters);
-            server.protocol.parameters.resolve_unknown(&client.parameters);
-        }
-    }
+/// DISCARD ALL was run here: what the server does not report has its default.
+pub(crate) fn forget_unreported(core: &mut Core, server_conn: ConnId) {
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    server.protocol.parameters.note_unreported(&local_pool.default_params, &local_pool.default_params);
+}
 
-    /// The server runs something that may change what it does not report: until its end says more, nothing is known of
-    /// each such parameter that is not as in `sure`, or on a fresh server.
-    pub(crate) fn mark_unreported_unknown(&mut self, server_conn: ConnId, sure: Option<&Parameters>) {
-        let Some(server) = self.conns.server_mut(server_conn) else { return };
-        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
-        let sure = sure.unwrap_or(&local_pool.default_params);
-        let now = &mut server.protocol.parameters;
-        for position in (0..self.tracked.count()).filter(|position| !self.tracked.is_read_only(*position)) {
-            if local_pool.default_params.value(position).is_none()
-                && now.value(position) != sure.value(position)
-            {
-                now.doubt(position);
-            }
-        }
-    }
-
-    /// DISCARD ALL was run here: what the server does not report has its default.
-    pub(crate) fn forget_unreported(&mut self, server_conn: ConnId) {
-        let Some(server) = self.conns.server_mut(server_conn) else { return };
-        let Some(local_pool) = self.local_pools.get(server.pool) else { return };
-        server.protocol.parameters.note_unreported(&local_pool.default_params, &local_pool.default_params);
-    }
-
-    /// A server has reported something: facts about it are facts for the clients to come.
-    pub(crate) fn update_read_only(&mut self, server_conn: ConnId) {
-        let Some(server) = self.conns.server(server_conn) else { return };
-        let Some(local_pool) = self.local_pools.get_mut(server.pool) else { return };
-        for position in read_only_positions(&self.tracked) {
-            if let Some(value) = server.protocol.parameters.value(position) {
-                local_pool.default_params.set(position, value);
-            }
+/// A server has reported something: facts about it are facts for the clients to come.
+pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
+    let Some(server) = core.conns.server(server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
+    for position in read_only_positions(&core.tracked) {
+        if let Some(value) = server.protocol.parameters.value(position) {
+            local_pool.default_params.set(position, value);
         }
     }
 }

@@ -3,16 +3,16 @@
 //! Owns the two directions and the outcome of each step. Checkout and release are `checkout`'s; pausing reads is
 //! `backpressure`'s.
 
-use session::{ClientFault, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome};
-use telemetry::Level;
+use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome};
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::client;
 use crate::close_reason::CloseReason;
-use crate::outbox::{NullOutput, Sides};
-use crate::server::{self, InternalQuery};
-use crate::state::ShardState;
+use crate::core::Core;
+use crate::link::{
+    backpressure, checkout, client_end, first_message, internal_query, parameters, server_end, startup_values,
+};
+use crate::outbox::Sides;
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
@@ -28,451 +28,340 @@ enum Input<'a> {
     Held(Vec<u8>),
 }
 
-impl ShardState {
-    /// Bytes from a client.
-    #[inline(never)]
-    pub(crate) fn client_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.client(conn) else { return };
-        let server = match client.phase {
-            client::Phase::Linked(server) if client.request.held.is_empty() => Some(server),
-            client::Phase::Idle => self.idle_client_received(conn, bytes),
-            _ => return self.client_continues(conn, bytes),
-        };
-        if let Some(server) = server {
-            self.forward_to_server(conn, server, Input::Received(bytes));
+/// Bytes from a client that has a server.
+#[inline]
+pub(crate) fn linked_client_received(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    forward_to_server(core, conn, server, Input::Received(bytes));
+}
+
+/// Bytes from a client without a request.
+#[inline]
+pub(crate) fn idle_client_input(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    if let Some(server) = first_message::idle_client_received(core, conn, bytes) {
+        forward_to_server(core, conn, server, Input::Received(bytes));
+    }
+}
+
+/// Bytes from a server for its client.
+#[inline]
+pub(crate) fn linked_server_received(core: &mut Core, conn: ConnId, client: ConnId, bytes: &[u8]) {
+    forward_to_client(core, conn, Some(client), bytes, bytes);
+}
+
+pub(crate) fn hold_while_awaiting_greeting(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    let Some(client) = core.client(conn) else { return };
+    client.request.held.extend_from_slice(bytes);
+    if client.request.held.len() > HELD_WHILE_LOGGING_IN {
+        client_end::fail_client(
+            core,
+            conn,
+            sqlstate::PROTOCOL_VIOLATION,
+            "too much sent before login was complete",
+        );
+    }
+}
+
+/// Passes on what a client sent before it had its server.
+#[inline(never)]
+pub(crate) fn send_held(core: &mut Core, conn: ConnId, server: ConnId) {
+    let Some(client) = core.client(conn) else { return };
+    let held = std::mem::take(&mut client.request.held);
+    if !held.is_empty() {
+        forward_to_server(core, conn, server, Input::Held(held));
+    }
+}
+
+/// Bytes behind those that a linked client has sent and that could not be judged.
+pub(crate) fn send_more(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    let Some(client) = core.client(conn) else { return };
+    let little = client.request.needs_more_than(bytes.len());
+    client.request.held.extend_from_slice(bytes);
+    if !little {
+        send_held(core, conn, server);
+    }
+}
+
+/// One step client to server.
+#[inline(always)]
+fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
+    let (bytes, received) = match &input {
+        Input::Received(bytes) => (*bytes, *bytes),
+        Input::Held(bytes) => (&bytes[..], &[][..]),
+    };
+    let now_us = core.now.mono_us;
+    let global = &core.config.global;
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
+        return;
+    };
+    let was_busy = server.protocol.is_busy();
+    let default_params = !was_busy && server.protocol.boundary().is_some();
+    let local_pool = core.local_pools.get_mut(server.pool);
+    let statements_max = match global.max_prepared_statements as usize {
+        _ if server.names_as_they_are => 0,
+        0 => STATEMENTS_WHILE_OFF,
+        most => most,
+    };
+    let mut context = RequestContext {
+        registry: &mut core.registry,
+        statements_max,
+        frame_bytes_max: global.max_packet_size,
+        resets: client.startup.is_some().then_some(&core.tracked),
+        refuses_simple: global.disable_pqexec,
+        client: client.id,
+        parsed: 0,
+        parsed_on_server: 0,
+        bound: 0,
+    };
+    let mut sides = Sides {
+        outbox: &mut core.outbox,
+        received,
+        forward_to: server_conn,
+        client: client_conn,
+        server: server_conn,
+        forwarded: 0,
+    };
+    let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
+    let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
+    // A request that came in pieces has been running since the first of them.
+    if default_params && !received.is_empty() {
+        client.request_us = now_us;
+        server.query_us = now_us;
+    }
+    if let Some(local_pool) = local_pool {
+        local_pool.counters.bytes_received += done as u64;
+        if client.request.statements.is_some() {
+            local_pool.counters.client_parse_count += context.parsed;
+            local_pool.counters.server_parse_count += context.parsed_on_server;
+            local_pool.counters.bind_count += context.bound;
         }
     }
-
-    /// Bytes from a client that cannot be passed on as they are.
-    #[inline(never)]
-    fn client_continues(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.client(conn) else { return };
-        match client.phase {
-            client::Phase::Linked(server) => self.send_more(conn, server, bytes),
-            client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
-                client.request.held.extend_from_slice(bytes)
-            }
-            client::Phase::Startup { .. } => self.startup(conn, bytes),
-            client::Phase::Login(_) => self.login_message(conn, bytes),
-            client::Phase::AwaitingGreeting(_) => self.hold_while_awaiting_greeting(conn, bytes),
-            client::Phase::Console { .. } => self.console_received(conn, bytes),
-            client::Phase::Handshake { .. }
-            | client::Phase::CancelRequest(_)
-            | client::Phase::Closing
-            | client::Phase::Idle => {}
-        }
+    if let Some(tracking) = &mut core.tracking {
+        tracking.heard(
+            &mut client.query_tracker,
+            client.request.statements.as_deref(),
+            &core.registry,
+            &bytes[..done],
+            default_params,
+        );
     }
-
-    fn hold_while_awaiting_greeting(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.client(conn) else { return };
-        client.request.held.extend_from_slice(bytes);
-        if client.request.held.len() > HELD_WHILE_LOGGING_IN {
-            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "too much sent before login was complete");
+    let outcome = match input {
+        Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
+        Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
+    };
+    let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
+    let asked_nothing = server.protocol.is_quiet();
+    match outcome {
+        RequestOutcome::All if kept => backpressure::pause_client(core, client_conn),
+        RequestOutcome::All if asked_nothing => {
+            first_message::release_without_request(core, client_conn, server_conn)
         }
+        RequestOutcome::All => {}
+        RequestOutcome::Terminate => client_end::disconnect_client(core, client_conn, "client close request"),
+        RequestOutcome::Fault(fault) => client_end::client_fault(core, client_conn, &fault),
     }
+}
 
-    /// Passes on what a client sent before it had its server.
-    #[inline(never)]
-    pub(crate) fn send_held(&mut self, conn: ConnId, server: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
-        let held = std::mem::take(&mut client.request.held);
-        if !held.is_empty() {
-            self.forward_to_server(conn, server, Input::Held(held));
-        }
+/// [`ShardState::forward_to_client`] where that is rare.
+#[inline(never)]
+pub(crate) fn answer(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: Option<ConnId>,
+    bytes: &[u8],
+    received: &[u8],
+) {
+    forward_to_client(core, server_conn, client_conn, bytes, received);
+}
+
+/// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
+/// `bytes` are of it.
+#[inline(always)]
+fn forward_to_client(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: Option<ConnId>,
+    bytes: &[u8],
+    received: &[u8],
+) {
+    let (outcome, took_us) = match client_conn {
+        Some(client_conn) => step_to_client(core, server_conn, client_conn, bytes, received),
+        None => (internal_query::step_internal_query(core, server_conn, bytes), 0),
+    };
+    if let Some(fault) = outcome.fault {
+        return server_end::server_fault(core, server_conn, &fault.message());
     }
-
-    /// Bytes behind those that a linked client has sent and that could not be judged.
-    fn send_more(&mut self, conn: ConnId, server: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.client(conn) else { return };
-        let little = client.request.needs_more_than(bytes.len());
-        client.request.held.extend_from_slice(bytes);
-        if !little {
-            self.send_held(conn, server);
-        }
+    if outcome.parameters_changed {
+        parameters::update_read_only(core, server_conn);
     }
-
-    /// One step client to server.
-    #[inline(always)]
-    fn forward_to_server(&mut self, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
-        let (bytes, received) = match &input {
-            Input::Received(bytes) => (*bytes, *bytes),
-            Input::Held(bytes) => (&bytes[..], &[][..]),
-        };
-        let now_us = self.core.now.mono_us;
-        let global = &self.core.config.global;
-        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else {
-            return;
-        };
-        let was_busy = server.protocol.is_busy();
-        let default_params = !was_busy && server.protocol.boundary().is_some();
-        let local_pool = self.core.local_pools.get_mut(server.pool);
-        let statements_max = match global.max_prepared_statements as usize {
-            _ if server.names_as_they_are => 0,
-            0 => STATEMENTS_WHILE_OFF,
-            most => most,
-        };
-        let mut context = RequestContext {
-            registry: &mut self.core.registry,
-            statements_max,
-            frame_bytes_max: global.max_packet_size,
-            resets: client.startup.is_some().then_some(&self.core.tracked),
-            refuses_simple: global.disable_pqexec,
-            client: client.id,
-            parsed: 0,
-            parsed_on_server: 0,
-            bound: 0,
-        };
-        let mut sides = Sides {
-            outbox: &mut self.core.outbox,
-            received,
-            forward_to: server_conn,
-            client: client_conn,
-            server: server_conn,
-            forwarded: 0,
-        };
-        let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
-        let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
-        // A request that came in pieces has been running since the first of them.
-        if default_params && !received.is_empty() {
-            client.request_us = now_us;
-            server.query_us = now_us;
-        }
-        if let Some(local_pool) = local_pool {
-            local_pool.counters.bytes_received += done as u64;
-            if client.request.statements.is_some() {
-                local_pool.counters.client_parse_count += context.parsed;
-                local_pool.counters.server_parse_count += context.parsed_on_server;
-                local_pool.counters.bind_count += context.bound;
-            }
-        }
-        if let Some(tracking) = &mut self.tracking {
-            tracking.heard(client, &self.core.registry, &bytes[..done], default_params);
-        }
-        let outcome = match input {
-            Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
-            Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
-        };
-        let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
-        let asked_nothing = server.protocol.is_quiet();
-        match outcome {
-            RequestOutcome::All if kept => self.core.pause_client(client_conn),
-            RequestOutcome::All if asked_nothing => self.release_without_request(client_conn, server_conn),
-            RequestOutcome::All => {}
-            RequestOutcome::Terminate => self.disconnect_client(client_conn, "client close request"),
-            RequestOutcome::Fault(fault) => self.client_fault(client_conn, &fault),
-        }
+    if outcome.discarded {
+        parameters::forget_unreported(core, server_conn);
     }
-
-    /// Bytes from a server.
-    #[inline(never)]
-    pub(crate) fn server_received(&mut self, conn: ConnId, bytes: &[u8], unsent: bool) {
-        let Some(server) = self.core.server(conn) else { return };
-        server.unsent |= unsent;
-        match server.phase {
-            server::Phase::Linked(client) => self.forward_to_client(conn, Some(client), bytes, bytes),
-            server::Phase::Login(_) => self.server_login_received(conn, bytes),
-            server::Phase::InternalQuery(_) | server::Phase::Idle | server::Phase::AwaitingCancel => {
-                self.unlinked_server_received(conn, bytes);
-            }
-            server::Phase::AskedTls => self.server_answers_tls(conn, bytes),
-            server::Phase::Connecting
-            | server::Phase::Handshake
-            | server::Phase::Leaving { .. }
-            | server::Phase::Closing => {}
-        }
+    if outcome.internal_done.is_some() {
+        return internal_query::internal_query_done(core, server_conn);
     }
-
-    /// [`ShardState::forward_to_client`] where that is rare.
-    #[inline(never)]
-    pub(crate) fn answer(
-        &mut self,
-        server_conn: ConnId,
-        client_conn: Option<ConnId>,
-        bytes: &[u8],
-        received: &[u8],
-    ) {
-        self.forward_to_client(server_conn, client_conn, bytes, received);
+    if let (true, Some(client_conn)) = (outcome.block_refused, client_conn) {
+        return refuse_block(core, server_conn, client_conn);
     }
-
-    /// One step server to client. Without a client, all of it answers a query of Weir's own. `received` is the event's buffer if
-    /// `bytes` are of it.
-    #[inline(always)]
-    fn forward_to_client(
-        &mut self,
-        server_conn: ConnId,
-        client_conn: Option<ConnId>,
-        bytes: &[u8],
-        received: &[u8],
-    ) {
-        let (outcome, took_us) = match client_conn {
-            Some(client_conn) => self.step_to_client(server_conn, client_conn, bytes, received),
-            None => (self.step_internal_query(server_conn, bytes), 0),
-        };
-        if let Some(fault) = outcome.fault {
-            return self.server_fault(server_conn, &fault.message());
-        }
-        if outcome.parameters_changed {
-            self.core.update_read_only(server_conn);
-        }
-        if outcome.discarded {
-            self.core.forget_unreported(server_conn);
-        }
-        if outcome.internal_done.is_some() {
-            return self.internal_query_done(server_conn);
-        }
-        if let (true, Some(client_conn)) = (outcome.block_refused, client_conn) {
-            return self.refuse_block(server_conn, client_conn);
-        }
-        if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
-            self.requests_answered(server_conn, client_conn, outcome, took_us);
-        } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
-            self.send_blocked_requests(server_conn, client_conn);
-        } else if let Some(client_conn) = client_conn {
-            self.unsolicited_message_ended(server_conn, client_conn);
-        }
+    if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
+        requests_answered(core, server_conn, client_conn, outcome, took_us);
+    } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
+        send_blocked_requests(core, server_conn, client_conn);
+    } else if let Some(client_conn) = client_conn {
+        unsolicited_message_ended(core, server_conn, client_conn);
     }
+}
 
-    /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
-    #[inline]
-    fn unsolicited_message_ended(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some(server) = self.core.server(server_conn) else { return };
-        if server.protocol.holds_requests() {
-            return self.restore_late(server_conn, client_conn);
-        }
-        if !server.protocol.is_quiet() {
-            return;
-        }
-        self.release(server_conn);
-        if self.exporting.is_some() {
-            self.try_export(client_conn);
-        }
+/// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
+#[inline]
+fn unsolicited_message_ended(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let Some(server) = core.server(server_conn) else { return };
+    if server.protocol.holds_requests() {
+        return startup_values::restore_late(core, server_conn, client_conn);
     }
-
-    /// Sends what the client sent behind a request that might have been replayed.
-    fn send_blocked_requests(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        self.send_held(client_conn, server_conn);
-        self.resume_client(client_conn);
+    if !server.protocol.is_quiet() {
+        return;
     }
+    checkout::release(core, server_conn);
+    if core.exporting.is_some() {
+        core.try_export(client_conn);
+    }
+}
 
-    /// Passes on what a server has sent. Returns what came of it, and how long the query took that was answered, if one was.
-    #[inline(always)]
-    fn step_to_client(
-        &mut self,
-        server_conn: ConnId,
-        client_conn: ConnId,
-        bytes: &[u8],
-        received: &[u8],
-    ) -> (ReplyOutcome, u64) {
-        let now_us = self.core.now.mono_us;
-        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else {
-            return (ReplyOutcome::default(), 0);
-        };
-        let local_pool = self.core.local_pools.get_mut(server.pool);
-        let mode = server.mode_in(local_pool.as_deref());
-        let refuses_blocks = mode == Some(settings::PoolMode::Statement);
-        let body_max = body_max(&self.core.config.global);
-        let mut context = ReplyContext {
-            registry: &mut self.core.registry,
-            tracked: &self.core.tracked,
-            names: client.request.statements.as_deref_mut(),
-            internal_error: &mut server.internal_error,
-            errors_seen: self.errors.seen(),
-            startup: client.startup.as_ref(),
-            default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
-            has_client: true,
-            releases_between_transactions: mode != Some(settings::PoolMode::Session),
-            refuses_blocks,
-            body_max,
-        };
-        let mut sides = Sides {
-            outbox: &mut self.core.outbox,
-            received,
-            forward_to: client_conn,
-            client: client_conn,
-            server: server_conn,
-            forwarded: 0,
-        };
-        let outcome = server.protocol.step(&mut context, bytes, &mut sides);
-        let forwarded = sides.forwarded;
-        if outcome.parameters_changed {
-            client.parameters = server.protocol.parameters.clone();
-        }
-        // What the server reports before it has them does not change that the client has them.
-        if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {
-            client.restore_client_startup_values(&server.protocol);
-        }
-        if outcome.fatal {
-            server.close_when_free = Some(CloseReason::SentFatal);
-        }
-        let took_us = now_us.saturating_sub(server.query_us);
-        if let Some(local_pool) = local_pool {
-            local_pool.counters.server_parse_count += u64::from(outcome.replayed);
-            local_pool.counters.bytes_sent += forwarded;
-            if is_answer(&outcome) {
-                local_pool.answered(outcome.ready, took_us);
-                if outcome.idle > 0 {
-                    local_pool.transacted(outcome.idle, now_us.saturating_sub(server.transaction_us));
-                }
-            }
-        }
+/// Sends what the client sent behind a request that might have been replayed.
+fn send_blocked_requests(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    send_held(core, client_conn, server_conn);
+    backpressure::resume_client(core, client_conn);
+}
+
+/// Passes on what a server has sent. Returns what came of it, and how long the query took that was answered, if one was.
+#[inline(always)]
+fn step_to_client(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: ConnId,
+    bytes: &[u8],
+    received: &[u8],
+) -> (ReplyOutcome, u64) {
+    let now_us = core.now.mono_us;
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
+        return (ReplyOutcome::default(), 0);
+    };
+    let local_pool = core.local_pools.get_mut(server.pool);
+    let mode = server.mode_in(local_pool.as_deref());
+    let refuses_blocks = mode == Some(settings::PoolMode::Statement);
+    let body_max = body_max(&core.config.global);
+    let mut context = ReplyContext {
+        registry: &mut core.registry,
+        tracked: &core.tracked,
+        names: client.request.statements.as_deref_mut(),
+        internal_error: &mut server.internal_error,
+        errors_seen: core.errors.seen(),
+        startup: client.startup.as_ref(),
+        default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
+        has_client: true,
+        releases_between_transactions: mode != Some(settings::PoolMode::Session),
+        refuses_blocks,
+        body_max,
+    };
+    let mut sides = Sides {
+        outbox: &mut core.outbox,
+        received,
+        forward_to: client_conn,
+        client: client_conn,
+        server: server_conn,
+        forwarded: 0,
+    };
+    let outcome = server.protocol.step(&mut context, bytes, &mut sides);
+    let forwarded = sides.forwarded;
+    if outcome.parameters_changed {
+        client.parameters = server.protocol.parameters.clone();
+    }
+    // What the server reports before it has them does not change that the client has them.
+    if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {
+        client.restore_client_startup_values(&server.protocol);
+    }
+    if outcome.fatal {
+        server.close_when_free = Some(CloseReason::SentFatal);
+    }
+    let took_us = now_us.saturating_sub(server.query_us);
+    if let Some(local_pool) = local_pool {
+        local_pool.counters.server_parse_count += u64::from(outcome.replayed);
+        local_pool.counters.bytes_sent += forwarded;
         if is_answer(&outcome) {
-            server.note_answer(now_us, outcome.idle > 0);
-            if !server.protocol.is_busy() {
-                client.request_us = now_us;
+            local_pool.answered(outcome.ready, took_us);
+            if outcome.idle > 0 {
+                local_pool.transacted(outcome.idle, now_us.saturating_sub(server.transaction_us));
             }
         }
-        if self.errors.has_seen() {
-            self.count_server_errors(server_conn);
-        }
-        (outcome, took_us)
     }
+    if is_answer(&outcome) {
+        server.note_answer(now_us, outcome.idle > 0);
+        if !server.protocol.is_busy() {
+            client.request_us = now_us;
+        }
+    }
+    if core.errors.has_seen() {
+        count_server_errors(core, server_conn);
+    }
+    (outcome, took_us)
+}
 
-    fn step_internal_query(&mut self, server_conn: ConnId, bytes: &[u8]) -> ReplyOutcome {
-        let Some(server) = self.core.conns.server_mut(server_conn) else {
-            return ReplyOutcome::default();
-        };
-        let body_max = body_max(&self.core.config.global);
-        let mut context = ReplyContext {
-            registry: &mut self.core.registry,
-            tracked: &self.core.tracked,
-            names: None,
-            internal_error: &mut server.internal_error,
-            errors_seen: self.errors.seen(),
-            startup: None,
-            default_params: None,
-            has_client: false,
-            releases_between_transactions: false,
-            refuses_blocks: false,
-            body_max,
-        };
-        server.protocol.step(&mut context, bytes, &mut NullOutput)
-    }
+/// A server's errors went to its client.
+#[cold]
+fn count_server_errors(core: &mut Core, server_conn: ConnId) {
+    let Some(server) = core.conns.server(server_conn) else { return };
+    let local_pool = core.local_pools.get(server.pool);
+    let database =
+        local_pool.map(|local_pool| std::sync::Arc::clone(&local_pool.database_name)).unwrap_or_default();
+    let errors_seen = core.errors.take_seen(&database);
+    track_failed(core, server_conn, &errors_seen);
+}
 
-    /// ReadyForQuery went to the client: releases the server if its conditions hold.
-    #[inline(always)]
-    fn requests_answered(
-        &mut self,
-        server_conn: ConnId,
-        client_conn: ConnId,
-        outcome: ReplyOutcome,
-        took_us: u64,
-    ) {
-        if self.tracking.is_some() {
-            self.track_answered(server_conn, client_conn, outcome, took_us);
-        }
-        if outcome.unblocked && !outcome.lost {
-            self.send_blocked_requests(server_conn, client_conn);
-        }
-        // In a transaction block the server stays linked; held requests that are sent now release it themselves.
-        if outcome.idle > 0 {
-            self.release(server_conn);
-        }
-        if outcome.lost {
-            self.restore_startup_values(server_conn, client_conn);
-        }
-        if self.exporting.is_some() {
-            self.try_export(client_conn);
-        }
+/// ReadyForQuery went to a client.
+#[cold]
+fn track_answered(core: &mut Core, server: ConnId, client: ConnId, outcome: ReplyOutcome, took_us: u64) {
+    let now_us = core.now.wall_us;
+    let Some(tracking) = &mut core.tracking else { return };
+    let Some((client, server)) = core.conns.linked(client, server) else { return };
+    if let (Some(query_tracker), Some(local_pool)) =
+        (&mut client.query_tracker, core.local_pools.get(server.pool))
+    {
+        let is_all = !server.protocol.is_busy();
+        tracking.answered(query_tracker, &local_pool.database_name, outcome.ready, took_us, is_all, now_us);
     }
+}
 
-    fn refuse_block(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let text = "transaction blocks not allowed in statement pooling mode";
-        self.close_server(server_conn, CloseReason::Message(text));
-        self.fail_client(client_conn, sqlstate::PROTOCOL_VIOLATION, text);
+/// ReadyForQuery went to the client: releases the server if its conditions hold.
+#[inline(always)]
+fn requests_answered(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: ConnId,
+    outcome: ReplyOutcome,
+    took_us: u64,
+) {
+    if core.tracking.is_some() {
+        track_answered(core, server_conn, client_conn, outcome, took_us);
     }
+    if outcome.unblocked && !outcome.lost {
+        send_blocked_requests(core, server_conn, client_conn);
+    }
+    // In a transaction block the server stays linked; held requests that are sent now release it themselves.
+    if outcome.idle > 0 {
+        checkout::release(core, server_conn);
+    }
+    if outcome.lost {
+        startup_values::restore_startup_values(core, server_conn, client_conn);
+    }
+    if core.exporting.is_some() {
+        core.try_export(client_conn);
+    }
+}
 
-    /// An unlinked server sent something: parameters and notices are read, a FATAL closes it. In the middle of a frame it
-    /// is not checked out.
-    pub(crate) fn idle_server_received(&mut self, conn: ConnId, bytes: &[u8]) {
-        let outcome = self.step_internal_query(conn, bytes);
-        if outcome.parameters_changed {
-            self.core.update_read_only(conn);
-        }
-        let now_us = self.core.now.mono_us;
-        let Some(server) = self.core.server(conn) else { return };
-        let (quiet, local_pool) = (server.protocol.is_quiet(), server.pool);
-        let parked = matches!(server.phase, server::Phase::Idle);
-        if outcome.fatal {
-            self.core.log_server(conn, Level::Warning, "got packet 'E' from server when not linked");
-            self.close_server(conn, CloseReason::Crashed);
-        } else if outcome.fault.is_some() {
-            self.close_server(conn, CloseReason::UnexpectedBytes);
-        } else if parked && !quiet {
-            server.phase = server::Phase::AwaitingCancel;
-            server.request_us = now_us;
-            if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
-                local_pool.pool.remove_idle(conn.0);
-            }
-        } else if !parked {
-            self.check_cancels_done(conn);
-        }
-    }
-
-    /// A query of Weir's own has been answered.
-    fn internal_query_done(&mut self, conn: ConnId) {
-        let Some(server) = self.core.server(conn) else { return };
-        let server::Phase::InternalQuery(internal_query) = server.phase else { return };
-        let failed = server.internal_error.take();
-        server.unasked_bytes = 0;
-        match (internal_query, failed) {
-            (InternalQuery::Apply(client) | InternalQuery::Restore(client), None) => {
-                self.prepared(conn, client)
-            }
-            (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
-                self.refused_parameters(conn, client, &error);
-            }
-            (InternalQuery::Freshen(internal_client), failed) => {
-                self.discard_all_done(internal_client, conn, failed.is_some())
-            }
-            (InternalQuery::ConnectQuery(internal_client), failed) => {
-                self.core.connect_query_over(internal_client, conn, failed.as_deref())
-            }
-            (InternalQuery::Ask(internal_client), failed) => {
-                self.query_answered(internal_client, conn, failed.as_deref())
-            }
-            // A server that answers with an error is alive, too.
-            (InternalQuery::Check, Some(error)) => {
-                self.core.log_query_error(conn, "server_check_query", &error);
-                self.internal_query_over(conn);
-            }
-            (InternalQuery::Reset, Some(_)) => self.close_server(conn, CloseReason::ResetFailed),
-            (InternalQuery::Check, None) => self.internal_query_over(conn),
-            (InternalQuery::Reset, None) => self.internal_query_over(conn),
-        }
-    }
-
-    /// The server refused the client's startup parameters: the client gets the server's error.
-    fn refused_parameters(&mut self, server: ConnId, client: ConnId, error: &[u8]) {
-        let fields = wire::error::parse(error);
-        let text =
-            String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
-        self.unlink(server);
-        self.fail_client(client, sqlstate::INVALID_PARAMETER, &text);
-        self.release_or_close(server);
-    }
-
-    /// The client broke the protocol.
-    pub(crate) fn client_fault(&mut self, conn: ConnId, fault: &ClientFault) {
-        if *fault == ClientFault::SimpleQuery {
-            self.core.log_client(conn, Level::Error, "client used 'Q' packet type");
-        }
-        self.fail_client(conn, fault.sqlstate(), &fault.message());
-    }
-
-    /// The server broke the protocol, or died.
-    pub(crate) fn server_fault(&mut self, conn: ConnId, text: &str) {
-        let Some(server) = self.core.server(conn) else { return };
-        let told = server.close_when_free == Some(CloseReason::SentFatal);
-        let client = server.client();
-        self.core.log_server(conn, Level::Warning, text);
-        self.close_server(conn, CloseReason::Message(text));
-        self.core.let_go(conn);
-        match client {
-            Some(client) if told => self.disconnect_client(client, text),
-            Some(client) => self.fail_client(client, sqlstate::CONNECTION_FAILURE, text),
-            None => {}
-        }
-    }
+fn refuse_block(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let text = "transaction blocks not allowed in statement pooling mode";
+    server_end::close_server(core, server_conn, CloseReason::Message(text));
+    client_end::fail_client(core, client_conn, sqlstate::PROTOCOL_VIOLATION, text);
 }
 
 /// ReadyForQuery went to the client, and it was right.
@@ -482,7 +371,16 @@ fn is_answer(outcome: &ReplyOutcome) -> bool {
 }
 
 /// The longest body that a server's frame may have by `max_packet_size`, which counts tag and length too.
-fn body_max(global: &settings::Global) -> u32 {
+pub(crate) fn body_max(global: &settings::Global) -> u32 {
     const HEADER_BYTES: u32 = 5;
     global.max_packet_size.min(i32::MAX.unsigned_abs()).saturating_sub(HEADER_BYTES)
+}
+
+/// Errors went to the client of a server.
+fn track_failed(core: &mut Core, server: ConnId, errors_seen: &[ErrorSeen]) {
+    let Some(server) = core.conns.server(server) else { return };
+    let Some(client) = server.client() else { return };
+    if let Some(query_tracker) = core.client(client).and_then(|client| client.query_tracker.as_mut()) {
+        errors_seen.iter().for_each(|seen| query_tracker.failed(seen.behind as usize));
+    }
 }

@@ -5,23 +5,22 @@
 
 use crate::ConnId;
 use crate::close_reason::CloseReason;
-use crate::state::ShardState;
+use crate::core::Core;
+use crate::link::{checkout, opening, server_end};
 
-impl ShardState {
-    /// Closes the server and queues the client for another one if the client used this one last.
-    #[cold]
-    pub(crate) fn refuse_last_server(&mut self, client_conn: ConnId, server_conn: ConnId) -> bool {
-        let Some(client) = self.core.client(client_conn) else { return false };
-        // Taken, not read: a later server may get the number of the one that is closed here.
-        if client.server_used_last.take() != Some(server_conn.0) {
-            return false;
-        }
-        let pool = client.pool;
-        self.close_server(server_conn, CloseReason::Shuffled);
-        self.core.enqueue(client_conn);
-        if let Some(pool_id) = pool {
-            self.serve_or_open(pool_id);
-        }
-        true
+/// Closes the server and queues the client for another one if the client used this one last.
+#[cold]
+pub(crate) fn refuse_last_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    let Some(client) = core.client(client_conn) else { return false };
+    // Taken, not read: a later server may get the number of the one that is closed here.
+    if client.server_used_last.take() != Some(server_conn.0) {
+        return false;
     }
+    let pool = client.pool;
+    server_end::close_server(core, server_conn, CloseReason::Shuffled);
+    checkout::enqueue(core, client_conn);
+    if let Some(pool_id) = pool {
+        opening::serve_or_open(core, pool_id);
+    }
+    true
 }

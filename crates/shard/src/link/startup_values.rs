@@ -6,10 +6,11 @@
 
 use session::ServerProtocol;
 
-use crate::ConnId;
-use crate::client::{self, Client};
+use crate::client::Client;
+use crate::core::Core;
+use crate::link::checkout;
 use crate::server::InternalQuery;
-use crate::state::ShardState;
+use crate::{ConnId, client};
 
 impl Client {
     /// What was reset on its server has the value of the startup packet again.
@@ -23,46 +24,44 @@ impl Client {
     }
 }
 
-impl ShardState {
-    /// The client's startup values were reported to it again. If it keeps its server, because of a transaction or
-    /// for its session, they are set now.
-    #[cold]
-    pub(crate) fn restore_startup_values(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some((client, server)) = self.core.conns.linked(client_conn, server_conn) else { return };
-        let is_linked = matches!(client.phase, client::Phase::Linked(linked) if linked == server_conn);
-        if !is_linked {
-            return;
-        }
-        // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer. A cancel request under
-        // way is for the client's query, and must not meet Weir's own.
-        if !server.protocol.is_exportable() || server.protocol.boundary().is_none() || server.cancels > 0 {
-            return server.protocol.hold_requests();
-        }
-        server.protocol.release_requests();
-        let local = server.protocol.take_lost().local;
-        let now = &server.protocol.parameters;
-        let sets = match server.protocol.in_block() {
-            true => client.parameters.sets_within(now, &self.core.tracked, local),
-            false => client.parameters.sets_from(now, &self.core.tracked),
-        };
-        match sets {
-            Some(sets) => {
-                self.core.prepare(client_conn, server_conn, InternalQuery::Restore(client_conn), &sets)
-            }
-            None => self.prepared(server_conn, client_conn),
-        }
+/// The client's startup values were reported to it again. If it keeps its server, because of a transaction or
+/// for its session, they are set now.
+#[cold]
+pub(crate) fn restore_startup_values(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let is_linked = matches!(client.phase, client::Phase::Linked(linked) if linked == server_conn);
+    if !is_linked {
+        return;
     }
+    // Half a notice behind the ReadyForQuery is the client's, and would be swallowed with the answer. A cancel request under
+    // way is for the client's query, and must not meet Weir's own.
+    if !server.protocol.is_exportable() || server.protocol.boundary().is_none() || server.cancels > 0 {
+        return server.protocol.hold_requests();
+    }
+    server.protocol.release_requests();
+    let local = server.protocol.take_lost().local;
+    let now = &server.protocol.parameters;
+    let sets = match server.protocol.in_block() {
+        true => client.parameters.sets_within(now, &core.tracked, local),
+        false => client.parameters.sets_from(now, &core.tracked),
+    };
+    match sets {
+        Some(sets) => {
+            checkout::prepare(core, client_conn, server_conn, InternalQuery::Restore(client_conn), &sets)
+        }
+        None => checkout::prepared(core, server_conn, client_conn),
+    }
+}
 
-    /// A server sends while its client's requests are held, or a cancel request is over: once what it sends is whole, the values
-    /// can be set.
-    #[cold]
-    pub(crate) fn restore_late(&mut self, server_conn: ConnId, client_conn: ConnId) {
-        let Some(server) = self.core.server(server_conn) else { return };
-        if !server.protocol.is_exportable() {
-            return;
-        }
-        server.protocol.release_requests();
-        self.release(server_conn);
-        self.restore_startup_values(server_conn, client_conn);
+/// A server sends while its client's requests are held, or a cancel request is over: once what it sends is whole, the values
+/// can be set.
+#[cold]
+pub(crate) fn restore_late(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let Some(server) = core.server(server_conn) else { return };
+    if !server.protocol.is_exportable() {
+        return;
     }
+    server.protocol.release_requests();
+    checkout::release(core, server_conn);
+    restore_startup_values(core, server_conn, client_conn);
 }

@@ -9,9 +9,8 @@ use session::parameters::SHOWN_BY_DESCRIPTOR;
 
 use crate::client::Client;
 use crate::connections::Conn;
-use crate::core::Core;
+use crate::core::{CONSOLE, Core};
 use crate::local_pools::local_pool::LocalPool;
-use crate::log_format::CONSOLE;
 use crate::server::Server;
 use crate::{ConnId, Peer};
 

@@ -15,17 +15,15 @@ use messages::{
 };
 use session::parameters::APPLICATION_NAME;
 
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::connections::Conn;
-use crate::core::Core;
+use crate::core::{CONSOLE, Core};
 use crate::local_pools::local_pool::LocalPool;
-use crate::local_pools::table::PoolId;
-use crate::local_pools::table::Retired;
-use crate::log_format::CONSOLE;
-use crate::server::{self, InternalQuery, Server};
+use crate::local_pools::table::{PoolId, Retired};
+use crate::server::{InternalQuery, Server};
 use crate::state::ShardState;
 use crate::time::micros;
-use crate::{ConnId, Peer};
+use crate::{ConnId, Peer, client, server};
 
 impl ShardState {
     pub(crate) fn list(&mut self, request: RequestId, subject: Subject) {
@@ -48,8 +46,12 @@ impl ShardState {
             Subject::Histograms => {
                 self.core.send_slices(request, self.core.histogram_rows(), Listing::Histograms)
             }
-            Subject::Queries => self.core.send_slices(request, self.query_rows(), Listing::Queries),
-            Subject::Errors => self.core.send_slices(request, self.errors.rows(), Listing::Errors),
+            Subject::Queries => self.core.send_slices(
+                request,
+                self.core.tracking.as_ref().map(|tracking| tracking.rows()).unwrap_or_default(),
+                Listing::Queries,
+            ),
+            Subject::Errors => self.core.send_slices(request, self.core.errors.rows(), Listing::Errors),
             // The process's, not a shard's.
             Subject::Listeners | Subject::Hosts | Subject::Zones => {}
         }

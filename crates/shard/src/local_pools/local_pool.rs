@@ -59,6 +59,11 @@ impl LocalPool {
         self.database.user.as_deref() == Some(&*self.user)
     }
 
+    /// The clients that wait for any server of the pool.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.pool.queue.shared().map(|waiter| ConnId(waiter.client))
+    }
+
     /// Where its statements' names are looked up.
     pub(crate) fn catalog(&self) -> Catalog {
         Catalog { id: self.catalog, own_types: self.database.host.len() <= 1 }

@@ -5,24 +5,20 @@
 use std::sync::Arc;
 
 use auth::Accepted;
-use session::ServerInfo;
 use session::parameters::APPLICATION_NAME;
 use settings::AuthType;
 use telemetry::Level;
 use wire::sqlstate;
 
-use crate::client::DedicatedRequest;
-use crate::client::Phase;
 use crate::client::login::Login;
+use crate::client::{DedicatedRequest, Phase};
 use crate::connections::Conn;
-use crate::core::Core;
-use crate::greeting::{ClientGreeting, PoolerInfo};
-use crate::local_pools::table::PoolId;
-use crate::log_format::CONSOLE;
-use crate::servers::ordinary;
+use crate::core::CONSOLE;
+use crate::effects::TlsRequest;
+use crate::link::{client_end, greet, opening};
+use crate::login::{client_tls, counting};
 use crate::state::ShardState;
-use crate::tls_layer::TlsRequest;
-use crate::{Action, ClientMove, ConnId};
+use crate::{Action, ClientMove, ConnId, pools};
 
 impl ShardState {
     /// The client is authenticated. Finds its pool and the shard that has it.
@@ -52,7 +48,7 @@ impl ShardState {
                 self.core.log_client(conn, Level::Log, &text);
             }
             let text = format!("no such database: {}", startup_request.database);
-            return self.fail_client(conn, sqlstate::INVALID_CATALOG_NAME, &text);
+            return client_end::fail_client(&mut self.core, conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
         if database.auto && self.core.pool_registry.database(&startup_request.database).register() {
             self.core.log_client(
@@ -67,7 +63,7 @@ impl ShardState {
             (None, None) => (startup_request.user.clone(), None),
         };
         let shared = self.core.pool_registry.pool(&startup_request.database, &user);
-        let home = self.core.shard_for(&shared);
+        let home = pools::shard_for(&mut self.core, &shared);
         let Some(slot) = self.core.conns.get_mut(conn) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
         let client_move =
@@ -83,15 +79,15 @@ impl ShardState {
     /// Settings may have changed during authentication, and a login can be drawn out: what refuses a connection at
     /// its beginning refuses it at its end. False: the client got the error.
     fn is_still_admitted(&mut self, conn: ConnId) -> bool {
-        if self.lacks_tls(conn) {
-            self.refuse_plain(conn);
+        if client_tls::lacks_tls(&self.core, conn) {
+            client_tls::refuse_plain(&mut self.core, conn);
             return false;
         }
         let Some(startup_request) = self.core.startup_request_of(conn) else { return false };
         let role =
             (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
         if role == Some(None) {
-            self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+            client_end::fail_client(&mut self.core, conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             return false;
         }
         if let Some(Phase::Login(login)) = self.core.client(conn).map(|client| &mut client.phase) {
@@ -111,13 +107,15 @@ impl ShardState {
     pub(crate) fn adopt(&mut self, conn: ConnId, client_move: ClientMove) {
         let ClientMove { client, database, pool_user, startup_request, accepted, found, session } =
             client_move;
-        self.tls_requests.extend(session.map(|session| TlsRequest::Adopt { conn, session }));
+        self.core.tls_requests.extend(session.map(|session| TlsRequest::Adopt { conn, session }));
         self.core.conns.place(conn, Conn::Client(client));
-        let pool_id = self.local_pool(&startup_request.database, &pool_user, &database);
+        let pool_id = pools::local_pool(&mut self.core, &startup_request.database, &pool_user, &database);
         let greets = accepted.send;
         let now_us = self.core.now.mono_us;
         self.core.outbox.write(conn, |out| out.extend_from_slice(&greets));
-        if self.client_must_disconnect(conn) || !self.count_in_pool(conn, pool_id) {
+        if client_end::client_must_disconnect(&mut self.core, conn)
+            || !counting::count_in_pool(&mut self.core, conn, pool_id)
+        {
             return;
         }
         let Some(local_pool) = self.core.local_pools.get_mut(pool_id) else { return };
@@ -155,92 +153,9 @@ impl ShardState {
             if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
                 local_pool.pool.queue.leave(position);
             }
-            self.send_greeting(conn);
+            greet::send_greeting(&mut self.core, conn);
         } else {
-            self.serve_or_open(pool_id);
+            opening::serve_or_open(&mut self.core, pool_id);
         }
-    }
-
-    /// Sends the greeting to every client of this pool that waits for it.
-    pub(crate) fn send_greetings(&mut self, pool_id: PoolId) {
-        let Some(local_pool) = self.core.local_pools.get(pool_id) else { return };
-        let waiting: Vec<ConnId> = ordinary(local_pool).collect();
-        for conn in waiting {
-            // Internal clients wait there too.
-            let Some(client) = self.core.conns.find_client(conn) else { continue };
-            let Phase::AwaitingGreeting(position) = client.phase else { continue };
-            if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
-                local_pool.pool.queue.leave(position);
-            }
-            self.send_greeting(conn);
-        }
-    }
-
-    /// Sends AuthenticationOk, the parameters that servers of this pool report, the cancel key, ReadyForQuery.
-    pub(crate) fn send_greeting(&mut self, conn: ConnId) {
-        let Some(client) = self.core.conns.client_mut(conn) else { return };
-        let Some(local_pool) = self.core.local_pools.of_mut(client.pool) else { return };
-        client.phase = Phase::Idle;
-        if let Some(server_greeting) = &mut local_pool.server_greeting {
-            let pooler = PoolerInfo { global: &self.core.config.global, mode: local_pool.pool.limits.mode };
-            let greeting = server_greeting.greeting(
-                &client.parameters,
-                &local_pool.default_params,
-                &self.core.tracked,
-                &pooler,
-            );
-            client.parameters = greeting.parameters.clone();
-            let key = &client.cancel_key;
-            self.core.outbox.write(conn, |out| greeting.write(out, key, &pooler));
-            self.core.act(Action::LoginComplete { conn });
-        }
-        if self.core.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
-            self.idle_client_received_held(conn);
-        }
-    }
-
-    /// A client is not counted any more, and its names are forgotten.
-    pub(crate) fn forget_client(&mut self, conn: ConnId) {
-        let Some(client) = self.core.conns.client_mut(conn) else { return };
-        let id = client.id;
-        let phase = std::mem::replace(&mut client.phase, Phase::Closing);
-        let was_console = matches!(phase, Phase::Console(_));
-        client.request.held = Vec::new();
-        let sent = std::mem::take(&mut client.login_bytes);
-        if let Some(mut statements) = client.request.statements.take() {
-            statements.forget_all(&mut self.core.registry);
-        }
-        if let Some(prefix) = client.cancel_key_prefix.take() {
-            self.core.pool_registry.forget_cancel_key(prefix);
-        }
-        if was_console {
-            self.core.report(messages::Report::ConsoleLeft);
-        }
-        self.uncount(conn);
-        self.forget_login_bytes(sent);
-        match phase {
-            Phase::Login(login) => login.asks.into_iter().for_each(|asks| self.withdraw_query(asks, id)),
-            Phase::CancelRequest(Some(carrier)) => self.withdraw_cancel(carrier),
-            _ => {}
-        }
-    }
-}
-
-impl Core {
-    /// Sends the same with the parameters of a dedicated server.
-    pub(crate) fn send_own_greeting(&mut self, conn: ConnId, own: &ServerInfo) {
-        let Some(client) = self.conns.client_mut(conn) else { return };
-        let Some(local_pool) = self.local_pools.of(client.pool) else { return };
-        let pooler = PoolerInfo { global: &self.config.global, mode: local_pool.pool.limits.mode };
-        let greeting = ClientGreeting::new(own, client.parameters.clone(), &self.tracked, &pooler);
-        let key = &client.cancel_key;
-        self.outbox.write(conn, |out| greeting.write(out, key, &pooler));
-        self.act(Action::LoginComplete { conn });
-    }
-
-    pub(crate) fn random_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.entropy.fill(&mut bytes);
-        u32::from_be_bytes(bytes)
     }
 }

@@ -17,11 +17,9 @@ pub(crate) fn remote(peer: Peer) -> String {
     }
 }
 
-impl Core {
-    /// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
-    pub(crate) fn log_verdict(&mut self, conn: ConnId, answer: &TaskResult) {
-        if let TaskResult::Checked(CheckResult::Refused(reason)) = answer {
-            self.log_client(conn, Level::Warning, reason);
-        }
+/// Their reasons are for the log alone: a client must not learn whether the name or the password was wrong.
+pub(crate) fn log_verdict(core: &mut Core, conn: ConnId, answer: &TaskResult) {
+    if let TaskResult::Checked(CheckResult::Refused(reason)) = answer {
+        core.log_client(conn, Level::Warning, reason);
     }
 }

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use crate::ConnId;
 use crate::client::Phase;
 use crate::client::login::HeldAnswer;
+use crate::link::client_end;
 use crate::login::unauthenticated::Origin;
 use crate::state::ShardState;
-use crate::time::micros;
-use crate::time::passed;
+use crate::time::{micros, passed};
 
 /// Failures that are answered at once.
 const FREE: u32 = 4;
@@ -53,10 +53,12 @@ impl ShardState {
         let origin = Origin::of(client.peer);
         let is_repeated = self.logins.failures.count(origin, now_us);
         if !is_repeated || self.core.config.global.auth_failure_delay.is_zero() {
-            return self.fail_client(conn, sqlstate, text);
+            return client_end::fail_client(&mut self.core, conn, sqlstate, text);
         }
         let Some(client) = self.core.client(conn) else { return };
-        let Phase::Login(login) = &mut client.phase else { return self.fail_client(conn, sqlstate, text) };
+        let Phase::Login(login) = &mut client.phase else {
+            return client_end::fail_client(&mut self.core, conn, sqlstate, text);
+        };
         login.exchange = None;
         login.held_answer = Some(Box::new(HeldAnswer { since_us: now_us, sqlstate, text: text.to_owned() }));
         client.request.held = Vec::new();
@@ -71,7 +73,8 @@ impl ShardState {
             return false;
         };
         let Some(answer) = login.held_answer.take() else { return false };
-        self.fail_client(conn, answer.sqlstate, &answer.text);
+        self.uncount_unauthenticated(conn); // At once: there may be room to be made for more.
+        client_end::fail_client(&mut self.core, conn, answer.sqlstate, &answer.text);
         true
     }
 
@@ -84,7 +87,7 @@ impl ShardState {
         let is_due =
             |answer: &mut Box<HeldAnswer>| delay_us == 0 || passed(now_us, answer.since_us, delay_us);
         if let Some(answer) = login.held_answer.take_if(is_due) {
-            self.fail_client(conn, answer.sqlstate, &answer.text);
+            client_end::fail_client(&mut self.core, conn, answer.sqlstate, &answer.text);
         }
     }
 }

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use auth::{AuthBackend, CertificateFault, ClientFault, Fault, Method, hba};
 use session::StartupRequest;
 use session::replication::Kind;
-use settings::AuthType;
 use settings::hba::RuleMethod;
-use settings::ldap;
+use settings::{AuthType, ldap};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::Phase;
 use crate::client::login::{AuthRequirement, Refusal};
 use crate::core::Core;
+use crate::link::client_end;
 use crate::state::ShardState;
 use crate::{ConnId, Peer};
 
@@ -47,14 +47,14 @@ impl ShardState {
                 ("login rejected", format!("pg_hba.conf rejects {replication}connection for {who}"))
             }
         };
-        self.core.log_client_disconnect(conn, text);
+        client_end::log_client_disconnect(&mut self.core, conn, text);
         if self.core.config.global.log_pooler_errors {
             self.core.log_client(conn, Level::Warning, &format!("pooler error: {text} ({detail})"));
         }
         let code = sqlstate::INVALID_AUTHORIZATION;
-        self.count_error(conn, code);
+        self.core.count_error(conn, code);
         self.core.outbox.write(conn, |out| encode::error_with_detail(out, "FATAL", code, text, &detail));
-        self.dismiss_client(conn);
+        client_end::dismiss_client(&mut self.core, conn);
     }
 }
 

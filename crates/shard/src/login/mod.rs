@@ -5,12 +5,12 @@
 
 pub(crate) mod admission;
 pub(crate) mod budget;
+pub(crate) mod client_tls;
 pub(crate) mod counting;
 pub(crate) mod external;
 pub(crate) mod failure;
 pub(crate) mod method;
 pub(crate) mod startup;
-pub(crate) mod tls;
 pub(crate) mod unauthenticated;
 
 use std::collections::BTreeSet;
@@ -23,15 +23,13 @@ use messages::Role;
 use session::StartupRequest;
 use settings::{AuthType, Config};
 use telemetry::Level;
-use wire::frame;
-use wire::{encode, sqlstate};
+use wire::{encode, frame, sqlstate};
 
 use crate::client::Phase;
-use crate::client::login::Login;
-use crate::client::login::{AuthRequirement, SecretNeeded};
+use crate::client::login::{AuthRequirement, Login, SecretNeeded};
 use crate::connections::Conn;
-use crate::core::Core;
-use crate::log_format::CONSOLE;
+use crate::core::{CONSOLE, Core};
+use crate::link::client_end;
 use crate::login::budget::{LoginBudget, SPENT};
 use crate::login::external::remote;
 use crate::login::failure::Failures;
@@ -121,14 +119,19 @@ impl ShardState {
         let Some(client) = self.core.client(conn) else { return };
         client.login_user = Arc::from(&*startup_request.user);
         client.request.held = rest.to_vec();
-        if self.lacks_tls(conn) {
-            return self.refuse_plain(conn);
+        if client_tls::lacks_tls(&self.core, conn) {
+            return client_tls::refuse_plain(&mut self.core, conn);
         }
         if !self.count_login_bytes(conn, rest.len()) {
-            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+            return client_end::fail_client(&mut self.core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
-        if self.administration.shutdown().is_some() && role != Some(Some(Role::Admin)) {
-            return self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
+        if self.core.administration.shutdown().is_some() && role != Some(Some(Role::Admin)) {
+            return client_end::fail_client(
+                &mut self.core,
+                conn,
+                sqlstate::ADMIN_SHUTDOWN,
+                "pooler is shutting down",
+            );
         }
         if role.is_none() && self.core.config.global.auth_type == AuthType::Any {
             let forced = self
@@ -138,7 +141,12 @@ impl ShardState {
                 .and_then(|database| database.user.clone());
             let Some(user) = forced else {
                 self.core.log_client(conn, Level::Error, "auth_type=any requires forced user");
-                return self.fail_client(conn, sqlstate::CONFIG_FILE_ERROR, "bouncer config error");
+                return client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::CONFIG_FILE_ERROR,
+                    "bouncer config error",
+                );
             };
             if let Some(client) = self.core.client(conn) {
                 client.login_user = Arc::from(&*user);
@@ -154,7 +162,7 @@ impl ShardState {
                 if let Some(client) = self.core.client(conn) {
                     client.phase = Phase::Login(Box::new(Login::new(startup_request, None)));
                 }
-                self.fail_client(conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+                client_end::fail_client(&mut self.core, conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             }
             Some(Some(role)) if self.is_own_unix_user(conn, &startup_request.user) => {
                 self.count_in_process(conn, true);
@@ -182,7 +190,7 @@ impl ShardState {
 
     /// Begins the authentication of a client if there is room for it. It counts once it is authenticated.
     fn authenticate(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
-        if !self.has_room_in_process(conn, role.is_some()) {
+        if !counting::has_room_in_process(&mut self.core, conn, role.is_some()) {
             return;
         }
         if let Some(names) = &startup_request.negotiate {
@@ -265,13 +273,13 @@ impl ShardState {
             return; // Nothing that it says changes the answer.
         }
         if !self.count_login_bytes(conn, bytes.len()) {
-            return self.fail_client(conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+            return client_end::fail_client(&mut self.core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
         let Some(client) = self.core.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > LOGIN_FRAME_BYTES as usize {
             let text = "too much sent before login was complete";
-            return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+            return client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
         self.login_goes_on(conn);
     }
@@ -289,7 +297,14 @@ impl ShardState {
             {
                 header
             }
-            _ => return self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, "expected a password message"),
+            _ => {
+                return client_end::fail_client(
+                    &mut self.core,
+                    conn,
+                    sqlstate::PROTOCOL_VIOLATION,
+                    "expected a password message",
+                );
+            }
         };
         if held.len() < header.frame_bytes as usize {
             return;
@@ -305,7 +320,7 @@ impl ShardState {
 
     /// The answer to a client's [`Action::Ask`].
     pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: TaskResult) {
-        self.core.log_verdict(conn, &answer);
+        external::log_verdict(&mut self.core, conn, &answer);
         let Some(client) = self.core.conns.client_mut(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };

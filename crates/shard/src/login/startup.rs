@@ -13,6 +13,9 @@ use wire::{sqlstate, startup};
 
 use crate::client::{Client, Phase};
 use crate::connections::Conn;
+use crate::core::Core;
+use crate::link::client_end;
+use crate::login::client_tls;
 use crate::state::ShardState;
 use crate::{Action, ConnId, Peer};
 
@@ -52,8 +55,8 @@ impl ShardState {
     /// Bytes before the startup packet is complete.
     pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(client) = self.core.client(conn) else { return };
-        if client.request.held.is_empty() && self.begins_with_tls(conn, bytes) {
-            return self.accept_direct_tls(conn, bytes);
+        if client.request.held.is_empty() && client_tls::begins_with_tls(&self.core, conn, bytes) {
+            return client_tls::accept_direct_tls(&mut self.core, conn, bytes);
         }
         let Some(client) = self.core.client(conn) else { return };
         // Nearly all send it at once.
@@ -75,9 +78,9 @@ impl ShardState {
         match fault {
             StartupFault::Layout => {
                 let text = "invalid startup packet layout: expected terminator as last byte";
-                self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, text);
+                client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
             }
-            StartupFault::Version(version) => self.unsupported_version(conn, version),
+            StartupFault::Version(version) => unsupported_version(&mut self.core, conn, version),
             StartupFault::Length(_) | StartupFault::CancelLength => self.garbage(conn),
         }
     }
@@ -91,25 +94,25 @@ impl ShardState {
         };
         let second = self.core.now.mono_us / 1_000_000;
         if self.logins.garbage.is_first(address, second) {
-            return self.disconnect_client(conn, NO_PACKET);
+            return client_end::disconnect_client(&mut self.core, conn, NO_PACKET);
         }
-        self.forget_client(conn);
+        client_end::forget_client(&mut self.core, conn);
         self.core.act(Action::Close { conn });
     }
+}
 
-    fn unsupported_version(&mut self, conn: ConnId, version: Version) {
-        let Version { major, minor } = version;
-        let text = format!(
-            "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.{}",
-            NEWEST.minor
-        );
-        self.fail_client(conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
-    }
+fn unsupported_version(core: &mut Core, conn: ConnId, version: Version) {
+    let Version { major, minor } = version;
+    let text =
+        format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.{}", NEWEST.minor);
+    client_end::fail_client(core, conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
+}
 
+impl ShardState {
     fn first_packet(&mut self, conn: ConnId, first: &First<'_>, rest: &[u8]) {
         match first {
-            First::Ssl => self.ssl_request(conn, rest),
-            First::Gss => self.refuse_encryption(conn, false, rest),
+            First::Ssl => client_tls::ssl_request(&mut self.core, conn, rest),
+            First::Gss => refuse_encryption(&mut self.core, conn, false, rest),
             First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
             First::Startup(packet) => {
                 match StartupRequest::read(
@@ -118,29 +121,32 @@ impl ShardState {
                     &self.core.tracked,
                 ) {
                     Ok(startup_request) => self.startup_request_received(conn, startup_request, rest),
-                    Err(fault) => self.client_fault(conn, &fault),
+                    Err(fault) => client_end::client_fault(&mut self.core, conn, &fault),
                 }
             }
         }
     }
+}
 
-    /// SSLRequest and GSSENCRequest are answered N, each once.
-    pub(crate) fn refuse_encryption(&mut self, conn: ConnId, is_ssl: bool, rest: &[u8]) {
-        let now_us = self.core.now.mono_us;
-        let Some(client) = self.core.client(conn) else { return };
-        let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
-        let again = if is_ssl { ssl_refused } else { gss_refused };
-        let is_again = std::mem::replace(again, true);
-        client.request_us = now_us;
-        if is_again {
-            return self
-                .unsupported_version(conn, Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } });
-        }
-        self.core.outbox.write(conn, |out| out.push(b'N'));
-        if !rest.is_empty() {
-            let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
-            let text = format!("received unencrypted data after {what} request");
-            self.fail_client(conn, sqlstate::PROTOCOL_VIOLATION, &text);
-        }
+/// SSLRequest and GSSENCRequest are answered N, each once.
+pub(crate) fn refuse_encryption(core: &mut Core, conn: ConnId, is_ssl: bool, rest: &[u8]) {
+    let now_us = core.now.mono_us;
+    let Some(client) = core.client(conn) else { return };
+    let Phase::Startup { ssl_refused, gss_refused } = &mut client.phase else { return };
+    let again = if is_ssl { ssl_refused } else { gss_refused };
+    let is_again = std::mem::replace(again, true);
+    client.request_us = now_us;
+    if is_again {
+        return unsupported_version(
+            core,
+            conn,
+            Version { major: 1234, minor: if is_ssl { 5679 } else { 5680 } },
+        );
+    }
+    core.outbox.write(conn, |out| out.push(b'N'));
+    if !rest.is_empty() {
+        let what = if is_ssl { "SSL" } else { "GSSAPI encryption" };
+        let text = format!("received unencrypted data after {what} request");
+        client_end::fail_client(core, conn, sqlstate::PROTOCOL_VIOLATION, &text);
     }
 }

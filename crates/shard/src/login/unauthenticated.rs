@@ -13,6 +13,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
+use crate::link::client_end;
 use crate::state::ShardState;
 use crate::time::passed;
 use crate::{Action, ConnId, Peer};
@@ -184,6 +185,14 @@ impl ShardState {
         self.logins.unauthenticated.remove(id, origin);
     }
 
+    /// It is gone, and its place in what the process counts is free.
+    pub(crate) fn login_over_of(&mut self, id: u64, peer: Peer, was_unauthenticated: bool, login_bytes: u32) {
+        if was_unauthenticated {
+            self.logins.unauthenticated.remove(id, Origin::of(peer));
+        }
+        self.forget_login_bytes(login_bytes);
+    }
+
     /// Its login has failed and only the answer is held back: it is the first to go.
     pub(crate) fn decide_unauthenticated(&mut self, conn: ConnId) {
         let Some(client) = self.core.client(conn) else { return };
@@ -351,14 +360,15 @@ impl ShardState {
                 &format!("closing because: {REFUSED} (max_login_conn)"),
             );
         }
-        self.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
+        self.core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
         // A cancel request is never answered.
         if !matches!(self.core.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
             self.core
                 .outbox
                 .write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
         }
-        self.forget_client(conn);
+        self.uncount_unauthenticated(conn); // At once: there may be room to be made for more.
+        client_end::forget_client(&mut self.core, conn);
         self.core.act(Action::Close { conn });
     }
 }

@@ -5,72 +5,98 @@ pub(crate) mod unused;
 
 use std::sync::Arc;
 
-use pool::Pool;
+use messages::ShardId;
+use pool::{Pool, SharedPool};
 use session::Parameters;
 use settings::Database;
 use telemetry::Counters;
 
+use crate::core::Core;
+use crate::link::opening;
 use crate::local_pools::limits;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{PoolId, PoolName};
-use crate::state::ShardState;
 
-impl ShardState {
-    /// The local pool of this pool, created if it is new here.
-    pub(crate) fn local_pool(&mut self, database_name: &str, user: &str, database: &Arc<Database>) -> PoolId {
-        let name: PoolName = (database_name.into(), user.into());
-        if let Some(pool) = self.core.local_pools.find(&name) {
-            return pool;
-        }
-        let pool_registry = &self.core.pool_registry;
-        let (shared, counts, user_counts) = (
-            pool_registry.pool(database_name, user),
-            pool_registry.database(database_name),
-            pool_registry.user(user),
-        );
-        let mut pool = Pool::new(limits(&self.core.config, database, user), shared, counts, user_counts);
-        let paused_by_command = self.administration.is_paused(database_name);
-        pool.paused = paused_by_command || self.administration.is_suspended();
-        let local_pool = LocalPool {
-            pool,
-            catalog: self.core.local_pools.next_catalog(),
-            database_name: name.0,
-            user: name.1,
-            database: Arc::clone(database),
-            keys: None,
-            password: None,
-            found: None,
-            server_greeting: None,
-            server_error: None,
-            default_params: Parameters::unknown(&self.core.tracked),
-            last_params: Parameters::unknown(&self.core.tracked),
-            counters: Counters::default(),
-            histograms: None,
-            clients: 0,
-            next_host: 0,
-            last_used_us: self.core.now.mono_us,
-            permit_requested_us: 0,
-            cancels_active: 0,
-            cancels_waiting: std::collections::VecDeque::new(),
-            paused_by_command,
-        };
-        self.core.local_pools.insert(local_pool)
+/// The local pool of this pool, created if it is new here.
+pub(crate) fn local_pool(
+    core: &mut Core,
+    database_name: &str,
+    user: &str,
+    database: &Arc<Database>,
+) -> PoolId {
+    let name: PoolName = (database_name.into(), user.into());
+    if let Some(pool) = core.local_pools.find(&name) {
+        return pool;
     }
+    let pool_registry = &core.pool_registry;
+    let (shared, counts, user_counts) = (
+        pool_registry.pool(database_name, user),
+        pool_registry.database(database_name),
+        pool_registry.user(user),
+    );
+    let mut pool = Pool::new(limits(&core.config, database, user), shared, counts, user_counts);
+    let paused_by_command = core.administration.is_paused(database_name);
+    pool.paused = paused_by_command || core.administration.is_suspended();
+    let local_pool = LocalPool {
+        pool,
+        catalog: core.local_pools.next_catalog(),
+        database_name: name.0,
+        user: name.1,
+        database: Arc::clone(database),
+        keys: None,
+        password: None,
+        found: None,
+        server_greeting: None,
+        server_error: None,
+        default_params: Parameters::unknown(&core.tracked),
+        last_params: Parameters::unknown(&core.tracked),
+        counters: Counters::default(),
+        histograms: None,
+        clients: 0,
+        next_host: 0,
+        last_used_us: core.now.mono_us,
+        permit_requested_us: 0,
+        cancels_active: 0,
+        cancels_waiting: std::collections::VecDeque::new(),
+        paused_by_command,
+    };
+    core.local_pools.insert(local_pool)
+}
 
-    /// Pools with a forced user and a minimum are there before their first client.
-    pub(crate) fn make_minimum_pools(&mut self) {
-        let config = Arc::clone(&self.core.config);
-        for (name, database) in &config.databases {
-            let Some(user) = &database.user else { continue };
-            let minimum = config.min_pool_size(database);
-            if minimum == 0
-                || self.core.pool_registry.pool(name, user).shards().trailing_zeros()
-                    != u32::from(self.core.id.0)
-            {
-                continue;
-            }
-            let local_pool = self.local_pool(name, user, database);
-            self.serve_or_open(local_pool);
+/// Pools with a forced user and a minimum are there before their first client.
+pub(crate) fn make_minimum_pools(core: &mut Core) {
+    let config = Arc::clone(&core.config);
+    for (name, database) in &config.databases {
+        let Some(user) = &database.user else { continue };
+        let minimum = config.min_pool_size(database);
+        if minimum == 0
+            || core.pool_registry.pool(name, user).shards().trailing_zeros() != u32::from(core.id.0)
+        {
+            continue;
         }
+        let local_pool = local_pool(core, name, user, database);
+        opening::serve_or_open(core, local_pool);
+    }
+}
+
+/// The shard that a new client of this pool goes to: one that has a local pool; in turn if several have.
+pub(crate) fn shard_for(core: &mut Core, shared: &SharedPool) -> ShardId {
+    let shards = shared.shards();
+    if shards & (1 << core.id.0) != 0 && shards.count_ones() == 1 {
+        return core.id;
+    }
+    let turn = core.random_u32() % shards.count_ones().max(1);
+    let mut bits = shards;
+    for _ in 0..turn {
+        bits &= bits.wrapping_sub(1);
+    }
+    ShardId(u16::try_from(bits.trailing_zeros()).unwrap_or(0))
+}
+
+impl Core {
+    pub(crate) fn random_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.entropy.fill(&mut bytes);
+        u32::from_be_bytes(bytes)
     }
 }

@@ -9,12 +9,10 @@ use telemetry::Level;
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
+use crate::link::server_end;
 use crate::local_pools::local_pool::LocalPool;
-use crate::local_pools::table::PoolId;
-use crate::local_pools::table::Retired;
-use crate::state::ShardState;
-use crate::time::micros;
-use crate::time::passed;
+use crate::local_pools::table::{PoolId, Retired};
+use crate::time::{micros, passed};
 
 /// Why a local pool is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,90 +23,84 @@ enum Reason {
     Idle,
 }
 
-impl ShardState {
-    /// Drops a local pool that has no clients any more, once its servers are closed too.
-    pub(crate) fn forget_unused_pool(&mut self, pool_id: PoolId) {
-        let Some(local_pool) = self.core.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused())
-        else {
-            return;
-        };
-        let Some(reason) = self.core.reason_to_forget(local_pool) else { return };
-        let servers: Vec<ConnId> = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
-        if local_pool.pool.open() > 0 {
-            return servers.into_iter().for_each(|server| self.close_server(server, CloseReason::PoolIdle));
-        }
-        if local_pool.pool.external() > 0 {
-            return; // A process before says when these servers are closed, and of which pool.
-        }
-        let Some(local_pool) = self.core.local_pools.remove(pool_id) else { return };
-        let (database, user) = (local_pool.database_name, local_pool.user);
-        let has_others =
-            self.core.local_pools.values().any(|local_pool| local_pool.database_name == database);
-        // Of one that came from `*` the first shard says that it goes.
-        let goes = reason == Reason::DatabaseGone && !has_others;
-        let says_so = goes && (!local_pool.database.auto || local_pool.pool.database().unregister());
-        drop(local_pool.pool);
-        self.core.pool_registry.forget_pool(&database, &user);
-        if reason == Reason::Idle {
-            self.core.local_pools.retire(&database, &local_pool.counters, self.core.now.mono_us);
-            return self.core.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
-        }
-        if goes {
-            self.core.local_pools.forget_retired(&database);
-            self.errors.forget(&database);
-        }
-        if says_so {
-            let text = format!(
-                "dropping database '{database}' as it does not exist anymore or inactive auto-database"
-            );
-            self.core.log(Level::Warning, text);
-        }
+/// Drops a local pool that has no clients any more, once its servers are closed too.
+pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
+    let Some(local_pool) = core.local_pools.get(pool_id).filter(|local_pool| local_pool.is_unused()) else {
+        return;
+    };
+    let Some(reason) = reason_to_forget(core, local_pool) else { return };
+    let servers: Vec<ConnId> = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
+    if local_pool.pool.open() > 0 {
+        return servers
+            .into_iter()
+            .for_each(|server| server_end::close_server(core, server, CloseReason::PoolIdle));
     }
-
-    /// What idle pools counted is kept as long as their database is there: configured, or in use not long ago.
-    pub(crate) fn forget_retired(&mut self) {
-        let limit_us = micros(self.core.config.global.autodb_idle_timeout);
-        let now_us = self.core.now.mono_us;
-        let (local_pools, config) = (&self.core.local_pools, &self.core.config);
-        let is_gone = |database: &Arc<str>, retired: &Retired| {
-            passed(now_us, retired.since_us, limit_us)
-                && !config.databases.contains_key(&**database)
-                && !local_pools.iter().any(|(_, local_pool)| local_pool.database_name == *database)
-        };
-        let gone: Vec<Arc<str>> = local_pools
-            .retired()
-            .filter(|(name, kept)| is_gone(name, kept))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for database in gone {
-            self.core.local_pools.forget_retired(&database);
-            self.errors.forget(&database);
-            self.core.pool_registry.database(&database).unregister();
-            self.core.pool_registry.forget_database(&database);
-        }
+    if local_pool.pool.external() > 0 {
+        return; // A process before says when these servers are closed, and of which pool.
+    }
+    let Some(local_pool) = core.local_pools.remove(pool_id) else { return };
+    let (database, user) = (local_pool.database_name, local_pool.user);
+    let has_others = core.local_pools.values().any(|local_pool| local_pool.database_name == database);
+    // Of one that came from `*` the first shard says that it goes.
+    let goes = reason == Reason::DatabaseGone && !has_others;
+    let says_so = goes && (!local_pool.database.auto || local_pool.pool.database().unregister());
+    drop(local_pool.pool);
+    core.pool_registry.forget_pool(&database, &user);
+    if reason == Reason::Idle {
+        core.local_pools.retire(&database, &local_pool.counters, core.now.mono_us);
+        return core.log(Level::Log, format!("cleaning up idle pool: {database}/{user}"));
+    }
+    if goes {
+        core.local_pools.forget_retired(&database);
+        core.errors.forget(&database);
+    }
+    if says_so {
+        let text =
+            format!("dropping database '{database}' as it does not exist anymore or inactive auto-database");
+        core.log(Level::Warning, text);
     }
 }
 
-impl Core {
-    fn reason_to_forget(&self, local_pool: &LocalPool) -> Option<Reason> {
-        let (now_us, global) = (self.now.mono_us, &self.config.global);
-        if self.config.database(&local_pool.database_name).is_none() {
-            return Some(Reason::DatabaseGone);
-        }
-        // What min_pool_size keeps open without a client is in use.
-        if local_pool.keeps_minimum() {
-            return None;
-        }
-        let is_idle = passed(now_us, local_pool.last_used_us, micros(global.pool_idle_timeout));
-        let no_servers = local_pool.pool.open() == 0;
-        let outlived =
-            no_servers && passed(now_us, local_pool.last_used_us, micros(global.autodb_idle_timeout));
-        // A name that no server has ever accepted was made up by a client.
-        let was_never_there =
-            no_servers && local_pool.server_greeting.is_none() && now_us >= local_pool.pool.retry_at_us();
-        if local_pool.database.auto && (outlived || was_never_there) {
-            return Some(Reason::DatabaseGone);
-        }
-        is_idle.then_some(Reason::Idle)
+/// What idle pools counted is kept as long as their database is there: configured, or in use not long ago.
+pub(crate) fn forget_retired(core: &mut Core) {
+    let limit_us = micros(core.config.global.autodb_idle_timeout);
+    let now_us = core.now.mono_us;
+    let (local_pools, config) = (&core.local_pools, &core.config);
+    let is_gone = |database: &Arc<str>, retired: &Retired| {
+        passed(now_us, retired.since_us, limit_us)
+            && !config.databases.contains_key(&**database)
+            && !local_pools.iter().any(|(_, local_pool)| local_pool.database_name == *database)
+    };
+    let gone: Vec<Arc<str>> = local_pools
+        .retired()
+        .filter(|(name, kept)| is_gone(name, kept))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for database in gone {
+        core.local_pools.forget_retired(&database);
+        core.errors.forget(&database);
+        core.pool_registry.database(&database).unregister();
+        core.pool_registry.forget_database(&database);
     }
+}
+
+fn reason_to_forget(core: &Core, local_pool: &LocalPool) -> Option<Reason> {
+    let (now_us, global) = (core.now.mono_us, &core.config.global);
+    if core.config.database(&local_pool.database_name).is_none() {
+        return Some(Reason::DatabaseGone);
+    }
+    // What min_pool_size keeps open without a client is in use.
+    if local_pool.keeps_minimum() {
+        return None;
+    }
+    let is_idle = passed(now_us, local_pool.last_used_us, micros(global.pool_idle_timeout));
+    let no_servers = local_pool.pool.open() == 0;
+    let outlived = no_servers && passed(now_us, local_pool.last_used_us, micros(global.autodb_idle_timeout));
+    // A name that no server has ever accepted was made up by a client.
+    let was_never_there =
+        no_servers && local_pool.server_greeting.is_none() && now_us >= local_pool.pool.retry_at_us();
+    if local_pool.database.auto && (outlived || was_never_there) {
+        return Some(Reason::DatabaseGone);
+    }
+    is_idle.then_some(Reason::Idle)
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use telemetry::queries::QueryFingerprint;
 use wire::frame::Splitter;
-use wire::frontend::{self, Found};
+use wire::frontend;
+use wire::frontend::Found;
 use wire::tag::frontend as tag;
 
 use super::shapes::Shapes;
@@ -143,7 +144,7 @@ impl QueryTracker {
     }
 
     /// The request behind so many others ended in an error.
-    pub(super) fn failed(&mut self, behind: usize) {
+    pub(crate) fn failed(&mut self, behind: usize) {
         if let Some(request) = self.asked.get_mut(behind) {
             request.failed = true;
         }

@@ -10,44 +10,42 @@ use settings::{Global, LoadBalance, SslMode};
 
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
+use crate::core::Core;
+use crate::link::server_end;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
-use crate::state::ShardState;
 use crate::{ConnId, Target};
 
 /// PostgreSQL's default directory of unix sockets.
 const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
 
-impl ShardState {
-    /// A name does not stand for these addresses any more: idle servers there go now, the others when they are free.
-    pub(crate) fn host_moved(&mut self, host: &str, gone: &[IpAddr]) {
-        let moved = |local_pool: PoolId| {
-            self.core
-                .local_pools
-                .get(local_pool)
-                .is_some_and(|local_pool| local_pool.database.host.iter().any(|name| name == host))
+/// A name does not stand for these addresses any more: idle servers there go now, the others when they are free.
+pub(crate) fn host_moved(core: &mut Core, host: &str, gone: &[IpAddr]) {
+    let moved = |local_pool: PoolId| {
+        core.local_pools
+            .get(local_pool)
+            .is_some_and(|local_pool| local_pool.database.host.iter().any(|name| name == host))
+    };
+    let servers = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if moved(server.pool)));
+    for conn in servers {
+        let Some(server) = core.server(conn) else { continue };
+        // One that is being connected may have been given the old address just before.
+        let is_there = match server.remote {
+            Some(remote) => gone.contains(&remote.ip()),
+            None => matches!(server.phase, Phase::Connecting),
         };
-        let servers = self.core.conns.ids(|conn| matches!(conn, Conn::Server(server) if moved(server.pool)));
-        for conn in servers {
-            let Some(server) = self.core.server(conn) else { continue };
-            // One that is being connected may have been given the old address just before.
-            let is_there = match server.remote {
-                Some(remote) => gone.contains(&remote.ip()),
-                None => matches!(server.phase, Phase::Connecting),
-            };
-            if is_there {
-                server.close_when_free = Some(CloseReason::HostMoved);
-                self.close_if_idle(conn);
-            }
+        if is_there {
+            server.close_when_free = Some(CloseReason::HostMoved);
+            close_if_idle(core, conn);
         }
     }
+}
 
-    fn close_if_idle(&mut self, conn: ConnId) {
-        let is_idle = |server: &mut Server| matches!(server.phase, Phase::Idle);
-        if self.core.server(conn).is_some_and(is_idle) {
-            self.close_server(conn, CloseReason::HostMoved);
-        }
+fn close_if_idle(core: &mut Core, conn: ConnId) {
+    let is_idle = |server: &mut Server| matches!(server.phase, Phase::Idle);
+    if core.server(conn).is_some_and(is_idle) {
+        server_end::close_server(core, conn, CloseReason::HostMoved);
     }
 }
 

@@ -167,3 +167,15 @@ pub fn pool_of(state: &[u8]) -> Option<(String, String)> {
     let fields = Fields::read(state)?;
     Some((fields.text(field::DATABASE)?.to_owned(), fields.text(field::USER)?.to_owned()))
 }
+
+/// How far handing on has come.
+#[derive(Default)]
+pub(crate) struct ExportState {
+    pub(crate) round: u32,
+    /// Round and number of sockets when it was last reported that nothing is left.
+    pub(crate) told_empty: Option<(u32, u64)>,
+    pub(crate) sockets: u64,
+    pub(crate) links: u64,
+    /// Clients that may be exported since this event.
+    pub(crate) rested: Vec<ConnId>,
+}

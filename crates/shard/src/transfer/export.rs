@@ -9,313 +9,272 @@ use settings::{Database, PoolMode};
 use wire::backend::Status;
 use wire::sqlstate;
 
-use crate::client;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::console_session::PendingStatement;
 use crate::core::Core;
+use crate::link::{client_end, opening, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::server::{self, UsedBy};
-use crate::state::ShardState;
+use crate::server::UsedBy;
 use crate::takeover::fields::{FieldsOut, paired};
-use crate::takeover::{Export, field};
-use crate::{Action, ConnId, Peer};
+use crate::takeover::{Export, ExportState, field};
+use crate::transfer::statements;
+use crate::{Action, ConnId, Peer, client, pending, server, suspension};
 
 /// How long a server that cannot be exported is kept for clients that cannot be exported either.
 const SPARED_US: u64 = 1_000_000;
 
-/// How far handing on has come.
-#[derive(Default)]
-pub(crate) struct ExportState {
-    round: u32,
-    /// Round and number of sockets when it was last reported that nothing is left.
-    told_empty: Option<(u32, u64)>,
-    sockets: u64,
-    links: u64,
-    /// Clients that may be exported since this event.
-    pub(crate) rested: Vec<ConnId>,
-}
-
-impl ShardState {
-    /// A process takes over (or asks again whether anything is left).
-    pub(crate) fn begin_export(&mut self, round: u32) {
-        if let Some(exporting) = &mut self.exporting {
-            exporting.round = round;
-            return;
-        }
-        self.exporting = Some(ExportState { round, ..ExportState::default() });
-        // RESUME goes to the other process, which is not suspended: running requests would never end here.
-        let stood_still = self.end_suspension();
-        let states: Vec<_> =
-            self.core.local_pools.values().map(|local_pool| pool_state(local_pool, true)).collect();
-        for state in states {
-            self.core.send_export(Export::Pool { state });
-        }
-        self.export_all();
-        if stood_still {
-            // Connections that cannot be exported are served here.
-            let local_pools = self.core.local_pools.ids();
-            local_pools.into_iter().for_each(|index| self.serve_or_open(index));
-        }
+/// A process takes over (or asks again whether anything is left).
+pub(crate) fn begin_export(core: &mut Core, round: u32) {
+    if let Some(exporting) = &mut core.exporting {
+        exporting.round = round;
+        return;
     }
-
-    /// The other process has died before it had everything: what is left is served here again.
-    pub(crate) fn abort_export(&mut self) {
-        let sockets = self.exporting.take().map_or(0, |exporting| exporting.sockets);
-        self.core.act(Action::Export(Box::new(Export::Kept { sockets })));
-        let config = std::sync::Arc::clone(&self.core.config);
-        self.configure(config);
+    core.exporting = Some(ExportState { round, ..ExportState::default() });
+    // RESUME goes to the other process, which is not suspended: running requests would never end here.
+    let stood_still = suspension::end_suspension(core);
+    let states: Vec<_> = core.local_pools.values().map(|local_pool| pool_state(local_pool, true)).collect();
+    for state in states {
+        send_export(core, Export::Pool { state });
     }
-
-    /// At the end of every event: exports connections that are at rest.
-    pub(crate) fn export_idle(&mut self) {
-        let Some(exporting) = &mut self.exporting else { return };
-        for conn in std::mem::take(&mut exporting.rested) {
-            self.export_client(conn);
-        }
-        let idle =
-            |local_pool: &LocalPool| local_pool.pool.queue.is_empty() && !local_pool.pool.idle().is_empty();
-        let local_pools = self.core.local_pools.iter().filter(|(_, local_pool)| idle(local_pool));
-        let servers: Vec<u32> =
-            local_pools.flat_map(|(_, local_pool)| local_pool.pool.idle()).map(|idle| idle.server).collect();
-        for server in servers {
-            self.export_idle_server(ConnId(server));
-        }
-        self.report_if_empty();
-    }
-
-    /// Looks at every connection: at the beginning, and at every tick for those that nothing else shows.
-    pub(crate) fn export_all(&mut self) {
-        for local_pool in self.core.local_pools.values_mut() {
-            local_pool.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
-        }
-        for conn in self.core.conns.ids(|conn| matches!(conn, Conn::Client(_))) {
-            self.export_client(conn);
-        }
-    }
-
-    /// This client's request waits for a server that it will find in the next process.
-    pub(crate) fn try_export(&mut self, conn: ConnId) -> bool {
-        if self.core.client(conn).is_some_and(|client| client.tls.is_some()) {
-            return false;
-        }
-        let Some(exporting) = &mut self.exporting else { return false };
-        exporting.rested.push(conn);
-        true
-    }
-
-    fn report_if_empty(&mut self) {
-        let Some(exporting) = &mut self.exporting else { return };
-        let (round, sockets) = (exporting.round, exporting.sockets);
-        if self.core.conns.is_empty() && exporting.told_empty != Some((round, sockets)) {
-            exporting.told_empty = Some((round, sockets));
-            self.core.send_export(Export::Empty { round, sockets });
-        }
-    }
-
-    /// A server was opened, or has gone, while its permit counts in the next process.
-    pub(crate) fn report_server(&mut self, local_pool: PoolId, opened: bool) {
-        if self.exporting.is_none() {
-            return;
-        }
-        let Some(local_pool) = self.core.local_pools.get(local_pool) else { return };
-        let state = pool_state(local_pool, false);
-        self.core.send_export(if opened {
-            Export::ServerOpened { state }
-        } else {
-            Export::ServerClosed { state }
-        });
-    }
-
-    /// Exports a client if it is at rest, with its server if it has one.
-    fn export_client(&mut self, conn: ConnId) {
-        // It may have disconnected since it was noted.
-        let Some(client) = self.core.conns.find_client(conn) else { return };
-        if client.tls.is_some()
-            || client.dedicated_request.is_some()
-            || client.send_buffer_full
-            || client.ignored_bytes > 0
-            || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
-        {
-            return;
-        }
-        let phase = match &client.phase {
-            client::Phase::Idle => Some("idle"),
-            client::Phase::Waiting(_) => Some("waiting"),
-            client::Phase::AwaitingGreeting(_) => Some("greeting"),
-            client::Phase::Console(session) if session.has_state() => return self.end_console(conn),
-            client::Phase::Console(session) if session.role == messages::Role::Admin => Some("admin"),
-            client::Phase::Console(_) => Some("stats"),
-            client::Phase::Linked(server) => return self.export_pair(conn, *server),
-            _ => None,
-        };
-        let Some(phase) = phase else { return };
-        let Some(state) = self.core.client_state(conn, phase) else { return };
-        let Some(client) = self.core.conns.client(conn) else { return };
-        if let client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) = client.phase
-            && let Some(local_pool) = self.core.local_pools.of_mut(client.pool)
-        {
-            local_pool.pool.queue.leave(position);
-        }
-        self.forget_client(conn);
-        self.export_conn(conn, state, None, false);
-    }
-
-    /// A console client that waits for an answer gets it first; one that has prepared statements is closed.
-    fn end_console(&mut self, conn: ConnId) {
-        let Some(client) = self.core.conns.client(conn) else { return };
-        if let client::Phase::Console(session) = &client.phase
-            && matches!(session.asked, PendingStatement::Nothing)
-        {
-            self.fail_client(conn, sqlstate::ADMIN_SHUTDOWN, "another process has taken over");
-        }
-    }
-
-    fn export_pair(&mut self, conn: ConnId, server_conn: ConnId) {
-        let Some((_, server)) = self.core.conns.linked(conn, server_conn) else { return };
-        if server.protocol.boundary().is_none()
-            || server.send_buffer_full
-            || server.unsent
-            || server.cancels > 0
-        {
-            return;
-        }
-        if server.dedicated.is_some() || server.tls.is_some() || !server.protocol.is_exportable() {
-            return;
-        }
-        let Some(client_state) = self.core.client_state(conn, "linked") else { return };
-        let Some(server_state) = self.core.server_state(server_conn) else { return };
-        let link = self.exporting.as_mut().map(|exporting| {
-            exporting.links += 1;
-            exporting.links
-        });
-        self.forget_client(conn);
-        self.export_conn(conn, client_state, link, false);
-        self.export_server(server_conn, server_state, link);
-    }
-
-    fn export_idle_server(&mut self, conn: ConnId) {
-        let Some(server) = self.core.conns.server(conn) else { return };
-        if server.tls.is_some() {
-            // It serves clients that stay here. Its permit counts in the next process too, where clients may wait for it.
-            let is_idle = self.core.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
-            if is_idle
-                || self.core.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0)
-            {
-                self.close_server(conn, CloseReason::TakenOver);
-            }
-            return;
-        }
-        let Some(state) = self.core.server_state(conn) else { return };
-        if let Some(server) = self.core.conns.server(conn)
-            && let Some(local_pool) = self.core.local_pools.get_mut(server.pool)
-        {
-            local_pool.pool.remove_idle(conn.0);
-        }
-        self.export_server(conn, state, None);
-    }
-
-    fn export_server(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
-        let Some(server) = self.core.conns.server(conn) else { return };
-        let local_pool = server.pool;
-        self.export_conn(conn, state, link, true);
-        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
-            local_pool.pool.closed();
-        }
-        self.paused_progress();
-    }
-
-    fn export_conn(&mut self, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
-        if let Some(Conn::Client(client)) = self.core.conns.remove(conn)
-            && let Some(prefix) = client.cancel_key_prefix
-        {
-            self.core.pool_registry.forget_cancel_key(prefix);
-        }
-        if let Some(exporting) = &mut self.exporting {
-            exporting.sockets += 1;
-        }
-        self.core.send_export(Export::Socket { conn, state, link, is_server });
+    export_all(core);
+    if stood_still {
+        // Connections that cannot be exported are served here.
+        let local_pools = core.local_pools.ids();
+        local_pools.into_iter().for_each(|index| opening::serve_or_open(core, index));
     }
 }
 
-impl Core {
-    fn send_export(&mut self, what: Export) {
-        self.act(Action::Export(Box::new(what)));
-    }
+/// The other process has died before it had everything: what is left is served here again.
+pub(crate) fn abort_export(core: &mut Core) {
+    let sockets = core.exporting.take().map_or(0, |exporting| exporting.sockets);
+    core.act(Action::Export(Box::new(Export::Kept { sockets })));
+}
 
-    fn client_state(&self, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
-        let client = self.conns.client(conn)?;
-        let mut out = FieldsOut::new();
-        if let Some(local_pool) = self.local_pools.of(client.pool) {
-            out.text(field::DATABASE, &local_pool.database_name);
-            out.text(field::USER, &local_pool.user);
-        }
-        out.number(field::ID, client.id);
-        out.text(field::LOGIN_USER, &client.login_user);
-        out.text(field::PHASE, phase);
-        out.text(field::PEER, &peer_text(client.peer));
-        self.put_parameters(&mut out, field::PARAMETER, &client.parameters);
-        if let Some(startup) = &client.startup {
-            self.put_parameters(&mut out, field::STARTUP, startup);
-        }
-        if let Some(names) = &client.request.statements {
-            self.put_client_statements(&mut out, names);
-        }
-        out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
-        out.bytes(field::LONG_CANCEL_KEY, client.cancel_key.bytes());
-        out.number(field::SINCE, client.since_us);
-        out.number(field::SINCE_WALL, client.since_wall_us);
-        out.number(field::REQUEST, client.request_us);
-        out.bytes(field::HELD, &client.request.held);
-        Some(out.into_bytes())
+/// At the end of every event: exports connections that are at rest.
+pub(crate) fn export_idle(core: &mut Core) {
+    let Some(exporting) = &mut core.exporting else { return };
+    for conn in std::mem::take(&mut exporting.rested) {
+        export_client(core, conn);
     }
-
-    fn put_parameters(&self, out: &mut FieldsOut, number: u16, parameters: &session::Parameters) {
-        for position in 0..self.tracked.count() {
-            if let Some(value) = parameters.value(position) {
-                let name = self.tracked.name(position).as_bytes();
-                out.bytes(number, &paired(name, value.as_bytes()));
-            }
-        }
+    let idle =
+        |local_pool: &LocalPool| local_pool.pool.queue.is_empty() && !local_pool.pool.idle().is_empty();
+    let local_pools = core.local_pools.iter().filter(|(_, local_pool)| idle(local_pool));
+    let servers: Vec<u32> =
+        local_pools.flat_map(|(_, local_pool)| local_pool.pool.idle()).map(|idle| idle.server).collect();
+    for server in servers {
+        export_idle_server(core, ConnId(server));
     }
+    report_if_empty(core);
+}
 
-    fn server_state(&self, conn: ConnId) -> Option<Vec<u8>> {
-        let server = self.conns.server(conn)?;
-        let local_pool = self.local_pools.get(server.pool)?;
-        let mut out = FieldsOut::new();
+/// Looks at every connection: at the beginning, and at every tick for those that nothing else shows.
+pub(crate) fn export_all(core: &mut Core) {
+    for local_pool in core.local_pools.values_mut() {
+        local_pool.pool.limits.min_pool_size = 0; // The minimum is the next process's to keep.
+    }
+    for conn in core.conns.ids(|conn| matches!(conn, Conn::Client(_))) {
+        export_client(core, conn);
+    }
+}
+
+fn report_if_empty(core: &mut Core) {
+    let Some(exporting) = &mut core.exporting else { return };
+    let (round, sockets) = (exporting.round, exporting.sockets);
+    if core.conns.is_empty() && exporting.told_empty != Some((round, sockets)) {
+        exporting.told_empty = Some((round, sockets));
+        send_export(core, Export::Empty { round, sockets });
+    }
+}
+
+/// A server was opened, or has gone, while its permit counts in the next process.
+pub(crate) fn send_server_count(core: &mut Core, local_pool: PoolId, opened: bool) {
+    let Some(local_pool) = core.local_pools.get(local_pool) else { return };
+    let state = pool_state(local_pool, false);
+    send_export(core, if opened { Export::ServerOpened { state } } else { Export::ServerClosed { state } });
+}
+
+/// Exports a client if it is at rest, with its server if it has one.
+fn export_client(core: &mut Core, conn: ConnId) {
+    // It may have disconnected since it was noted.
+    let Some(client) = core.conns.find_client(conn) else { return };
+    if client.tls.is_some()
+        || client.dedicated_request.is_some()
+        || client.send_buffer_full
+        || client.ignored_bytes > 0
+        || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
+    {
+        return;
+    }
+    let phase = match &client.phase {
+        client::Phase::Idle => Some("idle"),
+        client::Phase::Waiting(_) => Some("waiting"),
+        client::Phase::AwaitingGreeting(_) => Some("greeting"),
+        client::Phase::Console(session) if session.has_state() => return end_console(core, conn),
+        client::Phase::Console(session) if session.role == messages::Role::Admin => Some("admin"),
+        client::Phase::Console(_) => Some("stats"),
+        client::Phase::Linked(server) => return export_pair(core, conn, *server),
+        _ => None,
+    };
+    let Some(phase) = phase else { return };
+    let Some(state) = client_state(core, conn, phase) else { return };
+    let Some(client) = core.conns.client(conn) else { return };
+    if let client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) = client.phase
+        && let Some(local_pool) = core.local_pools.of_mut(client.pool)
+    {
+        local_pool.pool.queue.leave(position);
+    }
+    client_end::forget_client(core, conn);
+    export_conn(core, conn, state, None, false);
+}
+
+/// A console client that waits for an answer gets it first; one that has prepared statements is closed.
+fn end_console(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.conns.client(conn) else { return };
+    if let client::Phase::Console(session) = &client.phase
+        && matches!(session.asked, PendingStatement::Nothing)
+    {
+        client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "another process has taken over");
+    }
+}
+
+fn export_pair(core: &mut Core, conn: ConnId, server_conn: ConnId) {
+    let Some((_, server)) = core.conns.linked(conn, server_conn) else { return };
+    if server.protocol.boundary().is_none() || server.send_buffer_full || server.unsent || server.cancels > 0
+    {
+        return;
+    }
+    if server.dedicated.is_some() || server.tls.is_some() || !server.protocol.is_exportable() {
+        return;
+    }
+    let Some(client_state) = client_state(core, conn, "linked") else { return };
+    let Some(server_state) = server_state(core, server_conn) else { return };
+    let link = core.exporting.as_mut().map(|exporting| {
+        exporting.links += 1;
+        exporting.links
+    });
+    client_end::forget_client(core, conn);
+    export_conn(core, conn, client_state, link, false);
+    export_server(core, server_conn, server_state, link);
+}
+
+fn export_idle_server(core: &mut Core, conn: ConnId) {
+    let Some(server) = core.conns.server(conn) else { return };
+    if server.tls.is_some() {
+        // It serves clients that stay here. Its permit counts in the next process too, where clients may wait for it.
+        let is_idle = core.now.mono_us.saturating_sub(server.request_us) >= SPARED_US;
+        if is_idle || core.local_pools.get(server.pool).is_none_or(|local_pool| local_pool.clients == 0) {
+            server_end::close_server(core, conn, CloseReason::TakenOver);
+        }
+        return;
+    }
+    let Some(state) = server_state(core, conn) else { return };
+    if let Some(server) = core.conns.server(conn)
+        && let Some(local_pool) = core.local_pools.get_mut(server.pool)
+    {
+        local_pool.pool.remove_idle(conn.0);
+    }
+    export_server(core, conn, state, None);
+}
+
+fn export_server(core: &mut Core, conn: ConnId, state: Vec<u8>, link: Option<u64>) {
+    let Some(server) = core.conns.server(conn) else { return };
+    let local_pool = server.pool;
+    export_conn(core, conn, state, link, true);
+    if let Some(local_pool) = core.local_pools.get_mut(local_pool) {
+        local_pool.pool.closed();
+    }
+    pending::paused_progress(core);
+}
+
+fn export_conn(core: &mut Core, conn: ConnId, state: Vec<u8>, link: Option<u64>, is_server: bool) {
+    if let Some(Conn::Client(client)) = core.conns.remove(conn)
+        && let Some(prefix) = client.cancel_key_prefix
+    {
+        core.pool_registry.forget_cancel_key(prefix);
+    }
+    if let Some(exporting) = &mut core.exporting {
+        exporting.sockets += 1;
+    }
+    send_export(core, Export::Socket { conn, state, link, is_server });
+}
+
+fn send_export(core: &mut Core, what: Export) {
+    core.act(Action::Export(Box::new(what)));
+}
+
+fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
+    let client = core.conns.client(conn)?;
+    let mut out = FieldsOut::new();
+    if let Some(local_pool) = core.local_pools.of(client.pool) {
         out.text(field::DATABASE, &local_pool.database_name);
         out.text(field::USER, &local_pool.user);
-        out.text(field::TARGET, &target_text(&local_pool.database));
-        if let (Some(remote), Some(local)) = (server.remote, server.local) {
-            out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
-        }
-        out.number(field::ID, server.id);
-        self.put_parameters(&mut out, field::PARAMETER, &server.protocol.parameters);
-        out.number(field::NON_ASCII, 1);
-        self.put_server_statements(&mut out, &server.protocol.statements);
-        if let Some(client) = server.protocol.unnamed_owner() {
-            out.number(field::UNNAMED, client);
-        }
-        if let Some((process_id, secret)) = &server.key {
-            out.number(field::BACKEND, (*process_id).into());
-            out.bytes(field::BACKEND_SECRET, secret);
-        }
-        out.number(field::SINCE, server.since_us);
-        out.number(field::SINCE_WALL, server.since_wall_us);
-        out.number(field::REQUEST, server.request_us);
-        out.number(field::QUERY, server.query_us);
-        out.number(field::TRANSACTION, server.transaction_us);
-        out.number(field::STATUS, status_number(server.protocol.status()?));
-        out.number(field::LENT, u64::from(server.used_by != UsedBy::Nothing));
-        out.number(
-            field::DOUBTFUL,
-            (server.protocol.is_tainted() || server.protocol.has_query_in_pipeline()).into(),
-        );
-        out.number(field::SESSION_MODE, (local_pool.pool.limits.mode == PoolMode::Session).into());
-        out.number(field::CLOSE, server.close_when_free.is_some().into());
-        Some(out.into_bytes())
     }
+    out.number(field::ID, client.id);
+    out.text(field::LOGIN_USER, &client.login_user);
+    out.text(field::PHASE, phase);
+    out.text(field::PEER, &peer_text(client.peer));
+    put_parameters(core, &mut out, field::PARAMETER, &client.parameters);
+    if let Some(startup) = &client.startup {
+        put_parameters(core, &mut out, field::STARTUP, startup);
+    }
+    if let Some(names) = &client.request.statements {
+        statements::put_client_statements(core, &mut out, names);
+    }
+    out.bytes(field::CANCEL_KEY, &client.cancel_key.short());
+    out.bytes(field::LONG_CANCEL_KEY, client.cancel_key.bytes());
+    out.number(field::SINCE, client.since_us);
+    out.number(field::SINCE_WALL, client.since_wall_us);
+    out.number(field::REQUEST, client.request_us);
+    out.bytes(field::HELD, &client.request.held);
+    Some(out.into_bytes())
+}
+
+fn put_parameters(core: &Core, out: &mut FieldsOut, number: u16, parameters: &session::Parameters) {
+    for position in 0..core.tracked.count() {
+        if let Some(value) = parameters.value(position) {
+            let name = core.tracked.name(position).as_bytes();
+            out.bytes(number, &paired(name, value.as_bytes()));
+        }
+    }
+}
+
+fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
+    let server = core.conns.server(conn)?;
+    let local_pool = core.local_pools.get(server.pool)?;
+    let mut out = FieldsOut::new();
+    out.text(field::DATABASE, &local_pool.database_name);
+    out.text(field::USER, &local_pool.user);
+    out.text(field::TARGET, &target_text(&local_pool.database));
+    if let (Some(remote), Some(local)) = (server.remote, server.local) {
+        out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
+    }
+    out.number(field::ID, server.id);
+    put_parameters(core, &mut out, field::PARAMETER, &server.protocol.parameters);
+    out.number(field::NON_ASCII, 1);
+    statements::put_server_statements(core, &mut out, &server.protocol.statements);
+    if let Some(client) = server.protocol.unnamed_owner() {
+        out.number(field::UNNAMED, client);
+    }
+    if let Some((process_id, secret)) = &server.key {
+        out.number(field::BACKEND, (*process_id).into());
+        out.bytes(field::BACKEND_SECRET, secret);
+    }
+    out.number(field::SINCE, server.since_us);
+    out.number(field::SINCE_WALL, server.since_wall_us);
+    out.number(field::REQUEST, server.request_us);
+    out.number(field::QUERY, server.query_us);
+    out.number(field::TRANSACTION, server.transaction_us);
+    out.number(field::STATUS, status_number(server.protocol.status()?));
+    out.number(field::LENT, u64::from(server.used_by != UsedBy::Nothing));
+    out.number(
+        field::DOUBTFUL,
+        (server.protocol.is_tainted() || server.protocol.has_query_in_pipeline()).into(),
+    );
+    out.number(field::SESSION_MODE, (local_pool.pool.limits.mode == PoolMode::Session).into());
+    out.number(field::CLOSE, server.close_when_free.is_some().into());
+    Some(out.into_bytes())
 }
 
 /// What new servers of a pool need; with `whole`, all of it.

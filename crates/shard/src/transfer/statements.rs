@@ -16,91 +16,87 @@ use crate::takeover::fields::{Fields, FieldsOut, pair, paired};
 /// As a process has written them.
 type Known = BTreeMap<StatementId, ImportedStatement>;
 
-impl Core {
-    pub(super) fn put_client_statements(&self, out: &mut FieldsOut, names: &ClientStatements) {
-        out.number(field::DESCRIBES, names.describes().into());
-        for (name, id) in names.names() {
-            if let Some(rest) = self.registry.rest(id) {
-                out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
-                self.put_scope(out, id);
-            }
+pub(crate) fn put_client_statements(core: &Core, out: &mut FieldsOut, names: &ClientStatements) {
+    out.number(field::DESCRIBES, names.describes().into());
+    for (name, id) in names.names() {
+        if let Some(rest) = core.registry.rest(id) {
+            out.bytes(field::STATEMENT, &paired(name, &[&id.to_be_bytes(), &rest[..]].concat()));
+            put_scope(core, out, id);
         }
     }
+}
 
-    pub(super) fn put_server_statements(&self, out: &mut FieldsOut, statements: &ServerStatements) {
-        for id in statements.by_age() {
-            if statements.is_stale(id) {
-                out.number(field::STALE_STATEMENT, id);
-                continue;
-            }
-            let rest = self.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
-            out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
-            self.put_scope(out, id);
+pub(crate) fn put_server_statements(core: &Core, out: &mut FieldsOut, statements: &ServerStatements) {
+    for id in statements.by_age() {
+        if statements.is_stale(id) {
+            out.number(field::STALE_STATEMENT, id);
+            continue;
         }
+        let rest = core.registry.rest(id).map(|rest| &**rest).unwrap_or_default();
+        out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
+        put_scope(core, out, id);
     }
+}
 
-    fn put_scope(&self, out: &mut FieldsOut, id: StatementId) {
-        let scope = self.registry.write_scope(id, &self.tracked);
-        out.bytes(field::STATEMENT_SCOPE, &[&id.to_be_bytes(), &scope[..]].concat());
-        let description = self.registry.write_description(id);
-        if !description.is_empty() {
-            out.bytes(field::STATEMENT_DESCRIPTION, &[&id.to_be_bytes(), &description[..]].concat());
-        }
+fn put_scope(core: &Core, out: &mut FieldsOut, id: StatementId) {
+    let scope = core.registry.write_scope(id, &core.tracked);
+    out.bytes(field::STATEMENT_SCOPE, &[&id.to_be_bytes(), &scope[..]].concat());
+    let description = core.registry.write_description(id);
+    if !description.is_empty() {
+        out.bytes(field::STATEMENT_DESCRIPTION, &[&id.to_be_bytes(), &description[..]].concat());
     }
+}
 
-    /// A client's names; None if it has none.
-    pub(super) fn read_client_statements(
-        &mut self,
-        fields: &Fields<'_>,
-        catalog: Catalog,
-    ) -> Option<Box<ClientStatements>> {
-        let known = self.read_known(fields, catalog);
-        let has_described = fields.number(field::DESCRIBES) != Some(0);
-        let mut names = None;
-        for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
-            let Some((id, rest)) = statement.split_first_chunk() else { continue };
-            let id = u64::from_be_bytes(*id);
-            let id = self.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
-            let names: &mut Box<ClientStatements> = names.get_or_insert_default();
-            names.import(name, id, has_described, &mut self.registry);
-        }
-        names
+/// A client's names; None if it has none.
+pub(crate) fn read_client_statements(
+    core: &mut Core,
+    fields: &Fields<'_>,
+    catalog: Catalog,
+) -> Option<Box<ClientStatements>> {
+    let known = read_known(core, fields, catalog);
+    let has_described = fields.number(field::DESCRIBES) != Some(0);
+    let mut names = None;
+    for (name, statement) in fields.all(field::STATEMENT).filter_map(pair) {
+        let Some((id, rest)) = statement.split_first_chunk() else { continue };
+        let id = u64::from_be_bytes(*id);
+        let id = core.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
+        let names: &mut Box<ClientStatements> = names.get_or_insert_default();
+        names.import(name, id, has_described, &mut core.registry);
     }
+    names
+}
 
-    /// What a server has; None if it cannot be understood.
-    pub(super) fn read_server_statements(
-        &mut self,
-        fields: &Fields<'_>,
-        catalog: Catalog,
-        statements: &mut ServerStatements,
-    ) -> Option<()> {
-        for id in fields.all(field::STALE_STATEMENT) {
-            statements.import_stale(u64::from_be_bytes(id.try_into().ok()?), &self.registry);
-        }
-        let known = self.read_known(fields, catalog);
-        for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
-            let id = std::str::from_utf8(id).ok()?.parse().ok()?;
-            if !rest.is_empty() {
-                self.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
-            }
-            statements.import(id, &self.registry);
-        }
-        Some(())
+/// What a server has; None if it cannot be understood.
+pub(crate) fn read_server_statements(
+    core: &mut Core,
+    fields: &Fields<'_>,
+    catalog: Catalog,
+    statements: &mut ServerStatements,
+) -> Option<()> {
+    for id in fields.all(field::STALE_STATEMENT) {
+        statements.import_stale(u64::from_be_bytes(id.try_into().ok()?), &core.registry);
     }
+    let known = read_known(core, fields, catalog);
+    for (id, rest) in fields.all(field::STATEMENT).filter_map(pair) {
+        let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+        if !rest.is_empty() {
+            core.registry.import(id, rest, known.get(&id).cloned().unwrap_or_default());
+        }
+        statements.import(id, &core.registry);
+    }
+    Some(())
+}
 
-    fn read_known(&mut self, fields: &Fields<'_>, catalog: Catalog) -> Known {
-        let mut known = Known::new();
-        for (id, scope) in fields.all(field::STATEMENT_SCOPE).filter_map(<[u8]>::split_first_chunk) {
-            let imported = self.registry.read_scope(scope, &self.tracked, catalog);
-            known.insert(u64::from_be_bytes(*id), imported);
-        }
-        for (id, description) in
-            fields.all(field::STATEMENT_DESCRIPTION).filter_map(<[u8]>::split_first_chunk)
-        {
-            if let Some(imported) = known.get_mut(&u64::from_be_bytes(*id)) {
-                imported.description = Description::from_bytes(description);
-            }
-        }
-        known
+fn read_known(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Known {
+    let mut known = Known::new();
+    for (id, scope) in fields.all(field::STATEMENT_SCOPE).filter_map(<[u8]>::split_first_chunk) {
+        let imported = core.registry.read_scope(scope, &core.tracked, catalog);
+        known.insert(u64::from_be_bytes(*id), imported);
     }
+    for (id, description) in fields.all(field::STATEMENT_DESCRIPTION).filter_map(<[u8]>::split_first_chunk) {
+        if let Some(imported) = known.get_mut(&u64::from_be_bytes(*id)) {
+            imported.description = Description::from_bytes(description);
+        }
+    }
+    known
 }

@@ -1,0 +1,95 @@
+//! What a step leaves to be done before its event ends: servers that became free, and what only an owner above the core can do.
+//!
+//! Owns that each free server stands there once, and that effects are carried out in their order. Carrying them out is
+//! [`crate::state::ShardState::settle`]'s.
+
+use std::collections::VecDeque;
+
+use messages::ServerQueryResult;
+use tls::TlsConnection;
+
+use crate::connections::internal_client::ReplyTo;
+use crate::local_pools::table::PoolId;
+use crate::{ConnId, Peer};
+
+/// What is asked of the TLS layer; done before any action of the same event.
+pub(crate) enum TlsRequest {
+    /// A client requests TLS: send `answer` in clear, then take `received` for its first records.
+    Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
+    /// A server agreed to TLS; its name or address as configured.
+    Connect { conn: ConnId, host: String },
+    /// A client comes from another shard with its session.
+    Adopt { conn: ConnId, session: Box<TlsConnection> },
+}
+
+/// Something for an owner that the step's code does not know.
+pub(crate) enum Effect {
+    /// A client that counted among those that have not logged in, or whose login has sent much, is gone.
+    LoginOver { id: u64, peer: Peer, was_unauthenticated: bool, login_bytes: u32 },
+    /// A client is gone whose cancel request, which this connection carries, has not had its turn.
+    CancelWithdrawn(ConnId),
+    /// An internal query has ended; its result is for these.
+    QueryOver { reply_to: Vec<ReplyTo>, result: ServerQueryResult },
+    /// A console client has taken its output, or has arrived from another process: its next statements can be read.
+    ConsoleContinues(ConnId),
+    /// Another process takes over, and a server of this pool was opened or closed here.
+    ServerCounted { pool: PoolId, opened: bool },
+}
+
+/// What is to be done before the event ends.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// Servers that are idle and unlinked.
+    servers: Vec<ConnId>,
+    /// Pools with waiters whose server was closed when it was checked for them.
+    unserved: Vec<PoolId>,
+    queue: VecDeque<Effect>,
+}
+
+/// The next free server or unserved pool.
+pub(crate) enum Next {
+    Server(ConnId),
+    Pool(PoolId),
+}
+
+impl Effects {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.unserved.is_empty() && self.queue.is_empty()
+    }
+
+    /// Leaves something to an owner.
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.queue.push_back(effect);
+    }
+
+    /// The oldest effect.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Effect> {
+        self.queue.pop_front()
+    }
+
+    /// A server has been released.
+    #[inline]
+    pub(crate) fn server(&mut self, server: ConnId) {
+        self.servers.push(server);
+    }
+
+    /// The same where it may have been noted before.
+    pub(crate) fn server_once(&mut self, server: ConnId) {
+        if !self.servers.contains(&server) {
+            self.servers.push(server);
+        }
+    }
+
+    /// A client of this pool has lost the server that was checked for it.
+    pub(crate) fn pool(&mut self, pool: PoolId) {
+        self.unserved.push(pool);
+    }
+
+    /// The last server that was released, or else a pool.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Next> {
+        self.servers.pop().map(Next::Server).or_else(|| self.unserved.pop().map(Next::Pool))
+    }
+}

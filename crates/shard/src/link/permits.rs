@@ -1,0 +1,134 @@
+//! Permits of server connections among pools and shards: requested, passed on, and made free by closing an idle server.
+
+use messages::{LimitOf, ShardId, ShardMessage};
+use settings::PoolMode;
+
+use crate::ConnId;
+use crate::close_reason::CloseReason;
+use crate::core::Core;
+use crate::link::{opening, server_end};
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::PoolId;
+use crate::time::passed;
+
+/// After this wait a client gets the permit of a server that is idle on another shard, fair share or not.
+const LONG_WAIT_US: u64 = 300_000;
+
+/// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit.
+pub(crate) fn permit_requested(core: &mut Core, limit: LimitOf, database: &str, user: &str) {
+    let same = |local_pool: &LocalPool| match limit {
+        LimitOf::Pool => &*local_pool.database_name == database && &*local_pool.user == user,
+        LimitOf::Database => &*local_pool.database_name == database,
+        LimitOf::User => &*local_pool.user == user,
+    };
+    let idle = core.local_pools.iter().filter(|(_, local_pool)| same(local_pool));
+    let longest =
+        idle.filter_map(|(_, local_pool)| local_pool.pool.idle().first()).min_by_key(|idle| idle.since_us);
+    if let Some(server) = longest.map(|idle| ConnId(idle.server)) {
+        server_end::close_server(core, server, CloseReason::Evicted);
+    }
+}
+
+/// A permit is free: this shard tries first if a client waits here, and the requesting shards are notified.
+pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    let wanting = local_pool.pool.shared().permit_requests() & !(1 << core.id.0);
+    let (database, user) = (local_pool.database_name.to_string(), local_pool.user.to_string());
+    for shard in (0..core.pool_registry.shards()).filter(|shard| wanting & (1 << shard) != 0) {
+        let message = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
+        core.send_to_shard(ShardId(shard), message);
+    }
+    let related = core
+        .local_pools
+        .ids_of(|local_pool| *local_pool.database_name == *database || *local_pool.user == *user);
+    if wanting == 0 {
+        related.into_iter().for_each(|index| opening::serve_or_open(core, index));
+    }
+}
+
+/// A requested permit is free.
+pub(crate) fn permit_freed(core: &mut Core, database: &str, user: &str) {
+    let key = (database.into(), user.into());
+    let Some(pool_id) = core.local_pools.find(&key) else { return };
+    if let Some(local_pool) = core.local_pools.get(pool_id) {
+        local_pool.pool.shared().withdraw_permit_request(core.id.0);
+    }
+    opening::serve_or_open(core, pool_id);
+}
+
+/// A limit of the database or the user is reached: the pool that matches and has idle servers gives one.
+pub(crate) fn evict(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
+    let related = |local_pool: &LocalPool, wanted: &LocalPool| match limit {
+        LimitOf::Pool => false,
+        LimitOf::Database => local_pool.database_name == wanted.database_name,
+        LimitOf::User => local_pool.user == wanted.user,
+    };
+    let Some(wanted) = core.local_pools.get(pool_id) else { return };
+    if wanted.pool.queue.is_empty() {
+        return; // The minimum alone evicts no server.
+    }
+    let victim = core
+        .local_pools
+        .iter()
+        .filter(|(index, local_pool)| *index != pool_id && related(local_pool, wanted))
+        .filter_map(|(_, local_pool)| local_pool.pool.idle().first())
+        .min_by_key(|idle| idle.since_us)
+        .map(|idle| ConnId(idle.server));
+    match victim {
+        Some(server) => server_end::close_server(core, server, CloseReason::Evicted),
+        None if core.pool_registry.shards() > 1 => request_permit_from_shards(core, pool_id, limit),
+        None => {}
+    }
+}
+
+/// Every permit of the pool is taken, but not all by this shard: request one from the others. With less than its share
+/// this shard gets the next that is released there, otherwise one that is idle there when the message arrives.
+pub(crate) fn request_permit(core: &mut Core, pool_id: PoolId) {
+    let now_us = core.now.mono_us;
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    let shared = local_pool.pool.shared();
+    let Some(oldest) = local_pool.pool.queue.front() else { return };
+    if local_pool.pool.open() >= shared.servers.taken() {
+        return;
+    }
+    // Servers that stay with their clients are not released because another client waits.
+    let lasting = local_pool.pool.next_is_dedicated() || local_pool.pool.limits.mode == PoolMode::Session;
+    if lasting || has_less_than_its_share(local_pool) {
+        shared.request_permit(core.id.0);
+        return request_permit_from_shards(core, pool_id, LimitOf::Pool);
+    }
+    let waited = passed(now_us, oldest.since_us, LONG_WAIT_US);
+    if waited && passed(now_us, local_pool.permit_requested_us, LONG_WAIT_US) {
+        request_permit_from_shards(core, pool_id, LimitOf::Pool);
+    }
+}
+
+fn request_permit_from_shards(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
+    local_pool.permit_requested_us = core.now.mono_us;
+    let message = ShardMessage::RequestPermit {
+        from: core.id,
+        limit,
+        database: local_pool.database_name.to_string(),
+        user: local_pool.user.to_string(),
+    };
+    let me = core.id.0;
+    for shard in (0..core.pool_registry.shards()).filter(|shard| *shard != me) {
+        core.send_to_shard(ShardId(shard), message.clone());
+    }
+}
+
+/// Fewer servers than an even split would give this shard.
+fn has_less_than_its_share(local_pool: &LocalPool) -> bool {
+    let shared = local_pool.pool.shared();
+    local_pool.pool.open() < shared.servers.taken().div_ceil(shared.shards().count_ones().max(1))
+}
+
+/// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free.
+pub(crate) fn is_permit_requested(core: &Core, local_pool: &LocalPool) -> bool {
+    let shared = local_pool.pool.shared();
+    let others = shared.permit_requests() & !(1 << core.id.0);
+    others != 0
+        && (local_pool.pool.queue.is_empty()
+            || !has_less_than_its_share(local_pool) && local_pool.pool.open() > 1)
+}

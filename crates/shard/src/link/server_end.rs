@@ -1,0 +1,159 @@
+//! The end of a server connection: when it is closed, how, and what that means for its client and its pool.
+
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::close_reason::CloseReason;
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::link::{backpressure, client_end, internal_query, opening, permits};
+use crate::local_pools::table::PoolId;
+use crate::server::{InternalQuery, Phase};
+use crate::{Action, ConnId, pending, servers};
+
+/// The server broke the protocol, or died.
+pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
+    let Some(server) = core.server(conn) else { return };
+    let told = server.close_when_free == Some(CloseReason::SentFatal);
+    let client = server.client();
+    core.log_server(conn, Level::Warning, text);
+    close_server(core, conn, CloseReason::Message(text));
+    let_go(core, conn);
+    match client {
+        Some(client) if told => client_end::disconnect_client(core, client, text),
+        Some(client) => client_end::fail_client(core, client, sqlstate::CONNECTION_FAILURE, text),
+        None => {}
+    }
+}
+
+/// Closes a server connection in any phase. An idle one gets Terminate first, and its end of file is awaited, so
+/// that its backend is gone before another takes its place.
+pub(crate) fn close_server(core: &mut Core, conn: ConnId, reason: CloseReason<'_>) {
+    let Some(server) = core.server(conn) else { return };
+    let is_free =
+        server.protocol.status().is_some() || matches!(server.phase, Phase::Connecting | Phase::Login(_));
+    // In the middle of its client's message Terminate would be read as a part of that.
+    let at_boundary = server.protocol.boundary().is_some();
+    close_server_that(core, is_free && at_boundary, conn, reason);
+}
+
+/// The same where the caller knows whether the server would read Terminate.
+pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, reason: CloseReason<'_>) {
+    let Some(server) = core.server(conn) else { return };
+    if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
+        return;
+    }
+    let (since_us, pool_id) = (server.since_us, server.pool);
+    let idle = matches!(server.phase, Phase::Idle);
+    let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
+    let internal_client = match server.phase {
+        Phase::InternalQuery(
+            InternalQuery::Ask(internal_client)
+            | InternalQuery::Freshen(internal_client)
+            | InternalQuery::ConnectQuery(internal_client),
+        ) => Some(internal_client),
+        _ => None,
+    };
+    let age = core.age_s(since_us);
+    if core.config.global.log_disconnections {
+        core.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
+    }
+    login_over(core, conn, false);
+    if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
+        if idle {
+            local_pool.pool.remove_idle(conn.0);
+        }
+        if local_pool.pool.end_check(conn.0) {
+            core.effects.pool(pool_id);
+        }
+    }
+    let now_us = core.now.mono_us;
+    let Some(server) = core.server(conn) else { return };
+    if can_hear && listens {
+        server.phase = Phase::Leaving { since_us: now_us };
+        backpressure::resume_server(core, conn);
+        core.outbox.write(conn, encode::terminate);
+    } else {
+        server.phase = Phase::Closing;
+        core.act(Action::Close { conn });
+    }
+    if let Some(internal_client) = internal_client {
+        internal_query::refuse_internal_client(
+            core,
+            internal_client,
+            sqlstate::CONNECTION_FAILURE,
+            internal_query::CONFIG_ERROR,
+        );
+    }
+}
+
+/// The server's end of file: expected, or the end of its client too.
+pub(crate) fn server_hung_up(core: &mut Core, conn: ConnId) {
+    let Some(server) = core.server(conn) else { return };
+    match server.phase {
+        Phase::Leaving { .. } => {
+            server.phase = Phase::Closing;
+            core.act(Action::Close { conn });
+        }
+        Phase::Closing => {}
+        _ => server_fault(core, conn, "server conn crashed?"),
+    }
+}
+
+/// The socket is gone: its permits are free.
+pub(crate) fn server_closed(core: &mut Core, pool_id: PoolId) {
+    if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
+        local_pool.pool.closed();
+    }
+    permits::permit_is_free(core, pool_id);
+    pending::paused_progress(core);
+}
+
+/// A login ended; the pool decides when the next is tried.
+pub(crate) fn login_over(core: &mut Core, conn: ConnId, well: bool) {
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    if !server.is_logging_in() {
+        return;
+    }
+    let open_for = server.opened_for();
+    if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
+        local_pool.pool.logged_in(open_for, well, now_us);
+        if !well {
+            local_pool.leave_failing_host();
+        }
+    }
+    opening::unbind(core, conn);
+}
+
+/// The end of file of a server that is closing has come: close the socket now.
+pub(crate) fn let_go(core: &mut Core, conn: ConnId) {
+    let Some(server) = core.server(conn) else { return };
+    if matches!(server.phase, Phase::Leaving { .. }) {
+        server.phase = Phase::Closing;
+        core.act(Action::Close { conn });
+    }
+}
+
+/// Why a free server should not be used any more.
+pub(crate) fn reason_to_close(core: &Core, conn: ConnId) -> Option<CloseReason<'static>> {
+    let server = core.conns.server(conn)?;
+    servers::reason_to_close_in(core, server, core.local_pools.get(server.pool)?)
+}
+
+/// How many servers of this pool are closing and still have their permit. Looks at every connection.
+pub(crate) fn leaving_servers(core: &Core, pool_id: PoolId) -> u32 {
+    let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == pool_id && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
+    u32::try_from(core.conns.iter().filter(|(_, conn)| leaving(conn)).count()).unwrap_or(u32::MAX)
+}
+
+pub(crate) fn close_idle_servers(core: &mut Core, local_pool: PoolId, reason: CloseReason<'_>) {
+    let idle: Vec<ConnId> = core
+        .local_pools
+        .get(local_pool)
+        .map(|local_pool| local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect())
+        .unwrap_or_default();
+    for conn in idle {
+        close_server(core, conn, reason);
+    }
+}
