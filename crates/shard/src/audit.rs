@@ -49,9 +49,9 @@ impl ShardState {
     pub(crate) fn audit(&self) -> Audit {
         let mut audit = Audit::default();
         for (place, conn) in self.core.conns.iter() {
-            self.core.audit_conn(place, conn, &mut audit);
+            audit_conn(&self.core, place, conn, &mut audit);
         }
-        self.core.audit_pools(&mut audit);
+        audit_pools(&self.core, &mut audit);
         audit.leftovers.commands = self.core.administration.pending().len();
         audit.leftovers.inquiries = self.core.conns.awaited();
         audit.leftovers.login_bytes = self.logins.bytes_spent();
@@ -60,95 +60,87 @@ impl ShardState {
     }
 }
 
-impl Core {
-    fn audit_conn(&self, own: ConnId, conn: &Conn, audit: &mut Audit) {
-        audit.leftovers.connections += usize::from(!matches!(conn, Conn::Server(_)));
-        match conn {
-            Conn::Client(client) => {
-                audit.clients += u32::from(client.counted.is_in_process());
-                audit.unauthenticated += u32::from(client.counted.unauthenticated);
-                if client.counted.is_user() {
-                    *audit.clients_of_users.entry(client.login_user.to_string()).or_default() += 1;
-                }
-                if let Some(local_pool) =
-                    self.local_pools.of(client.pool).filter(|_| client.counted.is_database())
-                {
-                    *audit.clients_of_databases.entry(local_pool.database_name.to_string()).or_default() += 1;
-                }
-                if let Some(server) = client.server()
-                    && self.conns.find_server(server).is_none_or(|server| server.client() != Some(own))
-                {
-                    audit.contradict(format!(
-                        "client {own:?} is linked to {server:?}, which is not linked to it"
-                    ));
-                }
+fn audit_conn(core: &Core, own: ConnId, conn: &Conn, audit: &mut Audit) {
+    audit.leftovers.connections += usize::from(!matches!(conn, Conn::Server(_)));
+    match conn {
+        Conn::Client(client) => {
+            audit.clients += u32::from(client.counted.is_in_process());
+            audit.unauthenticated += u32::from(client.counted.unauthenticated);
+            if client.counted.is_user() {
+                *audit.clients_of_users.entry(client.login_user.to_string()).or_default() += 1;
             }
-            Conn::Server(server) => {
-                let Some(client) = server.client() else { return };
-                let back = match self.conns.get(client) {
-                    Some(Conn::Client(client)) => client.server(),
-                    _ => None,
-                };
-                if back != Some(own) {
-                    audit.contradict(format!(
-                        "server {own:?} is linked to {client:?}, which is not linked to it"
-                    ));
-                }
-                if self.stays_for_nothing(client, server) {
-                    audit.contradict(format!(
-                        "server {own:?} stays with {client:?}, which wants nothing of it"
-                    ));
-                }
+            if let Some(local_pool) =
+                core.local_pools.of(client.pool).filter(|_| client.counted.is_database())
+            {
+                *audit.clients_of_databases.entry(local_pool.database_name.to_string()).or_default() += 1;
             }
-            _ => {}
+            if let Some(server) = client.server()
+                && core.conns.find_server(server).is_none_or(|server| server.client() != Some(own))
+            {
+                audit
+                    .contradict(format!("client {own:?} is linked to {server:?}, which is not linked to it"));
+            }
         }
-    }
-
-    /// Whether a server that should have been released is still linked to its client.
-    fn stays_for_nothing(&self, client: ConnId, server: &server::Server) -> bool {
-        let shares = self
-            .local_pools
-            .get(server.pool)
-            .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
-        let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
-        let is_done = server.protocol.is_quiet() && !server.unsent;
-        let holds_nothing =
-            self.conns.find_client(client).is_some_and(|client| client.request.held.is_empty());
-        shares && linked && is_done && holds_nothing
-    }
-
-    fn audit_pools(&self, audit: &mut Audit) {
-        for (index, local_pool) in self.local_pools.iter() {
-            let mut counted = Counted::default();
-            for conn in self.conns.values() {
-                counted.add(index, conn);
+        Conn::Server(server) => {
+            let Some(client) = server.client() else { return };
+            let back = match core.conns.get(client) {
+                Some(Conn::Client(client)) => client.server(),
+                _ => None,
+            };
+            if back != Some(own) {
+                audit
+                    .contradict(format!("server {own:?} is linked to {client:?}, which is not linked to it"));
             }
-            let pool = &local_pool.pool;
-            let name = format_args!("{} on {}", local_pool.user, local_pool.database_name);
-            let mut queued = 0;
-            for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
-                match self.conns.get(ConnId(waiter.client)) {
-                    Some(Conn::Client(client)) if client.pool == Some(index) && waits(client) => queued += 1,
-                    Some(Conn::InternalClient(_)) => {}
-                    _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
-                }
+            if stays_for_nothing(core, client, server) {
+                audit.contradict(format!("server {own:?} stays with {client:?}, which wants nothing of it"));
             }
-            for idle in pool.idle() {
-                match self.conns.get(ConnId(idle.server)) {
-                    Some(Conn::Server(server)) if server.pool == index && is_idle(server) => {}
-                    _ => audit.contradict(format!("{name}: {idle:?} is on the idle list and is not idle")),
-                }
-            }
-            let cached =
-                (local_pool.clients, pool.open(), pool.idle().len(), queued, local_pool.cancels_active);
-            let found = (counted.clients, counted.open, counted.idle, counted.waiting, counted.cancels);
-            if cached != found {
-                let text = "clients, open, idle, waiting and cancels are kept as";
-                audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
-            }
-            let key = (local_pool.database_name.to_string(), local_pool.user.to_string());
-            *audit.permits.entry(key).or_default() += pool.open() + pool.external();
         }
+        _ => {}
+    }
+}
+
+/// Whether a server that should have been released is still linked to its client.
+fn stays_for_nothing(core: &Core, client: ConnId, server: &server::Server) -> bool {
+    let shares = core
+        .local_pools
+        .get(server.pool)
+        .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
+    let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
+    let is_done = server.protocol.is_quiet() && !server.unsent;
+    let holds_nothing = core.conns.find_client(client).is_some_and(|client| client.request.held.is_empty());
+    shares && linked && is_done && holds_nothing
+}
+
+fn audit_pools(core: &Core, audit: &mut Audit) {
+    for (index, local_pool) in core.local_pools.iter() {
+        let mut counted = Counted::default();
+        for conn in core.conns.values() {
+            counted.add(index, conn);
+        }
+        let pool = &local_pool.pool;
+        let name = format_args!("{} on {}", local_pool.user, local_pool.database_name);
+        let mut queued = 0;
+        for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
+            match core.conns.get(ConnId(waiter.client)) {
+                Some(Conn::Client(client)) if client.pool == Some(index) && waits(client) => queued += 1,
+                Some(Conn::InternalClient(_)) => {}
+                _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
+            }
+        }
+        for idle in pool.idle() {
+            match core.conns.get(ConnId(idle.server)) {
+                Some(Conn::Server(server)) if server.pool == index && is_idle(server) => {}
+                _ => audit.contradict(format!("{name}: {idle:?} is on the idle list and is not idle")),
+            }
+        }
+        let cached = (local_pool.clients, pool.open(), pool.idle().len(), queued, local_pool.cancels_active);
+        let found = (counted.clients, counted.open, counted.idle, counted.waiting, counted.cancels);
+        if cached != found {
+            let text = "clients, open, idle, waiting and cancels are kept as";
+            audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
+        }
+        let key = (local_pool.database_name.to_string(), local_pool.user.to_string());
+        *audit.permits.entry(key).or_default() += pool.open() + pool.external();
     }
 }
 

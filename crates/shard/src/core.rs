@@ -1,6 +1,6 @@
 //! What all parts of a shard use: the connections and the pools, the actions for the driver, the configuration, the time.
 //!
-//! Owns no decision, and knows no owner of [`crate::state::ShardState`]: what needs nothing but these tables is a method here.
+//! Owns no decision, and knows no owner of [`crate::state::ShardState`]: what such an owner has to do is left in `effects`.
 
 use std::sync::Arc;
 
@@ -27,6 +27,22 @@ use crate::{Action, ConnId, Now, Target};
 /// The console's database and its user over the unix socket.
 pub(crate) const CONSOLE: &str = "pgbouncer";
 
+/// What is counted beside the pools' own counters.
+pub(crate) struct Statistics {
+    /// Errors that clients got.
+    pub(crate) errors: ErrorCounts,
+    /// Statistics of queries, while they are kept.
+    pub(crate) tracking: Option<Box<QueryTracking>>,
+}
+
+/// TLS on both sides.
+pub(crate) struct Tls {
+    /// As configured.
+    pub(crate) settings: TlsConfig,
+    /// Requests to the TLS layer, handled before the event ends.
+    pub(crate) requests: Vec<TlsRequest>,
+}
+
 /// The tables of a shard, and what every step needs.
 pub(crate) struct Core {
     pub(crate) id: ShardId,
@@ -45,14 +61,8 @@ pub(crate) struct Core {
     pub(crate) entropy: Box<dyn Entropy>,
     /// Orders of operators that are in force.
     pub(crate) administration: Administration,
-    /// Errors that clients got.
-    pub(crate) errors: ErrorCounts,
-    /// Statistics of queries, while they are kept.
-    pub(crate) tracking: Option<Box<QueryTracking>>,
-    /// What TLS is like, on both sides.
-    pub(crate) tls: TlsConfig,
-    /// Requests to the TLS layer, handled before the event ends.
-    pub(crate) tls_requests: Vec<TlsRequest>,
+    pub(crate) statistics: Statistics,
+    pub(crate) tls: Tls,
     /// Another process takes over from this one.
     pub(crate) exporting: Option<ExportState>,
     /// What is to be done before the event ends.
@@ -70,11 +80,15 @@ impl Core {
         Core {
             id,
             administration: Administration::default(),
-            errors: ErrorCounts::default(),
-            tracking: config.global.track_queries.then(Box::default),
+            statistics: Statistics {
+                errors: ErrorCounts::default(),
+                tracking: config.global.track_queries.then(Box::default),
+            },
             // At the start of a process the caller has checked these settings and reported any error.
-            tls: TlsConfig::new(&config).unwrap_or_else(|_| TlsConfig::none()),
-            tls_requests: Vec::new(),
+            tls: Tls {
+                settings: TlsConfig::new(&config).unwrap_or_else(|_| TlsConfig::none()),
+                requests: Vec::new(),
+            },
             exporting: None,
             effects: Effects::default(),
             config,
@@ -146,7 +160,7 @@ impl Core {
     pub(crate) fn count_error(&mut self, conn: ConnId, code: &str) {
         let Some(client) = self.conns.client(conn) else { return };
         let database = self.database_of(client);
-        self.errors.count(&database, code.as_bytes());
+        self.statistics.errors.count(&database, code.as_bytes());
     }
 
     /// The name of the client's database, if it is configured or in use; a client that has not authenticated must not

@@ -3,12 +3,15 @@
 //! Owns that each free server stands there once, and that effects are carried out in their order. Carrying them out is
 //! [`crate::state::ShardState::settle`]'s.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use messages::ServerQueryResult;
+use auth::Secret;
+use messages::{Role, ServerQueryResult};
 use tls::TlsConnection;
 
-use crate::connections::internal_client::ReplyTo;
+use crate::cancel_key::Key;
+use crate::client::login::SecretNeeded;
+use crate::connections::kinds::ReplyTo;
 use crate::local_pools::table::PoolId;
 use crate::{ConnId, Peer};
 
@@ -30,6 +33,20 @@ pub(crate) enum Effect {
     CancelWithdrawn(ConnId),
     /// An internal query has ended; its result is for these.
     QueryOver { reply_to: Vec<ReplyTo>, result: ServerQueryResult },
+    /// A startup packet was a cancel request.
+    CancelRequest { conn: ConnId, key: Key },
+    /// A client that logs in may use the console.
+    ConsoleOpened(ConnId, Role),
+    /// A login needs the secret of its user, or to know that there is one.
+    FindSecret(ConnId, SecretNeeded),
+    /// A login needs the roles of its user.
+    QueryRoles(ConnId),
+    /// What [`Effect::FindSecret`] has found.
+    SecretKnown(ConnId, Option<Secret>),
+    /// A server was asked for the user of a login and does not know it.
+    UserUnknown(ConnId),
+    /// What [`Effect::QueryRoles`] has found.
+    RolesKnown(ConnId, BTreeSet<String>),
     /// A console client has taken its output, or has arrived from another process: its next statements can be read.
     ConsoleContinues(ConnId),
     /// Another process takes over, and a server of this pool was opened or closed here.
@@ -56,6 +73,12 @@ impl Effects {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.servers.is_empty() && self.unserved.is_empty() && self.queue.is_empty()
+    }
+
+    /// Something has been left to an owner.
+    #[inline]
+    pub(crate) fn is_queued(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// Leaves something to an owner.

@@ -44,7 +44,7 @@ mod tls_layer;
 mod transfer;
 
 pub use action::{Action, Source};
-pub use client::client_move::ClientMove;
+pub use client::login::ClientMove;
 pub use endpoint::{ConnId, ConnectFault, Peer, Target};
 pub use event::Event;
 pub use takeover::{Export, Import};
@@ -137,7 +137,7 @@ impl Shard {
             return self.handle_secured(event);
         }
         let received = self.state.dispatch(event);
-        if !self.state.core.tls_requests.is_empty() {
+        if !self.state.core.tls.requests.is_empty() {
             return self.secure(received);
         }
         self.state.event_ends();
@@ -155,7 +155,7 @@ impl Shard {
     #[inline(never)]
     fn secure(&mut self, received: &[u8]) {
         let Shard { state, tls_layer } = self;
-        if !state.core.tls_requests.is_empty() {
+        if !state.core.tls.requests.is_empty() {
             tls_layer.secure_all(state);
         }
         state.event_ends();
@@ -239,8 +239,8 @@ impl ShardState {
             Event::HungUp { conn } => backpressure::hung_up(&mut self.core, conn),
             Event::HalfClosed { conn } => backpressure::half_closed(&mut self.core, conn),
             Event::Closed { conn } => self.closed(conn),
-            Event::Accepted { conn, peer } => self.accepted(conn, peer),
-            Event::Adopted { conn, client } => self.adopt(conn, *client),
+            Event::Accepted { conn, peer } => self.logins.accepted(&mut self.core, conn, peer),
+            Event::Adopted { conn, client } => self.logins.adopt(&mut self.core, conn, *client),
             Event::Connected { conn, remote, local } => self.connected(conn, remote, local),
             Event::ConnectFailed { conn, fault } => {
                 // A cancel request that cannot be delivered ends with its connection.
@@ -249,10 +249,10 @@ impl ShardState {
                 }
             }
             Event::Answered { conn, answer } => self.answered(conn, answer),
-            Event::FilesRanOut => self.files_ran_out(),
+            Event::FilesRanOut => self.logins.files_ran_out(&mut self.core),
             Event::Command(command) => self.command(command),
             Event::ShardMessage(message) => self.shard_message(message),
-            Event::Busy { percent } => self.busy(percent),
+            Event::Busy { percent } => self.load.busy(&mut self.core, percent),
             Event::Import(what) => import::import(&mut self.core, *what),
             Event::Tick => self.tick(),
         }
@@ -293,12 +293,12 @@ impl ShardState {
             client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
                 client.request.held.extend_from_slice(bytes)
             }
-            client::Phase::Startup { .. } => self.startup(conn, bytes),
-            client::Phase::Login(_) => self.login_message(conn, bytes),
+            client::Phase::Startup { .. } => self.logins.startup(&mut self.core, conn, bytes),
+            client::Phase::Login(_) => self.logins.login_message(&mut self.core, conn, bytes),
             client::Phase::AwaitingGreeting(_) => {
                 relay::hold_while_awaiting_greeting(&mut self.core, conn, bytes)
             }
-            client::Phase::Console { .. } => self.console_received(conn, bytes),
+            client::Phase::Console { .. } => self.console.console_received(&mut self.core, conn, bytes),
             client::Phase::Handshake { .. }
             | client::Phase::CancelRequest(_)
             | client::Phase::Closing
@@ -342,7 +342,7 @@ impl ShardState {
 
     fn answered(&mut self, conn: ConnId, answer: auth::TaskResult) {
         match self.core.conns.get(conn) {
-            Some(Conn::Client(_)) => self.client_login_answered(conn, answer),
+            Some(Conn::Client(_)) => self.logins.client_login_answered(&mut self.core, conn, answer),
             Some(Conn::Server(_)) => {
                 servers::server_login_answered(&mut self.core, &mut self.server_keys, conn, answer)
             }
@@ -358,7 +358,9 @@ impl ShardState {
                 self.core.report_server(server.pool, false);
             }
             Some(Conn::Cancel(cancel_conn)) => cancel::cancel_conn_closed(&mut self.core, &cancel_conn),
-            Some(Conn::PeerCancel(peer_cancel_conn)) => self.peer_cancel_conn_closed(&peer_cancel_conn),
+            Some(Conn::PeerCancel(peer_cancel_conn)) => {
+                self.cancels.peer_cancel_conn_closed(&mut self.core, &peer_cancel_conn)
+            }
             Some(Conn::Client(_)) => pending::paused_progress(&mut self.core),
             Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }

@@ -76,12 +76,14 @@ impl ShardState {
                     self.check_server(conn);
                 }
                 Some(Conn::Cancel(_)) => cancel::check_cancel_conn_deadline(&mut self.core, conn),
-                Some(Conn::PeerCancel(_)) => self.check_peer_cancel_conn_deadline(conn),
+                Some(Conn::PeerCancel(_)) => {
+                    self.cancels.check_peer_cancel_conn_deadline(&mut self.core, conn)
+                }
                 _ => {}
             }
         }
         self.check_idle_clients();
-        self.trim_unauthenticated();
+        self.logins.trim_unauthenticated(&mut self.core);
     }
 
     fn check_client(&mut self, conn: ConnId) {
@@ -102,7 +104,7 @@ impl ShardState {
         if passed(now_us, client.since_us, login_timeout_us) {
             return client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
-        self.check_held_answer(conn);
+        self.logins.check_held_answer(&mut self.core, conn);
     }
 
     fn check_idle_clients(&mut self) {

@@ -1,4 +1,6 @@
 //! Commands that are answered when they are complete: whether they are.
+//!
+//! Owns these conditions. What is in force is `administration`'s, carrying commands out is `commands`'.
 
 use messages::{Report, RequestId, ShutdownMode};
 

@@ -1,6 +1,6 @@
-//! The state of one shard: the core, and the owners that use it.
+//! The core of a shard and the owners beside each other that use it.
 //!
-//! Owns the parts; never decides anything.
+//! Owns which owner carries out which effect; the owners do not know each other. Never decides anything.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use auth::{Entropy, MockKey, ServerKeyCache};
 use messages::ShardId;
 use pool::PoolRegistry;
 use settings::Config;
-use telemetry::Counters;
 
 use crate::auth_query::AuthQueries;
 use crate::cancel::Cancels;
+use crate::console::Console;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::checkout;
@@ -31,8 +31,7 @@ pub(crate) struct ShardState {
     pub(crate) next_tick_us: Option<u64>,
     pub(crate) logins: Logins,
     pub(crate) auth_queries: AuthQueries,
-    /// The console counts like a pool.
-    pub(crate) console: Counters,
+    pub(crate) console: Console,
 }
 
 impl ShardState {
@@ -44,13 +43,13 @@ impl ShardState {
         mock: Arc<MockKey>,
     ) -> ShardState {
         ShardState {
-            cancels: Cancels::new(&mock),
+            cancels: Cancels::default(),
             logins: Logins::new(&mock, &config),
             server_keys: ServerKeyCache::new(KEYS_KEPT),
             load: ThreadLoad::default(),
             next_tick_us: None,
             auth_queries: AuthQueries::default(),
-            console: Counters::default(),
+            console: Console::default(),
             core: Core::new(id, config, pool_registry, entropy),
         }
     }
@@ -59,11 +58,11 @@ impl ShardState {
     #[inline(never)]
     pub(crate) fn settle(&mut self) {
         loop {
-            if let Some(effect) = self.core.effects.pop() {
+            while let Some(effect) = self.core.effects.pop() {
                 self.carry_out(effect);
-            } else if !self.core.effects.is_empty() {
-                checkout::process_released(&mut self.core);
-            } else {
+            }
+            checkout::process_released(&mut self.core);
+            if !self.core.effects.is_queued() {
                 return;
             }
         }
@@ -73,13 +72,26 @@ impl ShardState {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::LoginOver { id, peer, was_unauthenticated, login_bytes } => {
-                self.login_over_of(id, peer, was_unauthenticated, login_bytes);
+                self.logins.login_over_of(id, peer, was_unauthenticated, login_bytes);
             }
-            Effect::CancelWithdrawn(carrier) => self.withdraw_cancel(carrier),
-            Effect::QueryOver { reply_to, result } => self.deliver(&reply_to, &result),
+            Effect::CancelWithdrawn(carrier) => self.cancels.withdraw_cancel(&mut self.core, carrier),
+            Effect::QueryOver { reply_to, result } => {
+                self.auth_queries.deliver(&mut self.core, &reply_to, &result)
+            }
+            Effect::CancelRequest { conn, key } => self.cancels.cancel_request(&mut self.core, conn, &key),
+            Effect::ConsoleOpened(conn, role) => self.console.console_opened(&mut self.core, conn, role),
+            Effect::FindSecret(conn, needed) => self.auth_queries.find_secret(&mut self.core, conn, needed),
+            Effect::QueryRoles(conn) => self.auth_queries.query_roles(&mut self.core, conn),
+            Effect::SecretKnown(conn, secret) => {
+                self.logins.begin_authentication(&mut self.core, conn, secret.as_ref())
+            }
+            Effect::UserUnknown(conn) => self.logins.user_unknown(&mut self.core, conn),
+            Effect::RolesKnown(conn, roles) => {
+                self.logins.require_authentication(&mut self.core, conn, Some(&roles))
+            }
             Effect::ConsoleContinues(conn) => {
                 if self.core.conns.find_client(conn).is_some() {
-                    self.console_goes_on(conn);
+                    self.console.console_goes_on(&mut self.core, conn);
                 }
             }
             Effect::ServerCounted { pool, opened } => export::send_server_count(&mut self.core, pool, opened),

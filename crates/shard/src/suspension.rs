@@ -1,4 +1,6 @@
 //! SUSPEND: nothing is read and no server is checked out, until RESUME or `suspend_timeout`.
+//!
+//! Owns how it begins and ends here.
 
 use messages::RequestId;
 

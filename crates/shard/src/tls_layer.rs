@@ -1,8 +1,8 @@
 //! The TLS layer: between a shard's events and actions, which the driver sees as ciphertext, and its state, which sees
 //! plaintext only.
 //!
-//! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. The state requests TLS by a
-//! [`TlsRequest`] and gets the result. Plain connections pass untouched; without any session nothing here runs. Never
+//! Owns one [`Session`] per connection with TLS, and the memory of an event's plaintext. TLS is requested by a
+//! [`TlsRequest`]. Owns what a failure of it means for the connection. Plain connections pass untouched; without any session nothing here runs. Never
 //! decides who may or must use TLS.
 
 use std::collections::VecDeque;
@@ -128,17 +128,17 @@ impl TlsLayer {
 
     /// Handles the state's requests, which may lead to further requests.
     pub(crate) fn secure_all(&mut self, state: &mut ShardState) {
-        while let Some(secure) = state.core.tls_requests.pop() {
+        while let Some(secure) = state.core.tls.requests.pop() {
             match secure {
                 TlsRequest::Adopt { conn, session } => self.insert(conn, session),
                 TlsRequest::Accept { conn, answer, received } => {
-                    state.core.tls.set_time(state.core.now.wall_us);
-                    let session = TlsConnection::accept(&state.core.tls.clients);
+                    state.core.tls.settings.set_time(state.core.now.wall_us);
+                    let session = TlsConnection::accept(&state.core.tls.settings.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
                 TlsRequest::Connect { conn, host } => {
-                    state.core.tls.set_time(state.core.now.wall_us);
-                    let session = TlsConnection::connect(&state.core.tls.servers, &host);
+                    state.core.tls.settings.set_time(state.core.now.wall_us);
+                    let session = TlsConnection::connect(&state.core.tls.settings.servers, &host);
                     self.begin(state, conn, session, b"", b"");
                 }
             }

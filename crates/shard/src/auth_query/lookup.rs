@@ -15,12 +15,13 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::auth_query::AuthQueries;
 use crate::client::Phase;
 use crate::client::login::{Purpose, QueriedSecret, SecretNeeded};
 use crate::core::{CONSOLE, Core};
+use crate::effects::Effect;
 use crate::link::client_end;
 use crate::link::internal_query::CONFIG_ERROR;
-use crate::state::ShardState;
 
 /// How long a name stays unknown without another query.
 const ABSENT_US: u64 = 1_000_000;
@@ -109,129 +110,108 @@ impl LookupFault {
     }
 }
 
-impl ShardState {
+impl AuthQueries {
     /// The proof begins with the secret of `auth_file`; without one a server is asked first, if one is to be. Where all
     /// that counts is that there is such a user, the secret itself is not used.
-    pub(crate) fn find_secret(&mut self, conn: ConnId, secret_needed: SecretNeeded) {
-        let now_us = self.core.now.mono_us;
-        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
-        if let Some(text) = self.core.config.secrets.get(&startup_request.user) {
+    pub(crate) fn find_secret(&mut self, core: &mut Core, conn: ConnId, secret_needed: SecretNeeded) {
+        let now_us = core.now.mono_us;
+        let Some(startup_request) = startup_request_of(core, conn) else { return };
+        if let Some(text) = core.config.secrets.get(&startup_request.user) {
             let secret = Secret::parse(if secret_needed == SecretNeeded::Secret { text } else { "" });
             drop(startup_request); // As in `require_authentication`.
-            return self.begin_authentication(conn, Some(&secret));
+            return core.effects.push(Effect::SecretKnown(conn, Some(secret)));
         }
-        match self.core.auth_query_for(&startup_request) {
-            Ok(Some(query)) if self.is_disabled(&query.database) => {
+        match auth_query_for(core, &startup_request) {
+            Ok(Some(query)) if core.administration.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
-                client_end::fail_client(
-                    &mut self.core,
-                    conn,
-                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    &text,
-                );
+                client_end::fail_client(core, conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
             // An entry of [users] holds settings, and does not make the user known.
             Ok(None) => {
-                if self.core.config.global.auth_type != AuthType::Any {
-                    self.core.log_client(
-                        conn,
-                        Level::Log,
-                        &format!("no such user: {}", startup_request.user),
-                    );
+                if core.config.global.auth_type != AuthType::Any {
+                    core.log_client(conn, Level::Log, &format!("no such user: {}", startup_request.user));
                 }
-                self.begin_authentication(conn, None);
+                core.effects.push(Effect::SecretKnown(conn, None));
             }
-            Ok(Some(_))
-                if self.auth_queries.cache.is_absent(
-                    &startup_request.database,
-                    &startup_request.user,
-                    now_us,
-                ) =>
-            {
-                self.no_such_user(conn, &startup_request.database);
+            Ok(Some(_)) if self.cache.is_absent(&startup_request.database, &startup_request.user, now_us) => {
+                self.no_such_user(core, conn, &startup_request.database);
             }
-            Ok(Some(query)) => self.request_query(conn, query, Purpose::Secret),
-            Err(fault) => self.lookup_fault(conn, &fault),
+            Ok(Some(query)) => self.request_query(core, conn, query, Purpose::Secret),
+            Err(fault) => self.lookup_fault(core, conn, &fault),
         }
     }
 
     /// The server has answered.
-    pub(crate) fn secret_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
-        let now_us = self.core.now.mono_us;
-        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
+    pub(crate) fn secret_found(&mut self, core: &mut Core, conn: ConnId, rows: &[ServerQueryRow]) {
+        let now_us = core.now.mono_us;
+        let Some(startup_request) = startup_request_of(core, conn) else { return };
         match found(rows) {
-            Err(fault) => self.lookup_fault(conn, &fault),
+            Err(fault) => self.lookup_fault(core, conn, &fault),
             Ok(None) => {
-                self.auth_queries.cache.note_absent(&startup_request.database, &startup_request.user, now_us);
-                self.no_such_user(conn, &startup_request.database);
+                self.cache.note_absent(&startup_request.database, &startup_request.user, now_us);
+                self.no_such_user(core, conn, &startup_request.database);
             }
             Ok(Some(found)) => {
-                self.auth_queries.cache.note_found(
-                    &startup_request.database,
-                    &startup_request.user,
-                    &found.user,
-                );
+                self.cache.note_found(&startup_request.database, &startup_request.user, &found.user);
                 let secret = Secret::parse(&found.secret);
-                let Some(client) = self.core.client(conn) else { return };
+                let Some(client) = core.client(conn) else { return };
                 client.login_user = found.user.as_str().into();
                 if let Phase::Login(login) = &mut client.phase {
                     login.found = Some(found);
                 }
-                self.begin_authentication(conn, Some(&secret));
+                core.effects.push(Effect::SecretKnown(conn, Some(secret)));
             }
         }
     }
 
     /// PgBouncer's error after a query, whatever the authentication method.
-    fn no_such_user(&mut self, conn: ConnId, database: &str) {
-        if self.core.config.global.log_connections {
-            self.core.log_client(conn, Level::Log, &format!("login failed: db={database}"));
+    fn no_such_user(&mut self, core: &mut Core, conn: ConnId, database: &str) {
+        if core.config.global.log_connections {
+            core.log_client(conn, Level::Log, &format!("login failed: db={database}"));
         }
-        self.fail_login(conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
+        core.effects.push(Effect::UserUnknown(conn));
     }
 
-    pub(crate) fn lookup_fault(&mut self, conn: ConnId, fault: &LookupFault) {
-        self.core.log_client(conn, Level::Error, &fault.detail());
-        client_end::fail_client(&mut self.core, conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
+    pub(crate) fn lookup_fault(&mut self, core: &mut Core, conn: ConnId, fault: &LookupFault) {
+        core.log_client(conn, Level::Error, &fault.detail());
+        client_end::fail_client(core, conn, sqlstate::CONFIG_FILE_ERROR, CONFIG_ERROR);
     }
 }
 
-impl Core {
-    pub(crate) fn startup_request_of(&mut self, conn: ConnId) -> Option<Arc<StartupRequest>> {
-        match &self.client(conn)?.phase {
-            Phase::Login(login) => Some(Arc::clone(&login.startup_request)),
-            _ => None,
-        }
+pub(crate) fn startup_request_of(core: &mut Core, conn: ConnId) -> Option<Arc<StartupRequest>> {
+    match &core.client(conn)?.phase {
+        Phase::Login(login) => Some(Arc::clone(&login.startup_request)),
+        _ => None,
     }
+}
 
-    /// The query for the secret of a user; None where none is configured.
-    pub(crate) fn auth_query_for(
-        &self,
-        startup_request: &StartupRequest,
-    ) -> Result<Option<ServerQuery>, LookupFault> {
-        let database = self.config.database(&startup_request.database);
-        let database = database.as_deref();
-        let is_console = startup_request.database == CONSOLE;
-        let Some(user) = self.config.auth_user(database) else { return Ok(None) };
-        // Whoever asks for a database that there is not proves himself in vain, known or not.
-        if self.config.global.auth_type == AuthType::Any || database.is_none() && !is_console {
-            return Ok(None);
-        }
-        let name = self.config.auth_dbname(database).unwrap_or(&startup_request.database);
-        if name == CONSOLE {
-            return Err(LookupFault::Reserved);
-        }
-        if self.config.database(name).is_none() {
-            return Err(LookupFault::NotConfigured(name.to_owned()));
-        }
-        Ok(Some(ServerQuery {
-            database: name.to_owned(),
-            user: user.to_owned(),
-            sql: self.config.auth_query(database).to_owned(),
-            values: vec![startup_request.user.clone()],
-            simple: false,
-        }))
+/// The query for the secret of a user; None where none is configured.
+pub(crate) fn auth_query_for(
+    core: &Core,
+    startup_request: &StartupRequest,
+) -> Result<Option<ServerQuery>, LookupFault> {
+    let database = core.config.database(&startup_request.database);
+    let database = database.as_deref();
+    let is_console = startup_request.database == CONSOLE;
+    let Some(user) = core.config.auth_user(database) else { return Ok(None) };
+    // Whoever asks for a database that there is not proves himself in vain, known or not.
+    if core.config.global.auth_type == AuthType::Any || database.is_none() && !is_console {
+        return Ok(None);
     }
+    let name = core.config.auth_dbname(database).unwrap_or(&startup_request.database);
+    if name == CONSOLE {
+        return Err(LookupFault::Reserved);
+    }
+    if core.config.database(name).is_none() {
+        return Err(LookupFault::NotConfigured(name.to_owned()));
+    }
+    Ok(Some(ServerQuery {
+        database: name.to_owned(),
+        user: user.to_owned(),
+        sql: core.config.auth_query(database).to_owned(),
+        values: vec![startup_request.user.clone()],
+        simple: false,
+    }))
 }
 
 /// Name and secret in the last row. A secret of NULL (none, or expired) is one that nothing fits.

@@ -9,9 +9,11 @@ use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::auth_query::{AuthQueries, lookup};
 use crate::client::login::Purpose;
+use crate::core::Core;
+use crate::effects::Effect;
 use crate::link::client_end;
-use crate::state::ShardState;
 
 /// The user's own role and all that it is a member of, however indirect (PostgreSQL's `is_member_of_role_nosuper`: being
 /// a superuser makes no membership).
@@ -20,35 +22,35 @@ const ROLES: &str = "WITH RECURSIVE held(oid) AS (\
     UNION SELECT roleid FROM pg_catalog.pg_auth_members JOIN held ON member OPERATOR(pg_catalog.=) held.oid) \
     SELECT rolname FROM pg_catalog.pg_roles AS role JOIN held ON role.oid OPERATOR(pg_catalog.=) held.oid";
 
-impl ShardState {
+impl AuthQueries {
     /// A rule hangs on the roles of this client's user.
-    pub(crate) fn query_roles(&mut self, conn: ConnId) {
-        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
-        match self.core.auth_query_for(&startup_request) {
-            Ok(Some(query)) if self.is_disabled(&query.database) => {
+    pub(crate) fn query_roles(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(startup_request) = lookup::startup_request_of(core, conn) else { return };
+        match lookup::auth_query_for(core, &startup_request) {
+            Ok(Some(query)) if core.administration.is_disabled(&query.database) => {
                 let text = format!("authentication database \"{}\" is disabled", query.database);
-                client_end::fail_client(
-                    &mut self.core,
-                    conn,
-                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    &text,
-                );
+                client_end::fail_client(core, conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
             }
             Ok(Some(query)) => {
-                self.request_query(conn, ServerQuery { sql: ROLES.to_owned(), ..query }, Purpose::Roles);
+                self.request_query(
+                    core,
+                    conn,
+                    ServerQuery { sql: ROLES.to_owned(), ..query },
+                    Purpose::Roles,
+                );
             }
             Ok(None) => {
                 let text = "no auth_user to ask for roles by: the user counts as a member of none";
-                self.core.log_client(conn, Level::Warning, text);
-                self.require_authentication(conn, Some(&BTreeSet::new()));
+                core.log_client(conn, Level::Warning, text);
+                core.effects.push(Effect::RolesKnown(conn, BTreeSet::new()));
             }
-            Err(fault) => self.lookup_fault(conn, &fault),
+            Err(fault) => self.lookup_fault(core, conn, &fault),
         }
     }
 
     /// The server has answered.
-    pub(crate) fn roles_found(&mut self, conn: ConnId, rows: &[ServerQueryRow]) {
-        self.require_authentication(conn, Some(&roles(rows)));
+    pub(crate) fn roles_found(&mut self, core: &mut Core, conn: ConnId, rows: &[ServerQueryRow]) {
+        core.effects.push(Effect::RolesKnown(conn, roles(rows)));
     }
 }
 

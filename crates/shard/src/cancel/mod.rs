@@ -1,80 +1,58 @@
 //! Cancel requests: from the client's key to the backend that runs its query, and no other.
 //!
-//! Owns the keys that clients get, the forwarding connection, and the rule that a server is not checked out again while a
+//! Owns the forwarding connection, and the rule that a server is not checked out again while a
 //! cancel may still reach it. A cancel for a client that runs nothing is dropped. A request counts among the connections
 //! that have not logged in until it is done, and one that waits for its turn waits no longer than its connection.
 
 pub(crate) mod peers;
-pub(crate) mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use auth::MockKey;
 use messages::{Report, ShardId, ShardMessage};
 use settings::SslMode;
 use telemetry::Level;
 use wire::encode;
-use wire::startup::Version;
 
 use crate::cancel::peers::PeerPool;
-use crate::cancel_key::{Key, KeyMaker, LONG, secret_length};
+use crate::cancel_key::Key;
 use crate::connections::Conn;
-use crate::connections::cancel_conn::{CancelConn, CancelRequester, CancelTls};
+use crate::connections::kinds::{CancelConn, CancelRequester, CancelTls};
 use crate::core::Core;
 use crate::effects::TlsRequest;
 use crate::link::{checkout, client_end, startup_values};
 use crate::local_pools::table::PoolId;
 use crate::server::Server;
-use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId, Target, client};
 
-/// The keys that a shard gives out, and the cancel requests that it forwards to other processes of the group.
+/// The cancel requests that a shard forwards to other processes of the group.
+#[derive(Default)]
 pub(crate) struct Cancels {
-    keys: KeyMaker,
     peer_pools: BTreeMap<u32, PeerPool>,
 }
 
 impl Cancels {
-    pub(crate) fn new(mock: &MockKey) -> Cancels {
-        Cancels { keys: KeyMaker::new(mock), peer_pools: BTreeMap::new() }
-    }
-}
-
-impl ShardState {
-    /// Creates the cancel key of a client before its greeting; since protocol 3.2 it may be long.
-    pub(crate) fn give_cancel_key(&mut self, conn: ConnId, minor: u16) {
-        let peer_id = self.core.config.global.peer_id;
-        let mut secret = [0; LONG];
-        let secret = &mut secret[..secret_length(peer_id, minor >= Version::V3_2.minor)];
-        self.core.entropy.fill(secret);
-        let key = self.cancels.keys.make(peer_id, secret, || self.core.process.next_cancel_number());
-        keep_cancel_key(&mut self.core, conn, key);
-    }
-
     /// A cancel request came in on this connection; the connection stays until it is done, as PostgreSQL's does.
-    pub(crate) fn cancel_request(&mut self, conn: ConnId, process_id: u32, secret: &[u8]) {
-        let key = Key::new(process_id, secret);
-        let now_us = self.core.now.mono_us;
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn cancel_request(&mut self, core: &mut Core, conn: ConnId, key: &Key) {
+        let now_us = core.now.mono_us;
+        let Some(client) = core.client(conn) else { return };
         client.phase = client::Phase::CancelRequest(None);
         client.request_us = now_us;
         let id = client.id;
-        self.note_cancel(conn);
-        let peer_id = self.core.config.global.peer_id;
+        let peer_id = core.config.global.peer_id;
         if peer_id > 0
             && let Some(other) = key.peer().filter(|other| *other != peer_id)
         {
-            return self.forward_cancel((conn, id), other, &key);
+            return self.forward_cancel(core, (conn, id), other, key);
         }
-        match shard_of_key(&self.core, &key) {
-            Some(shard) if shard != self.core.id => {
+        match shard_of_key(core, key) {
+            Some(shard) if shard != core.id => {
                 let message =
-                    ShardMessage::Cancel { from: self.core.id, conn: conn.0, id, key: key.bytes().into() };
-                self.core.send_to_shard(shard, message);
+                    ShardMessage::Cancel { from: core.id, conn: conn.0, id, key: key.bytes().into() };
+                core.send_to_shard(shard, message);
             }
-            _ => cancel(&mut self.core, CancelRequester::Local(conn, id), &key),
+            _ => cancel(core, CancelRequester::Local(conn, id), key),
         }
     }
 }
@@ -158,15 +136,15 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
     true
 }
 
-impl ShardState {
+impl Cancels {
     /// The connection with a cancel request is closed: if it has not had its turn, it does not get one.
-    pub(crate) fn withdraw_cancel(&mut self, carrier: ConnId) {
-        if !client_end::waits_for_turn(&self.core, carrier) {
+    pub(crate) fn withdraw_cancel(&mut self, core: &mut Core, carrier: ConnId) {
+        if !client_end::waits_for_turn(core, carrier) {
             return;
         }
-        match self.core.conns.get(carrier) {
-            Some(Conn::PeerCancel(_)) => self.drop_waiting_peer_cancel_conn(carrier),
-            _ => drop_waiting(&mut self.core, carrier),
+        match core.conns.get(carrier) {
+            Some(Conn::PeerCancel(_)) => self.drop_waiting_peer_cancel_conn(core, carrier),
+            _ => drop_waiting(core, carrier),
         }
     }
 }
@@ -349,7 +327,8 @@ pub(crate) fn log_cancel_timeout(core: &mut Core, requester: CancelRequester) {
 /// A cancel connection's socket is there: it gets TLS if the server that runs the query has it.
 fn secure_cancel(core: &mut Core, conn: ConnId) -> bool {
     let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) else { return false };
-    if !matches!(cancel_conn.tls, CancelTls::Wanted(_)) || core.tls.servers.mode == SslMode::Disable {
+    if !matches!(cancel_conn.tls, CancelTls::Wanted(_)) || core.tls.settings.servers.mode == SslMode::Disable
+    {
         return false;
     }
     core.outbox.write(conn, encode::ssl_request);
@@ -364,7 +343,7 @@ pub(crate) fn cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     let host = Arc::clone(host);
     cancel_conn.tls = CancelTls::Begun;
     match bytes {
-        [b'S'] => core.tls_requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
+        [b'S'] => core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
         // A cancel key is not sent in clear over a connection that had to use TLS.
         _ => core.act(Action::Close { conn }),
     }

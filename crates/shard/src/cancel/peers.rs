@@ -10,12 +10,12 @@ use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
 
+use crate::cancel::Cancels;
 use crate::cancel_key::Key;
 use crate::connections::Conn;
-use crate::connections::cancel_conn::{CancelRequester, PeerCancelConn};
+use crate::connections::kinds::{CancelRequester, PeerCancelConn};
 use crate::core::Core;
 use crate::link::client_end;
-use crate::state::ShardState;
 use crate::time::micros;
 use crate::{Action, ConnId, Target, cancel};
 
@@ -25,32 +25,33 @@ pub(crate) struct PeerPool {
     waiting: VecDeque<ConnId>,
 }
 
-impl ShardState {
+impl Cancels {
     /// Forwards a cancel request whose key another process of the group has made.
     pub(crate) fn forward_cancel(
         &mut self,
+        core: &mut Core,
         (requester, requester_id): (ConnId, u64),
         peer_id: u32,
         key: &Key,
     ) {
         let Some(key) = key.forwarded() else {
             let text = "failed to forward cancel request because its TTL was exhausted";
-            return client_end::disconnect_client(&mut self.core, requester, text);
+            return client_end::disconnect_client(core, requester, text);
         };
-        if !self.core.config.peers.contains_key(&peer_id) {
+        if !core.config.peers.contains_key(&peer_id) {
             return client_end::disconnect_client(
-                &mut self.core,
+                core,
                 requester,
                 "could not find peer to forward request to",
             );
         }
-        self.core.log_client(
+        core.log_client(
             requester,
             Level::Debug,
             &format!("forwarding cancellation request to peer {peer_id}"),
         );
-        let conn = self.core.conns.reserve();
-        let since_us = self.core.now.mono_us;
+        let conn = core.conns.reserve();
+        let since_us = core.now.mono_us;
         let peer_cancel_conn = PeerCancelConn {
             peer_id,
             key,
@@ -59,25 +60,25 @@ impl ShardState {
             timed_out: false,
             turn: None,
         };
-        self.core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
-        cancel::carry_cancel(&mut self.core, requester, conn);
-        let pool_registry = &self.core.pool_registry;
+        core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
+        cancel::carry_cancel(core, requester, conn);
+        let pool_registry = &core.pool_registry;
         // No database has such a name: the protocol's strings end at a NUL.
         let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
         let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
-        self.cancels.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
-        self.open_peer_cancel_conns(peer_id);
+        self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
+        self.open_peer_cancel_conns(core, peer_id);
     }
 
     /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
-    fn open_peer_cancel_conns(&mut self, peer_id: u32) {
+    fn open_peer_cancel_conns(&mut self, core: &mut Core, peer_id: u32) {
         loop {
-            let Some(peer) = self.core.config.peers.get(&peer_id) else { return };
-            let most = self.core.config.peer_pool_size(peer).saturating_mul(2);
+            let Some(peer) = core.config.peers.get(&peer_id) else { return };
+            let most = core.config.peer_pool_size(peer).saturating_mul(2);
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
-            let Some(pool) = self.cancels.peer_pools.get_mut(&peer_id) else { return };
+            let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
             let Some(conn) = pool.waiting.front().copied() else { return };
-            let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn_mut(conn) else {
+            let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else {
                 pool.waiting.pop_front();
                 continue;
             };
@@ -86,32 +87,32 @@ impl ShardState {
             }
             pool.waiting.pop_front();
             peer_cancel_conn.turn = Some(false);
-            self.core.connect(conn, target);
+            core.connect(conn, target);
         }
     }
 
     /// Its socket is closed: the canceling client is closed, and the next request is sent.
-    pub(crate) fn peer_cancel_conn_closed(&mut self, peer_cancel_conn: &PeerCancelConn) {
-        if let Some(pool) = self.cancels.peer_pools.get_mut(&peer_cancel_conn.peer_id)
+    pub(crate) fn peer_cancel_conn_closed(&mut self, core: &mut Core, peer_cancel_conn: &PeerCancelConn) {
+        if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id)
             && peer_cancel_conn.turn.is_some()
         {
             pool.taken.servers.release();
         }
         let (requester, requester_id) = peer_cancel_conn.requester;
-        cancel::cancel_over(&mut self.core, CancelRequester::Local(requester, requester_id));
-        self.open_peer_cancel_conns(peer_cancel_conn.peer_id);
+        cancel::cancel_over(core, CancelRequester::Local(requester, requester_id));
+        self.open_peer_cancel_conns(core, peer_cancel_conn.peer_id);
     }
 
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
-    pub(crate) fn check_peer_cancel_conn_deadline(&mut self, conn: ConnId) {
-        let limit_us = micros(self.core.config.global.cancel_wait_timeout);
-        let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn(conn) else { return };
+    pub(crate) fn check_peer_cancel_conn_deadline(&mut self, core: &mut Core, conn: ConnId) {
+        let limit_us = micros(core.config.global.cancel_wait_timeout);
+        let Some(peer_cancel_conn) = core.conns.peer_cancel_conn(conn) else { return };
         if peer_cancel_conn.turn.is_none() {
             let peer_id = peer_cancel_conn.peer_id;
-            self.open_peer_cancel_conns(peer_id);
+            self.open_peer_cancel_conns(core, peer_id);
         }
-        let now_us = self.core.now.mono_us;
-        let Some(peer_cancel_conn) = self.core.conns.peer_cancel_conn_mut(conn) else {
+        let now_us = core.now.mono_us;
+        let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else {
             return;
         };
         if limit_us == 0
@@ -122,20 +123,20 @@ impl ShardState {
         }
         peer_cancel_conn.timed_out = true;
         let (requester, has_turn) = (peer_cancel_conn.requester, peer_cancel_conn.turn.is_some());
-        cancel::log_cancel_timeout(&mut self.core, CancelRequester::Local(requester.0, requester.1));
+        cancel::log_cancel_timeout(core, CancelRequester::Local(requester.0, requester.1));
         if has_turn {
-            return self.core.act(Action::Close { conn });
+            return core.act(Action::Close { conn });
         }
-        self.drop_waiting_peer_cancel_conn(conn);
+        self.drop_waiting_peer_cancel_conn(core, conn);
     }
 
     /// A request that never got its turn is over.
-    pub(crate) fn drop_waiting_peer_cancel_conn(&mut self, conn: ConnId) {
-        if let Some(Conn::PeerCancel(peer_cancel_conn)) = self.core.conns.remove(conn) {
-            if let Some(pool) = self.cancels.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
+    pub(crate) fn drop_waiting_peer_cancel_conn(&mut self, core: &mut Core, conn: ConnId) {
+        if let Some(Conn::PeerCancel(peer_cancel_conn)) = core.conns.remove(conn) {
+            if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id) {
                 pool.waiting.retain(|waiting| *waiting != conn);
             }
-            self.peer_cancel_conn_closed(&peer_cancel_conn);
+            self.peer_cancel_conn_closed(core, &peer_cancel_conn);
         }
     }
 }
@@ -149,25 +150,23 @@ pub(crate) fn peer_cancel_conn_connected(core: &mut Core, conn: ConnId) {
     core.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
 }
 
-impl Core {
-    /// A row for every configured peer.
-    pub(crate) fn peer_pool_rows(&self) -> Vec<PeerPoolRow> {
-        let mut rows: std::collections::BTreeMap<u32, PeerPoolRow> = self
-            .config
-            .peers
-            .keys()
-            .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
-            .collect();
-        for conn in self.conns.values() {
-            let Conn::PeerCancel(peer_cancel_conn) = conn else { continue };
-            let Some(row) = rows.get_mut(&peer_cancel_conn.peer_id) else { continue };
-            row.client_waiting_cancel += u64::from(peer_cancel_conn.turn.is_none());
-            row.client_active_cancel += u64::from(peer_cancel_conn.turn.is_some());
-            row.server_login += u64::from(peer_cancel_conn.turn == Some(false));
-            row.server_active_cancel += u64::from(peer_cancel_conn.turn == Some(true));
-        }
-        rows.into_values().collect()
+/// A row for every configured peer.
+pub(crate) fn peer_pool_rows(core: &Core) -> Vec<PeerPoolRow> {
+    let mut rows: std::collections::BTreeMap<u32, PeerPoolRow> = core
+        .config
+        .peers
+        .keys()
+        .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
+        .collect();
+    for conn in core.conns.values() {
+        let Conn::PeerCancel(peer_cancel_conn) = conn else { continue };
+        let Some(row) = rows.get_mut(&peer_cancel_conn.peer_id) else { continue };
+        row.client_waiting_cancel += u64::from(peer_cancel_conn.turn.is_none());
+        row.client_active_cancel += u64::from(peer_cancel_conn.turn.is_some());
+        row.server_login += u64::from(peer_cancel_conn.turn == Some(false));
+        row.server_active_cancel += u64::from(peer_cancel_conn.turn == Some(true));
     }
+    rows.into_values().collect()
 }
 
 /// Where a peer listens.

@@ -1,13 +1,16 @@
-//! What is known of a client while it logs in.
+//! What is known of a client while it logs in, and of one that moves to the shard that has its pool.
 //!
 //! Data only; the logic is in `login` and `auth_query`.
 
 use std::sync::Arc;
 
-use auth::{AuthBackend, ClientLogin, Method, Zeroizing};
+use auth::{Accepted, AuthBackend, ClientLogin, Method, Zeroizing};
 use messages::{Role, ShardId};
 use session::StartupRequest;
+use settings::Database;
 use settings::ident::IdentMap;
+
+use crate::client::Client;
 
 /// A login in progress.
 pub(crate) struct Login {
@@ -133,4 +136,27 @@ pub(crate) struct PendingAuthQuery {
     /// The shard that has the pool.
     pub(crate) home: ShardId,
     pub(crate) purpose: Purpose,
+}
+
+/// The state of a client that moves from one shard to another: opaque to the driver.
+pub struct ClientMove {
+    pub(crate) client: Box<Client>,
+    pub(crate) database: Arc<Database>,
+    pub(crate) pool_user: String,
+    pub(crate) startup_request: StartupRequest,
+    pub(crate) accepted: Accepted,
+    /// The secret of `pool_user` from `auth_query`.
+    pub(crate) found: Option<Zeroizing<String>>,
+    /// Its TLS; put in by the record layer.
+    pub(crate) session: Option<Box<tls::TlsConnection>>,
+}
+
+impl std::fmt::Debug for ClientMove {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "Handover {{ client: {}, pool: {}/{} }}",
+            self.client.id, self.database.name, self.pool_user
+        )
+    }
 }

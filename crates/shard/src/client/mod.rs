@@ -2,7 +2,6 @@
 //!
 //! Data only; the logic is in `login`, `relay`, `checkout` and `maintain`.
 
-pub(crate) mod client_move;
 pub(crate) mod counted;
 pub(crate) mod login;
 

@@ -2,8 +2,6 @@
 //!
 //! Owns how each is carried out here and when it counts as done. What a command means to a user is the control thread's.
 
-pub(crate) mod orders;
-
 use std::sync::Arc;
 
 use messages::{Command, RequestId, ShardId, ShardMessage, ShutdownMode};
@@ -13,10 +11,10 @@ use wire::sqlstate;
 
 use crate::administration::PendingKind;
 use crate::close_reason::CloseReason;
-use crate::connections::internal_client::ReplyTo;
-use crate::connections::{Conn, cancel_conn};
+use crate::connections::Conn;
+use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{checkout, client_end, internal_query, opening, permits, server_end};
-use crate::local_pools::limits;
+use crate::local_pools::local_pool::limits;
 use crate::local_pools::table::PoolId;
 use crate::servers::hosts;
 use crate::state::ShardState;
@@ -45,8 +43,10 @@ impl ShardState {
                 self.configure(Arc::clone(&self.core.config));
             }
             Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
-            Command::Reply(reply) => self.console_reply(reply),
-            Command::RunServerQuery { request, query } => self.query_for_control(request, *query),
+            Command::Reply(reply) => self.console.console_reply(&mut self.core, reply),
+            Command::RunServerQuery { request, query } => {
+                self.auth_queries.query_for_control(&mut self.core, request, *query)
+            }
             Command::WithdrawServerQuery { request } => {
                 internal_query::withdrawn(&mut self.core, ShardId::CONTROL, request.0)
             }
@@ -56,30 +56,23 @@ impl ShardState {
     pub(crate) fn shard_message(&mut self, message: ShardMessage) {
         match message {
             ShardMessage::Cancel { from, conn, id, key } => {
-                cancel::cancel_for_shard(
-                    &mut self.core,
-                    cancel_conn::CancelRequester::Remote(from, conn, id),
-                    &key,
-                );
+                cancel::cancel_for_shard(&mut self.core, CancelRequester::Remote(from, conn, id), &key);
             }
             ShardMessage::Cancelled { conn, id } => {
-                cancel::cancel_over(&mut self.core, cancel_conn::CancelRequester::Local(ConnId(conn), id));
+                cancel::cancel_over(&mut self.core, CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::CancelTimedOut { conn, id } => {
-                cancel::log_cancel_timeout(
-                    &mut self.core,
-                    cancel_conn::CancelRequester::Local(ConnId(conn), id),
-                );
+                cancel::log_cancel_timeout(&mut self.core, CancelRequester::Local(ConnId(conn), id));
             }
             ShardMessage::HostMoved { host, gone } => hosts::host_moved(&mut self.core, &host, &gone),
             ShardMessage::RunServerQuery { from, conn, id, query } => {
-                self.enqueue_query(ReplyTo { shard: from, id, conn }, *query);
+                self.auth_queries.enqueue_query(&mut self.core, ReplyTo { shard: from, id, conn }, *query);
             }
             ShardMessage::WithdrawServerQuery { from, id } => {
                 internal_query::withdrawn(&mut self.core, from, id)
             }
             ShardMessage::ServerQueryDone { conn, id, answer } => {
-                self.server_query_done(ConnId(conn), id, *answer)
+                self.auth_queries.server_query_done(&mut self.core, ConnId(conn), id, *answer)
             }
             ShardMessage::RequestPermit { limit, database, user, .. } => {
                 permits::permit_requested(&mut self.core, limit, &database, &user);
@@ -208,7 +201,7 @@ impl ShardState {
                 _ => None,
             })
             .collect();
-        let requester = cancel_conn::CancelRequester::Operator;
+        let requester = CancelRequester::Operator;
         let sent = servers
             .into_iter()
             .filter(|server| cancel::cancel_on(&mut self.core, requester, *server))
@@ -265,10 +258,10 @@ impl ShardState {
 
     /// The setting may have changed: what was counted is kept as long as it is on.
     pub(crate) fn track_as_configured(&mut self) {
-        match (self.core.config.global.track_queries, &self.core.tracking) {
-            (true, None) => self.core.tracking = Some(Box::default()),
+        match (self.core.config.global.track_queries, &self.core.statistics.tracking) {
+            (true, None) => self.core.statistics.tracking = Some(Box::default()),
             (false, Some(_)) => {
-                self.core.tracking = None;
+                self.core.statistics.tracking = None;
                 for conn in self.core.conns.values_mut() {
                     if let Conn::Client(client) = conn {
                         client.query_tracker = None;
@@ -278,14 +271,14 @@ impl ShardState {
             _ => {}
         }
         // The figures of a deleted database would be taken for those of a new one of the same name.
-        if let Some(tracking) = &mut self.core.tracking {
+        if let Some(tracking) = &mut self.core.statistics.tracking {
             tracking.keep_databases(|name| self.core.config.database(name).is_some());
         }
     }
 
     /// Counting begins anew, of one database or of all.
     pub(crate) fn reset_queries(&mut self, database: Option<&str>) {
-        if let Some(tracking) = &mut self.core.tracking {
+        if let Some(tracking) = &mut self.core.statistics.tracking {
             tracking.keep_databases(|name| database.is_some_and(|reset| reset != name));
         }
     }
@@ -293,12 +286,12 @@ impl ShardState {
     /// Puts changed settings of TLS in force for new connections; true if servers are concerned. Invalid
     /// settings change nothing: the control thread has reported them.
     fn configure_tls(&mut self) -> bool {
-        if self.core.tls.is_built_from(&self.core.config) {
+        if self.core.tls.settings.is_built_from(&self.core.config) {
             return false;
         }
         let Ok(terms) = TlsConfig::new(&self.core.config) else { return false };
-        let servers_differ = !terms.has_same_servers(&self.core.tls);
-        self.core.tls = terms;
+        let servers_differ = !terms.has_same_servers(&self.core.tls.settings);
+        self.core.tls.settings = terms;
         servers_differ
     }
 
@@ -347,6 +340,17 @@ impl ShardState {
         for conn in self.core.servers_of(local_pool) {
             checkout::release(&mut self.core, conn);
         }
+    }
+
+    /// New clients of this database are refused, or not any more.
+    pub(crate) fn disable(&mut self, database: String, disabled: bool) {
+        self.core.administration.set_disabled(database, disabled);
+    }
+
+    /// WAIT_CLOSE: done when what is obsolete is gone.
+    pub(crate) fn wait_close(&mut self, request: RequestId, database: Option<String>) {
+        self.core.administration.answer_when(request, PendingKind::ObsoleteClosed(database));
+        pending::paused_progress(&mut self.core);
     }
 }
 

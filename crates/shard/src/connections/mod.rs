@@ -4,8 +4,7 @@
 //! missing one is a bug: an assertion in tests, a counted internal error in production), and of one that may have been closed since
 //! its id was noted (`find_…`).
 
-pub(crate) mod cancel_conn;
-pub(crate) mod internal_client;
+pub(crate) mod kinds;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,8 +15,7 @@ use slab::Slab;
 
 use crate::ConnId;
 use crate::client::Client;
-use crate::connections::cancel_conn::{CancelConn, PeerCancelConn};
-use crate::connections::internal_client::{InternalClient, ReplyTo};
+use crate::connections::kinds::{CancelConn, InternalClient, PeerCancelConn, ReplyTo};
 use crate::server::Server;
 
 /// A connection of any kind.

@@ -1,6 +1,6 @@
 //! Checkout and release: a client gets a server, and the server is returned. Both happen here and nowhere else.
 //!
-//! Owns the one release point ([`ShardState::release`]): a server leaves its client only when nothing is owed, the last
+//! Owns the one release point ([`release`]): a server leaves its client only when nothing is owed, the last
 //! ReadyForQuery said idle, no frame is half sent either way, nothing is unsent, no COPY runs and no cancel is on its
 //! way. Everything else ends with the connection closed.
 
@@ -17,7 +17,7 @@ use crate::link::{
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, UsedBy};
-use crate::{ConnId, client, pending, server, servers};
+use crate::{ConnId, client, pending, server};
 
 /// A server for an idle client, ready to be talked to; None if it has to wait (it is queued, or its server is being
 /// prepared: `prepared` continues).
@@ -50,7 +50,7 @@ pub(crate) fn checkout(core: &mut Core, conn: ConnId) -> Option<ConnId> {
 }
 
 /// Links the two, or first makes the server like the client.
-#[inline]
+#[inline(always)]
 fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
     if core.config.global.server_shuffle && shuffle::refuse_last_server(core, client_conn, server_conn) {
         return None;
@@ -191,7 +191,7 @@ fn process_released_server(core: &mut Core, server_conn: ConnId) {
         return;
     }
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
-    if let Some(reason) = servers::reason_to_close_in(core, server, local_pool) {
+    if let Some(reason) = server_end::reason_to_close_in(core, server, local_pool) {
         server_end::close_server(core, server_conn, reason);
     } else if needs_reset(core, local_pool) {
         // Only DISCARD ALL is known to leave nothing behind, and its command tag shows it.

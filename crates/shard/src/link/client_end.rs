@@ -1,4 +1,7 @@
 //! The end of a client: what it is told, what becomes of its server, and what it no longer counts in.
+//!
+//! Owns that each end is logged once and that nothing of a client is left. What only an owner above the core keeps of it is left to
+//! that by an effect.
 
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ use crate::effects::Effect;
 use crate::link::{checkout, internal_query, opening, server_end};
 use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
-use crate::{Action, ConnId, client, server};
+use crate::{Action, ConnId, server};
 
 /// Whether the cancel request that this connection carries has not had its turn.
 pub(crate) fn waits_for_turn(core: &Core, carrier: ConnId) -> bool {
@@ -235,4 +238,14 @@ pub(crate) fn client_must_disconnect(core: &mut Core, conn: ConnId) -> bool {
         return true;
     }
     false
+}
+
+/// Refuses a client whose database is disabled; true if it was.
+pub(crate) fn refuse_if_disabled(core: &mut Core, conn: ConnId, database: &str) -> bool {
+    let refuse = core.administration.is_disabled(database);
+    if refuse {
+        let text = format!("database \"{database}\" is disabled");
+        fail_client(core, conn, sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, &text);
+    }
+    refuse
 }

@@ -1,4 +1,7 @@
-//! Dedicated servers: a replicating client gets a connection that is opened with its own startup parameters.
+//! Dedicated servers: a replicating client gets a connection that is opened with its own startup parameters, keeps it
+//! until it disconnects, and no other client uses it afterwards.
+//!
+//! Owns how such a connection is bound to its client. Limits are the pool's, and the bytes between the two are the relay's.
 
 use pool::OpenFor;
 use session::{Parameters, ServerInfo, ServerProtocol};

@@ -18,6 +18,7 @@ use crate::link::{checkout, client_end, relay};
 const WHOLE_BYTES: u32 = 64 * 1024;
 
 /// The first bytes of a request: checks out a server, which is returned, or waits for one.
+#[inline(always)]
 pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) -> Option<ConnId> {
     let frame_bytes_max = core.config.global.max_packet_size;
     let client = core.client(conn)?;
@@ -101,7 +102,7 @@ impl Client {
 
 /// [`session::first_message`] where nothing has been sent to a server yet. `Ignored` counts the bytes of the whole message, whether they
 /// are here or not.
-#[inline]
+#[inline(always)]
 fn first_unsent_message(bytes: &[u8], frame_bytes_max: u32) -> FirstMessage {
     match session::first_message(bytes, frame_bytes_max) {
         FirstMessage::NeedsServer if bytes.first() != Some(&tag::QUERY) => match frame::header(bytes) {

@@ -1,4 +1,6 @@
-//! When clients get their greeting.
+//! When clients get their greeting: once a server of their pool has logged in.
+//!
+//! Owns the moment. What a greeting says is `greeting`'s.
 
 use session::ServerInfo;
 

@@ -1,4 +1,10 @@
-//! Queries of Weir's own on servers: checks, resets, parameters, and those that internal clients wait for.
+//! Queries of Weir's own on servers: checks, resets, parameters, and those of internal clients, which wait in the pool's queue
+//! like clients.
+//!
+//! Owns what the end of each leads to, and how much a server may send without a client (nothing of that is kept; it is bounded
+//! because each byte costs work). A query for an internal client runs on a server with default state: nothing that a client sent
+//! is in force, no object of a client is used by it, and its values are bound, never written into the text. The server is released
+//! at the one release point of `checkout`.
 
 use messages::{ServerQuery, ServerQueryResult, ShardId};
 use pool::QueuePosition;
@@ -6,9 +12,10 @@ use session::{ReplyContext, ReplyOutcome, Row};
 use telemetry::Level;
 use wire::sqlstate;
 
+use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
-use crate::connections::internal_client::InternalClient;
+use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{checkout, client_end, parameters, relay, server_end};
@@ -18,7 +25,6 @@ use crate::log_format::excerpt;
 use crate::outbox::NullOutput;
 use crate::server::{InternalQuery, Phase, UsedBy};
 use crate::time::micros;
-use crate::{ConnId, server};
 
 /// The error that clients get when the query or its result is unusable: PgBouncer's text.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
@@ -46,7 +52,7 @@ pub(crate) fn step_internal_query(core: &mut Core, server_conn: ConnId, bytes: &
         tracked: &core.tracked,
         names: None,
         internal_error: &mut server.internal_error,
-        errors_seen: core.errors.seen(),
+        errors_seen: core.statistics.errors.seen(),
         startup: None,
         default_params: None,
         has_client: false,

@@ -1,4 +1,6 @@
-//! A client and the server that is checked out for it: linking, relaying, releasing.
+//! Clients and servers: linking, relaying, releasing, and the beginning and end of both.
+//!
+//! Functions of the core: none knows an owner above it. What has to be done by one is left as an effect.
 
 pub(crate) mod backpressure;
 pub(crate) mod checkout;

@@ -1,17 +1,19 @@
-//! Opening server connections: for waiting clients of a pool, or for one client alone (dedicated servers).
+//! Opening server connections: for the waiting clients of a pool, or for one client alone.
+//!
+//! Owns when a connection attempt is made, and how room is made for a dedicated server. What comes of the attempt is `servers`'.
 
 use messages::LimitOf;
 use pool::{OpenFor, Permit};
 use session::{Parameters, ServerProtocol};
 use telemetry::Level;
 
+use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{checkout, permits, server_end};
 use crate::local_pools::table::PoolId;
 use crate::server::{Dedicated, Phase, Server, UsedBy};
-use crate::{ConnId, server};
 
 /// Its client has disconnected, between two messages: a server that streams reads Terminate between them, too.
 pub(crate) fn end_dedicated(core: &mut Core, conn: ConnId) {

@@ -1,4 +1,6 @@
 //! Permits of server connections among pools and shards: requested, passed on, and made free by closing an idle server.
+//!
+//! Owns moving them. Sockets never move for it: a shard that can spare a server closes it, and the shard that needs one opens its own.
 
 use messages::{LimitOf, ShardId, ShardMessage};
 use settings::PoolMode;

@@ -13,6 +13,7 @@ use crate::link::{
     backpressure, checkout, client_end, first_message, internal_query, parameters, server_end, startup_values,
 };
 use crate::outbox::Sides;
+use crate::server::Server;
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
@@ -90,17 +91,11 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     };
     let now_us = core.now.mono_us;
     let global = &core.config.global;
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
-        return;
-    };
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let was_busy = server.protocol.is_busy();
     let default_params = !was_busy && server.protocol.boundary().is_some();
     let local_pool = core.local_pools.get_mut(server.pool);
-    let statements_max = match global.max_prepared_statements as usize {
-        _ if server.names_as_they_are => 0,
-        0 => STATEMENTS_WHILE_OFF,
-        most => most,
-    };
+    let statements_max = statements_max(global, server);
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max,
@@ -135,7 +130,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
             local_pool.counters.bind_count += context.bound;
         }
     }
-    if let Some(tracking) = &mut core.tracking {
+    if let Some(tracking) = &mut core.statistics.tracking {
         tracking.heard(
             &mut client.query_tracker,
             client.request.statements.as_deref(),
@@ -156,12 +151,30 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
             first_message::release_without_request(core, client_conn, server_conn)
         }
         RequestOutcome::All => {}
-        RequestOutcome::Terminate => client_end::disconnect_client(core, client_conn, "client close request"),
-        RequestOutcome::Fault(fault) => client_end::client_fault(core, client_conn, &fault),
+        RequestOutcome::Terminate | RequestOutcome::Fault(_) => requests_ended(core, client_conn, &outcome),
     }
 }
 
-/// [`ShardState::forward_to_client`] where that is rare.
+/// The client's requests are over: it says so, or has broken the protocol.
+#[cold]
+fn requests_ended(core: &mut Core, client_conn: ConnId, outcome: &RequestOutcome) {
+    match outcome {
+        RequestOutcome::Fault(fault) => client_end::client_fault(core, client_conn, fault),
+        _ => client_end::disconnect_client(core, client_conn, "client close request"),
+    }
+}
+
+/// How many statements a server keeps for its client; none if names go as they are.
+#[inline(always)]
+fn statements_max(global: &settings::Global, server: &Server) -> usize {
+    match global.max_prepared_statements as usize {
+        _ if server.names_as_they_are => 0,
+        0 => STATEMENTS_WHILE_OFF,
+        most => most,
+    }
+}
+
+/// [`forward_to_client`] where that is rare.
 #[inline(never)]
 pub(crate) fn answer(
     core: &mut Core,
@@ -255,7 +268,7 @@ fn step_to_client(
         tracked: &core.tracked,
         names: client.request.statements.as_deref_mut(),
         internal_error: &mut server.internal_error,
-        errors_seen: core.errors.seen(),
+        errors_seen: core.statistics.errors.seen(),
         startup: client.startup.as_ref(),
         default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
         has_client: true,
@@ -300,7 +313,7 @@ fn step_to_client(
             client.request_us = now_us;
         }
     }
-    if core.errors.has_seen() {
+    if core.statistics.errors.has_seen() {
         count_server_errors(core, server_conn);
     }
     (outcome, took_us)
@@ -313,7 +326,7 @@ fn count_server_errors(core: &mut Core, server_conn: ConnId) {
     let local_pool = core.local_pools.get(server.pool);
     let database =
         local_pool.map(|local_pool| std::sync::Arc::clone(&local_pool.database_name)).unwrap_or_default();
-    let errors_seen = core.errors.take_seen(&database);
+    let errors_seen = core.statistics.errors.take_seen(&database);
     track_failed(core, server_conn, &errors_seen);
 }
 
@@ -321,7 +334,7 @@ fn count_server_errors(core: &mut Core, server_conn: ConnId) {
 #[cold]
 fn track_answered(core: &mut Core, server: ConnId, client: ConnId, outcome: ReplyOutcome, took_us: u64) {
     let now_us = core.now.wall_us;
-    let Some(tracking) = &mut core.tracking else { return };
+    let Some(tracking) = &mut core.statistics.tracking else { return };
     let Some((client, server)) = core.conns.linked(client, server) else { return };
     if let (Some(query_tracker), Some(local_pool)) =
         (&mut client.query_tracker, core.local_pools.get(server.pool))
@@ -340,7 +353,7 @@ fn requests_answered(
     outcome: ReplyOutcome,
     took_us: u64,
 ) {
-    if core.tracking.is_some() {
+    if core.statistics.tracking.is_some() {
         track_answered(core, server_conn, client_conn, outcome, took_us);
     }
     if outcome.unblocked && !outcome.lost {

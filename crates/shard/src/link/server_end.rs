@@ -1,4 +1,6 @@
 //! The end of a server connection: when it is closed, how, and what that means for its client and its pool.
+//!
+//! Owns that an idle server gets Terminate and is awaited, so that its backend is gone before another takes its place.
 
 use telemetry::Level;
 use wire::{encode, sqlstate};
@@ -7,9 +9,11 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{backpressure, client_end, internal_query, opening, permits};
+use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::server::{InternalQuery, Phase};
-use crate::{Action, ConnId, pending, servers};
+use crate::server::{InternalQuery, Phase, Server, UsedBy};
+use crate::time::micros;
+use crate::{Action, ConnId, pending};
 
 /// The server broke the protocol, or died.
 pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
@@ -138,7 +142,37 @@ pub(crate) fn let_go(core: &mut Core, conn: ConnId) {
 /// Why a free server should not be used any more.
 pub(crate) fn reason_to_close(core: &Core, conn: ConnId) -> Option<CloseReason<'static>> {
     let server = core.conns.server(conn)?;
-    servers::reason_to_close_in(core, server, core.local_pools.get(server.pool)?)
+    reason_to_close_in(core, server, core.local_pools.get(server.pool)?)
+}
+
+/// The same where the server and its pool are at hand.
+#[inline(always)]
+pub(crate) fn reason_to_close_in(
+    core: &Core,
+    server: &Server,
+    local_pool: &LocalPool,
+) -> Option<CloseReason<'static>> {
+    if server.close_when_free.is_some() {
+        return server.close_when_free;
+    }
+    if server.protocol.is_tainted() {
+        return Some(CloseReason::StateUnknown);
+    }
+    let lifetime_us = micros(core.config.server_lifetime(&local_pool.database));
+    let age_us = core.now.mono_us.saturating_sub(server.since_us);
+    // An unused server serves the client that waits for it, however short its lifetime.
+    let may_go = server.used_by != UsedBy::Nothing || lifetime_us > 0 && local_pool.pool.queue.is_empty();
+    if age_us >= lifetime_us && may_go {
+        return Some(CloseReason::LifetimeOver);
+    }
+    let oversized = local_pool.pool.is_oversized(0) && local_pool.pool.queue.is_empty();
+    if oversized && local_pool.pool.is_oversized(leaving_servers(core, server.pool)) {
+        return Some(CloseReason::PoolTooLarge);
+    }
+    if permits::is_permit_requested(core, local_pool) {
+        return Some(CloseReason::Evicted);
+    }
+    local_pool.pool.paused.then_some(CloseReason::Paused)
 }
 
 /// How many servers of this pool are closing and still have their permit. Looks at every connection.

@@ -3,6 +3,7 @@
 //! Owns reading its own tables for SHOW. Never adds shards up and never makes text of a table: that is the control
 //! thread's.
 
+mod cancels;
 pub(crate) mod internals;
 mod pinned;
 
@@ -15,6 +16,7 @@ use messages::{
 };
 use session::parameters::APPLICATION_NAME;
 
+use crate::cancel::peers;
 use crate::client::Client;
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
@@ -28,30 +30,60 @@ use crate::{ConnId, Peer, client, server};
 impl ShardState {
     pub(crate) fn list(&mut self, request: RequestId, subject: Subject) {
         match subject {
-            Subject::Clients => self.core.send_slices(request, self.core.client_rows(), Listing::Sockets),
-            Subject::Servers => self.core.send_slices(request, self.core.server_rows(), Listing::Sockets),
-            Subject::Pools => self.core.send_slices(request, self.pool_rows(), Listing::Pools),
+            Subject::Clients => {
+                let rows = client_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Sockets)
+            }
+            Subject::Servers => {
+                let rows = server_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Sockets)
+            }
+            Subject::Pools => {
+                let rows = self.pool_rows();
+                send_slices(&mut self.core, request, rows, Listing::Pools)
+            }
             Subject::Databases => {
-                self.core.send_slices(request, self.core.database_rows(), Listing::Databases)
+                let rows = database_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Databases)
             }
-            Subject::Users => self.core.send_slices(request, self.user_rows(), Listing::Users),
-            Subject::Shards => self.core.send_slices(request, vec![self.shard_row()], Listing::Shards),
+            Subject::Users => {
+                let rows = self.user_rows();
+                send_slices(&mut self.core, request, rows, Listing::Users)
+            }
+            Subject::Shards => {
+                let rows = vec![self.shard_row()];
+                send_slices(&mut self.core, request, rows, Listing::Shards)
+            }
             Subject::Descriptors => {
-                self.core.send_slices(request, self.core.descriptor_rows(), Listing::Descriptors)
+                let rows = internals::descriptor_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Descriptors)
             }
-            Subject::Memory => self.core.send_slices(request, self.core.memory_rows(), Listing::Memory),
+            Subject::Memory => {
+                let rows = internals::memory_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Memory)
+            }
             Subject::PeerPools => {
-                self.core.send_slices(request, self.core.peer_pool_rows(), Listing::PeerPools)
+                let rows = peers::peer_pool_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::PeerPools)
             }
             Subject::Histograms => {
-                self.core.send_slices(request, self.core.histogram_rows(), Listing::Histograms)
+                let rows = histogram_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Histograms)
             }
-            Subject::Queries => self.core.send_slices(
-                request,
-                self.core.tracking.as_ref().map(|tracking| tracking.rows()).unwrap_or_default(),
-                Listing::Queries,
-            ),
-            Subject::Errors => self.core.send_slices(request, self.core.errors.rows(), Listing::Errors),
+            Subject::Queries => {
+                let rows = self
+                    .core
+                    .statistics
+                    .tracking
+                    .as_ref()
+                    .map(|tracking| tracking.rows())
+                    .unwrap_or_default();
+                send_slices(&mut self.core, request, rows, Listing::Queries)
+            }
+            Subject::Errors => {
+                let rows = self.core.statistics.errors.rows();
+                send_slices(&mut self.core, request, rows, Listing::Errors)
+            }
             // The process's, not a shard's.
             Subject::Listeners | Subject::Hosts | Subject::Zones => {}
         }
@@ -62,7 +94,7 @@ impl ShardState {
             .core
             .local_pools
             .iter()
-            .map(|(pool, local_pool)| (Some(pool), self.core.empty_pool_row(local_pool)))
+            .map(|(pool, local_pool)| (Some(pool), empty_pool_row(&self.core, local_pool)))
             .collect();
         rows.insert(None, self.console_row()); // Of the clients without a pool, only those of the console are counted.
         for conn in self.core.conns.values() {
@@ -74,7 +106,7 @@ impl ShardState {
                 }
                 Conn::Server(server) => {
                     if let Some(row) = rows.get_mut(&Some(server.pool)) {
-                        count_server(row, server, self.core.is_used(server));
+                        count_server(row, server, is_used(&self.core, server));
                     }
                 }
                 Conn::Cancel(cancel_conn) => {
@@ -109,7 +141,7 @@ impl ShardState {
             database: CONSOLE.to_owned(),
             user: CONSOLE.to_owned(),
             mode: Some(settings::PoolMode::Statement),
-            counters: self.console,
+            counters: self.console.counters(),
             ..PoolRow::default()
         }
     }
@@ -163,184 +195,185 @@ impl ShardState {
     }
 }
 
-impl Core {
-    fn send_slices<Row: Clone>(&mut self, request: RequestId, rows: Vec<Row>, wrap: fn(Vec<Row>) -> Listing) {
-        let shard = self.id;
-        let count = rows.chunks(SLICE_ROWS).count().max(1);
-        for index in 0..count {
-            let slice = rows.chunks(SLICE_ROWS).nth(index).unwrap_or_default().to_vec();
-            let report = Report::Listing { request, shard, rows: wrap(slice), last: index + 1 == count };
-            self.report(report);
-        }
+fn send_slices<Row: Clone>(
+    core: &mut Core,
+    request: RequestId,
+    rows: Vec<Row>,
+    wrap: fn(Vec<Row>) -> Listing,
+) {
+    let shard = core.id;
+    let count = rows.chunks(SLICE_ROWS).count().max(1);
+    for index in 0..count {
+        let slice = rows.chunks(SLICE_ROWS).nth(index).unwrap_or_default().to_vec();
+        let report = Report::Listing { request, shard, rows: wrap(slice), last: index + 1 == count };
+        core.report(report);
     }
+}
 
-    fn client_rows(&self) -> Vec<SocketRow> {
-        self.conns
-            .iter()
-            .filter_map(|(_, conn)| match conn {
-                Conn::Client(client) if client.is_settled() => Some(self.client_row(client)),
-                Conn::Cancel(cancel_conn) => self.requester_row(cancel_conn),
-                _ => None,
-            })
-            .collect()
-    }
-
-    pub(crate) fn client_row(&self, client: &Client) -> SocketRow {
-        let local_pool = self.local_pools.of(client.pool);
-        let (address, port, local_address, local_port, remote_pid) = match client.peer {
-            Peer::Inet { remote, local } => {
-                (remote.ip().to_string(), remote.port(), local.ip().to_string(), local.port(), 0)
-            }
-            Peer::Unix { process_id, port, .. } => {
-                ("unix".to_owned(), port, "unix".to_owned(), port, process_id)
-            }
-        };
-        let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_));
-        let wait_us = if waits { self.now.mono_us.saturating_sub(client.request_us) } else { 0 };
-        SocketRow {
-            id: client.id,
-            shard: self.id.0,
-            user: client.login_user.to_string(),
-            database: local_pool
-                .map_or_else(|| CONSOLE.to_owned(), |local_pool| local_pool.database_name.to_string()),
-            state: client.state(),
-            address,
-            port,
-            local_address,
-            local_port,
-            connect_time_us: client.since_wall_us,
-            request_time_us: self.wall(client.request_us),
-            wait_us,
-            close_needed: false,
-            replication: client
-                .dedicated_request
-                .as_ref()
-                .map_or("none", |dedicated_request| dedicated_request.kind().name()),
-            pinned: self.pinned_client(client),
-            link: client.server().and_then(|server| self.id_of(server)).unwrap_or(0),
-            remote_pid,
-            tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
-            application_name: client.parameters.text(APPLICATION_NAME).map(str::to_owned).unwrap_or_default(),
-            is_server: false,
-            held_bytes: client.request.held.len() as u64,
-            remaining_bytes: 0,
-            prepared_statements: client.request.statements.as_ref().map_or(0, |names| names.count() as u64),
-        }
-    }
-
-    fn server_rows(&self) -> Vec<SocketRow> {
-        self.conns
-            .iter()
-            .filter_map(|(_, conn)| match conn {
-                Conn::Server(server) => self.server_row(server),
-                Conn::Cancel(cancel_conn) => self.cancel_conn_row(cancel_conn),
-                _ => None,
-            })
-            .collect()
-    }
-
-    fn server_row(&self, server: &Server) -> Option<SocketRow> {
-        let local_pool = self.local_pools.get(server.pool)?;
-        let (address, port) = crate::log_format::server_address(server, &local_pool.database);
-        let (local_address, local_port) = crate::log_format::address(server.local);
-        Some(SocketRow {
-            id: server.id,
-            shard: self.id.0,
-            user: local_pool.user.to_string(),
-            database: local_pool.database_name.to_string(),
-            state: server.state(self.is_used(server)),
-            address,
-            port,
-            local_address,
-            local_port,
-            connect_time_us: server.since_wall_us,
-            request_time_us: self.wall(server.request_us),
-            wait_us: 0,
-            close_needed: server.close_when_free.is_some(),
-            replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
-            pinned: self.pinned_server(server),
-            link: server.client().and_then(|client| self.id_of(client)).unwrap_or(0),
-            remote_pid: server.key.as_ref().map_or(0, |key| key.0),
-            tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
-            application_name: server
-                .protocol
-                .parameters
-                .text(APPLICATION_NAME)
-                .map(str::to_owned)
-                .unwrap_or_default(),
-            is_server: true,
-            held_bytes: 0,
-            remaining_bytes: server.protocol.remaining_bytes().into(),
-            prepared_statements: server.protocol.statements.count() as u64,
-        })
-    }
-
-    /// Idle longer than `server_check_delay`: it will be checked before it is used.
-    fn is_used(&self, server: &Server) -> bool {
-        let delay_us = micros(self.config.global.server_check_delay);
-        self.now.mono_us.saturating_sub(server.request_us) > delay_us
-    }
-
-    pub(crate) fn id_of(&self, conn: ConnId) -> Option<u64> {
-        match self.conns.get(conn)? {
-            Conn::Client(client) => Some(client.id),
-            Conn::Server(server) => Some(server.id),
+fn client_rows(core: &Core) -> Vec<SocketRow> {
+    core.conns
+        .iter()
+        .filter_map(|(_, conn)| match conn {
+            Conn::Client(client) if client.is_settled() => Some(client_row(core, client)),
+            Conn::Cancel(cancel_conn) => cancels::requester_row(core, cancel_conn),
             _ => None,
+        })
+        .collect()
+}
+
+pub(crate) fn client_row(core: &Core, client: &Client) -> SocketRow {
+    let local_pool = core.local_pools.of(client.pool);
+    let (address, port, local_address, local_port, remote_pid) = match client.peer {
+        Peer::Inet { remote, local } => {
+            (remote.ip().to_string(), remote.port(), local.ip().to_string(), local.port(), 0)
         }
+        Peer::Unix { process_id, port, .. } => ("unix".to_owned(), port, "unix".to_owned(), port, process_id),
+    };
+    let waits = matches!(client.phase, client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_));
+    let wait_us = if waits { core.now.mono_us.saturating_sub(client.request_us) } else { 0 };
+    SocketRow {
+        id: client.id,
+        shard: core.id.0,
+        user: client.login_user.to_string(),
+        database: local_pool
+            .map_or_else(|| CONSOLE.to_owned(), |local_pool| local_pool.database_name.to_string()),
+        state: client.state(),
+        address,
+        port,
+        local_address,
+        local_port,
+        connect_time_us: client.since_wall_us,
+        request_time_us: wall(core, client.request_us),
+        wait_us,
+        close_needed: false,
+        replication: client
+            .dedicated_request
+            .as_ref()
+            .map_or("none", |dedicated_request| dedicated_request.kind().name()),
+        pinned: pinned::pinned_client(core, client),
+        link: client.server().and_then(|server| id_of(core, server)).unwrap_or(0),
+        remote_pid,
+        tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
+        application_name: client.parameters.text(APPLICATION_NAME).map(str::to_owned).unwrap_or_default(),
+        is_server: false,
+        held_bytes: client.request.held.len() as u64,
+        remaining_bytes: 0,
+        prepared_statements: client.request.statements.as_ref().map_or(0, |names| names.count() as u64),
     }
+}
 
-    /// The wall clock of a monotonic time.
-    pub(crate) fn wall(&self, mono_us: u64) -> u64 {
-        self.now.wall_us.saturating_sub(self.now.mono_us.saturating_sub(mono_us))
+fn server_rows(core: &Core) -> Vec<SocketRow> {
+    core.conns
+        .iter()
+        .filter_map(|(_, conn)| match conn {
+            Conn::Server(server) => server_row(core, server),
+            Conn::Cancel(cancel_conn) => cancels::cancel_conn_row(core, cancel_conn),
+            _ => None,
+        })
+        .collect()
+}
+
+fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
+    let local_pool = core.local_pools.get(server.pool)?;
+    let (address, port) = crate::log_format::server_address(server, &local_pool.database);
+    let (local_address, local_port) = crate::log_format::address(server.local);
+    Some(SocketRow {
+        id: server.id,
+        shard: core.id.0,
+        user: local_pool.user.to_string(),
+        database: local_pool.database_name.to_string(),
+        state: server.state(is_used(core, server)),
+        address,
+        port,
+        local_address,
+        local_port,
+        connect_time_us: server.since_wall_us,
+        request_time_us: wall(core, server.request_us),
+        wait_us: 0,
+        close_needed: server.close_when_free.is_some(),
+        replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
+        pinned: pinned::pinned_server(core, server),
+        link: server.client().and_then(|client| id_of(core, client)).unwrap_or(0),
+        remote_pid: server.key.as_ref().map_or(0, |key| key.0),
+        tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
+        application_name: server
+            .protocol
+            .parameters
+            .text(APPLICATION_NAME)
+            .map(str::to_owned)
+            .unwrap_or_default(),
+        is_server: true,
+        held_bytes: 0,
+        remaining_bytes: server.protocol.remaining_bytes().into(),
+        prepared_statements: server.protocol.statements.count() as u64,
+    })
+}
+
+/// Idle longer than `server_check_delay`: it will be checked before it is used.
+fn is_used(core: &Core, server: &Server) -> bool {
+    let delay_us = micros(core.config.global.server_check_delay);
+    core.now.mono_us.saturating_sub(server.request_us) > delay_us
+}
+
+fn id_of(core: &Core, conn: ConnId) -> Option<u64> {
+    match core.conns.get(conn)? {
+        Conn::Client(client) => Some(client.id),
+        Conn::Server(server) => Some(server.id),
+        _ => None,
     }
+}
 
-    /// What waits there is a question of the control thread's: no client waits for its answer.
-    fn is_own_question(&self, conn: u32) -> bool {
-        self.conns
-            .find_internal_client(ConnId(conn))
-            .is_some_and(|internal_client| internal_client.clients().next().is_none())
+/// The wall clock of a monotonic time.
+pub(crate) fn wall(core: &Core, mono_us: u64) -> u64 {
+    core.now.wall_us.saturating_sub(core.now.mono_us.saturating_sub(mono_us))
+}
+
+/// What waits there is a question of the control thread's: no client waits for its answer.
+fn is_own_question(core: &Core, conn: u32) -> bool {
+    core.conns
+        .find_internal_client(ConnId(conn))
+        .is_some_and(|internal_client| internal_client.clients().next().is_none())
+}
+
+fn empty_pool_row(core: &Core, local_pool: &LocalPool) -> PoolRow {
+    let queue = &local_pool.pool.queue;
+    let shared = queue.shared().find(|waiter| !is_own_question(core, waiter.client));
+    let oldest = shared.into_iter().chain(queue.front_dedicated()).min_by_key(|waiter| waiter.since_us);
+    PoolRow {
+        database: local_pool.database_name.to_string(),
+        user: local_pool.user.to_string(),
+        max_wait_us: oldest.map_or(0, |waiter| core.now.mono_us.saturating_sub(waiter.since_us)),
+        mode: Some(local_pool.pool.limits.mode),
+        server_error: local_pool.server_error.as_deref().cloned(),
+        counters: local_pool.counters,
+        ..PoolRow::default()
     }
+}
 
-    fn empty_pool_row(&self, local_pool: &LocalPool) -> PoolRow {
-        let queue = &local_pool.pool.queue;
-        let shared = queue.shared().find(|waiter| !self.is_own_question(waiter.client));
-        let oldest = shared.into_iter().chain(queue.front_dedicated()).min_by_key(|waiter| waiter.since_us);
-        PoolRow {
+fn histogram_rows(core: &Core) -> Vec<HistogramRow> {
+    let row = |local_pool: &LocalPool| {
+        Some(HistogramRow {
             database: local_pool.database_name.to_string(),
             user: local_pool.user.to_string(),
-            max_wait_us: oldest.map_or(0, |waiter| self.now.mono_us.saturating_sub(waiter.since_us)),
-            mode: Some(local_pool.pool.limits.mode),
-            server_error: local_pool.server_error.as_deref().cloned(),
-            counters: local_pool.counters,
-            ..PoolRow::default()
-        }
-    }
+            histograms: local_pool.histograms.clone()?,
+        })
+    };
+    core.local_pools.values().filter_map(row).collect()
+}
 
-    fn histogram_rows(&self) -> Vec<HistogramRow> {
-        let row = |local_pool: &LocalPool| {
-            Some(HistogramRow {
-                database: local_pool.database_name.to_string(),
-                user: local_pool.user.to_string(),
-                histograms: local_pool.histograms.clone()?,
-            })
-        };
-        self.local_pools.values().filter_map(row).collect()
+fn database_rows(core: &Core) -> Vec<DatabaseRow> {
+    let mut rows: BTreeMap<&str, DatabaseRow> = BTreeMap::new();
+    for local_pool in core.local_pools.values() {
+        let row = rows.entry(&local_pool.database_name).or_insert_with(|| DatabaseRow {
+            name: local_pool.database_name.to_string(),
+            paused: local_pool.paused_by_command,
+            auto: local_pool.database.auto,
+            ..DatabaseRow::default()
+        });
+        row.servers += u64::from(local_pool.pool.open());
+        row.clients += u64::from(local_pool.clients);
     }
-
-    fn database_rows(&self) -> Vec<DatabaseRow> {
-        let mut rows: BTreeMap<&str, DatabaseRow> = BTreeMap::new();
-        for local_pool in self.local_pools.values() {
-            let row = rows.entry(&local_pool.database_name).or_insert_with(|| DatabaseRow {
-                name: local_pool.database_name.to_string(),
-                paused: local_pool.paused_by_command,
-                auto: local_pool.database.auto,
-                ..DatabaseRow::default()
-            });
-            row.servers += u64::from(local_pool.pool.open());
-            row.clients += u64::from(local_pool.clients);
-        }
-        rows.into_values().collect()
-    }
+    rows.into_values().collect()
 }
 
 fn count_client(row: &mut PoolRow, client: &Client) {

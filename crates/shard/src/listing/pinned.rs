@@ -10,36 +10,34 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::server::Server;
 
-impl Core {
-    /// Why this client keeps its server; empty if it has none, or releases it with the end of the running request.
-    pub(super) fn pinned_client(&self, client: &Client) -> &'static str {
-        match client.server().and_then(|conn| self.conns.get(conn)) {
-            Some(Conn::Server(server)) => self.pinned(client, server),
-            _ => "",
-        }
+/// Why this client keeps its server; empty if it has none, or releases it with the end of the running request.
+pub(crate) fn pinned_client(core: &Core, client: &Client) -> &'static str {
+    match client.server().and_then(|conn| core.conns.get(conn)) {
+        Some(Conn::Server(server)) => pinned(core, client, server),
+        _ => "",
     }
+}
 
-    /// Why this server is kept by its client; empty likewise.
-    pub(super) fn pinned_server(&self, server: &Server) -> &'static str {
-        match server.client().and_then(|conn| self.conns.get(conn)) {
-            Some(Conn::Client(client)) => self.pinned(client, server),
-            _ => "",
-        }
+/// Why this server is kept by its client; empty likewise.
+pub(crate) fn pinned_server(core: &Core, server: &Server) -> &'static str {
+    match server.client().and_then(|conn| core.conns.get(conn)) {
+        Some(Conn::Client(client)) => pinned(core, client, server),
+        _ => "",
     }
+}
 
-    fn pinned(&self, client: &Client, server: &Server) -> &'static str {
-        if server.dedicated.is_some() {
-            "replication"
-        } else if server.mode(&self.local_pools) == Some(PoolMode::Session) {
-            "session"
-        } else if let Some(hold) = server.protocol.pin_reason() {
-            hold
-        } else if server.protocol.boundary().is_none() {
-            "half_request"
-        } else if client.send_buffer_full {
-            "slow_reader"
-        } else {
-            ""
-        }
+fn pinned(core: &Core, client: &Client, server: &Server) -> &'static str {
+    if server.dedicated.is_some() {
+        "replication"
+    } else if server.mode(&core.local_pools) == Some(PoolMode::Session) {
+        "session"
+    } else if let Some(hold) = server.protocol.pin_reason() {
+        hold
+    } else if server.protocol.boundary().is_none() {
+        "half_request"
+    } else if client.send_buffer_full {
+        "slow_reader"
+    } else {
+        ""
     }
 }

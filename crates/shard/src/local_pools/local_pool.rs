@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use auth::ScramKeys;
-use pool::Pool;
+use pool::{Limits, Pool};
 use session::Catalog;
-use settings::Database;
+use settings::{Config, Database};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
 use crate::greeting::ServerGreeting;
+use crate::time::micros;
 
 /// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
 pub(crate) struct LocalPool {
@@ -113,5 +114,21 @@ impl LocalPool {
         if let Some(histograms) = &mut self.histograms {
             histograms.transaction.add_shares(took_us, transactions);
         }
+    }
+}
+
+/// The limits of a pool by the settings.
+pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
+    let user = config.user(user).map(|user| &**user);
+    Limits {
+        mode: config.pool_mode(database, user),
+        pool_size: config.pool_size(database, user),
+        min_pool_size: config.min_pool_size(database),
+        reserve_pool_size: config.reserve_pool_size(database, user),
+        reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
+        max_db_connections: config.max_db_connections(database),
+        max_user_connections: config.max_user_connections(user),
+        server_login_retry_us: micros(config.global.server_login_retry),
+        round_robin: config.global.server_round_robin || config.global.server_shuffle,
     }
 }

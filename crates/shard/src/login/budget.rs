@@ -4,7 +4,8 @@
 //! peer that can connect could fill the memory.
 
 use crate::ConnId;
-use crate::state::ShardState;
+use crate::core::Core;
+use crate::login::Logins;
 
 /// Bytes of a login that are not counted: every usual exchange, and tokens of the usual size.
 const FREE_BYTES: u32 = 4 * 1024;
@@ -42,18 +43,18 @@ impl LoginBudget {
     }
 }
 
-impl ShardState {
+impl Logins {
     /// Counts bytes of a login; false if there is no room for them.
-    pub(crate) fn count_login_bytes(&mut self, conn: ConnId, bytes: usize) -> bool {
-        let Some(client) = self.core.conns.client_mut(conn) else { return false };
-        let Some(sent) = self.logins.budget.spend(client.login_bytes, bytes) else { return false };
+    pub(crate) fn count_login_bytes(&mut self, core: &mut Core, conn: ConnId, bytes: usize) -> bool {
+        let Some(client) = core.conns.client_mut(conn) else { return false };
+        let Some(sent) = self.budget.spend(client.login_bytes, bytes) else { return false };
         client.login_bytes = sent;
         true
     }
 
     /// A login that has sent so much is over.
     pub(crate) fn forget_login_bytes(&mut self, sent: u32) {
-        self.logins.budget.give_back(sent);
+        self.budget.give_back(sent);
     }
 }
 

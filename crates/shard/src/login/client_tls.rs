@@ -1,6 +1,6 @@
-//! TLS before a login: requests for it, whether it is required, and what a failure means.
+//! TLS of clients before their login: requests for it, and whether it is required.
 //!
-//! Owns SSLRequest on both sides and direct TLS of clients. Records are the TLS layer's; what follows on an encrypted
+//! Owns SSLRequest and direct TLS of clients. Records are the TLS layer's; what follows on an encrypted
 //! connection is the same login as on a plain one.
 
 use settings::SslMode;
@@ -21,12 +21,12 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 fn offers_tls(core: &Core, conn: ConnId) -> bool {
     let Some(client) = core.conns.client(conn) else { return false };
     let is_inet = matches!(client.peer, Peer::Inet { .. });
-    is_inet && client.tls.is_none() && core.tls.clients.mode != SslMode::Disable
+    is_inet && client.tls.is_none() && core.tls.settings.clients.mode != SslMode::Disable
 }
 
 /// The client must use TLS and does not.
 pub(crate) fn lacks_tls(core: &Core, conn: ConnId) -> bool {
-    core.tls.clients.mode >= SslMode::Require && offers_tls(core, conn)
+    core.tls.settings.clients.mode >= SslMode::Require && offers_tls(core, conn)
 }
 
 /// The very first bytes of a client are a TLS record.
@@ -49,7 +49,7 @@ fn begin_client_tls(core: &mut Core, conn: ConnId, direct: bool, answer: &'stati
     let Some(client) = core.client(conn) else { return };
     client.phase = client::Phase::Handshake { direct };
     client.request_us = now_us;
-    core.tls_requests.push(TlsRequest::Accept { conn, answer, received });
+    core.tls.requests.push(TlsRequest::Accept { conn, answer, received });
 }
 
 pub(crate) fn client_secured(core: &mut Core, conn: ConnId, agreed: NegotiatedTls) {

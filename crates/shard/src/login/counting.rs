@@ -15,7 +15,7 @@ use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::link::client_end;
 use crate::local_pools::table::PoolId;
-use crate::state::ShardState;
+use crate::login::Logins;
 
 /// Whether `max_client_conn` admits one more now, so that a client that cannot be admitted need not authenticate. False:
 /// the client got the error.
@@ -28,20 +28,20 @@ pub(crate) fn has_room_in_process(core: &mut Core, conn: ConnId, is_console: boo
     has_room
 }
 
-impl ShardState {
+impl Logins {
     /// `max_client_conn`. The console is never full, but its clients count. False: the client got the error.
-    pub(crate) fn count_in_process(&mut self, conn: ConnId, is_console: bool) -> bool {
-        let limit = self.core.config.global.max_client_conn;
+    pub(crate) fn count_in_process(&mut self, core: &mut Core, conn: ConnId, is_console: bool) -> bool {
+        let limit = core.config.global.max_client_conn;
         // Unlike the other limits, 0 admits no client, as in PgBouncer.
         let is_shut = limit == 0 && !is_console;
-        if is_shut || !self.core.process.clients.take(if is_console { 0 } else { limit }) {
-            refuse_count(&mut self.core, conn, "max_client_conn");
+        if is_shut || !core.process.clients.take(if is_console { 0 } else { limit }) {
+            refuse_count(core, conn, "max_client_conn");
             return false;
         }
-        if let Some(client) = self.core.client(conn) {
+        if let Some(client) = core.client(conn) {
             client.counted.process = true;
         }
-        self.uncount_unauthenticated(conn);
+        self.uncount_unauthenticated(core, conn);
         true
     }
 }

@@ -6,12 +6,15 @@
 
 use std::collections::BTreeMap;
 
+use wire::sqlstate;
+
 use crate::ConnId;
 use crate::client::Phase;
 use crate::client::login::HeldAnswer;
+use crate::core::Core;
 use crate::link::client_end;
+use crate::login::Logins;
 use crate::login::unauthenticated::Origin;
-use crate::state::ShardState;
 use crate::time::{micros, passed};
 
 /// Failures that are answered at once.
@@ -45,49 +48,54 @@ impl Failures {
     }
 }
 
-impl ShardState {
+impl Logins {
     /// A login has failed: its client gets the error, now or later.
-    pub(crate) fn fail_login(&mut self, conn: ConnId, sqlstate: &'static str, text: &str) {
-        let now_us = self.core.now.mono_us;
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn fail_login(&mut self, core: &mut Core, conn: ConnId, sqlstate: &'static str, text: &str) {
+        let now_us = core.now.mono_us;
+        let Some(client) = core.client(conn) else { return };
         let origin = Origin::of(client.peer);
-        let is_repeated = self.logins.failures.count(origin, now_us);
-        if !is_repeated || self.core.config.global.auth_failure_delay.is_zero() {
-            return client_end::fail_client(&mut self.core, conn, sqlstate, text);
+        let is_repeated = self.failures.count(origin, now_us);
+        if !is_repeated || core.config.global.auth_failure_delay.is_zero() {
+            return client_end::fail_client(core, conn, sqlstate, text);
         }
-        let Some(client) = self.core.client(conn) else { return };
+        let Some(client) = core.client(conn) else { return };
         let Phase::Login(login) = &mut client.phase else {
-            return client_end::fail_client(&mut self.core, conn, sqlstate, text);
+            return client_end::fail_client(core, conn, sqlstate, text);
         };
         login.exchange = None;
         login.held_answer = Some(Box::new(HeldAnswer { since_us: now_us, sqlstate, text: text.to_owned() }));
         client.request.held = Vec::new();
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
-        self.decide_unauthenticated(conn);
+        self.decide_unauthenticated(core, conn);
+    }
+
+    /// PgBouncer's error after a query, whatever the authentication method.
+    pub(crate) fn user_unknown(&mut self, core: &mut Core, conn: ConnId) {
+        self.fail_login(core, conn, sqlstate::INVALID_AUTHORIZATION, "no such user");
     }
 
     /// Sends the held error at once, because the connection's place is needed. False: it waits for no such error.
-    pub(crate) fn answer_at_once(&mut self, conn: ConnId) -> bool {
-        let Some(Phase::Login(login)) = self.core.client(conn).map(|client| &mut client.phase) else {
+    pub(crate) fn answer_at_once(&mut self, core: &mut Core, conn: ConnId) -> bool {
+        let Some(Phase::Login(login)) = core.client(conn).map(|client| &mut client.phase) else {
             return false;
         };
         let Some(answer) = login.held_answer.take() else { return false };
-        self.uncount_unauthenticated(conn); // At once: there may be room to be made for more.
-        client_end::fail_client(&mut self.core, conn, answer.sqlstate, &answer.text);
+        self.uncount_unauthenticated(core, conn); // At once: there may be room to be made for more.
+        client_end::fail_client(core, conn, answer.sqlstate, &answer.text);
         true
     }
 
     /// Sends the held error once the delay is over.
-    pub(crate) fn check_held_answer(&mut self, conn: ConnId) {
-        let (now_us, delay_us) = (self.core.now.mono_us, micros(self.core.config.global.auth_failure_delay));
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn check_held_answer(&mut self, core: &mut Core, conn: ConnId) {
+        let (now_us, delay_us) = (core.now.mono_us, micros(core.config.global.auth_failure_delay));
+        let Some(client) = core.client(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         // A delay that was turned off meanwhile is over.
         let is_due =
             |answer: &mut Box<HeldAnswer>| delay_us == 0 || passed(now_us, answer.since_us, delay_us);
         if let Some(answer) = login.held_answer.take_if(is_due) {
-            client_end::fail_client(&mut self.core, conn, answer.sqlstate, &answer.text);
+            client_end::fail_client(core, conn, answer.sqlstate, &answer.text);
         }
     }
 }

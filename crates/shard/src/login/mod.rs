@@ -7,7 +7,6 @@ pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod client_tls;
 pub(crate) mod counting;
-pub(crate) mod external;
 pub(crate) mod failure;
 pub(crate) mod method;
 pub(crate) mod startup;
@@ -25,17 +24,19 @@ use settings::{AuthType, Config};
 use telemetry::Level;
 use wire::{encode, frame, sqlstate};
 
+use crate::auth_query::lookup;
+use crate::cancel_key::KeyMaker;
 use crate::client::Phase;
 use crate::client::login::{AuthRequirement, Login, SecretNeeded};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
+use crate::effects::Effect;
 use crate::link::client_end;
 use crate::login::budget::{LoginBudget, SPENT};
-use crate::login::external::remote;
 use crate::login::failure::Failures;
+use crate::login::method::remote;
 use crate::login::startup::GarbageSeen;
 use crate::login::unauthenticated::Unauthenticated;
-use crate::state::ShardState;
 use crate::{Action, ConnId, Peer};
 
 /// A password message may carry a token of 64 KiB.
@@ -47,6 +48,8 @@ const KEYS_KEPT: usize = 1024;
 /// What a shard keeps of logins.
 pub(crate) struct Logins {
     mock: MockKey,
+    /// Makes the cancel keys that clients get.
+    keys: KeyMaker,
     derived: DerivedCache,
     /// The user of the system that reaches the console over a unix socket without a password.
     unix_user_id: Option<u32>,
@@ -66,6 +69,7 @@ impl Logins {
     pub(crate) fn new(mock: &MockKey, config: &Config) -> Logins {
         Logins {
             mock: mock_of(mock, config),
+            keys: KeyMaker::new(mock),
             derived: DerivedCache::new(KEYS_KEPT),
             unix_user_id: None,
             nobody: Arc::from("(nouser)"),
@@ -106,76 +110,69 @@ fn lists(names: &[String], user: &str) -> bool {
     names.iter().any(|name| settings::truncate_identifier(name) == user)
 }
 
-impl ShardState {
+impl Logins {
     /// A startup packet that is served: limits, then proof.
     pub(crate) fn startup_request_received(
         &mut self,
+        core: &mut Core,
         conn: ConnId,
         mut startup_request: StartupRequest,
         rest: &[u8],
     ) {
-        let role =
-            (startup_request.database == CONSOLE).then(|| self.console_right(conn, &startup_request.user));
-        let Some(client) = self.core.client(conn) else { return };
+        let role = (startup_request.database == CONSOLE)
+            .then(|| self.console_right(core, conn, &startup_request.user));
+        let Some(client) = core.client(conn) else { return };
         client.login_user = Arc::from(&*startup_request.user);
         client.request.held = rest.to_vec();
-        if client_tls::lacks_tls(&self.core, conn) {
-            return client_tls::refuse_plain(&mut self.core, conn);
+        if client_tls::lacks_tls(core, conn) {
+            return client_tls::refuse_plain(core, conn);
         }
-        if !self.count_login_bytes(conn, rest.len()) {
-            return client_end::fail_client(&mut self.core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        if !self.count_login_bytes(core, conn, rest.len()) {
+            return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
-        if self.core.administration.shutdown().is_some() && role != Some(Some(Role::Admin)) {
-            return client_end::fail_client(
-                &mut self.core,
-                conn,
-                sqlstate::ADMIN_SHUTDOWN,
-                "pooler is shutting down",
-            );
+        if core.administration.shutdown().is_some() && role != Some(Some(Role::Admin)) {
+            return client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
         }
-        if role.is_none() && self.core.config.global.auth_type == AuthType::Any {
-            let forced = self
-                .core
-                .config
-                .database(&startup_request.database)
-                .and_then(|database| database.user.clone());
+        if role.is_none() && core.config.global.auth_type == AuthType::Any {
+            let forced =
+                core.config.database(&startup_request.database).and_then(|database| database.user.clone());
             let Some(user) = forced else {
-                self.core.log_client(conn, Level::Error, "auth_type=any requires forced user");
+                core.log_client(conn, Level::Error, "auth_type=any requires forced user");
                 return client_end::fail_client(
-                    &mut self.core,
+                    core,
                     conn,
                     sqlstate::CONFIG_FILE_ERROR,
                     "bouncer config error",
                 );
             };
-            if let Some(client) = self.core.client(conn) {
+            if let Some(client) = core.client(conn) {
                 client.login_user = Arc::from(&*user);
             }
             startup_request.user = user;
         }
-        self.core.log_attempt(conn, &startup_request);
-        if role.is_none() && self.refuse_if_disabled(conn, &startup_request.database) {
+        log_attempt(core, conn, &startup_request);
+        if role.is_none() && client_end::refuse_if_disabled(core, conn, &startup_request.database) {
             return;
         }
         match role {
             Some(None) => {
-                if let Some(client) = self.core.client(conn) {
+                if let Some(client) = core.client(conn) {
                     client.phase = Phase::Login(Box::new(Login::new(startup_request, None)));
                 }
-                client_end::fail_client(&mut self.core, conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
+                client_end::fail_client(core, conn, sqlstate::INVALID_AUTHORIZATION, "not allowed");
             }
-            Some(Some(role)) if self.is_own_unix_user(conn, &startup_request.user) => {
-                self.count_in_process(conn, true);
-                self.core.log_client(conn, Level::Log, "pgbouncer access from unix socket");
-                self.console_opened(conn, role, startup_request.minor);
+            Some(Some(role)) if self.is_own_unix_user(core, conn, &startup_request.user) => {
+                self.count_in_process(core, conn, true);
+                core.log_client(conn, Level::Log, "pgbouncer access from unix socket");
+                self.open_console(core, conn, role, startup_request.minor);
             }
-            role => self.authenticate(conn, startup_request, role.flatten()),
+            role => self.authenticate(core, conn, startup_request, role.flatten()),
         }
     }
 
-    pub(crate) fn console_right(&self, conn: ConnId, user: &str) -> Option<Role> {
-        let global = &self.core.config.global;
-        if self.is_own_unix_user(conn, user) || lists(&global.admin_users, user) {
+    pub(crate) fn console_right(&self, core: &Core, conn: ConnId, user: &str) -> Option<Role> {
+        let global = &core.config.global;
+        if self.is_own_unix_user(core, conn, user) || lists(&global.admin_users, user) {
             return Some(Role::Admin);
         }
         // `any` gives every client the stats role. PgBouncer's manual says "as admin", but it refuses them admin commands.
@@ -183,51 +180,62 @@ impl ShardState {
         may_look.then_some(Role::Stats)
     }
 
-    fn is_own_unix_user(&self, conn: ConnId, user: &str) -> bool {
-        let user_id = self.core.peer_user_id(conn);
-        user == CONSOLE && user_id.is_some() && user_id == self.logins.unix_user_id
+    fn is_own_unix_user(&self, core: &Core, conn: ConnId, user: &str) -> bool {
+        let user_id = peer_user_id(core, conn);
+        user == CONSOLE && user_id.is_some() && user_id == self.unix_user_id
     }
 
     /// Begins the authentication of a client if there is room for it. It counts once it is authenticated.
-    fn authenticate(&mut self, conn: ConnId, startup_request: StartupRequest, role: Option<Role>) {
-        if !counting::has_room_in_process(&mut self.core, conn, role.is_some()) {
+    fn authenticate(
+        &mut self,
+        core: &mut Core,
+        conn: ConnId,
+        startup_request: StartupRequest,
+        role: Option<Role>,
+    ) {
+        if !counting::has_room_in_process(core, conn, role.is_some()) {
             return;
         }
         if let Some(names) = &startup_request.negotiate {
             let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-            self.core.outbox.write(conn, |out| encode::negotiate(out, startup_request.minor, &names));
+            core.outbox.write(conn, |out| encode::negotiate(out, startup_request.minor, &names));
         }
-        let Some(client) = self.core.client(conn) else { return };
+        let Some(client) = core.client(conn) else { return };
         client.phase = Phase::Login(Box::new(Login::new(startup_request, role)));
-        self.require_authentication(conn, None);
+        self.require_authentication(core, conn, None);
     }
 
     /// Determines what the client has to authenticate with. `roles` are those of its user, if they were queried.
-    pub(crate) fn require_authentication(&mut self, conn: ConnId, roles: Option<&BTreeSet<String>>) {
-        let Some(startup_request) = self.core.startup_request_of(conn) else { return };
-        let requirement = self.core.auth_requirement(conn, &startup_request, roles);
+    pub(crate) fn require_authentication(
+        &mut self,
+        core: &mut Core,
+        conn: ConnId,
+        roles: Option<&BTreeSet<String>>,
+    ) {
+        let Some(startup_request) = lookup::startup_request_of(core, conn) else { return };
+        let requirement = method::auth_requirement(core, conn, &startup_request, roles);
         drop(startup_request); // It is the client's alone again, and need not be copied when the login is over.
         match requirement {
-            AuthRequirement::Roles => self.query_roles(conn),
-            AuthRequirement::Refusal(refusal) => self.refuse(conn, refusal),
+            AuthRequirement::Roles => core.effects.push(Effect::QueryRoles(conn)),
+            AuthRequirement::Refusal(refusal) => self.refuse(core, conn, refusal),
             requirement => {
-                let Some(client) = self.core.client(conn) else { return };
+                let Some(client) = core.client(conn) else { return };
                 let secret_needed = requirement.secret_needed();
                 if let Phase::Login(login) = &mut client.phase {
                     login.requirement = Some(requirement);
                 }
                 match secret_needed {
-                    SecretNeeded::Nothing => self.begin_authentication(conn, None),
-                    secret_needed => self.find_secret(conn, secret_needed),
+                    SecretNeeded::Nothing => self.begin_authentication(core, conn, None),
+                    secret_needed => core.effects.push(Effect::FindSecret(conn, secret_needed)),
                 }
             }
         }
     }
 
     /// The user's secret is known, or that there is none: begins the exchange that is demanded.
-    pub(crate) fn begin_authentication(&mut self, conn: ConnId, secret: Option<&Secret>) {
-        let user_id = self.core.peer_user_id(conn);
-        let Some(client) = self.core.conns.client_mut(conn) else { return };
+    pub(crate) fn begin_authentication(&mut self, core: &mut Core, conn: ConnId, secret: Option<&Secret>) {
+        let user_id = peer_user_id(core, conn);
+        let Some(client) = core.conns.client_mut(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let user = &login.startup_request.user;
         let (exchange, step) = match login.requirement.take() {
@@ -235,10 +243,10 @@ impl ShardState {
                 method,
                 user,
                 secret,
-                &self.logins.mock,
-                &self.logins.derived,
-                &mut *self.core.entropy,
-                self.core.config.global.scram_iterations,
+                &self.mock,
+                &self.derived,
+                &mut *core.entropy,
+                core.config.global.scram_iterations,
                 client.tls.as_ref().and_then(|tls| tls.end_point.as_deref()),
             ),
             Some(AuthRequirement::Peer(map)) => {
@@ -259,33 +267,33 @@ impl ShardState {
             Some(AuthRequirement::External(authority)) => {
                 ClientLogin::begin_external(authority, user, &remote(client.peer))
             }
-            Some(AuthRequirement::Refusal(refusal)) => return self.refuse(conn, refusal),
+            Some(AuthRequirement::Refusal(refusal)) => return self.refuse(core, conn, refusal),
             Some(AuthRequirement::Roles) | None => return,
         };
         login.exchange = Some(exchange);
-        self.login_step(conn, step);
+        self.login_step(core, conn, step);
     }
 
     /// Bytes of the exchange.
-    pub(crate) fn login_message(&mut self, conn: ConnId, bytes: &[u8]) {
-        if matches!(self.core.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.held_answer.is_some())
+    pub(crate) fn login_message(&mut self, core: &mut Core, conn: ConnId, bytes: &[u8]) {
+        if matches!(core.client(conn).map(|client| &client.phase), Some(Phase::Login(login)) if login.held_answer.is_some())
         {
             return; // Nothing that it says changes the answer.
         }
-        if !self.count_login_bytes(conn, bytes.len()) {
-            return client_end::fail_client(&mut self.core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
+        if !self.count_login_bytes(core, conn, bytes.len()) {
+            return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
-        let Some(client) = self.core.client(conn) else { return };
+        let Some(client) = core.client(conn) else { return };
         client.request.held.extend_from_slice(bytes);
         if client.request.held.len() > LOGIN_FRAME_BYTES as usize {
             let text = "too much sent before login was complete";
-            return client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
+            return client_end::fail_client(core, conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
-        self.login_goes_on(conn);
+        self.login_goes_on(core, conn);
     }
 
-    fn login_goes_on(&mut self, conn: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
+    fn login_goes_on(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(client) = core.client(conn) else { return };
         if matches!(&client.phase, Phase::Login(login) if login.exchange.is_none()) {
             return; // Nothing was asked yet.
         }
@@ -299,7 +307,7 @@ impl ShardState {
             }
             _ => {
                 return client_end::fail_client(
-                    &mut self.core,
+                    core,
                     conn,
                     sqlstate::PROTOCOL_VIOLATION,
                     "expected a password message",
@@ -315,81 +323,79 @@ impl ShardState {
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
         let step = exchange.message(message.get(frame::HEADER_BYTES..).unwrap_or_default());
-        self.login_step(conn, step);
+        self.login_step(core, conn, step);
     }
 
     /// The answer to a client's [`Action::Ask`].
-    pub(crate) fn client_login_answered(&mut self, conn: ConnId, answer: TaskResult) {
-        external::log_verdict(&mut self.core, conn, &answer);
-        let Some(client) = self.core.conns.client_mut(conn) else { return };
+    pub(crate) fn client_login_answered(&mut self, core: &mut Core, conn: ConnId, answer: TaskResult) {
+        method::log_verdict(core, conn, &answer);
+        let Some(client) = core.conns.client_mut(conn) else { return };
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
         login.asks_helper = false;
-        let step = exchange.answer(answer, &mut self.logins.derived);
-        self.login_step(conn, step);
+        let step = exchange.answer(answer, &mut self.derived);
+        self.login_step(core, conn, step);
     }
 
-    pub(crate) fn login_step(&mut self, conn: ConnId, step: Step) {
+    pub(crate) fn login_step(&mut self, core: &mut Core, conn: ConnId, step: Step) {
         match step {
             Step::Send(bytes) => {
-                let now_us = self.core.now.mono_us;
-                if let Some(client) = self.core.client(conn) {
+                let now_us = core.now.mono_us;
+                if let Some(client) = core.client(conn) {
                     client.request_us = now_us;
                 }
-                self.core.outbox.write(conn, |out| out.extend_from_slice(&bytes));
-                self.login_goes_on(conn);
+                core.outbox.write(conn, |out| out.extend_from_slice(&bytes));
+                self.login_goes_on(core, conn);
             }
             Step::Ask(question) => {
-                if let Some(Phase::Login(login)) = self.core.client(conn).map(|client| &mut client.phase) {
+                if let Some(Phase::Login(login)) = core.client(conn).map(|client| &mut client.phase) {
                     login.asks_helper = true;
                 }
-                self.core.act(Action::Ask { conn, question: Box::new(question) });
+                core.act(Action::Ask { conn, question: Box::new(question) });
             }
-            Step::Accept(accepted) => self.authenticated(conn, accepted),
-            Step::Reject(fault) => self.login_refused(conn, fault),
+            Step::Accept(accepted) => self.authenticated(core, conn, accepted),
+            Step::Reject(fault) => self.login_refused(core, conn, fault),
         }
     }
 
     /// The client did not prove itself.
-    pub(crate) fn login_refused(&mut self, conn: ConnId, fault: Fault) {
-        if let Some(detail) = self.core.refusal_detail(conn, fault) {
-            self.core.log_client(conn, Level::Error, &detail);
+    pub(crate) fn login_refused(&mut self, core: &mut Core, conn: ConnId, fault: Fault) {
+        if let Some(detail) = method::refusal_detail(core, conn, fault) {
+            core.log_client(conn, Level::Error, &detail);
         }
-        let user = self.core.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
+        let user = core.client(conn).map(|client| Arc::clone(&client.login_user)).unwrap_or_default();
         let text = match fault.message() {
             "password authentication failed" => {
                 format!("password authentication failed for user \"{user}\"")
             }
             other => other.to_owned(),
         };
-        self.fail_login(conn, fault.sqlstate(), &text);
+        self.fail_login(core, conn, fault.sqlstate(), &text);
     }
 }
 
-impl Core {
-    fn log_attempt(&mut self, conn: ConnId, startup_request: &StartupRequest) {
-        if !self.config.global.log_connections {
-            return;
-        }
-        let Some(client) = self.client(conn) else { return };
-        let (id, peer) = (client.id, crate::log_format::peer(client.peer));
-        let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
-        let (database, user) = (&startup_request.database, &startup_request.user);
-        let replication = startup_request.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
-        let text = format!(
-            "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
-        );
-        self.log(Level::Log, text);
+fn log_attempt(core: &mut Core, conn: ConnId, startup_request: &StartupRequest) {
+    if !core.config.global.log_connections {
+        return;
     }
+    let Some(client) = core.client(conn) else { return };
+    let (id, peer) = (client.id, crate::log_format::peer(client.peer));
+    let tls = client.tls.as_ref().map_or_else(|| "no".to_owned(), |agreed| agreed.summary());
+    let (database, user) = (&startup_request.database, &startup_request.user);
+    let replication = startup_request.replication.as_ref().map_or("no", |wanted| wanted.kind.value());
+    let text = format!(
+        "C-0x{id:x}: {database}/{user}@{peer} login attempt: db={database} user={user} tls={tls} replication={replication}"
+    );
+    core.log(Level::Log, text);
+}
 
-    /// The system user at the other end of a unix socket.
-    fn peer_user_id(&self, conn: ConnId) -> Option<u32> {
-        match self.conns.get(conn) {
-            Some(Conn::Client(client)) => match client.peer {
-                Peer::Unix { user_id, .. } => Some(user_id),
-                Peer::Inet { .. } => None,
-            },
-            _ => None,
-        }
+/// The system user at the other end of a unix socket.
+fn peer_user_id(core: &Core, conn: ConnId) -> Option<u32> {
+    match core.conns.get(conn) {
+        Some(Conn::Client(client)) => match client.peer {
+            Peer::Unix { user_id, .. } => Some(user_id),
+            Peer::Inet { .. } => None,
+        },
+        _ => None,
     }
 }

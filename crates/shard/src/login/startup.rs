@@ -11,12 +11,13 @@ use session::startup_request::NEWEST;
 use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
+use crate::cancel_key::Key;
 use crate::client::{Client, Phase};
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::effects::Effect;
 use crate::link::client_end;
-use crate::login::client_tls;
-use crate::state::ShardState;
+use crate::login::{Logins, client_tls};
 use crate::{Action, ConnId, Peer};
 
 /// Peers whose garbage was logged within the last second.
@@ -39,26 +40,21 @@ impl GarbageSeen {
     }
 }
 
-impl ShardState {
-    pub(crate) fn accepted(&mut self, conn: ConnId, peer: Peer) {
-        let client = Client::new(
-            self.core.process.next_id(),
-            peer,
-            &self.core.tracked,
-            Arc::clone(&self.logins.nobody),
-            self.core.now,
-        );
-        self.core.conns.place(conn, Conn::Client(Box::new(client)));
-        self.count_unauthenticated(conn);
+impl Logins {
+    pub(crate) fn accepted(&mut self, core: &mut Core, conn: ConnId, peer: Peer) {
+        let client =
+            Client::new(core.process.next_id(), peer, &core.tracked, Arc::clone(&self.nobody), core.now);
+        core.conns.place(conn, Conn::Client(Box::new(client)));
+        self.count_unauthenticated(core, conn);
     }
 
     /// Bytes before the startup packet is complete.
-    pub(crate) fn startup(&mut self, conn: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.client(conn) else { return };
-        if client.request.held.is_empty() && client_tls::begins_with_tls(&self.core, conn, bytes) {
-            return client_tls::accept_direct_tls(&mut self.core, conn, bytes);
+    pub(crate) fn startup(&mut self, core: &mut Core, conn: ConnId, bytes: &[u8]) {
+        let Some(client) = core.client(conn) else { return };
+        if client.request.held.is_empty() && client_tls::begins_with_tls(core, conn, bytes) {
+            return client_tls::accept_direct_tls(core, conn, bytes);
         }
-        let Some(client) = self.core.client(conn) else { return };
+        let Some(client) = core.client(conn) else { return };
         // Nearly all send it at once.
         let mut held = std::mem::take(&mut client.request.held);
         let packet = if held.is_empty() {
@@ -69,35 +65,35 @@ impl ShardState {
         };
         match startup::first(packet) {
             Ok(None) => client.request.held = if held.is_empty() { bytes.to_vec() } else { held },
-            Ok(Some((first, taken))) => self.first_packet(conn, &first, &packet[taken..]),
-            Err(fault) => self.startup_fault(conn, fault),
+            Ok(Some((first, taken))) => self.first_packet(core, conn, &first, &packet[taken..]),
+            Err(fault) => self.startup_fault(core, conn, fault),
         }
     }
 
-    fn startup_fault(&mut self, conn: ConnId, fault: StartupFault) {
+    fn startup_fault(&mut self, core: &mut Core, conn: ConnId, fault: StartupFault) {
         match fault {
             StartupFault::Layout => {
                 let text = "invalid startup packet layout: expected terminator as last byte";
-                client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
+                client_end::fail_client(core, conn, sqlstate::PROTOCOL_VIOLATION, text);
             }
-            StartupFault::Version(version) => unsupported_version(&mut self.core, conn, version),
-            StartupFault::Length(_) | StartupFault::CancelLength => self.garbage(conn),
+            StartupFault::Version(version) => unsupported_version(core, conn, version),
+            StartupFault::Length(_) | StartupFault::CancelLength => self.garbage(core, conn),
         }
     }
 
     /// What came is no startup packet: closed without an error message, and logged once a second for each peer.
-    fn garbage(&mut self, conn: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
+    fn garbage(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(client) = core.client(conn) else { return };
         let address = match client.peer {
             Peer::Inet { remote, .. } => Some(remote.ip()),
             Peer::Unix { .. } => None,
         };
-        let second = self.core.now.mono_us / 1_000_000;
-        if self.logins.garbage.is_first(address, second) {
-            return client_end::disconnect_client(&mut self.core, conn, NO_PACKET);
+        let second = core.now.mono_us / 1_000_000;
+        if self.garbage.is_first(address, second) {
+            return client_end::disconnect_client(core, conn, NO_PACKET);
         }
-        client_end::forget_client(&mut self.core, conn);
-        self.core.act(Action::Close { conn });
+        client_end::forget_client(core, conn);
+        core.act(Action::Close { conn });
     }
 }
 
@@ -108,20 +104,24 @@ fn unsupported_version(core: &mut Core, conn: ConnId, version: Version) {
     client_end::fail_client(core, conn, sqlstate::FEATURE_NOT_SUPPORTED, &text);
 }
 
-impl ShardState {
-    fn first_packet(&mut self, conn: ConnId, first: &First<'_>, rest: &[u8]) {
+impl Logins {
+    fn first_packet(&mut self, core: &mut Core, conn: ConnId, first: &First<'_>, rest: &[u8]) {
         match first {
-            First::Ssl => client_tls::ssl_request(&mut self.core, conn, rest),
-            First::Gss => refuse_encryption(&mut self.core, conn, false, rest),
-            First::Cancel(cancel) => self.cancel_request(conn, cancel.process_id, cancel.secret),
+            First::Ssl => client_tls::ssl_request(core, conn, rest),
+            First::Gss => refuse_encryption(core, conn, false, rest),
+            First::Cancel(cancel) => {
+                self.note_cancel(core, conn);
+                let key = Key::new(cancel.process_id, cancel.secret);
+                core.effects.push(Effect::CancelRequest { conn, key });
+            }
             First::Startup(packet) => {
                 match StartupRequest::read(
                     packet,
-                    &self.core.config.global.ignore_startup_parameters,
-                    &self.core.tracked,
+                    &core.config.global.ignore_startup_parameters,
+                    &core.tracked,
                 ) {
-                    Ok(startup_request) => self.startup_request_received(conn, startup_request, rest),
-                    Err(fault) => client_end::client_fault(&mut self.core, conn, &fault),
+                    Ok(startup_request) => self.startup_request_received(core, conn, startup_request, rest),
+                    Err(fault) => client_end::client_fault(core, conn, &fault),
                 }
             }
         }

@@ -13,8 +13,9 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::client::{Client, Phase};
+use crate::core::Core;
 use crate::link::client_end;
-use crate::state::ShardState;
+use crate::login::Logins;
 use crate::time::passed;
 use crate::{Action, ConnId, Peer};
 
@@ -60,7 +61,7 @@ impl Origin {
 
 /// Connections by the numbers of their clients: the oldest comes first.
 #[derive(Default)]
-struct Logins {
+struct ByArrival {
     /// In order of arrival.
     conns: VecDeque<(u64, ConnId)>,
     /// Those of them whose login has failed, but for the answer.
@@ -71,7 +72,7 @@ struct Logins {
     none_stalled_until_us: u64,
 }
 
-impl Logins {
+impl ByArrival {
     fn oldest(&self) -> Option<ConnId> {
         self.conns.front().map(|(_, conn)| *conn)
     }
@@ -102,8 +103,8 @@ impl Logins {
 /// The connections of a shard that have not logged in.
 #[derive(Default)]
 pub(crate) struct Unauthenticated {
-    all: Logins,
-    by_origin: BTreeMap<Origin, Box<Logins>>,
+    all: ByArrival,
+    by_origin: BTreeMap<Origin, Box<ByArrival>>,
     /// The origins by how many connections each has, if it is more than one.
     by_count: BTreeSet<(usize, Origin)>,
     /// When it was last logged that there are too many, in seconds.
@@ -152,159 +153,155 @@ impl Unauthenticated {
     }
 
     /// All connections, and those of this origin.
-    fn both(&mut self, origin: Origin) -> impl Iterator<Item = &mut Logins> {
+    fn both(&mut self, origin: Origin) -> impl Iterator<Item = &mut ByArrival> {
         [Some(&mut self.all), self.by_origin.get_mut(&origin).map(|own| &mut **own)].into_iter().flatten()
     }
 }
 
-impl ShardState {
+impl Logins {
     /// A connection was accepted: it counts until its client has logged in or disconnected. False: it is closed.
-    pub(crate) fn count_unauthenticated(&mut self, conn: ConnId) -> bool {
-        let Some(client) = self.core.client(conn) else { return false };
+    pub(crate) fn count_unauthenticated(&mut self, core: &mut Core, conn: ConnId) -> bool {
+        let Some(client) = core.client(conn) else { return false };
         let (id, origin) = (client.id, Origin::of(client.peer));
-        if !self.has_room_for(origin) {
-            self.end_unauthenticated(conn);
+        if !self.has_room_for(core, origin) {
+            self.end_unauthenticated(core, conn);
             return false;
         }
-        self.core.process.logins.take(0);
-        self.logins.unauthenticated.insert(id, conn, origin);
-        if let Some(client) = self.core.client(conn) {
+        core.process.logins.take(0);
+        self.unauthenticated.insert(id, conn, origin);
+        if let Some(client) = core.client(conn) {
             client.counted.unauthenticated = true;
         }
         true
     }
 
     /// It has logged in, or has disconnected.
-    pub(crate) fn uncount_unauthenticated(&mut self, conn: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn uncount_unauthenticated(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(client) = core.client(conn) else { return };
         if !std::mem::take(&mut client.counted.unauthenticated) {
             return;
         }
         let (id, origin) = (client.id, Origin::of(client.peer));
-        self.core.process.logins.release();
-        self.logins.unauthenticated.remove(id, origin);
+        core.process.logins.release();
+        self.unauthenticated.remove(id, origin);
     }
 
     /// It is gone, and its place in what the process counts is free.
     pub(crate) fn login_over_of(&mut self, id: u64, peer: Peer, was_unauthenticated: bool, login_bytes: u32) {
         if was_unauthenticated {
-            self.logins.unauthenticated.remove(id, Origin::of(peer));
+            self.unauthenticated.remove(id, Origin::of(peer));
         }
         self.forget_login_bytes(login_bytes);
     }
 
     /// Its login has failed and only the answer is held back: it is the first to go.
-    pub(crate) fn decide_unauthenticated(&mut self, conn: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn decide_unauthenticated(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(client) = core.client(conn) else { return };
         let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
-        for logins in self.logins.unauthenticated.both(origin).filter(|_| is_counted) {
+        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.decided.insert(id, conn);
         }
     }
 
     /// It has sent a cancel request: it still counts, but it is no login.
-    pub(crate) fn note_cancel(&mut self, conn: ConnId) {
-        let Some(client) = self.core.client(conn) else { return };
+    pub(crate) fn note_cancel(&mut self, core: &mut Core, conn: ConnId) {
+        let Some(client) = core.client(conn) else { return };
         let (id, origin, is_counted) = (client.id, Origin::of(client.peer), client.counted.unauthenticated);
-        for logins in self.logins.unauthenticated.both(origin).filter(|_| is_counted) {
+        for logins in self.unauthenticated.both(origin).filter(|_| is_counted) {
             logins.cancels.insert(id, conn);
         }
     }
 
     /// Makes room for one more, if there is any to be made.
-    fn has_room_for(&mut self, origin: Origin) -> bool {
-        self.has_room_of_origin(origin) && self.has_room_of_all(origin)
+    fn has_room_for(&mut self, core: &mut Core, origin: Origin) -> bool {
+        self.has_room_of_origin(core, origin) && self.has_room_of_all(core, origin)
     }
 
     /// `max_login_conn_per_address`.
-    fn has_room_of_origin(&mut self, origin: Origin) -> bool {
-        let limit = self.core.config.global.max_login_conn_per_address;
-        let count = u32::try_from(self.logins.unauthenticated.count_of(origin)).unwrap_or(u32::MAX);
+    fn has_room_of_origin(&mut self, core: &mut Core, origin: Origin) -> bool {
+        let limit = core.config.global.max_login_conn_per_address;
+        let count = u32::try_from(self.unauthenticated.count_of(origin)).unwrap_or(u32::MAX);
         if limit == 0 || count < limit {
             return true;
         }
-        let expendable = self.expendable(Some(origin));
-        self.make_room_for_login(expendable)
+        let expendable = self.expendable(core, Some(origin));
+        self.make_room_for_login(core, expendable)
             || count < limit.saturating_mul(CROWD)
-            || self.close_oldest_cancel(origin)
-            || origin.is_administrators(self.logins.unix_user_id) && self.close_oldest(origin)
+            || self.close_oldest_cancel(core, origin)
+            || origin.is_administrators(self.unix_user_id) && self.close_oldest(core, origin)
     }
 
     /// `max_login_conn`. An administrator on the machine is never refused.
-    fn has_room_of_all(&mut self, origin: Origin) -> bool {
-        let limit = self.unauthenticated_max();
-        let count = self.core.process.logins.taken();
+    fn has_room_of_all(&mut self, core: &mut Core, origin: Origin) -> bool {
+        let limit = self.unauthenticated_max(core);
+        let count = core.process.logins.taken();
         if limit == 0 || count < limit {
             return true;
         }
-        let expendable = self.expendable_of_all();
-        if self.make_room_for_login(expendable) || count < limit.saturating_mul(CROWD) {
+        let expendable = self.expendable_of_all(core);
+        if self.make_room_for_login(core, expendable) || count < limit.saturating_mul(CROWD) {
             return true;
         }
-        let own_count = self.logins.unauthenticated.count_of(origin);
-        let is_administrators = origin.is_administrators(self.logins.unix_user_id);
-        match self.logins.unauthenticated.most() {
-            Some((_, other)) if self.close_oldest_cancel(other) => true,
-            Some((most, other)) if most > own_count + 1 || is_administrators => self.close_oldest(other),
+        let own_count = self.unauthenticated.count_of(origin);
+        let is_administrators = origin.is_administrators(self.unix_user_id);
+        match self.unauthenticated.most() {
+            Some((_, other)) if self.close_oldest_cancel(core, other) => true,
+            Some((most, other)) if most > own_count + 1 || is_administrators => {
+                self.close_oldest(core, other)
+            }
             _ => is_administrators,
         }
     }
 
     /// The process has no file descriptor to accept a connection: one that has waited long enough is closed.
-    pub(crate) fn files_ran_out(&mut self) {
-        let expendable = self.expendable_of_all();
-        if self.make_room_for_login(expendable) {
+    pub(crate) fn files_ran_out(&mut self, core: &mut Core) {
+        let expendable = self.expendable_of_all(core);
+        if self.make_room_for_login(core, expendable) {
             return;
         }
-        let now_us = self.core.now.mono_us;
-        let of_most = self
-            .logins
-            .unauthenticated
-            .most()
-            .and_then(|(_, origin)| self.logins.unauthenticated.by_origin.get(&origin));
-        let oldest = [of_most.and_then(|own| own.oldest()), self.logins.unauthenticated.all.oldest()];
+        let now_us = core.now.mono_us;
+        let of_most =
+            self.unauthenticated.most().and_then(|(_, origin)| self.unauthenticated.by_origin.get(&origin));
+        let oldest = [of_most.and_then(|own| own.oldest()), self.unauthenticated.all.oldest()];
         let is_old = |conn: &ConnId| {
-            self.core
-                .conns
-                .find_client(*conn)
-                .is_some_and(|client| passed(now_us, client.since_us, PATIENCE_US))
+            core.conns.find_client(*conn).is_some_and(|client| passed(now_us, client.since_us, PATIENCE_US))
         };
         let oldest = oldest.into_iter().flatten().find(is_old);
-        self.make_room_for_login(oldest);
+        self.make_room_for_login(core, oldest);
     }
 
     /// Closes connections beyond the limit as soon as allowed: another shard may have no room for its clients because of them.
-    pub(crate) fn trim_unauthenticated(&mut self) {
-        let limit = self.unauthenticated_max();
-        while limit > 0 && self.core.process.logins.taken() > limit {
-            let expendable = self.expendable_of_all();
-            if !self.make_room_for_login(expendable) {
+    pub(crate) fn trim_unauthenticated(&mut self, core: &mut Core) {
+        let limit = self.unauthenticated_max(core);
+        while limit > 0 && core.process.logins.taken() > limit {
+            let expendable = self.expendable_of_all(core);
+            if !self.make_room_for_login(core, expendable) {
                 return;
             }
         }
     }
 
     /// `max_login_conn` as far as there are descriptors.
-    fn unauthenticated_max(&self) -> u32 {
-        let limit = self.core.config.global.max_login_conn;
-        let by_files = u32::try_from(self.logins.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
+    fn unauthenticated_max(&self, core: &Core) -> u32 {
+        let limit = core.config.global.max_login_conn;
+        let by_files = u32::try_from(self.files_max / FILES_FOR_ONE).unwrap_or(u32::MAX).max(1);
         if limit == 0 { limit } else { limit.min(by_files) }
     }
 
     /// A connection that may be closed: its login has failed, or it has kept Weir waiting; of the origin with the most, if it
     /// has one.
-    fn expendable_of_all(&mut self) -> Option<ConnId> {
-        let decided = self.logins.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
-        let most = self.logins.unauthenticated.most().map(|(_, origin)| origin);
-        decided.or_else(|| self.expendable(most)).or_else(|| self.expendable(None))
+    fn expendable_of_all(&mut self, core: &mut Core) -> Option<ConnId> {
+        let decided = self.unauthenticated.all.decided.first_key_value().map(|(_, conn)| *conn);
+        let most = self.unauthenticated.most().map(|(_, origin)| origin);
+        decided.or_else(|| self.expendable(core, most)).or_else(|| self.expendable(core, None))
     }
 
     /// The same of one origin, or of all.
-    fn expendable(&mut self, origin: Option<Origin>) -> Option<ConnId> {
-        let now_us = self.core.now.mono_us;
+    fn expendable(&mut self, core: &mut Core, origin: Option<Origin>) -> Option<ConnId> {
+        let now_us = core.now.mono_us;
         let logins = match origin {
-            Some(origin) => &mut **self.logins.unauthenticated.by_origin.get_mut(&origin)?,
-            None => &mut self.logins.unauthenticated.all,
+            Some(origin) => &mut **self.unauthenticated.by_origin.get_mut(&origin)?,
+            None => &mut self.unauthenticated.all,
         };
         if let Some((_, conn)) = logins.decided.first_key_value() {
             return Some(*conn);
@@ -312,11 +309,11 @@ impl ShardState {
         if now_us < logins.none_stalled_until_us {
             return None;
         }
-        let (unix_user_id, is_of_all) = (self.logins.unix_user_id, origin.is_none());
+        let (unix_user_id, is_of_all) = (self.unix_user_id, origin.is_none());
         // A connection that does not wait now begins to wait later than now.
         let mut since_us = now_us;
         for (_, conn) in &logins.conns {
-            let Some(client) = self.core.conns.client(*conn) else { continue };
+            let Some(client) = core.conns.client(*conn) else { continue };
             // A local administrator may take its time to type a password, however many others connect.
             if is_of_all && Origin::of(client.peer).is_administrators(unix_user_id) {
                 continue;
@@ -331,45 +328,40 @@ impl ShardState {
         None
     }
 
-    fn close_oldest_cancel(&mut self, origin: Origin) -> bool {
-        let oldest = self.logins.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
-        self.make_room_for_login(oldest)
+    fn close_oldest_cancel(&mut self, core: &mut Core, origin: Origin) -> bool {
+        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest_cancel());
+        self.make_room_for_login(core, oldest)
     }
 
-    fn close_oldest(&mut self, origin: Origin) -> bool {
-        let oldest = self.logins.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest());
-        self.make_room_for_login(oldest)
+    fn close_oldest(&mut self, core: &mut Core, origin: Origin) -> bool {
+        let oldest = self.unauthenticated.by_origin.get(&origin).and_then(|own| own.oldest());
+        self.make_room_for_login(core, oldest)
     }
 
     /// Closes it, with the answer that it waits for if there is one. False: there is none to be closed.
-    fn make_room_for_login(&mut self, conn: Option<ConnId>) -> bool {
+    fn make_room_for_login(&mut self, core: &mut Core, conn: Option<ConnId>) -> bool {
         let Some(conn) = conn else { return false };
-        if !self.answer_at_once(conn) {
-            self.end_unauthenticated(conn);
+        if !self.answer_at_once(core, conn) {
+            self.end_unauthenticated(core, conn);
         }
         true
     }
 
     /// Closes a connection without a line for each: an attack would fill the log.
-    fn end_unauthenticated(&mut self, conn: ConnId) {
-        let second = self.core.now.mono_us / 1_000_000;
-        if self.logins.unauthenticated.told_s.replace(second) != Some(second) {
-            self.core.log_client(
-                conn,
-                Level::Warning,
-                &format!("closing because: {REFUSED} (max_login_conn)"),
-            );
+    fn end_unauthenticated(&mut self, core: &mut Core, conn: ConnId) {
+        let second = core.now.mono_us / 1_000_000;
+        if self.unauthenticated.told_s.replace(second) != Some(second) {
+            core.log_client(conn, Level::Warning, &format!("closing because: {REFUSED} (max_login_conn)"));
         }
-        self.core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
+        core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS);
         // A cancel request is never answered.
-        if !matches!(self.core.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
-            self.core
-                .outbox
+        if !matches!(core.client(conn).map(|client| &client.phase), Some(Phase::CancelRequest(_))) {
+            core.outbox
                 .write(conn, |out| encode::error(out, "FATAL", sqlstate::TOO_MANY_CONNECTIONS, REFUSED));
         }
-        self.uncount_unauthenticated(conn); // At once: there may be room to be made for more.
-        client_end::forget_client(&mut self.core, conn);
-        self.core.act(Action::Close { conn });
+        self.uncount_unauthenticated(core, conn); // At once: there may be room to be made for more.
+        client_end::forget_client(core, conn);
+        core.act(Action::Close { conn });
     }
 }
 

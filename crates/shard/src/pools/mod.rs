@@ -1,4 +1,6 @@
 //! The local pools of this shard: found or created, spread over shards, and forgotten.
+//!
+//! Owns their creation, and which shard a new client of a pool goes to.
 
 pub(crate) mod spread;
 pub(crate) mod unused;
@@ -13,8 +15,7 @@ use telemetry::Counters;
 
 use crate::core::Core;
 use crate::link::opening;
-use crate::local_pools::limits;
-use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::local_pool::{LocalPool, limits};
 use crate::local_pools::table::{PoolId, PoolName};
 
 /// The local pool of this pool, created if it is new here.
@@ -85,7 +86,7 @@ pub(crate) fn shard_for(core: &mut Core, shared: &SharedPool) -> ShardId {
     if shards & (1 << core.id.0) != 0 && shards.count_ones() == 1 {
         return core.id;
     }
-    let turn = core.random_u32() % shards.count_ones().max(1);
+    let turn = random_u32(core) % shards.count_ones().max(1);
     let mut bits = shards;
     for _ in 0..turn {
         bits &= bits.wrapping_sub(1);
@@ -93,10 +94,8 @@ pub(crate) fn shard_for(core: &mut Core, shared: &SharedPool) -> ShardId {
     ShardId(u16::try_from(bits.trailing_zeros()).unwrap_or(0))
 }
 
-impl Core {
-    pub(crate) fn random_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.entropy.fill(&mut bytes);
-        u32::from_be_bytes(bytes)
-    }
+fn random_u32(core: &mut Core) -> u32 {
+    let mut bytes = [0; 4];
+    core.entropy.fill(&mut bytes);
+    u32::from_be_bytes(bytes)
 }

@@ -1,9 +1,6 @@
-//! One pool on several shards: which shards have it, where clients go, how permits move.
-//!
-//! Owns spreading pools and moving permits between shards. Sockets never move for it: a shard that can spare a server
-//! closes it, and the shard that needs one opens its own.
+//! How busy this shard's thread is, and spreading its largest pool to a shard that is less busy.
 
-use crate::state::ShardState;
+use crate::core::Core;
 
 /// A pool spreads when its shard has been busy for this many reports (one a second).
 const BUSY_SECONDS: u32 = 1;
@@ -27,29 +24,29 @@ impl ThreadLoad {
     }
 }
 
-impl ShardState {
+impl ThreadLoad {
     /// How busy the thread was: a busy shard spreads its largest pool to the least busy one.
-    pub(crate) fn busy(&mut self, percent: u32) {
-        self.core.pool_registry.set_busy_percent(self.core.id.0, percent);
-        let limit = self.core.config.global.spread_busy_percent;
-        self.load.note(percent, limit);
-        if self.load.busy_seconds >= BUSY_SECONDS && self.core.pool_registry.shards() > 1 {
-            self.spread_largest();
+    pub(crate) fn busy(&mut self, core: &mut Core, percent: u32) {
+        core.pool_registry.set_busy_percent(core.id.0, percent);
+        let limit = core.config.global.spread_busy_percent;
+        self.note(percent, limit);
+        if self.busy_seconds >= BUSY_SECONDS && core.pool_registry.shards() > 1 {
+            self.spread_largest(core);
         }
     }
 
-    fn spread_largest(&mut self) {
-        let least = self.core.config.global.spread_min_servers;
-        let largest = self.core.local_pools.values().max_by_key(|local_pool| local_pool.pool.open());
+    fn spread_largest(&mut self, core: &mut Core) {
+        let least = core.config.global.spread_min_servers;
+        let largest = core.local_pools.values().max_by_key(|local_pool| local_pool.pool.open());
         let Some(local_pool) = largest.filter(|local_pool| local_pool.pool.open() >= least) else { return };
         let shared = local_pool.pool.shared();
-        let mine = self.core.pool_registry.busy_percent(self.core.id.0);
-        let idlest = (0..self.core.pool_registry.shards())
+        let mine = core.pool_registry.busy_percent(core.id.0);
+        let idlest = (0..core.pool_registry.shards())
             .filter(|shard| shared.shards() & (1 << shard) == 0)
-            .min_by_key(|shard| self.core.pool_registry.busy_percent(*shard));
-        if let Some(shard) = idlest.filter(|shard| self.core.pool_registry.busy_percent(*shard) < mine) {
+            .min_by_key(|shard| core.pool_registry.busy_percent(*shard));
+        if let Some(shard) = idlest.filter(|shard| core.pool_registry.busy_percent(*shard) < mine) {
             shared.spread_to(shard);
-            self.load.busy_seconds = 0;
+            self.busy_seconds = 0;
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
     }
     if goes {
         core.local_pools.forget_retired(&database);
-        core.errors.forget(&database);
+        core.statistics.errors.forget(&database);
     }
     if says_so {
         let text =
@@ -78,7 +78,7 @@ pub(crate) fn forget_retired(core: &mut Core) {
         .collect();
     for database in gone {
         core.local_pools.forget_retired(&database);
-        core.errors.forget(&database);
+        core.statistics.errors.forget(&database);
         core.pool_registry.database(&database).unregister();
         core.pool_registry.forget_database(&database);
     }

@@ -1,6 +1,7 @@
-//! Server connections: opening, logging in, closing, and what a failure means for waiting clients.
+//! Server connections from the socket to the end of their login, and what a failure means for waiting clients.
 //!
-//! Owns when a connection attempt is made and what its end does to the pool. Checkout is `checkout`'s.
+//! Owns the steps of a server's login and what its outcome does to the pool. Never queries anything for credentials: all that is known
+//! is known when the server is opened, and one user's credentials never serve another. When one is opened or closed is `link`'s.
 
 pub(crate) mod hosts;
 
@@ -15,12 +16,12 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::TlsRequest;
 use crate::greeting::ServerGreeting;
-use crate::link::{checkout, dedicated, greet, internal_query, opening, permits, server_end};
+use crate::link::{checkout, dedicated, greet, internal_query, opening, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::log_format::excerpt;
-use crate::server::{Phase, Server, UsedBy};
+use crate::server::{Phase, Server};
 use crate::time::micros;
-use crate::{Action, ConnId, ConnectFault, server};
+use crate::{Action, ConnId, ConnectFault};
 
 /// How long a server may take to close after Terminate.
 const GOODBYE_US: u64 = 1_000_000;
@@ -201,36 +202,6 @@ pub(crate) fn connect_failed(core: &mut Core, conn: ConnId, fault: &ConnectFault
     }
 }
 
-/// The same where the server and its pool are at hand.
-#[inline(always)]
-pub(crate) fn reason_to_close_in(
-    core: &Core,
-    server: &Server,
-    local_pool: &LocalPool,
-) -> Option<CloseReason<'static>> {
-    if server.close_when_free.is_some() {
-        return server.close_when_free;
-    }
-    if server.protocol.is_tainted() {
-        return Some(CloseReason::StateUnknown);
-    }
-    let lifetime_us = micros(core.config.server_lifetime(&local_pool.database));
-    let age_us = core.now.mono_us.saturating_sub(server.since_us);
-    // An unused server serves the client that waits for it, however short its lifetime.
-    let may_go = server.used_by != UsedBy::Nothing || lifetime_us > 0 && local_pool.pool.queue.is_empty();
-    if age_us >= lifetime_us && may_go {
-        return Some(CloseReason::LifetimeOver);
-    }
-    let oversized = local_pool.pool.is_oversized(0) && local_pool.pool.queue.is_empty();
-    if oversized && local_pool.pool.is_oversized(server_end::leaving_servers(core, server.pool)) {
-        return Some(CloseReason::PoolTooLarge);
-    }
-    if permits::is_permit_requested(core, local_pool) {
-        return Some(CloseReason::Evicted);
-    }
-    local_pool.pool.paused.then_some(CloseReason::Paused)
-}
-
 /// The entry's parameters, and then those for this one connection: of two the server takes the later.
 fn startup_packet(local_pool: &LocalPool, own: &[(String, String)]) -> Vec<u8> {
     let database = &local_pool.database;
@@ -253,7 +224,7 @@ fn startup_packet(local_pool: &LocalPool, own: &[(String, String)]) -> Vec<u8> {
 
 /// The socket to a server is connected: whether TLS is requested first.
 fn asks_for_tls(core: &mut Core, conn: ConnId) -> bool {
-    let asks = core.tls.servers.mode != SslMode::Disable;
+    let asks = core.tls.settings.servers.mode != SslMode::Disable;
     let Some(server) = core.server(conn).filter(|server| asks && server.host().is_some()) else {
         return false;
     };
@@ -269,9 +240,9 @@ pub(crate) fn server_answers_tls(core: &mut Core, conn: ConnId, bytes: &[u8]) {
             let Some(server) = core.server(conn) else { return };
             let host = server.host().map(ToString::to_string).unwrap_or_default();
             server.phase = Phase::Handshake;
-            core.tls_requests.push(TlsRequest::Connect { conn, host });
+            core.tls.requests.push(TlsRequest::Connect { conn, host });
         }
-        [b'N'] if core.tls.servers.mode < SslMode::Require => begin_server_login(core, conn),
+        [b'N'] if core.tls.settings.servers.mode < SslMode::Require => begin_server_login(core, conn),
         [b'N'] => server_end::close_server(core, conn, CloseReason::TlsRefused),
         [b'S' | b'N', ..] => {
             server_end::close_server(core, conn, CloseReason::PlainBehindTls);

@@ -1,10 +1,12 @@
-//! Connections that carry one cancel request: to a server, or to a peer.
+//! Connections that are neither clients nor servers: those that carry one cancel request, to a server or to a peer, and internal
+//! clients, which wait in a pool's queue with a query of Weir's own, without a socket.
 //!
-//! Data only; the logic is in `cancel`.
+//! Data only; the logic is in `cancel` and `link`.
 
 use std::sync::Arc;
 
-use messages::ShardId;
+use messages::{ServerQuery, ShardId};
+use pool::QueuePosition;
 
 use crate::ConnId;
 use crate::cancel_key::Key;
@@ -59,4 +61,30 @@ pub(crate) struct PeerCancelConn {
     pub(crate) timed_out: bool,
     /// Its turn has come; true once it is connected.
     pub(crate) turn: Option<bool>,
+}
+
+/// One query and all that wait for its result.
+pub(crate) struct InternalClient {
+    pub(crate) local_pool: PoolId,
+    pub(crate) query: ServerQuery,
+    /// Where the result goes. Empty when all of them have disconnected while the query ran.
+    pub(crate) reply_to: Vec<ReplyTo>,
+    /// Its place in the queue; None once a server has the question.
+    pub(crate) position: Option<QueuePosition>,
+    pub(crate) since_us: u64,
+}
+
+impl InternalClient {
+    /// The clients among them; the control thread runs queries too.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &ReplyTo> {
+        self.reply_to.iter().filter(|reply_to| reply_to.shard != ShardId::CONTROL)
+    }
+}
+
+/// A client that logs in, on whichever shard: where it is, its connection and its `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReplyTo {
+    pub(crate) shard: ShardId,
+    pub(crate) id: u64,
+    pub(crate) conn: u32,
 }
