@@ -1,5 +1,7 @@
 """Whose is a server connection, and for how long: session, transaction and statement pooling."""
 
+import threading
+
 import psycopg
 import pytest
 
@@ -221,6 +223,27 @@ def test_shuffle_gives_no_client_its_last_server_again(weir, pool_size):
         pids[client].append(server_of(client))
     for of_client in pids.values():
         assert all(last != this for last, this in zip(of_client, of_client[1:])), of_client
+
+
+@pytest.mark.weir_only
+def test_shuffle_keeps_no_client_waiting_for_ever(weir):
+    """More clients than servers, on two threads: a client that is refused its last server gets another one at once."""
+    pooler = weir(server_shuffle=1, default_pool_size=3, min_pool_size=3, threads=2)
+    done = []
+
+    def work():
+        connection = pooler.connect()
+        for _ in range(100):
+            connection.execute("select 1")
+        done.append(True)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(done) == 4
+
 
 
 @pytest.mark.weir_only

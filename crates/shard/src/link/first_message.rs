@@ -9,7 +9,7 @@ use wire::frame::Header;
 use wire::tag::frontend as tag;
 
 use crate::ConnId;
-use crate::client::Client;
+use crate::client::{Client, Phase};
 use crate::core::Core;
 use crate::link::{checkout, client_end, relay};
 
@@ -32,7 +32,7 @@ pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
         FirstMessage::NeedsServer => {
             let server = checkout::checkout(core, conn);
             if server.is_none() {
-                hold(core, conn, bytes);
+                hold_until_linked(core, conn, bytes);
             }
             return server;
         }
@@ -88,6 +88,16 @@ pub(crate) fn release_without_request(core: &mut Core, conn: ConnId, server: Con
 fn hold(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     if let Some(client) = core.client(conn) {
         client.request.held.extend_from_slice(bytes);
+    }
+}
+
+/// The client waits, or got another server than the first one that was idle (`server_shuffle`): then nothing else would send this.
+#[cold]
+fn hold_until_linked(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    hold(core, conn, bytes);
+    if let Some(Phase::Linked(server)) = core.client(conn).map(|client| &client.phase) {
+        let server = *server;
+        relay::send_held(core, conn, server);
     }
 }
 
