@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod fingerprint;
+mod hidden;
 mod lexer;
 mod parameterized;
 pub mod probe;
 mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
+pub use hidden::{HiddenEffect, hidden_effect};
 pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use statement::{

@@ -8,6 +8,7 @@ mod access;
 mod calls;
 mod command;
 mod cursor;
+mod set_config;
 mod setting;
 
 pub use calls::FunctionName;
@@ -112,6 +113,8 @@ pub enum Command {
     TwoPhase,
     /// SET, RESET and its relatives; `set_config` is a call.
     Set(SetCommand),
+    /// SELECT of nothing but `set_config`, with literal or bound arguments.
+    SetConfig,
     /// SHOW.
     Show,
     /// PREPARE, with what it prepares.

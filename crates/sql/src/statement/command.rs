@@ -3,6 +3,7 @@
 use super::access::{self, is_temporary_schema, is_temporary_word};
 use super::calls;
 use super::cursor::Tokens;
+use super::set_config;
 use super::setting::{self, SetCommand};
 use super::{Access, Changes, Command, Discarded, Statement, Target};
 use crate::lexer::Kind;
@@ -18,6 +19,7 @@ pub(super) fn analyse(mut tokens: Tokens<'_>, depth: u8) -> Statement {
         return Statement::unknown();
     }
     match first.text.to_ascii_lowercase().as_str() {
+        "select" if set_config::is_all(tokens) => query(whole, Command::SetConfig),
         "select" | "values" | "table" => query(whole, Command::Select),
         "with" => with(whole),
         "insert" | "update" | "delete" | "merge" => modification(whole),

@@ -1,0 +1,170 @@
+//! Whether a query may change its session without the command tag of the answer showing it: by functions that it calls, by
+//! EXECUTE, or by SELECT INTO a temporary table.
+//!
+//! Owns the quick answer for texts that call nothing. All others are [`crate::statements`]' to judge. In doubt the answer is yes.
+
+use crate::statement::Command;
+use crate::{Backslash, Changes, SetCommand, SettingValue, Statement, statements};
+
+/// What PostgreSQL's command tag does not show. Triggers are not among it: no text shows them.
+const HIDDEN: Changes = Changes::SETTINGS
+    .and(Changes::PREPARED)
+    .and(Changes::CURSORS)
+    .and(Changes::TEMPORARY)
+    .and(Changes::LOCKS)
+    .and(Changes::CHANNELS)
+    .and(Changes::LIBRARIES)
+    .and(Changes::FUNCTIONS)
+    .and(Changes::ANYTHING);
+
+/// What running a query string may change in its session without the command tag of the answer showing what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HiddenEffect {
+    /// Nothing, or a command tag shows it.
+    None,
+    /// Settings, to values that stand in the text or are bound.
+    Settings,
+    /// Anything.
+    Anything,
+}
+
+/// What running this query string (up to a NUL, if it has one) may change unseen.
+///
+/// ```
+/// use sql::{HiddenEffect, hidden_effect};
+///
+/// assert_eq!(hidden_effect(b"SELECT abalance FROM pgbench_accounts WHERE aid = 1"), HiddenEffect::None);
+/// assert_eq!(hidden_effect(b"SELECT count(*) FROM t"), HiddenEffect::None);
+/// assert_eq!(hidden_effect(b"SELECT set_config('a.b', 'c', false)"), HiddenEffect::Settings);
+/// assert_eq!(hidden_effect(b"SELECT mine()"), HiddenEffect::Anything);
+/// ```
+#[inline]
+#[must_use]
+pub fn hidden_effect(text: &[u8]) -> HiddenEffect {
+    if is_select(text) && calls_nothing(text) { HiddenEffect::None } else { judged(text) }
+}
+
+/// `select ` in whatever case; one comparison, because each query is asked.
+#[inline]
+fn is_select(text: &[u8]) -> bool {
+    const CASE: u64 = u64::from_be_bytes([0x20, 0x20, 0x20, 0x20, 0x20, 0x20, 0, 0]);
+    const BLANK_ONLY: u64 = u64::from_be_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]);
+    text.first_chunk::<8>().is_some_and(|head| {
+        (u64::from_be_bytes(*head) | CASE) & BLANK_ONLY == u64::from_be_bytes(*b"select \0")
+    })
+}
+
+/// There is no parenthesis, no further statement, and nothing that could be the word INTO.
+#[inline]
+fn calls_nothing(text: &[u8]) -> bool {
+    let body = match text {
+        [body @ .., b';', 0] | [body @ .., b';' | 0] => body,
+        body => body,
+    };
+    let mut is_suspect = false;
+    for byte in body {
+        is_suspect |= matches!(*byte, b'(' | b';' | b'&');
+    }
+    !is_suspect && !has_into(body)
+}
+
+/// The letters INTO stand somewhere, in whatever case.
+#[inline]
+fn has_into(text: &[u8]) -> bool {
+    let mut is_found = false;
+    for [i, n, t, o] in text.array_windows::<4>() {
+        is_found |= (i | 0x20) == b'i' && (n | 0x20) == b'n' && (t | 0x20) == b't' && (o | 0x20) == b'o';
+    }
+    is_found
+}
+
+#[inline(never)]
+fn judged(text: &[u8]) -> HiddenEffect {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let effect =
+        |backslash| statements(text, backslash).iter().map(effect_of).max().unwrap_or(HiddenEffect::None);
+    let literal = effect(Backslash::Literal);
+    if text.contains(&b'\\') { literal.max(effect(Backslash::Escape)) } else { literal }
+}
+
+fn effect_of(statement: &Statement) -> HiddenEffect {
+    match &statement.command {
+        // The tag shows these, but for what they evaluate.
+        Command::Begin { .. }
+        | Command::Commit { .. }
+        | Command::Rollback { .. }
+        | Command::Savepoint(_)
+        | Command::Release(_)
+        | Command::RollbackTo(_)
+        | Command::Set(SetCommand::Transaction)
+        | Command::Show
+        | Command::Empty => HiddenEffect::None,
+        Command::Set(SetCommand::Setting { value: SettingValue::Values(_), .. }) | Command::SetConfig => {
+            HiddenEffect::Settings
+        }
+        _ if statement.changes.any(HIDDEN) => HiddenEffect::Anything,
+        _ => HiddenEffect::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_calls_nothing_hides_nothing() {
+        for text in [
+            "SELECT abalance FROM pgbench_accounts WHERE aid = 12345;",
+            "select 1",
+            "SELECT a FROM t WHERE b IN (1, 2)",
+            "SELECT count(*), max(a) FROM t",
+            "UPDATE pgbench_accounts SET abalance = abalance + 5 WHERE aid = 1",
+            "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (1, 2, 3, 4, CURRENT_TIMESTAMP)",
+            "DELETE FROM t WHERE a = 'x('",
+            "BEGIN",
+            "COMMIT",
+            "",
+            "\0",
+        ] {
+            assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_runs_other_code_hides_it() {
+        for text in [
+            "SELECT mine(1)",
+            "SET a = DEFAULT",
+            "RESET a",
+            "SELECT set_config('a.b', mine(), false)",
+            "SELECT set_config('a.b', current_user, false)",
+            "SELECT set_config('a.b', c, false) FROM t",
+            "SELECT 1; SELECT mine(1)",
+            "SELECT a INTO TEMP u FROM t",
+            "select a\ninto temporary table u from t",
+            "EXECUTE e",
+            "SELECT U&\"\\006dine\"()",
+            "WITH x AS (SELECT pg_advisory_lock(1)) SELECT 1",
+            "UPDATE t SET a = mine(1)",
+            "DO $$ begin end $$",
+            "CALL p()",
+            "SELECT 'it\\'s', mine(1), ''",
+        ] {
+            assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::Anything, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_to_values_that_stand_there_are_known_as_such() {
+        for text in [
+            "SET a = 1",
+            "SET LOCAL search_path TO a, 'b'",
+            "BEGIN; SET a = 1; SELECT count(*) FROM t; COMMIT",
+            "select set_config('a.b', $1, true)",
+            "SELECT pg_catalog.set_config('a.b', $1::text, true) AS x, set_config('c', 'd', $2)",
+            "SET ROLE bob",
+        ] {
+            assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::Settings, "{text}");
+        }
+    }
+}
