@@ -21,6 +21,8 @@ const CHECK_PATIENCE_US: u64 = 300_000;
 pub struct Limits {
     /// The mode.
     pub mode: PoolMode,
+    /// Session state follows the clients (`session_state`).
+    pub follows_sessions: bool,
     /// `pool_size`; 0 is no limit.
     pub pool_size: u32,
     /// `min_pool_size`.
@@ -325,6 +327,7 @@ pub(crate) mod tests {
 
     pub(crate) fn limits(pool_size: u32) -> Limits {
         Limits {
+            follows_sessions: false,
             mode: PoolMode::Transaction,
             pool_size,
             min_pool_size: 0,

@@ -9,6 +9,7 @@ pub mod description;
 mod encodings;
 pub mod fault;
 pub mod internal_result;
+mod learned_settings;
 pub mod options;
 pub mod parameters;
 pub mod parse_settings;
@@ -25,6 +26,8 @@ pub mod resets;
 pub mod server_login;
 pub mod server_protocol;
 pub mod server_statements;
+mod session_settings;
+mod session_state;
 pub mod startup_request;
 mod statement_text;
 
@@ -32,6 +35,7 @@ pub use client_statements::{ClientStatements, Lookup};
 pub use description::Description;
 pub use fault::{ClientFault, ServerFault};
 pub use internal_result::{InternalResult, Row};
+pub use learned_settings::LearnedSettings;
 pub use parameters::{Parameters, Tracked};
 pub use parse_settings::{Catalog, ParseSettings};
 pub use prepared::{ImportedStatement, Scope, StatementId, StatementRegistry};
@@ -43,6 +47,8 @@ pub use resets::Reset;
 pub use server_login::{LoginContext, LoginStep, ServerInfo, ServerLogin};
 pub use server_protocol::{Boundary, ServerProtocol};
 pub use server_statements::ServerStatements;
+pub use session_settings::SessionSettings;
+pub use session_state::{Pin, SessionState};
 pub use startup_request::StartupRequest;
 
 /// Where a step's bytes go. The caller knows the sockets; a step only names the side.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sets::{Place, push_set};
 
-use crate::reported;
+use crate::{SessionSettings, reported};
 
 /// The parameters that are always tracked, as PostgreSQL spells them: all that it reports and a client may set.
 /// Older servers do not report the last ones; see [`Parameters::sets_from`].
@@ -42,6 +42,12 @@ pub(crate) fn bit(position: usize) -> u64 {
     u32::try_from(position).ok().and_then(|position| 1_u64.checked_shl(position)).unwrap_or(0)
 }
 
+/// Position of standard_conforming_strings in every [`Tracked`].
+const STANDARD_CONFORMING_STRINGS: usize = 3;
+
+/// Position of session_authorization in every [`Tracked`].
+const SESSION_AUTHORIZATION: usize = 6;
+
 /// Position of application_name in every [`Tracked`].
 pub const APPLICATION_NAME: usize = 4;
 
@@ -50,7 +56,7 @@ pub const APPLICATION_NAME: usize = 4;
 pub struct Tracked {
     names: Arc<[Arc<str>]>,
     /// What every list of values begins as.
-    unknown: Arc<[Option<Arc<str>>]>,
+    unknown: Arc<Values>,
 }
 
 impl Tracked {
@@ -67,7 +73,8 @@ impl Tracked {
             }
         }
         names.extend(READ_ONLY.iter().map(|name| Arc::from(*name)));
-        Tracked { unknown: vec![None; names.len()].into(), names: names.into() }
+        let unknown = Values { tracked: vec![None; names.len()].into(), others: SessionSettings::default() };
+        Tracked { unknown: Arc::new(unknown), names: names.into() }
     }
 
     /// Where a parameter stands, if it is tracked. Names are compared without regard to case, as PostgreSQL does.
@@ -101,10 +108,17 @@ impl Tracked {
     }
 }
 
-/// One side's values, by position in [`Tracked`]; None where nothing was ever said.
+/// One side's values, by position in [`Tracked`]; None where nothing was ever said. And what else is set in its session, if that is
+/// followed (`session_state = virtual`).
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    values: Arc<[Option<Arc<str>>]>,
+    values: Arc<Values>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values {
+    tracked: Box<[Option<Arc<str>>]>,
+    others: SessionSettings,
 }
 
 impl Parameters {
@@ -117,7 +131,29 @@ impl Parameters {
     /// The value at a position.
     #[must_use]
     pub fn value(&self, position: usize) -> Option<&Arc<str>> {
-        self.values.get(position).and_then(Option::as_ref)
+        self.values.tracked.get(position).and_then(Option::as_ref)
+    }
+
+    /// What is set in the session besides tracked parameters.
+    #[must_use]
+    pub fn others(&self) -> &SessionSettings {
+        &self.values.others
+    }
+
+    /// Settings made on both have the same result: what no server reports is the same, and so is how a statement is read.
+    pub(crate) fn same_session(&self, other: &Parameters, default_params: &Parameters) -> bool {
+        const READ_BY: [usize; 3] = [CLIENT_ENCODING, STANDARD_CONFORMING_STRINGS, SESSION_AUTHORIZATION];
+        let unreported =
+            (0..self.values.tracked.len()).filter(|position| default_params.value(*position).is_none());
+        self.others() == other.others()
+            && unreported.chain(READ_BY).all(|position| self.value(position) == other.value(position))
+    }
+
+    /// Sets what is set besides tracked parameters.
+    pub fn set_others(&mut self, others: SessionSettings) {
+        if self.values.others != others {
+            Arc::make_mut(&mut self.values).others = others;
+        }
     }
 
     /// The value at a position, if it is stored as text.
@@ -130,7 +166,7 @@ impl Parameters {
     #[must_use]
     pub fn unrestorable(&self, now: &Parameters, tracked: &Tracked) -> Option<usize> {
         let is_unknown = |value: &Arc<str>| reported::is_unknown(value);
-        let mut settable = (0..self.values.len()).filter(|position| !tracked.is_read_only(*position));
+        let mut settable = (0..self.values.tracked.len()).filter(|position| !tracked.is_read_only(*position));
         settable.find(|position| {
             let own = self.value(*position);
             own.is_some_and(is_unknown) && own != now.value(*position)
@@ -139,7 +175,7 @@ impl Parameters {
 
     /// The values of `wanted` have been set on this server: those that it reported in unknown text are these.
     pub fn resolve_unknown(&mut self, wanted: &Parameters) {
-        for position in 0..self.values.len() {
+        for position in 0..self.values.tracked.len() {
             if self.value(position).is_some_and(|value| reported::is_unknown(value)) {
                 self.take_over(position, wanted);
             }
@@ -148,7 +184,7 @@ impl Parameters {
 
     /// Sets one value. Does nothing, and keeps sharing, if it is that already.
     pub fn set(&mut self, position: usize, value: &str) {
-        if self.value(position).is_some_and(|now| &**now == value) || position >= self.values.len() {
+        if self.value(position).is_some_and(|now| &**now == value) || position >= self.values.tracked.len() {
             return;
         }
         self.replace(position, Some(Arc::from(value)));
@@ -161,25 +197,18 @@ impl Parameters {
 
     /// Sets several values at once, as [`Parameters::set`] does one.
     pub fn set_each<'a>(&mut self, values: impl IntoIterator<Item = (usize, &'a str)>) {
-        let mut changed: Option<Vec<Option<Arc<str>>>> = None;
         for (position, value) in values {
-            let list = changed.get_or_insert_with(|| self.values.to_vec());
-            if let Some(slot) = list.get_mut(position).filter(|now| now.as_deref() != Some(value)) {
-                *slot = Some(Arc::from(value));
-            }
-        }
-        if let Some(list) = changed.filter(|list| **list != *self.values) {
-            self.values = list.into();
+            self.set(position, value);
         }
     }
 
     /// These values, and `self`'s where there is none among them.
     #[must_use]
     pub fn overlaid_by(&self, values: &Parameters) -> Parameters {
-        let own = self.values.iter().enumerate();
-        let list: Arc<[_]> =
-            own.map(|(position, own)| values.value(position).or(own.as_ref()).cloned()).collect();
-        if *list == *self.values { self.clone() } else { Parameters { values: list } }
+        let own = self.values.tracked.iter().enumerate();
+        let tracked = own.map(|(position, own)| values.value(position).or(own.as_ref()).cloned()).collect();
+        let all = Values { tracked, others: values.others().over(self.others()) };
+        if all == *self.values { self.clone() } else { Parameters { values: Arc::new(all) } }
     }
 
     /// Takes over `canonical`'s spelling of what is the same here as in `own`.
@@ -199,21 +228,20 @@ impl Parameters {
     }
 
     fn replace(&mut self, position: usize, value: Option<Arc<str>>) {
-        let mut values = self.values.to_vec();
-        if let Some(slot) = values.get_mut(position) {
-            *slot = value;
+        if position < self.values.tracked.len() {
+            Arc::make_mut(&mut self.values).tracked[position] = value;
         }
-        self.values = values.into();
     }
 
     /// Takes over from `other` what a server does not report of itself (what is None in `reported`): after a SET of it,
     /// no report will confirm that the server has it.
     pub fn note_unreported(&mut self, reported: &Parameters, other: &Parameters) {
-        for position in 0..self.values.len() {
+        for position in 0..self.values.tracked.len() {
             if reported.value(position).is_none() {
                 self.take_over(position, other);
             }
         }
+        self.set_others(other.others().clone());
     }
 
     /// The same values (same list, or equal ones).
@@ -234,7 +262,37 @@ impl Parameters {
     /// client set there, and that this side does not have, is reset.
     #[must_use]
     pub fn sets_from(&self, now: &Parameters, tracked: &Tracked) -> Option<String> {
-        self.sets(now, tracked, Place::Outside)
+        if self.others().leave_nothing_to_set(now.others()) {
+            return self.sets(now, tracked, Place::Outside);
+        }
+        // What only a superuser may set is set as the user that Weir has logged in as, and the user and the role last.
+        let mut sets = "RESET SESSION AUTHORIZATION;".to_owned();
+        self.others().push_before(now.others(), &mut sets);
+        let mut reset = now.clone();
+        reset.set(SESSION_AUTHORIZATION, reported::UNKNOWN);
+        sets.push_str(&self.sets(&reset, tracked, Place::Outside).unwrap_or_default());
+        self.others().push_role(&mut sets);
+        Some(sets)
+    }
+
+    /// The statements that give a server with `now` these values, whatever else was set there.
+    #[must_use]
+    pub fn sets_from_any(&self, now: &Parameters, default_params: &Parameters, tracked: &Tracked) -> String {
+        let mut reset = default_params.clone();
+        reset.take_over(SESSION_AUTHORIZATION, now); // RESET ALL leaves the user and the role.
+        let sets = self.sets_from(&reset, tracked).unwrap_or_default();
+        format!("RESET ROLE;RESET ALL;{sets}")
+    }
+
+    /// These values where the client has set them, otherwise those that its startup packet gave: of what no server reports.
+    pub fn return_to_startup(&mut self, startup: &Parameters, default_params: &Parameters) {
+        for position in 0..self.values.tracked.len() {
+            let is_default = self.value(position).is_none() && default_params.value(position).is_none();
+            if is_default && startup.value(position).is_some() {
+                self.take_over(position, startup);
+            }
+        }
+        self.set_others(self.others().over(startup.others()));
     }
 
     /// The same within a transaction block, where some values (bits by position) are only for the transaction that runs.
@@ -261,7 +319,7 @@ impl Parameters {
 
     /// The positions whose values differ from `canonical`'s, where both have one.
     pub fn differing<'a>(&'a self, canonical: &'a Parameters) -> impl Iterator<Item = usize> + 'a {
-        (0..self.values.len()).filter(|position| {
+        (0..self.values.tracked.len()).filter(|position| {
             matches!((self.value(*position), canonical.value(*position)), (Some(own), Some(other)) if own != other)
         })
     }

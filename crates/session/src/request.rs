@@ -20,7 +20,7 @@ pub use first_message::{FirstMessage, first_message};
 
 use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
-use crate::statement_text::Effects;
+use crate::statement_text::{Effects, session_effects};
 use crate::{
     Boundary, ClientFault, ClientStatements, Output, PendingReply, ServerProtocol, StatementRegistry, Tracked,
 };
@@ -276,7 +276,7 @@ impl Step<'_, '_> {
             tag::EXECUTE => {
                 let effects = self.server.effects.execute();
                 self.server.ask(PendingReply::Execute);
-                if effects.any(Effects::ALTERING) {
+                if effects.any(Effects::ALTERING.and(Effects::SESSION)) {
                     self.executes_alteration(effects);
                 }
             }
@@ -285,6 +285,7 @@ impl Step<'_, '_> {
             }
             tag::FUNCTION_CALL => {
                 self.note_query();
+                self.server.session.note_hidden(self.context.client, &[]);
                 self.server.ask(PendingReply::Function);
                 self.server.replies.note_change();
             }
@@ -322,6 +323,10 @@ impl Step<'_, '_> {
         }
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
         self.note_query();
+        if self.server.session.is_followed() {
+            self.server.session.note_unbound(false);
+            self.note_hidden_by_query(header, rest);
+        }
         if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
             return if self.resetting_query() { RequestAction::Pass } else { RequestAction::Hold };
         }
@@ -330,6 +335,27 @@ impl Step<'_, '_> {
             self.server.replies.note_change();
         }
         RequestAction::Pass
+    }
+
+    /// Whether the answer will show all that this Query changes in the session. One that is not here whole may hold anything.
+    #[inline(always)]
+    fn note_hidden_by_query(&mut self, header: Header, rest: &[u8]) {
+        let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
+        let effects = whole.map_or(Effects::HIDDEN, session_effects);
+        if effects.any(Effects::SESSION) {
+            self.note_session_effects(effects, &rest[..rest.len().min(header.frame_bytes as usize)]);
+        }
+    }
+
+    /// What is sent with these effects may change the session. `message` has its text, or its values.
+    #[cold]
+    #[inline(never)]
+    fn note_session_effects(&mut self, effects: Effects, message: &[u8]) {
+        if effects.any(Effects::HIDDEN) {
+            self.server.session.note_hidden(self.context.client, message);
+        } else {
+            self.server.session.note_settings(message);
+        }
     }
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.

@@ -10,6 +10,8 @@ pub(crate) mod internal;
 mod pending_resets;
 mod reply_stream;
 mod request_stream;
+mod session;
+mod session_knowledge;
 pub(crate) mod settings;
 mod skipping;
 mod taint;
@@ -25,6 +27,7 @@ use gate::RequestGate;
 use internal::InternalReplies;
 use reply_stream::ReplyStream;
 use request_stream::RequestStream;
+use session_knowledge::SessionKnowledge;
 use settings::SettingsInForce;
 use skipping::Skipping;
 use taint::Taint;
@@ -39,7 +42,7 @@ use crate::{Catalog, InternalResult, Output, Parameters, PendingReply, ReplyQueu
 /// The protocol state of a logged-in server connection.
 ///
 /// ```
-/// use weir_session::{Parameters, ReplyContext, ServerProtocol, StatementRegistry, Tracked};
+/// use weir_session::{Parameters, ReplyContext, ServerProtocol, StatementRegistry};
 /// use wire::{backend::Status, encode};
 /// # struct Discard;
 /// # impl weir_session::Output for Discard {
@@ -105,6 +108,8 @@ pub struct ServerProtocol {
     pub(crate) replay_buffer: ReplayBuffer,
     /// What Weir reads of the replies for itself, and sends in place of one.
     pub(crate) internal: InternalReplies,
+    /// Whether it is known what the session holds.
+    pub(crate) session: SessionKnowledge,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,
     /// Statements prepared here.
@@ -130,6 +135,7 @@ impl ServerProtocol {
             settings: SettingsInForce::default(),
             replay_buffer: ReplayBuffer::default(),
             internal: InternalReplies::default(),
+            session: SessionKnowledge::default(),
             non_ascii: NonAscii::default(),
             statements: ServerStatements::default(),
             parameters,
@@ -223,6 +229,7 @@ impl ServerProtocol {
             settings: _,
             replay_buffer: _, // Copies what is owed.
             internal: _,
+            session: _, // Asked for by the shard once all this holds.
             non_ascii: _,
             statements: _,
             parameters: _,
@@ -445,6 +452,11 @@ impl ServerProtocol {
         self.statements.unnamed = UnnamedStatement::default();
         self.owe(PendingReply::InternalQuery);
         self.internal.begin_result();
+    }
+
+    /// The notifications for the client that came with the replies to Weir's own query.
+    pub fn take_notifications(&mut self) -> Vec<u8> {
+        self.internal.take_notifications()
     }
 
     /// The rows of the last [`ServerProtocol::send_internal_select`] or [`ServerProtocol::send_internal_simple_query`].

@@ -24,6 +24,8 @@ pub struct StartupRequest {
     pub database: String,
     /// Tracked parameters by position in [`Tracked`]; a later one wins.
     pub parameters: Vec<(usize, String)>,
+    /// Parameters that are not tracked, where any are taken.
+    pub others: Vec<(String, String)>,
     /// The minor version of the protocol that is spoken.
     pub minor: u16,
     /// What NegotiateProtocolVersion must name: Some if it is owed at all.
@@ -35,7 +37,8 @@ pub struct StartupRequest {
 impl StartupRequest {
     /// Reads a startup packet.
     ///
-    /// `ignored` is `ignore_startup_parameters`; `options` in it lets unknown settings inside `options` pass.
+    /// `ignored` is `ignore_startup_parameters`; `options` in it lets unknown settings inside `options` pass. `takes_any`
+    /// says whether any parameter of PostgreSQL is taken for a database and a user.
     ///
     /// # Errors
     /// What the client did that is not served.
@@ -43,8 +46,16 @@ impl StartupRequest {
         startup: &Startup<'_>,
         ignored: &[String],
         tracked: &Tracked,
+        takes_any: impl Fn(&str, &str) -> bool,
     ) -> Result<StartupRequest, ClientFault> {
-        let mut reader = StartupReader { ignored, tracked, request: StartupRequest::empty() };
+        let named = |name| {
+            startup.parameter(name).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+        };
+        let takes_any = match (named("database"), named("user")) {
+            ("", user) => takes_any(user, user),
+            (database, user) => takes_any(database, user),
+        };
+        let mut reader = StartupReader { ignored, tracked, takes_any, request: StartupRequest::empty() };
         // First of all: who replicates may say more.
         if let Some(value) = startup.parameter("replication") {
             reader.request.replication = Kind::read(text(value)?)?.map(Replication::new);
@@ -71,6 +82,7 @@ impl StartupRequest {
             user: String::new(),
             database: String::new(),
             parameters: Vec::new(),
+            others: Vec::new(),
             minor: 0,
             negotiate: None,
             replication: None,
@@ -81,6 +93,7 @@ impl StartupRequest {
 struct StartupReader<'a> {
     ignored: &'a [String],
     tracked: &'a Tracked,
+    takes_any: bool,
     request: StartupRequest,
 }
 
@@ -136,7 +149,12 @@ impl StartupReader<'_> {
         if self.ignores(name) {
             return true;
         }
-        let Some(replication) = &mut self.request.replication else { return false };
+        let Some(replication) = &mut self.request.replication else {
+            if self.takes_any {
+                self.request.others.push((name.to_ascii_lowercase(), value.to_owned()));
+            }
+            return self.takes_any;
+        };
         replication.passed.push((name.to_owned(), value.to_owned()));
         true
     }
@@ -171,7 +189,7 @@ mod tests {
             panic!("not a startup packet")
         };
         let ignored: Vec<String> = ignored.iter().map(ToString::to_string).collect();
-        StartupRequest::read(&startup, &ignored, &Tracked::new([]))
+        StartupRequest::read(&startup, &ignored, &Tracked::new([]), |_, _| false)
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the text of a statement shows before PostgreSQL has parsed it: which command it is, and whether it holds a literal that
 //! PostgreSQL evaluates at Parse. Reads words, never grammar; in doubt it assumes the larger effect.
 
+use sql::HiddenEffect;
+
 /// What executing statements may change; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects(u8);
@@ -17,10 +19,17 @@ impl Effects {
     pub(crate) const STATEMENTS: Effects = Effects(8);
     /// Not all that it runs was looked at: it may change parameters and change them back before its segment ends.
     pub(crate) const UNSEEN: Effects = Effects(16);
+    /// It may change anything in the session without its command tag showing it ([`sql::hidden_effect`]).
+    pub(crate) const HIDDEN: Effects = Effects(32);
+    /// It sets parameters of the session to values that stand in its text or are bound.
+    pub(crate) const SETS_VALUES: Effects = Effects(64);
+    /// What of these [`sql::hidden_effect`] finds.
+    pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
-    pub(crate) const ALL: Effects = Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN);
+    pub(crate) const ALL: Effects =
+        Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN).and(Effects::HIDDEN);
 
     #[inline]
     pub(crate) const fn and(self, other: Effects) -> Effects {
@@ -161,11 +170,21 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
+    let known = known.and(session_effects(text));
     let has = |word| contains_word(text, word).next().is_some();
     match has(b"set_config") {
         true => known.and(SETS),
         false if runs_other_sql(text) || has(b"execute") || has(b"pg_settings") => known.unseen_calls(),
         false => known,
+    }
+}
+
+/// What a text, up to a NUL, may change in its session without its command tag showing it.
+pub(crate) fn session_effects(text: &[u8]) -> Effects {
+    match sql::hidden_effect(text) {
+        HiddenEffect::None => Effects::NONE,
+        HiddenEffect::Settings => Effects::SETS_VALUES,
+        HiddenEffect::Anything => Effects::HIDDEN,
     }
 }
 
@@ -243,7 +262,8 @@ mod tests {
         ] {
             assert_eq!(effects(text), known, "{}", String::from_utf8_lossy(text));
         }
-        assert_eq!(effects_of_whole(b"with x as (select Set_Config('a', 'b', true)) table x\0"), SETS);
+        let seen = effects_of_whole(b"with x as (select Set_Config('a', 'b', true)) table x\0");
+        assert_eq!(seen, SETS.and(Effects::HIDDEN), "a function in a common table expression");
     }
 
     #[test]
@@ -260,7 +280,8 @@ mod tests {
             (b"select U&'\\0061'\0", false),
         ] {
             let known = if runs { Effects::CALLS.and(Effects::UNSEEN) } else { Effects::CALLS };
-            assert_eq!(effects_of_whole(text), known, "{}", String::from_utf8_lossy(text));
+            let seen = Effects(effects_of_whole(text).0 & !Effects::SESSION.0);
+            assert_eq!(seen, known, "{}", String::from_utf8_lossy(text));
         }
     }
 

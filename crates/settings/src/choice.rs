@@ -83,6 +83,15 @@ choices! {
         Statement = "statement",
     };
 
+    /// What becomes of what a client leaves in its session, where it does not keep its server connection.
+    SessionState {
+        /// It stays on the server connection, as with PgBouncer.
+        #[default]
+        Off = "off",
+        /// It follows the client.
+        Virtual = "virtual",
+    };
+
     /// How clients authenticate.
     AuthType {
         /// No authentication, and the user name is ignored: every database must force a user.

@@ -2,7 +2,7 @@
 //! Immutable; unparsed text is in `raw_config.rs`.
 
 use crate::hba::Hba;
-use crate::{Database, Finding, Global, Peer, PoolMode, TlsFiles, User};
+use crate::{Database, Finding, Global, Peer, PoolMode, SessionState, TlsFiles, User};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -101,6 +101,13 @@ impl Config {
     /// When server connections of a pool go back.
     pub fn pool_mode(&self, database: &Database, user: Option<&User>) -> PoolMode {
         user.and_then(|user| user.pool_mode).or(database.pool_mode).unwrap_or(self.global.pool_mode)
+    }
+
+    /// Clients of a pool keep their session state though they do not keep their server connections.
+    pub fn follows_sessions(&self, database: &Database, user: Option<&User>) -> bool {
+        let state = user.and_then(|user| user.session_state).or(database.session_state);
+        self.pool_mode(database, user) != PoolMode::Session
+            && state.unwrap_or(self.global.session_state) == SessionState::Virtual
     }
 
     /// Age at which idle server connections are closed; zero is after one use.

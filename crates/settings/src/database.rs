@@ -1,7 +1,7 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
 //! Precedence over wider settings is in `config.rs`.
 
-use crate::choice::{LoadBalance, PoolMode};
+use crate::choice::{LoadBalance, PoolMode, SessionState};
 use crate::codec::{
     AuthDatabase, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
 };
@@ -42,6 +42,8 @@ pub struct Database {
     pub query_wait_timeout: Option<Duration>,
     /// When server connections are returned; `None` follows the global setting.
     pub pool_mode: Option<PoolMode>,
+    /// What becomes of session state; `None` follows the global setting.
+    pub session_state: Option<SessionState>,
     /// How one of several hosts is chosen.
     pub load_balance_hosts: LoadBalance,
     /// Query that is run on each new server connection.
@@ -84,6 +86,7 @@ impl Database {
             server_lifetime: None,
             query_wait_timeout: None,
             pool_mode: None,
+            session_state: None,
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
             client_encoding: None,
@@ -121,10 +124,10 @@ impl fmt::Debug for Database {
 
 /// Rows of one table, each a `live_row`.
 macro_rules! rows {
-    ($($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal $(, $compat:ident $how:literal)?;)*) => {
+    ($($name:ident: $codec:ty, $default:tt, $when:ident, $doc:literal $(, $compat:ident $($how:literal)?)?;)*) => {
         /// Every key of an entry of `[databases]`. `reserve_pool` is an old name of `reserve_pool_size`.
         pub static DATABASE: &[Row<Database>] = &[
-            $(live_row!(Database, Database, $name, $codec, $default, $when, $doc, [$($compat $how)?]),)*
+            $(live_row!(Database, Database, $name, $codec, $default, $when, $doc, [$($compat $($how)?)?]),)*
         ];
     };
 }
@@ -143,6 +146,7 @@ rows! {
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
+    session_state: Inherited<SessionState>, unset, Reload, "What becomes of what clients leave in their sessions; unless given, the global session_state.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
     client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";

@@ -1,7 +1,7 @@
 //! Settings of one user, and the table of the keys of an entry in `[users]`.
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
-use crate::choice::PoolMode;
+use crate::choice::{PoolMode, SessionState};
 use crate::codec::{Inherited, InheritedLimit, Number, Seconds};
 use crate::table::{Row, live_row};
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub struct User {
     pub reserve_pool_size: Option<u32>,
     /// When server connections are returned.
     pub pool_mode: Option<PoolMode>,
+    /// What becomes of session state.
+    pub session_state: Option<SessionState>,
     /// Server connections over all databases.
     pub max_user_connections: Option<u32>,
     /// Client connections over all databases.
@@ -35,9 +37,9 @@ pub struct User {
 
 /// Rows of one table, each a `live_row` without a default of its own.
 macro_rules! rows {
-    ($($name:ident: $codec:ty, $doc:literal;)*) => {
+    ($($name:ident: $codec:ty, $doc:literal $(, $compat:ident)?;)*) => {
         /// Every key of an entry of `[users]`.
-        pub static USER: &[Row<User>] = &[$(live_row!(User, User, $name, $codec, unset, Reload, $doc, []),)*];
+        pub static USER: &[Row<User>] = &[$(live_row!(User, User, $name, $codec, unset, Reload, $doc, [$($compat)?]),)*];
     };
 }
 
@@ -45,6 +47,7 @@ rows! {
     pool_size: Inherited<Number>, "Server connections of each of the user's pools; wins over the database's.";
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
+    session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;
     max_user_connections: InheritedLimit, "Server connections over all databases.";
     max_user_client_connections: InheritedLimit, "Client connections over all databases.";
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";

@@ -106,7 +106,7 @@ fn stays_for_nothing(core: &Core, client: ConnId, server: &server::Server) -> bo
         .get(server.pool)
         .is_some_and(|local_pool| local_pool.pool.limits.mode != PoolMode::Session);
     let linked = matches!(server.phase, server::Phase::Linked(_)) && server.dedicated.is_none();
-    let is_done = server.protocol.is_quiet() && !server.unsent;
+    let is_done = server.protocol.is_quiet() && !server.unsent && !server.protocol.keeps_client();
     let holds_nothing = core.conns.find_client(client).is_some_and(|client| client.request.held.is_empty());
     shares && linked && is_done && holds_nothing
 }

@@ -51,6 +51,9 @@ pub(crate) enum InternalQuery {
     Apply(ConnId),
     /// It is given what this client, which keeps it, has again after a RESET.
     Restore(ConnId),
+    /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
+    /// often that has failed.
+    SessionState { client: Option<ConnId>, failed: u8 },
     /// DISCARD ALL, before this internal client's query.
     Freshen(ConnId),
     /// `connect_query` runs again after that.
@@ -126,9 +129,11 @@ impl Server {
     pub(crate) fn client(&self) -> Option<ConnId> {
         match self.phase {
             Phase::Linked(client)
-            | Phase::InternalQuery(InternalQuery::Apply(client) | InternalQuery::Restore(client)) => {
-                Some(client)
-            }
+            | Phase::InternalQuery(
+                InternalQuery::Apply(client)
+                | InternalQuery::Restore(client)
+                | InternalQuery::SessionState { client: Some(client), .. },
+            ) => Some(client),
             _ => None,
         }
     }
@@ -215,6 +220,7 @@ impl Server {
             Phase::InternalQuery(
                 InternalQuery::Apply(_)
                 | InternalQuery::Restore(_)
+                | InternalQuery::SessionState { .. }
                 | InternalQuery::Freshen(_)
                 | InternalQuery::ConnectQuery(_)
                 | InternalQuery::Ask(_),

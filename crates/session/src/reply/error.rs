@@ -50,6 +50,7 @@ impl Step<'_, '_> {
         }
         self.note_error(&rest[HEADER_BYTES..]);
         self.server.effects.resets.fail();
+        self.server.session.note_error();
         let replacement = whole.filter(|_| !self.outcome.fatal).and_then(|body| self.rewrite_error(body));
         self.server.copy.fail(self.server.replies.front() == Some(PendingReply::Query));
         let statements = &mut self.server.statements;

@@ -43,6 +43,13 @@ impl Step<'_, '_> {
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return ReplyAction::Hold;
         }
+        if self.server.session.is_followed()
+            && self.server.replies.front() != Some(PendingReply::InternalQuery)
+        {
+            let is_short = header.frame_bytes <= TAG_BYTES;
+            let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).filter(|_| is_short);
+            self.server.session.note_command(command.unwrap_or_default());
+        }
         if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
             self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
         }

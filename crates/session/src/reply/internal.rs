@@ -12,7 +12,27 @@ use crate::{PendingReply, ServerFault, internal_result};
 impl Step<'_, '_> {
     /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
     pub(super) fn for_client_only(&mut self) -> ReplyAction {
-        if self.is_private() { self.swallow_body() } else { ReplyAction::Pass }
+        if !self.is_private() {
+            return ReplyAction::Pass;
+        }
+        let action = self.swallow_body();
+        let is_asked = self.server.replies.front() == Some(PendingReply::InternalQuery);
+        if matches!(action, ReplyAction::Swallow) && is_asked && self.server.session.is_followed() {
+            self.keep_notification();
+        }
+        action
+    }
+
+    /// A session that is asked what it holds may listen: its client gets the notification as soon as that is answered.
+    #[cold]
+    fn keep_notification(&mut self) {
+        let rest = &self.input[self.at..];
+        if let Ok(Some(header)) = frame::header(rest)
+            && header.tag == tag::NOTIFICATION
+            && let Some(frame) = rest.get(..header.frame_bytes as usize)
+        {
+            self.server.internal.keep_notification(frame);
+        }
     }
 
     /// What comes now is not for a client: it answers Weir's own query, or no client is linked.

@@ -58,9 +58,13 @@ impl Step<'_, '_> {
         match unnamed.availability(self.context.client, self.server.replies.segment()) {
             _ if self.server.skipping.is_on() => RequestAction::Pass,
             Availability::Usable(traits) => {
+                self.server.session.note_unbound(false);
                 self.server.effects.bind(traits.effects);
                 if traits.effects.any(Effects::ALTERING) {
                     self.alters_by_portal(None);
+                }
+                if traits.effects.any(Effects::SESSION) {
+                    self.note_session_effects_of(None, traits.effects, bind);
                 }
                 self.pass(PendingReply::Bind)
             }
@@ -104,9 +108,28 @@ impl Step<'_, '_> {
         if effects.any(Effects::ALTERING) {
             self.alters_by_portal(Some(statement));
         }
+        if effects.any(Effects::SESSION) {
+            self.note_session_effects_of(Some(statement), effects, bind);
+        }
         send(&mut self.server.replay_buffer, bind.at, out, |bytes| bind.begin(bytes, statement));
         self.server.ask(pending);
         bind.dropped()
+    }
+
+    /// What is bound may change the session; which parameters it sets may stand in its text, or among its values.
+    #[cold]
+    #[inline(never)]
+    fn note_session_effects_of(&mut self, statement: Option<StatementId>, effects: Effects, bind: &Bind<'_>) {
+        if !self.server.session.is_followed() {
+            return;
+        }
+        if let Some(text) = statement.and_then(|statement| self.context.registry.rest(statement)).cloned() {
+            self.note_session_effects(effects, &text);
+        }
+        let message = self.input.get(self.at..).unwrap_or_default();
+        let is_whole = message.len() >= bind.header.frame_bytes as usize;
+        let effects = if is_whole { effects } else { Effects::HIDDEN };
+        self.note_session_effects(effects, &message[..message.len().min(bind.header.frame_bytes as usize)]);
     }
 
     /// Bind of a name that stands for nothing.

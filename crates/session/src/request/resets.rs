@@ -51,6 +51,9 @@ impl Step<'_, '_> {
     #[inline(never)]
     pub(super) fn executes_alteration(&mut self, effects: Effects) {
         let reset = self.server.effects.portal_resets();
+        if effects.any(Effects::SETS_VALUES) {
+            self.server.session.note_settings(b"E");
+        }
         if effects.any(Effects::STATEMENTS) || !reset.is_empty() {
             self.server.replies.note_change();
         }
@@ -67,6 +70,10 @@ impl Step<'_, '_> {
     /// false if more of it is needed.
     #[inline(never)]
     pub(super) fn extended_as_is(&mut self, frame_tag: u8) -> bool {
+        if frame_tag == tag::BIND || frame_tag == tag::PARSE {
+            // Which statement is bound is not followed.
+            self.server.session.note_hidden(self.context.client, &self.input[self.at..]);
+        }
         if let (Some(tracked), tag::PARSE) = (self.context.resets, frame_tag) {
             match self.short_frame() {
                 Short::Body(body) => {

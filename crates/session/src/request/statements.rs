@@ -16,7 +16,7 @@ use super::{RequestAction, Step, plain, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::server_protocol::settings::InForce;
 use crate::server_statements::Availability;
-use crate::statement_text::{Effects, effects};
+use crate::statement_text::{Effects, effects, session_effects};
 use crate::{Boundary, ClientFault, Lookup, Output, PendingReply, Reader, StatementId};
 
 impl Step<'_, '_> {
@@ -67,10 +67,27 @@ impl Step<'_, '_> {
             if self.context.resets.is_some() && effects.any(Effects::ALTERING) && !self.unnamed_resets() {
                 return RequestAction::Hold;
             }
+            let effects = match self.server.session.is_followed() {
+                true => effects.and(self.unnamed_session_effects(text, complete)),
+                false => effects,
+            };
             let segment = self.server.replies.segment();
             self.server.statements.unnamed.parse_sent(self.context.client, effects, segment);
         }
         self.pass(PendingReply::Parse)
+    }
+
+    /// What the unnamed statement may change in the session once it is executed.
+    #[inline(never)]
+    fn unnamed_session_effects(&mut self, text: &[u8], complete: bool) -> Effects {
+        self.server.session.note_unbound(true);
+        let effects = if complete { session_effects(text) } else { Effects::HIDDEN };
+        if effects.any(Effects::HIDDEN) {
+            self.server.session.note_names(text);
+        } else if effects.any(Effects::SETS_VALUES) {
+            self.server.session.note_settings(text);
+        }
+        effects
     }
 
     /// Parse of a named statement: sent under the shared name, or answered here if the server has it.

@@ -14,6 +14,8 @@ pub(crate) struct InternalReplies {
     result: Option<Box<InternalResult>>,
     /// What the client gets instead of the server's message.
     replacement: Vec<u8>,
+    /// Notifications for the client that keeps the server, which came with the replies to Weir's own query.
+    notifications: Vec<u8>,
 }
 
 impl InternalReplies {
@@ -45,6 +47,15 @@ impl InternalReplies {
     /// The client gets these frames instead of the server's message.
     pub(crate) fn replace(&mut self, frames: Vec<u8>) {
         self.replacement = frames;
+    }
+
+    /// A NotificationResponse came while Weir's own query ran.
+    pub(crate) fn keep_notification(&mut self, frame: &[u8]) {
+        self.notifications.extend_from_slice(frame);
+    }
+
+    pub(crate) fn take_notifications(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.notifications)
     }
 
     pub(crate) fn take_replacement(&mut self) -> Vec<u8> {

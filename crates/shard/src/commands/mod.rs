@@ -315,8 +315,10 @@ impl ShardState {
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let changed = needs_new_servers(&local_pool.database, &database);
         let limits = limits(&self.core.config, &database, &local_pool.user);
-        let mode_changed =
-            (limits.mode == PoolMode::Session) != (local_pool.pool.limits.mode == PoolMode::Session);
+        let mode_changed = (limits.mode == PoolMode::Session)
+            != (local_pool.pool.limits.mode == PoolMode::Session)
+            || limits.follows_sessions != local_pool.pool.limits.follows_sessions;
+        let follows_sessions = limits.follows_sessions;
         local_pool.pool.limits = limits;
         local_pool.database = database;
         if password_changed {
@@ -326,9 +328,9 @@ impl ShardState {
             local_pool.server_greeting = None;
             self.renew_servers(index, CloseReason::ConfigurationChanged);
         } else if mode_changed {
-            // What clients of one mode leave on a server is not for those of the other.
+            // What clients of one mode leave on a server is not for those of the other. It is the same with `session_state`.
             self.renew_servers(index, CloseReason::ModeChanged);
-            self.release_servers(index);
+            self.release_servers(index, follows_sessions);
         } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
@@ -336,8 +338,11 @@ impl ShardState {
     }
 
     /// Servers that were kept for their clients' sessions are not any more.
-    fn release_servers(&mut self, local_pool: PoolId) {
+    fn release_servers(&mut self, local_pool: PoolId, follows_sessions: bool) {
         for conn in self.core.servers_of(local_pool) {
+            if let Some(server) = self.core.server(conn).filter(|_| !follows_sessions) {
+                server.protocol.follow_session(false);
+            }
             checkout::release(&mut self.core, conn);
         }
     }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, first_message, greet, internal_query, opening, parameters, relay, server_end,
-    shuffle,
+    session_state, shuffle,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -79,6 +79,11 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
         local_pool.assigned(wait_us);
         local_pool.last_used_us = now_us;
         server.names_as_they_are = client.passes_names(&core.config, local_pool.pool.limits.mode);
+        server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
+    }
+    if server.protocol.may_have_unknown_settings(client.id) {
+        parameters::reset_and_prepare(core, client_conn, server_conn);
+        return None;
     }
     if !is_alike {
         return parameters::link_unlike(core, client_conn, server_conn);
@@ -97,6 +102,8 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     (client.request_us, server.query_us) = (now_us, now_us);
+    session_state::deliver_notifications(core, server_conn, client_conn);
+    let Some(client) = core.client(client_conn) else { return };
     let wants_nothing = client.request.held.is_empty();
     backpressure::resume_client(core, client_conn);
     relay::send_held(core, client_conn, server_conn);
@@ -121,6 +128,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     server.protocol.mark_quiet();
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
         return;
+    }
+    if server.protocol.keeps_client() {
+        return session_state::keep(core, client_conn, server_conn);
     }
     server.unlink();
     let paused = server.paused;

@@ -100,7 +100,12 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
                 server::Phase::InternalQuery(InternalQuery::Restore(_)) => {
                     server_end::close_server(core, server, CloseReason::ClientLeft);
                 }
+                server::Phase::InternalQuery(InternalQuery::SessionState { failed, .. }) => {
+                    preparing.phase =
+                        server::Phase::InternalQuery(InternalQuery::SessionState { client: None, failed });
+                }
                 server::Phase::InternalQuery(_) => {
+                    preparing.protocol.forget_session();
                     preparing.phase = server::Phase::InternalQuery(InternalQuery::Check)
                 }
                 _ => {} // It is being closed.

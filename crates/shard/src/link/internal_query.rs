@@ -18,7 +18,7 @@ use crate::connections::Conn;
 use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, client_end, parameters, relay, server_end};
+use crate::link::{checkout, client_end, parameters, relay, server_end, session_state};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::log_format::excerpt;
@@ -103,6 +103,9 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
         (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
             refused_parameters(core, conn, client, &error);
         }
+        (InternalQuery::SessionState { client, failed: times }, failed) => {
+            session_state::answered(core, conn, client, failed.map(|_| times + 1));
+        }
         (InternalQuery::Freshen(internal_client), failed) => {
             discard_all_done(core, internal_client, conn, failed.is_some())
         }
@@ -128,6 +131,9 @@ fn refused_parameters(core: &mut Core, server: ConnId, client: ConnId, error: &[
     let fields = wire::error::parse(error);
     let text = String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
     checkout::unlink(core, server);
+    if let Some(server) = core.server(server) {
+        server.protocol.forget_session();
+    }
     client_end::fail_client(core, client, sqlstate::INVALID_PARAMETER, &text);
     checkout::release_or_close(core, server);
 }
@@ -156,6 +162,7 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         InternalQuery::Reset => global.server_reset_query.clone(),
         InternalQuery::Apply(_)
         | InternalQuery::Restore(_)
+        | InternalQuery::SessionState { .. }
         | InternalQuery::Freshen(_)
         | InternalQuery::ConnectQuery(_)
         | InternalQuery::Ask(_) => None,

@@ -14,5 +14,6 @@ pub(crate) mod parameters;
 pub(crate) mod permits;
 pub(crate) mod relay;
 pub(crate) mod server_end;
-pub(crate) mod shuffle;
+pub(crate) mod session_state;
+mod shuffle;
 pub(crate) mod startup_values;

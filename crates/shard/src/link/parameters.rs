@@ -38,6 +38,18 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
     Some(server_conn)
 }
 
+/// Links a client and a server on which another client has run functions that may have set anything.
+#[cold]
+#[inline(never)]
+pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let (now, default_params) = (&server.protocol.parameters, &local_pool.default_params);
+    let sets = client.parameters.sets_from_any(now, default_params, &core.tracked);
+    server.protocol.unknown_settings_reset();
+    checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
+}
+
 /// The server has the client's values; from now on both share one list, in the server's spelling.
 pub(crate) fn share_parameters(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };

@@ -155,7 +155,8 @@ pub(crate) fn reason_to_close_in(
     if server.close_when_free.is_some() {
         return server.close_when_free;
     }
-    if server.protocol.is_tainted() {
+    // What a client that is gone has left in its session is no other client's.
+    if server.protocol.is_tainted() || server.protocol.keeps_client() {
         return Some(CloseReason::StateUnknown);
     }
     let lifetime_us = micros(core.config.server_lifetime(&local_pool.database));

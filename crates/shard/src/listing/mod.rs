@@ -397,6 +397,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         | server::Phase::InternalQuery(
             InternalQuery::Apply(_)
             | InternalQuery::Restore(_)
+            | InternalQuery::SessionState { .. }
             | InternalQuery::Freshen(_)
             | InternalQuery::ConnectQuery(_)
             | InternalQuery::Ask(_),

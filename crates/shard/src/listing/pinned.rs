@@ -1,7 +1,7 @@
 //! Why a client keeps its server outside of a request, in one word, for operators who run out of servers.
 //!
 //! Reads the conditions of `link/checkout.rs` and never decides anything. Session state on a server (LISTEN, temporary
-//! tables) pins nothing: in transaction mode it stays behind, as with PgBouncer.
+//! tables) pins with `session_state = virtual`; otherwise it stays behind in transaction mode, as with PgBouncer.
 
 use settings::PoolMode;
 
@@ -35,6 +35,10 @@ fn pinned(core: &Core, client: &Client, server: &Server) -> &'static str {
         hold
     } else if server.protocol.boundary().is_none() {
         "half_request"
+    } else if let Some(pin) = server.protocol.session_pin() {
+        pin.name()
+    } else if server.protocol.session_is_to_be_asked() {
+        "session_state"
     } else if client.send_buffer_full {
         "slow_reader"
     } else {

@@ -37,6 +37,8 @@ pub(crate) struct LocalPool {
     pub(crate) default_params: session::Parameters,
     /// What a client and a server last had in common.
     pub(crate) last_params: session::Parameters,
+    /// What clients' settings leave in a session (`session_state = virtual`).
+    pub(crate) learned_settings: session::LearnedSettings,
     pub(crate) counters: Counters,
     /// Latencies, once there are any.
     pub(crate) histograms: Option<Box<Histograms>>,
@@ -122,6 +124,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
     let user = config.user(user).map(|user| &**user);
     Limits {
         mode: config.pool_mode(database, user),
+        follows_sessions: config.follows_sessions(database, user),
         pool_size: config.pool_size(database, user),
         min_pool_size: config.min_pool_size(database),
         reserve_pool_size: config.reserve_pool_size(database, user),

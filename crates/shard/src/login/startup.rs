@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use session::StartupRequest;
 use session::startup_request::NEWEST;
+use settings::truncate_identifier;
 use wire::startup::{First, StartupFault, Version};
 use wire::{sqlstate, startup};
 
@@ -97,6 +98,13 @@ impl Logins {
     }
 }
 
+/// Sessions of these clients are followed: they may set at startup what they could set later.
+fn takes_any_parameter(core: &Core, database: &str, user: &str) -> bool {
+    let Some(database) = core.config.database(truncate_identifier(database)) else { return false };
+    let user = database.user.as_deref().unwrap_or(truncate_identifier(user));
+    core.config.follows_sessions(&database, core.config.user(user).map(|user| &**user))
+}
+
 fn unsupported_version(core: &mut Core, conn: ConnId, version: Version) {
     let Version { major, minor } = version;
     let text =
@@ -119,6 +127,7 @@ impl Logins {
                     packet,
                     &core.config.global.ignore_startup_parameters,
                     &core.tracked,
+                    |database, user| takes_any_parameter(core, database, user),
                 ) {
                     Ok(startup_request) => self.startup_request_received(core, conn, startup_request, rest),
                     Err(fault) => client_end::client_fault(core, conn, &fault),

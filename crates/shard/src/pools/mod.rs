@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use messages::ShardId;
 use pool::{Pool, SharedPool};
-use session::Parameters;
+use session::{LearnedSettings, Parameters};
 use settings::Database;
 use telemetry::Counters;
 
@@ -51,6 +51,7 @@ pub(crate) fn local_pool(
         server_error: None,
         default_params: Parameters::unknown(&core.tracked),
         last_params: Parameters::unknown(&core.tracked),
+        learned_settings: LearnedSettings::default(),
         counters: Counters::default(),
         histograms: None,
         clients: 0,

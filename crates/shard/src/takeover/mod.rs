@@ -159,6 +159,8 @@ pub(crate) mod field {
     pub(crate) const NON_ASCII: u16 = 39;
     /// Of a client with prepared statements: whether it has asked for descriptions. An older process does not say.
     pub(crate) const DESCRIBES: u16 = 40;
+    /// Of a server: its session holds what cannot move, or is not known. An older process does not say.
+    pub(crate) const SESSION_UNKNOWN: u16 = 41;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

@@ -238,6 +238,9 @@ fn put_parameters(core: &Core, out: &mut FieldsOut, number: u16, parameters: &se
             out.bytes(number, &paired(name, value.as_bytes()));
         }
     }
+    for (name, value) in parameters.others().iter() {
+        out.bytes(number, &paired(name.as_bytes(), value.as_bytes()));
+    }
 }
 
 fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
@@ -253,6 +256,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     out.number(field::ID, server.id);
     put_parameters(core, &mut out, field::PARAMETER, &server.protocol.parameters);
     out.number(field::NON_ASCII, 1);
+    out.number(field::SESSION_UNKNOWN, server.protocol.keeps_client().into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {
         out.number(field::UNNAMED, client);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use messages::Role;
-use session::{Catalog, Parameters, ServerInfo, ServerProtocol};
+use session::{Catalog, Parameters, ServerInfo, ServerProtocol, SessionSettings};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -271,6 +271,10 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         protocol.import_unnamed(client);
     }
     let local_pool = core.local_pools.get(pool_id)?;
+    protocol.follow_session(local_pool.pool.limits.follows_sessions);
+    if fields.number(field::SESSION_UNKNOWN).unwrap_or_default() != 0 {
+        protocol.forget_session();
+    }
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
     let is_session = local_pool.pool.limits.mode == PoolMode::Session;
     let mode_differs =
@@ -332,11 +336,16 @@ fn mark_reported_unknown(core: &mut Core, server_conn: ConnId) {
 
 fn read_parameters(core: &Core, fields: &Fields<'_>, number: u16) -> Parameters {
     let mut parameters = Parameters::unknown(&core.tracked);
+    let mut others = Vec::new();
     for (name, value) in fields.all(number).filter_map(pair) {
-        if let (Some(position), Ok(value)) = (core.tracked.position(name), std::str::from_utf8(value)) {
-            parameters.set(position, value);
+        let Ok(value) = std::str::from_utf8(value) else { continue };
+        match (core.tracked.position(name), std::str::from_utf8(name)) {
+            (Some(position), _) => parameters.set(position, value),
+            (None, Ok(name)) => others.push((name.to_owned(), value.to_owned())),
+            (None, Err(_)) => {}
         }
     }
+    parameters.set_others(SessionSettings::new(others));
     parameters
 }
 
