@@ -42,7 +42,7 @@ use crate::{Catalog, InternalResult, Output, Parameters, PendingReply, ReplyQueu
 /// The protocol state of a logged-in server connection.
 ///
 /// ```
-/// use weir_session::{Parameters, ReplyContext, ServerProtocol, StatementRegistry};
+/// use weir_session::{Parameters, ReplyContext, ServerProtocol, StatementRegistry, Tracked};
 /// use wire::{backend::Status, encode};
 /// # struct Discard;
 /// # impl weir_session::Output for Discard {

@@ -80,6 +80,9 @@ pub(crate) const MAX_NAMES: usize = 64;
 const MAX_NAME_BYTES: usize = 127;
 const MAX_VALUE_BYTES: usize = 8 * 1024;
 
+/// All names and values of a client that are given to other servers; with more it keeps the one that has them.
+const MAX_BYTES: usize = 32 * 1024;
+
 /// The query for all of it. `names` are custom parameters that the client may have set. No name in it is looked up by search_path, and
 /// the answer is ASCII whatever client_encoding is.
 pub(crate) fn query<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -118,7 +121,7 @@ pub(crate) fn query<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
-    let (mut pin, mut settings) = (None, Vec::new());
+    let (mut pin, mut settings, mut bytes) = (None, Vec::new(), 0);
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
         if let Some((_, found)) = Pin::KINDS.iter().find(|(known, _)| *known == kind) {
@@ -127,7 +130,10 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
         }
         match (String::from_utf8(name).ok().filter(|name| can_be_set(name)), text_of(&value)) {
             (Some(name), _) if NOT_OF_THE_SESSION[..6].contains(&&*name) => {}
-            (Some(name), Some(value)) => settings.push((name, value)),
+            (Some(name), Some(value)) if bytes + name.len() + value.len() <= MAX_BYTES => {
+                bytes += name.len() + value.len();
+                settings.push((name, value));
+            }
             _ => pin = pin.or(Some(Pin::Settings)),
         }
     }
@@ -207,6 +213,9 @@ mod tests {
         for row in [row("s", "it's", "1"), row("s", "a", &"x".repeat(MAX_VALUE_BYTES + 1))] {
             assert_eq!(read(vec![row]).expect("an answer").pin, Some(Pin::Settings));
         }
+        let many = (0..100).map(|number| row("s", &format!("a.b{number}"), &"x".repeat(1000))).collect();
+        let state = read(many).expect("an answer");
+        assert_eq!((state.pin, state.settings.iter().count()), (Some(Pin::Settings), 32));
         assert_eq!(read(vec![vec![None]]), None);
     }
 

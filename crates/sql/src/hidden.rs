@@ -81,13 +81,17 @@ fn has_into(text: &[u8]) -> bool {
 #[inline(never)]
 fn judged(text: &[u8]) -> HiddenEffect {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let effect =
-        |backslash| statements(text, backslash).iter().map(effect_of).max().unwrap_or(HiddenEffect::None);
+    let makes_table = has_into(text);
+    let effect = |backslash| {
+        let found = statements(text, backslash);
+        found.iter().map(|statement| effect_of(statement, makes_table)).max().unwrap_or(HiddenEffect::None)
+    };
     let literal = effect(Backslash::Literal);
     if text.contains(&b'\\') { literal.max(effect(Backslash::Escape)) } else { literal }
 }
 
-fn effect_of(statement: &Statement) -> HiddenEffect {
+/// With `makes_table` the word INTO stands in the text: the table is a temporary one if search_path begins with pg_temp.
+fn effect_of(statement: &Statement, makes_table: bool) -> HiddenEffect {
     match &statement.command {
         // The tag shows these, but for what they evaluate.
         Command::Begin { .. }
@@ -102,6 +106,9 @@ fn effect_of(statement: &Statement) -> HiddenEffect {
         Command::Set(SetCommand::Setting { value: SettingValue::Values(_), .. }) | Command::SetConfig => {
             HiddenEffect::Settings
         }
+        // CREATE TABLE AS has the tag of SELECT.
+        Command::Utility => HiddenEffect::Anything,
+        Command::Select if makes_table => HiddenEffect::Anything,
         _ if statement.changes.any(HIDDEN) => HiddenEffect::Anything,
         _ => HiddenEffect::None,
     }
@@ -142,6 +149,8 @@ mod tests {
             "SELECT 1; SELECT mine(1)",
             "SELECT a INTO TEMP u FROM t",
             "select a\ninto temporary table u from t",
+            "select a into u from t",
+            "create table u as select 1",
             "EXECUTE e",
             "SELECT U&\"\\006dine\"()",
             "WITH x AS (SELECT pg_advisory_lock(1)) SELECT 1",

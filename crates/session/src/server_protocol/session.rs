@@ -88,6 +88,17 @@ impl ServerProtocol {
         self.session.may_have_unknown_settings(client)
     }
 
+    /// Any client may have.
+    #[must_use]
+    pub fn has_unknown_settings(&self) -> bool {
+        self.session.has_unknown_settings()
+    }
+
+    /// A client of the process from which this server came may have.
+    pub fn import_unknown_settings(&mut self) {
+        self.session.import_unknown_settings();
+    }
+
     /// RESET ALL is sent.
     pub fn unknown_settings_reset(&mut self) {
         self.session.unknown_settings_reset();

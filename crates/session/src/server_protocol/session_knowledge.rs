@@ -130,8 +130,9 @@ impl SessionKnowledge {
             if transcript.len() + message.len() > TRANSCRIPT_BYTES {
                 self.transcript = Transcript::More;
             } else {
+                // With its length: no other messages make the same transcript.
+                transcript.extend_from_slice(&message.len().to_be_bytes());
                 transcript.extend_from_slice(message);
-                transcript.push(0);
             }
         }
     }
@@ -212,6 +213,16 @@ impl SessionKnowledge {
     #[inline(always)]
     pub(crate) fn may_have_unknown_settings(&self, client: u64) -> bool {
         self.called_by.is_some_and(|called_by| called_by != client)
+    }
+
+    /// A client may have set a parameter whose name is not known.
+    pub(crate) fn has_unknown_settings(&self) -> bool {
+        self.called_by.is_some()
+    }
+
+    /// A client of another process may have.
+    pub(crate) fn import_unknown_settings(&mut self) {
+        self.called_by = self.is_followed.then_some(0);
     }
 
     pub(crate) fn unknown_settings_reset(&mut self) {

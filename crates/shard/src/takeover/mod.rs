@@ -161,6 +161,8 @@ pub(crate) mod field {
     pub(crate) const DESCRIBES: u16 = 40;
     /// Of a server: its session holds what cannot move, or is not known. An older process does not say.
     pub(crate) const SESSION_UNKNOWN: u16 = 41;
+    /// Of a server: a function may have set parameters under names that are not known. An older process does not say.
+    pub(crate) const UNKNOWN_SETTINGS: u16 = 42;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.
