@@ -8,6 +8,7 @@
 //!
 //! let limits = Limits {
 //!     mode: PoolMode::Transaction,
+//!     follows_sessions: false,
 //!     pool_size: 1,
 //!     min_pool_size: 0,
 //!     reserve_pool_size: 0,
