@@ -48,14 +48,14 @@ impl StartupRequest {
         tracked: &Tracked,
         takes_any: impl Fn(&str, &str) -> bool,
     ) -> Result<StartupRequest, ClientFault> {
-        let named = |name| {
-            startup.parameter(name).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+        // Asked only where it makes a difference.
+        let takes_any = || {
+            let named = |name| startup.parameter(name).and_then(|name| std::str::from_utf8(name).ok());
+            let user = named("user").unwrap_or_default();
+            takes_any(named("database").filter(|database| !database.is_empty()).unwrap_or(user), user)
         };
-        let takes_any = match (named("database"), named("user")) {
-            ("", user) => takes_any(user, user),
-            (database, user) => takes_any(database, user),
-        };
-        let mut reader = StartupReader { ignored, tracked, takes_any, request: StartupRequest::empty() };
+        let mut reader =
+            StartupReader { ignored, tracked, takes_any: &takes_any, request: StartupRequest::empty() };
         // First of all: who replicates may say more.
         if let Some(value) = startup.parameter("replication") {
             reader.request.replication = Kind::read(text(value)?)?.map(Replication::new);
@@ -93,7 +93,7 @@ impl StartupRequest {
 struct StartupReader<'a> {
     ignored: &'a [String],
     tracked: &'a Tracked,
-    takes_any: bool,
+    takes_any: &'a dyn Fn() -> bool,
     request: StartupRequest,
 }
 
@@ -150,10 +150,11 @@ impl StartupReader<'_> {
             return true;
         }
         let Some(replication) = &mut self.request.replication else {
-            if self.takes_any {
+            let is_taken = (self.takes_any)();
+            if is_taken {
                 self.request.others.push((name.to_ascii_lowercase(), value.to_owned()));
             }
-            return self.takes_any;
+            return is_taken;
         };
         replication.passed.push((name.to_owned(), value.to_owned()));
         true

@@ -160,7 +160,9 @@ impl Logins {
         let (unsaid, replicates) = (client.parameters.clone(), client.dedicated_request.is_some());
         let asked = startup_request.parameters.iter().map(|(position, value)| (*position, value.as_str()));
         client.parameters.set_each(asked);
-        client.parameters.set_others(SessionSettings::new(startup_request.others));
+        if !startup_request.others.is_empty() {
+            client.parameters.set_others(SessionSettings::new(startup_request.others));
+        }
         if core.config.global.application_name_add_host {
             let named = client.parameters.value(APPLICATION_NAME).map_or("app", |name| name);
             let name = format!("{named} - {}", crate::log_format::peer(client.peer));
