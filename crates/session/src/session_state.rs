@@ -176,10 +176,12 @@ pub(crate) fn custom_names(message: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// The rule of PostgreSQL for names of custom parameters (`valid_custom_variable_name`), without letters other than ASCII.
-fn is_custom_name(word: &str) -> bool {
+pub(crate) fn is_custom_name(word: &str) -> bool {
     let is_identifier =
         |part: &str| part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    word.len() <= MAX_NAME_BYTES && word.contains('.') && word.split('.').all(is_identifier)
+    let is_plain =
+        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.'));
+    is_plain && word.len() <= MAX_NAME_BYTES && word.contains('.') && word.split('.').all(is_identifier)
 }
 
 #[cfg(test)]
@@ -226,6 +228,15 @@ mod tests {
         assert_eq!(found("select set_config('my.app.user', $1, false)"), ["my.app.user"]);
         assert_eq!(found("B\0\0\0\x01\0\0\0\x08app.user\0\0\0\x03abc"), ["app.user"]);
         assert_eq!(found("select 1.5, a. b, .c"), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_of_a_startup_packet_cannot_leave_its_quotes() {
+        assert!(
+            is_custom_name("app.tenant")
+                && !is_custom_name("a.b'; DROP TABLE t; --")
+                && !is_custom_name("a.b'")
+        );
     }
 
     #[test]

@@ -39,7 +39,12 @@ impl ServerProtocol {
 
     /// Appends the query for what the session holds; [`ServerProtocol::session_answered`] reads the answer.
     pub fn send_session_query(&mut self, _at: Boundary, out: &mut Vec<u8>) {
-        let known = self.parameters.others().iter().map(|(name, _)| name).filter(|name| name.contains('.'));
+        let known = self
+            .parameters
+            .others()
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| session_state::is_custom_name(name));
         let names: std::collections::BTreeSet<&str> = self.session.names().chain(known).collect();
         wire::encode::query(out, session_state::query(names).as_bytes());
         self.statements.unnamed = UnnamedStatement::default();
