@@ -3,8 +3,9 @@
 //!
 //! Owns the quick answer for texts that call nothing. All others are [`crate::statements`]' to judge. In doubt the answer is yes.
 
+use crate::settings_set::{SettingsSet, settings_set};
 use crate::statement::Command;
-use crate::{Backslash, Changes, SetCommand, SettingValue, Statement, statements};
+use crate::{Backslash, Changes, SetCommand, Statement, statements};
 
 /// What PostgreSQL's command tag does not show. Triggers are not among it: no text shows them.
 const HIDDEN: Changes = Changes::SETTINGS
@@ -18,14 +19,28 @@ const HIDDEN: Changes = Changes::SETTINGS
     .and(Changes::ANYTHING);
 
 /// What running a query string may change in its session without the command tag of the answer showing what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HiddenEffect {
     /// Nothing, or a command tag shows it.
     None,
-    /// Settings, to values that stand in the text or are bound.
+    /// Settings, to values that stand in the text, are bound, or are what the session began with.
     Settings,
+    /// Advisory locks of the session.
+    Locks,
     /// Anything.
     Anything,
+}
+
+impl HiddenEffect {
+    /// What two statements together may change.
+    #[must_use]
+    fn and(self, other: HiddenEffect) -> HiddenEffect {
+        match (self, other) {
+            (HiddenEffect::None, effect) | (effect, HiddenEffect::None) => effect,
+            (one, other) if one == other => one,
+            _ => HiddenEffect::Anything,
+        }
+    }
 }
 
 /// What running this query string (up to a NUL, if it has one) may change unseen.
@@ -84,10 +99,14 @@ fn judged(text: &[u8]) -> HiddenEffect {
     let makes_table = has_into(text);
     let effect = |backslash| {
         let found = statements(text, backslash);
-        found.iter().map(|statement| effect_of(statement, makes_table)).max().unwrap_or(HiddenEffect::None)
+        let effects = found.iter().map(|statement| effect_of(statement, makes_table));
+        effects.fold(HiddenEffect::None, HiddenEffect::and)
     };
     let literal = effect(Backslash::Literal);
-    if text.contains(&b'\\') { literal.max(effect(Backslash::Escape)) } else { literal }
+    let found = if text.contains(&b'\\') { literal.and(effect(Backslash::Escape)) } else { literal };
+    // What ends with its transaction leaves nothing in the session.
+    let is_local = found == HiddenEffect::Settings && settings_set(text) == SettingsSet::Local;
+    if is_local { HiddenEffect::None } else { found }
 }
 
 /// With `makes_table` the word INTO stands in the text: the table is a temporary one if search_path begins with pg_temp.
@@ -100,17 +119,30 @@ fn effect_of(statement: &Statement, makes_table: bool) -> HiddenEffect {
         | Command::Savepoint(_)
         | Command::Release(_)
         | Command::RollbackTo(_)
-        | Command::Set(SetCommand::Transaction)
         | Command::Show
         | Command::Empty => HiddenEffect::None,
-        Command::Set(SetCommand::Setting { value: SettingValue::Values(_), .. }) | Command::SetConfig => {
-            HiddenEffect::Settings
-        }
+        Command::Set(SetCommand::Other) => HiddenEffect::Anything,
+        Command::Set(_) | Command::SetConfig(_) => HiddenEffect::Settings,
         // CREATE TABLE AS has the tag of SELECT.
         Command::Utility => HiddenEffect::Anything,
         Command::Select if makes_table => HiddenEffect::Anything,
-        _ if statement.changes.any(HIDDEN) => HiddenEffect::Anything,
-        _ => HiddenEffect::None,
+        // Their tags show what they change besides what they call.
+        Command::Listen(_)
+        | Command::Unlisten(_)
+        | Command::Prepare(..)
+        | Command::Deallocate(_)
+        | Command::Declare { .. }
+        | Command::Close(_)
+        | Command::Discard(_)
+        | Command::Load => {
+            let calls = statement.changes.any(Changes::FUNCTIONS.and(Changes::ANYTHING).and(Changes::LOCKS));
+            if calls { HiddenEffect::Anything } else { HiddenEffect::None }
+        }
+        _ => match statement.changes.common(HIDDEN) {
+            Changes::NONE => HiddenEffect::None,
+            Changes::LOCKS => HiddenEffect::Locks,
+            _ => HiddenEffect::Anything,
+        },
     }
 }
 
@@ -130,6 +162,13 @@ mod tests {
             "DELETE FROM t WHERE a = 'x('",
             "BEGIN",
             "COMMIT",
+            "LISTEN a",
+            "SET TRANSACTION READ ONLY",
+            "SET LOCAL search_path TO a, 'b'",
+            "select set_config('a.b', $1, true)",
+            "PREPARE p AS SELECT mine()",
+            "DEALLOCATE ALL",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT count(*) FROM t",
             "",
             "\0",
         ] {
@@ -141,8 +180,7 @@ mod tests {
     fn what_runs_other_code_hides_it() {
         for text in [
             "SELECT mine(1)",
-            "SET a = DEFAULT",
-            "RESET a",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT mine()",
             "SELECT set_config('a.b', mine(), false)",
             "SELECT set_config('a.b', current_user, false)",
             "SELECT set_config('a.b', c, false) FROM t",
@@ -153,7 +191,6 @@ mod tests {
             "create table u as select 1",
             "EXECUTE e",
             "SELECT U&\"\\006dine\"()",
-            "WITH x AS (SELECT pg_advisory_lock(1)) SELECT 1",
             "UPDATE t SET a = mine(1)",
             "DO $$ begin end $$",
             "CALL p()",
@@ -164,14 +201,25 @@ mod tests {
     }
 
     #[test]
+    fn locks_are_known_as_such_where_nothing_else_is_called() {
+        let effect = |text: &str| hidden_effect(text.as_bytes());
+        assert_eq!(effect("SELECT pg_advisory_lock(1), now()"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT pg_advisory_lock(1); SELECT 1"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT pg_advisory_lock(mine())"), HiddenEffect::Anything);
+        assert_eq!(effect("SELECT pg_advisory_lock(1); SET a = 1"), HiddenEffect::Anything);
+    }
+
+    #[test]
     fn settings_to_values_that_stand_there_are_known_as_such() {
         for text in [
             "SET a = 1",
-            "SET LOCAL search_path TO a, 'b'",
             "BEGIN; SET a = 1; SELECT count(*) FROM t; COMMIT",
-            "select set_config('a.b', $1, true)",
+            "select set_config('a.b', $1, false)",
             "SELECT pg_catalog.set_config('a.b', $1::text, true) AS x, set_config('c', 'd', $2)",
+            "SET LOCAL ROLE bob",
             "SET ROLE bob",
+            "SET a = DEFAULT",
+            "RESET ALL",
         ] {
             assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::Settings, "{text}");
         }

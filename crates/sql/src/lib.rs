@@ -9,13 +9,15 @@ mod hidden;
 mod lexer;
 mod parameterized;
 pub mod probe;
+mod settings_set;
 mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
 pub use hidden::{HiddenEffect, hidden_effect};
 pub use lexer::Backslash;
 pub use parameterized::parameterized;
+pub use settings_set::{SettingsSet, settings_set};
 pub use statement::{
-    Access, Changes, Command, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue, Statement,
-    Target, Value, statements,
+    Access, Changes, Command, ConfigCall, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue,
+    Statement, Target, Value, statements,
 };

@@ -12,6 +12,7 @@ mod set_config;
 mod setting;
 
 pub use calls::FunctionName;
+pub use set_config::ConfigCall;
 pub use setting::{Scope, SetCommand, SettingValue, Value};
 
 use crate::lexer::{Backslash, Lexer};
@@ -74,6 +75,12 @@ impl Changes {
         Changes(self.0 | other.0)
     }
 
+    /// Those of both sets.
+    #[must_use]
+    pub(crate) const fn common(self, other: Changes) -> Changes {
+        Changes(self.0 & other.0)
+    }
+
     /// Any of `others` is among these.
     #[must_use]
     pub const fn any(self, others: Changes) -> bool {
@@ -114,7 +121,7 @@ pub enum Command {
     /// SET, RESET and its relatives; `set_config` is a call.
     Set(SetCommand),
     /// SELECT of nothing but `set_config`, with literal or bound arguments.
-    SetConfig,
+    SetConfig(Vec<ConfigCall>),
     /// SHOW.
     Show,
     /// PREPARE, with what it prepares.

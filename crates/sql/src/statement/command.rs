@@ -19,8 +19,8 @@ pub(super) fn analyse(mut tokens: Tokens<'_>, depth: u8) -> Statement {
         return Statement::unknown();
     }
     match first.text.to_ascii_lowercase().as_str() {
-        "select" if set_config::is_all(tokens) => query(whole, Command::SetConfig),
-        "select" | "values" | "table" => query(whole, Command::Select),
+        "select" => query(whole, set_config::calls(tokens).map_or(Command::Select, Command::SetConfig)),
+        "values" | "table" => query(whole, Command::Select),
         "with" => with(whole),
         "insert" | "update" | "delete" | "merge" => modification(whole),
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {

@@ -155,7 +155,11 @@ fn what_stays_in_the_session_is_named() {
         ),
         ("fetch 10 from c", Command::Fetch, Changes::NONE),
         ("select pg_advisory_lock(1)", Command::Select, Changes::LOCKS),
-        ("select pg_catalog.set_config('a', 'b', false)", Command::SetConfig, Changes::SETTINGS),
+        (
+            "select pg_catalog.set_config('a', 'b', false)",
+            Command::SetConfig(vec![ConfigCall { name: name("a"), scope: Some(Scope::Session) }]),
+            Changes::SETTINGS,
+        ),
         ("select \"set_config\"($1, $2, true)", Command::Select, Changes::SETTINGS),
         ("select nextval('s')", Command::Select, Changes::SEQUENCES),
         ("select 1 into temp t", Command::Select, Changes::TEMPORARY),
