@@ -48,7 +48,7 @@ pub use server_login::{LoginContext, LoginStep, ServerInfo, ServerLogin};
 pub use server_protocol::{Boundary, ServerProtocol};
 pub use server_statements::ServerStatements;
 pub use session_settings::SessionSettings;
-pub use session_state::{Pin, SessionState};
+pub use session_state::{Kinds, Pin, Pins, SessionState};
 pub use startup_request::StartupRequest;
 
 /// Where a step's bytes go. The caller knows the sockets; a step only names the side.

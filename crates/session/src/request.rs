@@ -343,18 +343,21 @@ impl Step<'_, '_> {
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
         let effects = whole.map_or(Effects::HIDDEN, session_effects);
         if effects.any(Effects::SESSION) {
-            self.note_session_effects(effects, &rest[..rest.len().min(header.frame_bytes as usize)]);
+            let message = &rest[..rest.len().min(header.frame_bytes as usize)];
+            self.note_session_effects(effects, whole.unwrap_or_default(), message);
         }
     }
 
-    /// What is sent with these effects may change the session. `message` has its text, or its values.
+    /// What is sent with these effects may change the session, by a statement of this text. `message` has it, or its values.
     #[cold]
     #[inline(never)]
-    fn note_session_effects(&mut self, effects: Effects, message: &[u8]) {
-        if effects.any(Effects::HIDDEN) {
+    fn note_session_effects(&mut self, effects: Effects, text: &[u8], message: &[u8]) {
+        if effects.any(Effects::HIDDEN) || effects.any(Effects::LOCKS) && effects.any(Effects::SETS_VALUES) {
             self.server.session.note_hidden(self.context.client, message);
+        } else if effects.any(Effects::LOCKS) {
+            self.server.session.note_locks();
         } else {
-            self.server.session.note_settings(message);
+            self.server.session.note_settings(text, message);
         }
     }
 

@@ -54,6 +54,17 @@ impl SessionSettings {
         SessionSettings::new(startup.iter().map(owned).chain(self.iter().map(owned)))
     }
 
+    /// These, but for those of these names.
+    #[must_use]
+    pub(crate) fn without(&self, names: &[String]) -> SessionSettings {
+        let is_kept = |name: &str| !names.iter().any(|other| other.eq_ignore_ascii_case(name));
+        if self.iter().all(|(name, _)| is_kept(name)) {
+            return self.clone();
+        }
+        let kept = self.iter().filter(|(name, _)| is_kept(name));
+        SessionSettings::new(kept.map(|(name, value)| (name.to_owned(), value.to_owned())))
+    }
+
     /// A session with `now` has these, and whatever else is set there, none of them has to be set again: a change of the user resets the role.
     pub(crate) fn leave_nothing_to_set(&self, now: &SessionSettings) -> bool {
         self == now && self.get(ROLE).is_none()

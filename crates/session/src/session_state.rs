@@ -43,14 +43,148 @@ impl Pin {
         }
     }
 
-    /// The same as in the answer of PostgreSQL.
-    const KINDS: [(&'static [u8], Pin); 5] = [
-        (b"t", Pin::TemporaryObjects),
-        (b"h", Pin::HeldCursors),
-        (b"p", Pin::PreparedStatements),
-        (b"a", Pin::AdvisoryLocks),
-        (b"l", Pin::Channels),
+    /// All that keep a client, in the order in which they are shown.
+    const ALL: [Pin; 8] = [
+        Pin::TemporaryObjects,
+        Pin::HeldCursors,
+        Pin::PreparedStatements,
+        Pin::AdvisoryLocks,
+        Pin::Channels,
+        Pin::Settings,
+        Pin::Libraries,
+        Pin::UnnamedStatement,
     ];
+}
+
+/// Pins; a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pins(u8);
+
+impl Pins {
+    const fn bit(pin: Pin) -> u8 {
+        1 << pin as u8
+    }
+
+    /// This one alone.
+    #[must_use]
+    pub const fn of(pin: Pin) -> Pins {
+        Pins(Pins::bit(pin))
+    }
+
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Pins::default()
+    }
+
+    /// This one is among them.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, pin: Pin) -> bool {
+        self.0 & Pins::bit(pin) != 0
+    }
+
+    /// The first of them, in the order in which they are shown.
+    #[must_use]
+    pub fn first(self) -> Option<Pin> {
+        Pin::ALL.into_iter().find(|pin| self.has(*pin))
+    }
+
+    /// Adds or removes one.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, pin: Pin, is_held: bool) {
+        self.0 = self.0 & !Pins::bit(pin) | u8::from(is_held) << pin as u8;
+    }
+
+    /// Those of these kinds are the ones that were found; the others stay.
+    pub(crate) fn replace(&mut self, kinds: Kinds, found: Pins) {
+        let asked = kinds.pins().0;
+        self.0 = self.0 & !asked | found.0 & asked;
+    }
+}
+
+/// Kinds of session state that PostgreSQL can be asked for; a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// None of them.
+    pub const NONE: Kinds = Kinds(0);
+    /// Settings.
+    pub const SETTINGS: Kinds = Kinds(1);
+    /// Tables and other objects in the session's temporary schema.
+    pub const TEMPORARY: Kinds = Kinds(1 << 1);
+    /// Cursors WITH HOLD.
+    pub const CURSORS: Kinds = Kinds(1 << 2);
+    /// Statements prepared by SQL.
+    pub const PREPARED: Kinds = Kinds(1 << 3);
+    /// Advisory locks of the session.
+    pub const LOCKS: Kinds = Kinds(1 << 4);
+    /// Channels that it listens on.
+    pub const CHANNELS: Kinds = Kinds(1 << 5);
+    /// All of them.
+    pub const ALL: Kinds = Kinds(0x3f);
+
+    /// Each kind but settings: what its rows begin with, what it pins, and the query for it. No name in it is looked up by search_path.
+    const ROWS: [(Kinds, &'static str, Pin, &'static str); 5] = [
+        (
+            Kinds::TEMPORARY,
+            "t",
+            Pin::TemporaryObjects,
+            "SELECT 't','','' WHERE CASE WHEN pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
+             THEN false ELSE EXISTS (SELECT FROM pg_catalog.pg_depend \
+             WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+             AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) END",
+        ),
+        (
+            Kinds::CURSORS,
+            "h",
+            Pin::HeldCursors,
+            "SELECT 'h','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable)",
+        ),
+        (
+            Kinds::PREPARED,
+            "p",
+            Pin::PreparedStatements,
+            "SELECT 'p','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
+        ),
+        (
+            Kinds::LOCKS,
+            "a",
+            Pin::AdvisoryLocks,
+            "SELECT 'a','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_locks \
+             WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
+             AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())",
+        ),
+        (
+            Kinds::CHANNELS,
+            "l",
+            Pin::Channels,
+            "SELECT 'l','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_listening_channels())",
+        ),
+    ];
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    /// Any of `others` is among these.
+    #[must_use]
+    pub const fn any(self, others: Kinds) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// What these kinds can pin.
+    fn pins(self) -> Pins {
+        let mut pins = Pins::default();
+        pins.set(Pin::Settings, self.any(Kinds::SETTINGS));
+        for (kind, _, pin, _) in Kinds::ROWS {
+            pins.set(pin, self.any(kind) || pins.has(pin));
+        }
+        pins
+    }
 }
 
 /// What a session holds.
@@ -58,9 +192,13 @@ impl Pin {
 pub struct SessionState {
     /// What was set in the session: tracked parameters that no server reports, and all others that are not reported.
     pub settings: SessionSettings,
-    /// The first kind of state that was found and that cannot move.
-    pub pin: Option<Pin>,
+    /// What was found and cannot move.
+    pub pins: Pins,
 }
+
+/// The setting of SET ROLE, and its value where there is none.
+const ROLE: &str = "role";
+const NO_ROLE: &str = "none";
 
 /// The parameters of a transaction, and those that are followed in another way or only shown.
 const NOT_OF_THE_SESSION: [&str; 7] = [
@@ -83,49 +221,65 @@ const MAX_VALUE_BYTES: usize = 8 * 1024;
 /// All names and values of a client that are given to other servers; with more it keeps the one that has them.
 const MAX_BYTES: usize = 32 * 1024;
 
-/// The query for all of it. `names` are custom parameters that the client may have set. No name in it is looked up by search_path, and
-/// the answer is ASCII whatever client_encoding is.
-pub(crate) fn query<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const HEX: &str = "pg_catalog.encode(pg_catalog.convert_to(";
-    let mut sql = format!(
+/// Which settings are asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum AskedSettings<'a> {
+    /// All whose source is the session, and of the custom ones these.
+    All(Vec<&'a str>),
+    /// Only these, which are set for the session: their values.
+    Named(Vec<&'a str>),
+}
+
+/// A value in ASCII, whatever client_encoding is.
+const HEX: &str = "pg_catalog.encode(pg_catalog.convert_to(";
+
+/// The query for these kinds of state.
+pub(crate) fn query(kinds: Kinds, settings: &AskedSettings<'_>) -> String {
+    let mut parts = Vec::new();
+    if kinds.any(Kinds::SETTINGS) {
+        match settings {
+            AskedSettings::All(custom) => push_all_settings(&mut parts, custom),
+            AskedSettings::Named(names) => parts.push(format!(
+                "SELECT 's',n,{HEX}pg_catalog.current_setting(n,true),'UTF8'),'hex') FROM {} \
+                 WHERE pg_catalog.current_setting(n,true) IS NOT NULL",
+                listed(names)
+            )),
+        }
+    }
+    parts.extend(Kinds::ROWS.iter().filter(|(kind, ..)| kinds.any(*kind)).map(|row| row.3.to_owned()));
+    parts.join(" UNION ALL ")
+}
+
+/// `custom` are parameters that the client may have set and that do not stand in pg_settings.
+fn push_all_settings(parts: &mut Vec<String>, custom: &[&str]) {
+    parts.push(format!(
         "SELECT 's',name,{HEX}setting,'UTF8'),'hex') FROM pg_catalog.pg_settings \
          WHERE source OPERATOR(pg_catalog.=) 'session'::pg_catalog.text \
          UNION ALL SELECT 's','role',{HEX}pg_catalog.current_setting('role'),'UTF8'),'hex') \
-         WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'::pg_catalog.text \
-         UNION ALL SELECT 't','','' WHERE CASE WHEN pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0::pg_catalog.oid \
-         THEN false ELSE EXISTS (SELECT FROM pg_catalog.pg_depend \
-         WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
-         AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) END \
-         UNION ALL SELECT 'h','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable) \
-         UNION ALL SELECT 'p','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql) \
-         UNION ALL SELECT 'a','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_locks \
-         WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
-         AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
-         UNION ALL SELECT 'l','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_listening_channels())"
-    );
-    let mut names = names.into_iter().peekable();
-    if names.peek().is_some() {
-        sql.push_str(" UNION ALL SELECT 's',n,");
-        sql.push_str(HEX);
-        sql.push_str("pg_catalog.current_setting(n,true),'UTF8'),'hex') FROM pg_catalog.unnest(ARRAY[");
-        for (index, name) in names.enumerate() {
-            sql.extend([if index > 0 { ",'" } else { "'" }, name, "'"]);
-        }
-        sql.push_str(
-            "]::pg_catalog.text[]) n WHERE pg_catalog.current_setting(n,true) IS NOT NULL \
+         WHERE pg_catalog.current_setting('role') OPERATOR(pg_catalog.<>) 'none'::pg_catalog.text"
+    ));
+    if !custom.is_empty() {
+        parts.push(format!(
+            "SELECT 's',n,{HEX}pg_catalog.current_setting(n,true),'UTF8'),'hex') FROM {} \
+             WHERE pg_catalog.current_setting(n,true) IS NOT NULL \
              AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) n)",
-        );
+            listed(custom)
+        ));
     }
-    sql
+}
+
+/// Names as the rows `n`. None of them has a quote or a backslash.
+fn listed(names: &[&str]) -> String {
+    format!("pg_catalog.unnest(ARRAY['{}']::pg_catalog.text[]) n", names.join("','"))
 }
 
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
-    let (mut pin, mut settings, mut bytes) = (None, Vec::new(), 0);
+    let (mut pins, mut settings, mut bytes) = (Pins::default(), Vec::new(), 0);
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
-        if let Some((_, found)) = Pin::KINDS.iter().find(|(known, _)| *known == kind) {
-            pin = pin.or(Some(*found));
+        if let Some((_, _, found, _)) = Kinds::ROWS.iter().find(|row| row.1.as_bytes() == kind) {
+            pins.set(*found, true);
             continue;
         }
         match (String::from_utf8(name).ok().filter(|name| can_be_set(name)), text_of(&value)) {
@@ -134,10 +288,10 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
                 bytes += name.len() + value.len();
                 settings.push((name, value));
             }
-            _ => pin = pin.or(Some(Pin::Settings)),
+            _ => pins.set(Pin::Settings, true),
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pin })
+    Some(SessionState { settings: SessionSettings::new(settings), pins })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.
@@ -148,7 +302,7 @@ fn text_of(digits: &[u8]) -> Option<String> {
     String::from_utf8(bytes?).ok().filter(|text| text.len() <= MAX_VALUE_BYTES)
 }
 
-fn can_be_set(name: &str) -> bool {
+pub(crate) fn can_be_set(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\'' | b'\\' | b'"'))
 }
@@ -161,6 +315,7 @@ impl SessionState {
         for (name, value) in self.settings.iter() {
             match tracked.position(name.as_bytes()) {
                 Some(position) => parameters.set(position, value),
+                None if name == ROLE && value == NO_ROLE => {}
                 None => others.push((name.to_owned(), value.to_owned())),
             }
         }
@@ -206,18 +361,18 @@ mod tests {
             state.settings.iter().collect::<Vec<_>>(),
             [("app.name", "\u{e4} ' x"), ("work_mem", "4096")]
         );
-        assert_eq!(state.pin, Some(Pin::TemporaryObjects));
+        assert_eq!(state.pins, Pins::of(Pin::TemporaryObjects));
         assert_eq!(read(Vec::new()), Some(SessionState::default()));
     }
 
     #[test]
     fn what_cannot_be_set_again_pins() {
         for row in [row("s", "it's", "1"), row("s", "a", &"x".repeat(MAX_VALUE_BYTES + 1))] {
-            assert_eq!(read(vec![row]).expect("an answer").pin, Some(Pin::Settings));
+            assert_eq!(read(vec![row]).expect("an answer").pins, Pins::of(Pin::Settings));
         }
         let many = (0..100).map(|number| row("s", &format!("a.b{number}"), &"x".repeat(1000))).collect();
         let state = read(many).expect("an answer");
-        assert_eq!((state.pin, state.settings.iter().count()), (Some(Pin::Settings), 32));
+        assert_eq!((state.pins, state.settings.iter().count()), (Pins::of(Pin::Settings), 32));
         assert_eq!(read(vec![vec![None]]), None);
     }
 
@@ -241,7 +396,7 @@ mod tests {
 
     #[test]
     fn the_query_names_everything_by_its_schema() {
-        let sql = query(["app.tenant"]);
+        let sql = query(Kinds::ALL, &AskedSettings::All(vec!["app.tenant"]));
         assert!(sql.contains("ARRAY['app.tenant']") && sql.is_ascii());
         for name in
             ["pg_settings", "encode(", "convert_to(", "current_setting(", "pg_depend", "pg_locks", "unnest("]
@@ -249,5 +404,24 @@ mod tests {
             let all = sql.matches(name).count();
             assert_eq!(sql.matches(&format!("pg_catalog.{name}")).count(), all, "{name}");
         }
+    }
+
+    #[test]
+    fn only_what_may_have_changed_is_asked_for() {
+        let named = AskedSettings::Named(vec!["work_mem"]);
+        let sql = query(Kinds::SETTINGS, &named);
+        assert!(sql.contains("['work_mem']") && !sql.contains("pg_settings") && !sql.contains("pg_locks"));
+        let sql = query(Kinds::LOCKS.and(Kinds::CURSORS), &named);
+        assert!(sql.contains("pg_locks") && sql.contains("pg_cursors") && !sql.contains("work_mem"), "{sql}");
+    }
+
+    #[test]
+    fn what_was_not_asked_for_stays() {
+        let mut pins = Pins::of(Pin::Channels);
+        pins.set(Pin::Libraries, true);
+        pins.replace(Kinds::LOCKS, Pins::of(Pin::AdvisoryLocks));
+        assert!(pins.has(Pin::Channels) && pins.has(Pin::AdvisoryLocks));
+        pins.replace(Kinds::ALL, Pins::default());
+        assert_eq!(pins, Pins::of(Pin::Libraries));
     }
 }

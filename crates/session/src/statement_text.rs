@@ -23,8 +23,10 @@ impl Effects {
     pub(crate) const HIDDEN: Effects = Effects(32);
     /// It sets parameters of the session to values that stand in its text or are bound.
     pub(crate) const SETS_VALUES: Effects = Effects(64);
+    /// It may take or release advisory locks of the session.
+    pub(crate) const LOCKS: Effects = Effects(128);
     /// What of these [`sql::hidden_effect`] finds.
-    pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES);
+    pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES).and(Effects::LOCKS);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
@@ -184,6 +186,7 @@ pub(crate) fn session_effects(text: &[u8]) -> Effects {
     match sql::hidden_effect(text) {
         HiddenEffect::None => Effects::NONE,
         HiddenEffect::Settings => Effects::SETS_VALUES,
+        HiddenEffect::Locks => Effects::LOCKS,
         HiddenEffect::Anything => Effects::HIDDEN,
     }
 }

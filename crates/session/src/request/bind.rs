@@ -124,12 +124,18 @@ impl Step<'_, '_> {
             return;
         }
         if let Some(text) = statement.and_then(|statement| self.context.registry.rest(statement)).cloned() {
-            self.note_session_effects(effects, &text);
+            self.note_session_effects(effects, &text, &text);
         }
         let message = self.input.get(self.at..).unwrap_or_default();
-        let is_whole = message.len() >= bind.header.frame_bytes as usize;
-        let effects = if is_whole { effects } else { Effects::HIDDEN };
-        self.note_session_effects(effects, &message[..message.len().min(bind.header.frame_bytes as usize)]);
+        let message = &message[..message.len().min(bind.header.frame_bytes as usize)];
+        let is_whole = message.len() == bind.header.frame_bytes as usize;
+        if !is_whole || effects.any(Effects::HIDDEN) {
+            self.server.session.note_hidden(self.context.client, message);
+        } else if effects.any(Effects::SETS_VALUES) {
+            self.server.session.note_settings_bound(message);
+        } else {
+            self.server.session.note_locks();
+        }
     }
 
     /// Bind of a name that stands for nothing.

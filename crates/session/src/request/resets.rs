@@ -52,7 +52,7 @@ impl Step<'_, '_> {
     pub(super) fn executes_alteration(&mut self, effects: Effects) {
         let reset = self.server.effects.portal_resets();
         if effects.any(Effects::SETS_VALUES) {
-            self.server.session.note_settings(b"E");
+            self.server.session.note_settings_executed();
         }
         if effects.any(Effects::STATEMENTS) || !reset.is_empty() {
             self.server.replies.note_change();

@@ -85,7 +85,7 @@ impl Step<'_, '_> {
         if effects.any(Effects::HIDDEN) {
             self.server.session.note_names(text);
         } else if effects.any(Effects::SETS_VALUES) {
-            self.server.session.note_settings(text);
+            self.server.session.note_settings(text, text);
         }
         effects
     }

@@ -4,7 +4,8 @@
 
 use super::{Boundary, ServerProtocol};
 use crate::server_statements::UnnamedStatement;
-use crate::{LearnedSettings, Parameters, PendingReply, Pin, Tracked, session_state};
+use crate::session_state::{self, AskedSettings, Kinds, Pin, Pins, SessionState};
+use crate::{LearnedSettings, Parameters, PendingReply, Tracked};
 
 impl ServerProtocol {
     /// Whether it is followed what clients leave in the session (`session_state = virtual`).
@@ -37,19 +38,31 @@ impl ServerProtocol {
         self.session.forget();
     }
 
-    /// Appends the query for what the session holds; [`ServerProtocol::session_answered`] reads the answer.
+    /// Appends the query for what the session may hold; [`ServerProtocol::session_answered`] reads the answer.
     pub fn send_session_query(&mut self, _at: Boundary, out: &mut Vec<u8>) {
-        let known = self
-            .parameters
-            .others()
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| session_state::is_custom_name(name));
-        let names: std::collections::BTreeSet<&str> = self.session.names().chain(known).collect();
-        wire::encode::query(out, session_state::query(names).as_bytes());
+        let sql = session_state::query(self.session.unknown(), &self.asked_settings());
+        wire::encode::query(out, sql.as_bytes());
         self.statements.unnamed = UnnamedStatement::default();
         self.owe(PendingReply::InternalQuery);
         self.internal.begin_result();
+    }
+
+    fn asked_settings(&self) -> AskedSettings<'_> {
+        if let Some(names) = self.names_to_ask() {
+            return AskedSettings::Named(names);
+        }
+        let known = self.parameters.others().iter().map(|(name, _)| name);
+        let custom = known.filter(|name| session_state::is_custom_name(name));
+        let names: std::collections::BTreeSet<&str> = self.session.names().chain(custom).collect();
+        AskedSettings::All(names.into_iter().collect())
+    }
+
+    /// The names of the settings that were set, where no others can have changed.
+    fn names_to_ask(&self) -> Option<Vec<&str>> {
+        let names = self.session.set_names()?;
+        let can_be_asked = |name: &String| session_state::can_be_set(name);
+        let all_known = self.session.pin() != Some(Pin::Settings) && names.iter().all(can_be_asked);
+        all_known.then(|| names.iter().map(String::as_str).collect())
     }
 
     /// Reads the answer to [`ServerProtocol::send_session_query`]: from here on the parameters say what is set in the session. What a
@@ -61,15 +74,37 @@ impl ServerProtocol {
         learned: &mut LearnedSettings,
     ) -> bool {
         let Some(state) = session_state::read(self.internal.take_result().into_rows()) else { return false };
-        let mut known = default_params.clone();
-        let others = state.settle(&mut known, tracked);
-        known.set_others(others);
-        if let Some(transcript) = self.session.transcript().filter(|_| state.pin.is_none()) {
-            learned.learn(transcript, self.parameters.clone(), known.clone());
+        let kinds = self.session.unknown();
+        if kinds.any(Kinds::SETTINGS) {
+            let known = self.known_settings(&state, tracked, default_params);
+            if let Some(transcript) = self.session.transcript().filter(|_| state.pins.is_empty()) {
+                learned.learn(transcript, self.parameters.clone(), known.clone());
+            }
+            self.parameters.note_unreported(default_params, &known);
         }
-        self.parameters.note_unreported(default_params, &known);
-        self.session.answered(state.pin);
+        self.session.answered(kinds, state.pins);
         true
+    }
+
+    /// The parameters by this answer, which has all settings of the session or those that were asked for by name.
+    fn known_settings(
+        &self,
+        state: &SessionState,
+        tracked: &Tracked,
+        default_params: &Parameters,
+    ) -> Parameters {
+        if self.names_to_ask().is_none() {
+            let mut known = default_params.clone();
+            let others = state.settle(&mut known, tracked);
+            known.set_others(others);
+            return known;
+        }
+        let mut known = self.parameters.clone();
+        let found = state.settle(&mut known, tracked);
+        let asked = self.session.set_names().unwrap_or_default();
+        let kept = self.parameters.others().without(asked);
+        known.set_others(found.over(&kept));
+        known
     }
 
     /// The same where nothing was run but settings whose result was learned before: the server need not be asked. False if it has to be.
@@ -80,7 +115,7 @@ impl ServerProtocol {
             .and_then(|transcript| learned.find(transcript, &self.parameters, default_params));
         if let Some(known) = known {
             self.parameters.note_unreported(default_params, known);
-            self.session.answered(None);
+            self.session.answered(Kinds::SETTINGS, Pins::default());
         }
         known.is_some()
     }

@@ -1,9 +1,9 @@
 //! Whether it is known what the session on a server holds (`session_state = virtual`).
 //!
-//! Owns when it has to be asked for: a command ran that may have changed it. Only the answer of PostgreSQL makes it known again; a
-//! client keeps its server until then, and for as long as the session holds what cannot move.
+//! Owns when it has to be asked for, and for which kinds of state: a command ran that may have changed them. Only the answer of PostgreSQL makes
+//! them known again; a client keeps its server until then, and for as long as the session holds what cannot move.
 
-use crate::session_state::{self, MAX_NAMES, Pin};
+use crate::session_state::{self, Kinds, MAX_NAMES, Pin, Pins};
 
 /// Commands that change nothing in the session, by the first word of their command tags. COMMIT and ROLLBACK end what began in
 /// their transaction, whose commands have tags of their own.
@@ -32,24 +32,59 @@ const CHANGES_NOTHING: [&[u8]; 22] = [
     b"CHECKPOINT",
 ];
 
+/// Commands that change one kind of state, likewise; what they call besides shows in their texts.
+const CHANGES_ONE_KIND: [(&[u8], Kinds); 7] = [
+    (b"LISTEN", Kinds::CHANNELS),
+    (b"UNLISTEN", Kinds::CHANNELS),
+    (b"PREPARE", Kinds::PREPARED),
+    (b"DEALLOCATE", Kinds::PREPARED),
+    (b"DECLARE", Kinds::CURSORS),
+    (b"CLOSE", Kinds::CURSORS),
+    (b"RESET", Kinds::SETTINGS),
+];
+
 /// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct SessionKnowledge {
     /// The state of sessions is followed at all.
     is_followed: bool,
-    /// A command ran that may have changed it since it was last asked for.
-    is_unknown: bool,
+    /// Why the client keeps this server, beside open requests and transactions.
+    reasons: Reasons,
+    /// What was set, as far as it has to be asked for.
+    set: SetNames,
     /// The client that ran a function which may have set a parameter of any name, unless all were reset since.
     called_by: Option<u64>,
-    /// A library was loaded.
-    has_loaded: bool,
-    /// The client has the unnamed statement parsed, and will bind it.
-    has_unbound: bool,
-    /// What the session holds and cannot move, as PostgreSQL has answered.
-    pin: Option<Pin>,
     /// Custom parameters that may have been set.
     names: Vec<Box<str>>,
     transcript: Transcript,
+}
+
+/// Why a client keeps its server because of its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reasons {
+    /// These have to be asked for.
+    unknown: Kinds,
+    /// It holds these.
+    pins: Pins,
+}
+
+impl Reasons {
+    #[inline(always)]
+    fn any(self) -> bool {
+        self != Reasons::default()
+    }
+}
+
+/// Which settings were set since they were last known.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum SetNames {
+    /// None.
+    #[default]
+    None,
+    /// These, for the session.
+    Named(Vec<String>),
+    /// Any.
+    Any,
 }
 
 /// What was run since the session was last known.
@@ -86,24 +121,28 @@ impl SessionKnowledge {
     /// The client keeps this server: it is to be asked what its session holds, or holds what cannot move.
     #[inline(always)]
     pub(crate) fn keeps_client(&self) -> bool {
-        self.is_unknown || self.pin.is_some() || self.has_loaded || self.has_unbound
+        self.reasons.any()
     }
 
     /// It has to be asked for, and can be: the query would end the unnamed statement that the client is about to bind.
     #[inline]
     pub(crate) fn is_to_be_asked(&self) -> bool {
-        self.is_unknown && !self.has_unbound
+        self.reasons.unknown != Kinds::NONE && !self.reasons.pins.has(Pin::UnnamedStatement)
+    }
+
+    /// What has to be asked for.
+    pub(crate) fn unknown(&self) -> Kinds {
+        self.reasons.unknown
     }
 
     pub(crate) fn pin(&self) -> Option<Pin> {
-        let loaded = self.has_loaded.then_some(Pin::Libraries);
-        self.pin.or(loaded).or(self.has_unbound.then_some(Pin::UnnamedStatement))
+        self.reasons.pins.first()
     }
 
     /// The unnamed statement is parsed, or has been bound or replaced.
     #[inline(always)]
     pub(crate) fn note_unbound(&mut self, has_unbound: bool) {
-        self.has_unbound = self.is_followed && has_unbound;
+        self.reasons.pins.set(Pin::UnnamedStatement, self.is_followed && has_unbound);
     }
 
     /// A message asks for what may change the session unseen, and may name what it sets.
@@ -113,19 +152,56 @@ impl SessionKnowledge {
         if !self.is_followed {
             return;
         }
-        (self.is_unknown, self.called_by) = (true, Some(client));
-        self.transcript = Transcript::More;
+        (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
+        (self.set, self.transcript) = (SetNames::Any, Transcript::More);
         self.note_names(message);
     }
 
-    /// A message sets parameters to values that stand in it.
+    /// A message may take or release advisory locks, and changes nothing else.
     #[cold]
-    pub(crate) fn note_settings(&mut self, message: &[u8]) {
+    pub(crate) fn note_locks(&mut self) {
+        if self.is_followed {
+            self.reasons.unknown = self.reasons.unknown.and(Kinds::LOCKS);
+            self.transcript = Transcript::More;
+        }
+    }
+
+    /// A statement of this text sets parameters to values that stand in it or in `message`.
+    #[cold]
+    pub(crate) fn note_settings(&mut self, text: &[u8], message: &[u8]) {
         if !self.is_followed {
             return;
         }
-        self.is_unknown = true;
+        match sql::settings_set(text) {
+            sql::SettingsSet::Local => return,
+            sql::SettingsSet::Named(names) => self.set.add(names),
+            sql::SettingsSet::Unknown => self.set = SetNames::Any,
+        }
+        self.reasons.unknown = self.reasons.unknown.and(Kinds::SETTINGS);
         self.note_names(message);
+        self.add_to_transcript(message);
+    }
+
+    /// The statement that was noted last, or one before, is bound to these values.
+    #[cold]
+    pub(crate) fn note_settings_bound(&mut self, message: &[u8]) {
+        if self.set == SetNames::None {
+            self.set = SetNames::Any; // Noted before the last answer.
+        }
+        self.reasons.unknown = self.reasons.unknown.and(Kinds::SETTINGS);
+        self.note_names(message);
+        self.add_to_transcript(message);
+    }
+
+    /// What was noted is executed, perhaps again.
+    #[cold]
+    pub(crate) fn note_settings_executed(&mut self) {
+        if self.reasons.unknown.any(Kinds::SETTINGS) {
+            self.add_to_transcript(b"E");
+        }
+    }
+
+    fn add_to_transcript(&mut self, message: &[u8]) {
         if let Transcript::Settings(transcript) = &mut self.transcript {
             if transcript.len() + message.len() > TRANSCRIPT_BYTES {
                 self.transcript = Transcript::More;
@@ -145,8 +221,11 @@ impl SessionKnowledge {
 
     /// What was set may have been taken back.
     fn note_undone(&mut self) {
-        if self.is_unknown {
+        if self.reasons.unknown != Kinds::NONE {
             self.transcript = Transcript::More;
+        }
+        if self.set != SetNames::None {
+            self.set = SetNames::Any;
         }
     }
 
@@ -154,7 +233,7 @@ impl SessionKnowledge {
     pub(crate) fn transcript(&self) -> Option<&[u8]> {
         match &self.transcript {
             Transcript::Settings(transcript) if !transcript.is_empty() && self.pin().is_none() => {
-                Some(transcript)
+                Some(transcript).filter(|_| self.reasons.unknown == Kinds::SETTINGS).map(|bytes| &**bytes)
             }
             _ => None,
         }
@@ -164,8 +243,10 @@ impl SessionKnowledge {
     #[cold]
     pub(crate) fn note_names(&mut self, message: &[u8]) {
         for name in session_state::custom_names(message) {
-            if self.names.len() < MAX_NAMES && !self.names.iter().any(|known| **known == *name) {
-                self.names.push(name.into());
+            if self.names.len() < MAX_NAMES
+                && !self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
+            {
+                self.names.push(name.to_ascii_lowercase().into());
             }
         }
     }
@@ -182,18 +263,40 @@ impl SessionKnowledge {
     fn note_other_command(&mut self, command: &[u8]) {
         let word = command.split(|byte| matches!(byte, b' ' | 0)).next().unwrap_or_default();
         match word {
-            b"SET" => self.note_settings(word),
+            // What SET sets was noted when its text was.
+            b"SET" => {}
             b"ROLLBACK" | b"SAVEPOINT" | b"RELEASE" => self.note_undone(),
             _ if CHANGES_NOTHING.contains(&word) => {}
-            _ => (self.is_unknown, self.transcript) = (true, Transcript::More),
+            _ => {
+                let kinds = CHANGES_ONE_KIND.iter().find(|(known, _)| *known == word);
+                let kinds = kinds.map_or(Kinds::ALL, |(_, kinds)| *kinds);
+                self.reasons.unknown = self.reasons.unknown.and(kinds);
+                if kinds.any(Kinds::SETTINGS) {
+                    self.set = SetNames::Any;
+                }
+                // RESET was noted by its text, as SET.
+                if word != b"RESET" {
+                    self.transcript = Transcript::More;
+                }
+            }
         }
-        self.has_loaded |= word == b"LOAD";
+        if word == b"LOAD" {
+            self.reasons.pins.set(Pin::Libraries, true);
+        }
     }
 
     /// It has to be asked for.
     pub(crate) fn forget(&mut self) {
-        self.is_unknown = self.is_followed;
-        self.transcript = Transcript::More;
+        self.reasons.unknown = if self.is_followed { Kinds::ALL } else { Kinds::NONE };
+        (self.set, self.transcript) = (SetNames::Any, Transcript::More);
+    }
+
+    /// The settings to ask for, if it is known which.
+    pub(crate) fn set_names(&self) -> Option<&[String]> {
+        match &self.set {
+            SetNames::Named(names) => Some(names),
+            SetNames::None | SetNames::Any => None,
+        }
     }
 
     /// Custom parameters to ask for.
@@ -201,12 +304,15 @@ impl SessionKnowledge {
         self.names.iter().map(|name| &**name)
     }
 
-    /// PostgreSQL has answered.
-    pub(crate) fn answered(&mut self, pin: Option<Pin>) {
+    /// PostgreSQL has answered what there is of these kinds.
+    pub(crate) fn answered(&mut self, kinds: Kinds, pins: Pins) {
         // It may not be followed any more, since it was asked for.
-        (self.is_unknown, self.pin) = (false, pin.filter(|_| self.is_followed));
+        if self.is_followed {
+            self.reasons.pins.replace(kinds, pins);
+        }
+        self.reasons.unknown = Kinds::NONE;
         self.names.clear();
-        self.transcript = Transcript::default();
+        (self.set, self.transcript) = (SetNames::None, Transcript::default());
     }
 
     /// Another client than this one may have set a parameter whose name is not known.
@@ -230,6 +336,17 @@ impl SessionKnowledge {
     }
 }
 
+impl SetNames {
+    fn add(&mut self, names: Vec<String>) {
+        match self {
+            SetNames::None => *self = SetNames::Named(names),
+            SetNames::Named(known) if known.len() + names.len() <= MAX_NAMES => known.extend(names),
+            SetNames::Named(_) => *self = SetNames::Any,
+            SetNames::Any => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +363,6 @@ mod tests {
             (&b"SELECT 1\0"[..], false),
             (b"INSERT 0 1\0", false),
             (b"COMMIT\0", false),
-            (b"SET\0", true),
             (b"CREATE TABLE\0", true),
             (b"DECLARE CURSOR\0", true),
             (b"LISTEN\0", true),
@@ -265,9 +381,9 @@ mod tests {
         let mut knowledge = followed();
         knowledge.note_hidden(7, b"select set_config('a.b', 'c', false)");
         assert_eq!(knowledge.names().collect::<Vec<_>>(), ["a.b"]);
-        knowledge.answered(Some(Pin::Channels));
+        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels));
         assert!(knowledge.keeps_client() && !knowledge.is_to_be_asked());
-        knowledge.answered(None);
+        knowledge.answered(Kinds::ALL, Pins::default());
         assert!(!knowledge.keeps_client());
         assert!(knowledge.may_have_unknown_settings(8) && !knowledge.may_have_unknown_settings(7));
     }
@@ -277,15 +393,41 @@ mod tests {
         let mut knowledge = followed();
         knowledge.note_command(b"LISTEN\0");
         knowledge.follow(false);
-        knowledge.answered(Some(Pin::Channels));
+        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels));
         assert!(!knowledge.keeps_client());
     }
 
     #[test]
     fn where_it_is_not_followed_nothing_is_kept() {
         let mut knowledge = SessionKnowledge::default();
-        knowledge.note_command(b"SET\0");
+        knowledge.note_settings(b"set a = 1", b"set a = 1");
         knowledge.note_hidden(7, b"select f()");
+        assert!(!knowledge.keeps_client());
+    }
+
+    #[test]
+    fn settings_with_names_are_asked_for_by_name_unless_they_were_taken_back() {
+        let mut knowledge = followed();
+        knowledge.note_settings(b"set local a = 1", b"Q");
+        assert!(!knowledge.keeps_client(), "over with its transaction");
+        knowledge.note_settings(b"set a = 1", b"Q");
+        knowledge.note_settings(b"select set_config('b.c', $1, false)", b"B");
+        assert_eq!((knowledge.unknown(), knowledge.set_names().map(<[_]>::len)), (Kinds::SETTINGS, Some(2)));
+        knowledge.note_command(b"ROLLBACK\0");
+        assert_eq!(knowledge.set_names(), None);
+    }
+
+    #[test]
+    fn a_kind_that_was_not_asked_for_stays_as_it_was() {
+        let mut knowledge = followed();
+        knowledge.note_command(b"LISTEN\0");
+        assert_eq!(knowledge.unknown(), Kinds::CHANNELS);
+        knowledge.answered(Kinds::CHANNELS, Pins::of(Pin::Channels));
+        knowledge.note_settings(b"set a = 1", b"Q");
+        knowledge.answered(Kinds::SETTINGS, Pins::default());
+        assert_eq!(knowledge.pin(), Some(Pin::Channels));
+        knowledge.note_command(b"UNLISTEN\0");
+        knowledge.answered(Kinds::CHANNELS, Pins::default());
         assert!(!knowledge.keeps_client());
     }
 }
