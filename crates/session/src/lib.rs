@@ -4,7 +4,8 @@
 //! prepared statements under two names, tracked parameters, logins. Never knows the pool, the clock or a socket.
 #![forbid(unsafe_code)]
 
-pub mod client_statements;
+pub mod analyses;
+mod client_statements;
 pub mod description;
 mod encodings;
 pub mod fault;

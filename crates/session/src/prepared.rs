@@ -10,6 +10,7 @@ mod takeover;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::analyses::Analyses;
 use crate::parse_settings::{Catalog, ParseSettings, SettingsId, SettingsTable};
 use crate::resets::reset_by_portal;
 use crate::statement_text::{Effects, effects_of_whole, has_clock_literal};
@@ -70,6 +71,7 @@ pub struct StatementRegistry {
     settings: SettingsTable,
     last_id: StatementId,
     spare: Spare,
+    analyses: Analyses,
 }
 
 impl Default for StatementRegistry {
@@ -112,7 +114,14 @@ impl StatementRegistry {
             settings: SettingsTable::new(tracked),
             last_id: 0,
             spare: Spare::default(),
+            analyses: Analyses::default(),
         }
+    }
+
+    /// What a text, up to a NUL, may change in its session without its command tag showing it.
+    #[inline]
+    pub(crate) fn session_effects(&mut self, text: &[u8]) -> Effects {
+        self.analyses.session_effects(text)
     }
 
     /// The statement with this rest of a Parse body, used by one client more. It is the client's own unless it is known under which

@@ -20,7 +20,7 @@ pub use first_message::{FirstMessage, first_message};
 
 use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
-use crate::statement_text::{Effects, session_effects};
+use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientFault, ClientStatements, Output, PendingReply, ServerProtocol, StatementRegistry, Tracked,
 };
@@ -341,7 +341,7 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn note_hidden_by_query(&mut self, header: Header, rest: &[u8]) {
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
-        let effects = whole.map_or(Effects::HIDDEN, session_effects);
+        let effects = whole.map_or(Effects::HIDDEN, |text| self.context.registry.session_effects(text));
         if effects.any(Effects::SESSION) {
             let message = &rest[..rest.len().min(header.frame_bytes as usize)];
             self.note_session_effects(effects, whole.unwrap_or_default(), message);

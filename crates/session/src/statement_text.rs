@@ -56,6 +56,16 @@ impl Effects {
         Effects(self.0 & Effects::CALLS.and(Effects::UNSEEN).0)
     }
 
+    /// Those that a command tag does not show.
+    pub(crate) fn of_hidden(effect: HiddenEffect) -> Effects {
+        match effect {
+            HiddenEffect::None => Effects::NONE,
+            HiddenEffect::Settings => Effects::SETS_VALUES,
+            HiddenEffect::Locks => Effects::LOCKS,
+            HiddenEffect::Anything => Effects::HIDDEN,
+        }
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, other: Effects) {
         self.0 |= other.0;
@@ -172,22 +182,12 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
-    let known = known.and(session_effects(text));
+    let known = known.and(Effects::of_hidden(sql::hidden_effect(text)));
     let has = |word| contains_word(text, word).next().is_some();
     match has(b"set_config") {
         true => known.and(SETS),
         false if runs_other_sql(text) || has(b"execute") || has(b"pg_settings") => known.unseen_calls(),
         false => known,
-    }
-}
-
-/// What a text, up to a NUL, may change in its session without its command tag showing it.
-pub(crate) fn session_effects(text: &[u8]) -> Effects {
-    match sql::hidden_effect(text) {
-        HiddenEffect::None => Effects::NONE,
-        HiddenEffect::Settings => Effects::SETS_VALUES,
-        HiddenEffect::Locks => Effects::LOCKS,
-        HiddenEffect::Anything => Effects::HIDDEN,
     }
 }
 

@@ -56,16 +56,24 @@ impl HiddenEffect {
 #[inline]
 #[must_use]
 pub fn hidden_effect(text: &[u8]) -> HiddenEffect {
-    if is_select(text) && calls_nothing(text) { HiddenEffect::None } else { judged(text) }
+    if plainly_hides_nothing(text) { HiddenEffect::None } else { judged_effect(text).effect }
 }
 
-/// `select ` in whatever case; one comparison, because each query is asked.
+/// The text is one SELECT, UPDATE or DELETE in which nothing is called, seen at one glance. If not, it may be such a text all the same.
 #[inline]
-fn is_select(text: &[u8]) -> bool {
+#[must_use]
+pub fn plainly_hides_nothing(text: &[u8]) -> bool {
+    begins_plainly(text) && calls_nothing(text)
+}
+
+/// `select `, `update ` or `delete ` in whatever case; one comparison each, because each query is asked.
+#[inline]
+fn begins_plainly(text: &[u8]) -> bool {
     const CASE: u64 = u64::from_be_bytes([0x20, 0x20, 0x20, 0x20, 0x20, 0x20, 0, 0]);
     const BLANK_ONLY: u64 = u64::from_be_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]);
     text.first_chunk::<8>().is_some_and(|head| {
-        (u64::from_be_bytes(*head) | CASE) & BLANK_ONLY == u64::from_be_bytes(*b"select \0")
+        let head = (u64::from_be_bytes(*head) | CASE) & BLANK_ONLY;
+        [b"select \0", b"update \0", b"delete \0"].iter().any(|word| head == u64::from_be_bytes(**word))
     })
 }
 
@@ -93,8 +101,19 @@ fn has_into(text: &[u8]) -> bool {
     is_found
 }
 
+/// What was found in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JudgedEffect {
+    /// What it may change unseen.
+    pub effect: HiddenEffect,
+    /// All texts of its [`crate::shape`] do the same: the values in it do not matter.
+    pub is_of_shape: bool,
+}
+
+/// The same as [`hidden_effect`], by all of the text's tokens, and whether that can be remembered.
 #[inline(never)]
-fn judged(text: &[u8]) -> HiddenEffect {
+#[must_use]
+pub fn judged_effect(text: &[u8]) -> JudgedEffect {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let makes_table = has_into(text);
     let effect = |backslash| {
@@ -106,7 +125,10 @@ fn judged(text: &[u8]) -> HiddenEffect {
     let found = if text.contains(&b'\\') { literal.and(effect(Backslash::Escape)) } else { literal };
     // What ends with its transaction leaves nothing in the session.
     let is_local = found == HiddenEffect::Settings && settings_set(text) == SettingsSet::Local;
-    if is_local { HiddenEffect::None } else { found }
+    JudgedEffect {
+        effect: if is_local { HiddenEffect::None } else { found },
+        is_of_shape: found != HiddenEffect::Settings,
+    }
 }
 
 /// With `makes_table` the word INTO stands in the text: the table is a temporary one if search_path begins with pg_temp.

@@ -10,13 +10,15 @@ mod lexer;
 mod parameterized;
 pub mod probe;
 mod settings_set;
+mod shape;
 mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
-pub use hidden::{HiddenEffect, hidden_effect};
+pub use hidden::{HiddenEffect, JudgedEffect, hidden_effect, judged_effect, plainly_hides_nothing};
 pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use settings_set::{SettingsSet, settings_set};
+pub use shape::shape;
 pub use statement::{
     Access, Changes, Command, ConfigCall, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue,
     Statement, Target, Value, statements,

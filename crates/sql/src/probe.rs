@@ -1,6 +1,7 @@
 //! The lexer under arbitrary bytes (I11 of ARCHITECTURE.md), for fuzzers and for the tests below.
 //! Owns what must hold of every input; never used by the program.
 
+use crate::lexer::{Kind, Lexer, Token};
 use crate::{Access, Backslash, Changes, Command, Fingerprint, TEXT_BYTES};
 
 /// Any bytes have a fingerprint whose text is short, printable and its own fingerprint.
@@ -15,6 +16,27 @@ pub fn fingerprint(bytes: &[u8]) {
         let again = Fingerprint::of(found.text.as_bytes());
         assert_eq!(again, found, "of {:?}", String::from_utf8_lossy(bytes));
     }
+}
+
+/// A text and its shape have the same tokens, but for strings and numbers, and so has the shape of the shape.
+///
+/// # Panics
+/// If that does not hold: that is what fuzzing looks for.
+pub fn shape(bytes: &[u8]) {
+    let (mut shape, mut again) = (Vec::new(), Vec::new());
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    if !crate::shape(text.as_bytes(), &mut shape) {
+        return;
+    }
+    let of_shape = String::from_utf8_lossy(&shape);
+    let token = |token: Token<'_>| {
+        let is_value = token.kind == Kind::Value && !token.text.starts_with('$');
+        (token.kind, if is_value { String::new() } else { token.text.to_owned() })
+    };
+    let tokens: Vec<_> = Lexer::new(text).map(token).collect();
+    assert_eq!(Lexer::new(&of_shape).map(token).collect::<Vec<_>>(), tokens, "of {text:?}");
+    assert!(crate::shape(&shape, &mut again) && again == shape, "of {text:?}");
 }
 
 /// Below what is looked at, in bytes.
@@ -84,6 +106,7 @@ mod tests {
                 }
             }
             fingerprint(&bytes);
+            shape(&bytes);
             statements(&bytes);
         }
     }
@@ -114,6 +137,7 @@ mod tests {
         ] {
             let text = piece.repeat((1 << 20) / piece.len());
             fingerprint(text.as_bytes());
+            shape(text.as_bytes());
             statements(text.as_bytes());
         }
     }

@@ -16,7 +16,7 @@ use super::{RequestAction, Step, plain, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::server_protocol::settings::InForce;
 use crate::server_statements::Availability;
-use crate::statement_text::{Effects, effects, session_effects};
+use crate::statement_text::{Effects, effects};
 use crate::{Boundary, ClientFault, Lookup, Output, PendingReply, Reader, StatementId};
 
 impl Step<'_, '_> {
@@ -81,7 +81,10 @@ impl Step<'_, '_> {
     #[inline(never)]
     fn unnamed_session_effects(&mut self, text: &[u8], complete: bool) -> Effects {
         self.server.session.note_unbound(true);
-        let effects = if complete { session_effects(text) } else { Effects::HIDDEN };
+        let effects = match complete {
+            true => self.context.registry.session_effects(text),
+            false => Effects::HIDDEN,
+        };
         if effects.any(Effects::HIDDEN) {
             self.server.session.note_names(text);
         } else if effects.any(Effects::SETS_VALUES) {
