@@ -212,3 +212,45 @@ def test_switched_off_under_way_it_pins_nothing_more(virtual):
     pooler.reload(session_state="off")
     one.execute("select 1")
     assert two.execute("select 1").fetchone() == (1,)
+
+
+USES = {
+    "a trigger": ("create trigger t after insert on used for each row execute function set_by_trigger()", "insert into used values (1)"),
+    "a trigger below another": (
+        "create function insert_used() returns trigger language plpgsql as 'begin insert into used values (1); return new; end';"
+        "create trigger t after insert on used for each row execute function set_by_trigger();"
+        "create table above (a int); create trigger t after insert on above for each row execute function insert_used()",
+        "insert into above values (1)",
+    ),
+    "a view": ("create view seen as select set_setting()", "select * from seen"),
+    "a view of a view": ("create view seen as select set_setting(); create view again as select * from seen", "select * from again"),
+    "a view of PostgreSQL's own function": ("create view seen as select set_config('lock_timeout', '7777', false)", "select * from seen"),
+    "a default": ("alter table used add b text default set_setting(), add c int", "insert into used (c) values (2)"),
+}
+
+
+@pytest.mark.parametrize("how", USES)
+@pytest.mark.parametrize("protocol", ["simple", "prepared"])
+def test_what_triggers_views_and_defaults_set_is_their_clients_alone(virtual, pg, how, protocol):
+    schema, use = USES[how]
+
+    def run(sql):
+        pg.query(sql, database="app")
+
+    run(
+        "create table used (a int);"
+        "create function set_setting() returns text language plpgsql as $$ begin set lock_timeout = '7777ms'; return 'x'; end $$;"
+        "create function set_by_trigger() returns trigger language plpgsql as $$ begin perform set_setting(); return new; end $$;"
+        f"{schema}; grant all on all tables in schema public to alice"
+    )
+    pooler = virtual(default_pool_size=2, min_pool_size=2)
+    try:
+        with pooler.connect() as client, pooler.connect() as other:
+            for _ in range(3):
+                client.execute(use, prepare=protocol == "prepared")
+                assert client.execute("show lock_timeout").fetchone() == ("7777ms",)
+                assert other.execute("show lock_timeout").fetchone() == ("0",)
+                client.execute("reset lock_timeout")
+    finally:
+        run("drop table if exists above; drop view if exists again; drop view if exists seen; drop table used;"
+            "drop function if exists insert_used; drop function set_by_trigger, set_setting")

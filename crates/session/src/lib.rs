@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyses;
+pub mod changing_relations;
 mod client_statements;
 pub mod description;
 mod encodings;

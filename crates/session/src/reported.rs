@@ -85,6 +85,13 @@ pub(crate) fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
+/// The bytes that these digits stand for; None if they are none.
+pub(crate) fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let byte = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
+    digits.chunks(2).map(byte).collect()
+}
+
 fn bytes_of(digits: &str) -> Vec<u8> {
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     let pairs = digits.as_bytes().as_chunks::<2>().0;

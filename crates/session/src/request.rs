@@ -18,6 +18,7 @@ use wire::tag::frontend as tag;
 
 pub use first_message::{FirstMessage, first_message};
 
+use crate::changing_relations::ChangingRelations;
 use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
 use crate::statement_text::Effects;
@@ -67,6 +68,8 @@ pub struct RequestContext<'a> {
     pub resets: Option<&'a Tracked>,
     /// `disable_pqexec`: no simple query is passed on.
     pub refuses_simple: bool,
+    /// Tables and views whose use may change the session, if there are any.
+    pub changing_relations: Option<&'a ChangingRelations>,
     /// The client's number on its shard, counted from 1.
     pub client: u64,
     /// Counted up: statements prepared by clients, on servers, bound.
@@ -341,10 +344,19 @@ impl Step<'_, '_> {
     #[inline(always)]
     fn note_hidden_by_query(&mut self, header: Header, rest: &[u8]) {
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
-        let effects = whole.map_or(Effects::HIDDEN, |text| self.context.registry.session_effects(text));
+        let effects = whole.map_or(Effects::HIDDEN, |text| self.session_effects(text));
         if effects.any(Effects::SESSION) {
             let message = &rest[..rest.len().min(header.frame_bytes as usize)];
             self.note_session_effects(effects, whole.unwrap_or_default(), message);
+        }
+    }
+
+    /// What a text, up to a NUL, may change in its session without its command tag showing it.
+    #[inline(always)]
+    fn session_effects(&mut self, text: &[u8]) -> Effects {
+        match self.context.changing_relations {
+            Some(relations) if relations.are_named(text) => Effects::HIDDEN,
+            _ => self.context.registry.session_effects(text),
         }
     }
 

@@ -296,10 +296,8 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.
 fn text_of(digits: &[u8]) -> Option<String> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let byte = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    String::from_utf8(bytes?).ok().filter(|text| text.len() <= MAX_VALUE_BYTES)
+    let bytes = crate::reported::from_hex(digits)?;
+    String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_VALUE_BYTES)
 }
 
 pub(crate) fn can_be_set(name: &str) -> bool {

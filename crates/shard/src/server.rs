@@ -54,6 +54,8 @@ pub(crate) enum InternalQuery {
     /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
     /// often that has failed.
     SessionState { client: Option<ConnId>, failed: u8 },
+    /// It is asked which tables and views may change a session, for its pool.
+    Relations,
     /// DISCARD ALL, before this internal client's query.
     Freshen(ConnId),
     /// `connect_query` runs again after that.

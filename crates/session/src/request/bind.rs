@@ -108,12 +108,22 @@ impl Step<'_, '_> {
         if effects.any(Effects::ALTERING) {
             self.alters_by_portal(Some(statement));
         }
+        let effects = effects.and(self.effects_by_relations(statement));
         if effects.any(Effects::SESSION) {
             self.note_session_effects_of(Some(statement), effects, bind);
         }
         send(&mut self.server.replay_buffer, bind.at, out, |bytes| bind.begin(bytes, statement));
         self.server.ask(pending);
         bind.dropped()
+    }
+
+    /// What the tables and views that a statement names may change in its session. They may have changed since it was parsed.
+    #[inline(always)]
+    fn effects_by_relations(&self, statement: StatementId) -> Effects {
+        let Some(relations) = self.context.changing_relations else { return Effects::NONE };
+        let text = self.context.registry.rest(statement);
+        let is_named = text.is_none_or(|text| relations.are_named(text));
+        if is_named { Effects::HIDDEN } else { Effects::NONE }
     }
 
     /// What is bound may change the session; which parameters it sets may stand in its text, or among its values.

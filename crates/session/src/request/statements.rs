@@ -82,7 +82,7 @@ impl Step<'_, '_> {
     fn unnamed_session_effects(&mut self, text: &[u8], complete: bool) -> Effects {
         self.server.session.note_unbound(true);
         let effects = match complete {
-            true => self.context.registry.session_effects(text),
+            true => self.session_effects(text),
             false => Effects::HIDDEN,
         };
         if effects.any(Effects::HIDDEN) {

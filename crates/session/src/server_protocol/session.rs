@@ -65,6 +65,15 @@ impl ServerProtocol {
         all_known.then(|| names.iter().map(String::as_str).collect())
     }
 
+    /// The server has reported the values of all settings that were set. With the user the role changes, which it does not report.
+    fn reports_all_set(&self, tracked: &Tracked, default_params: &Parameters) -> bool {
+        let is_reported = |name: &&str| {
+            let position = tracked.position(name.as_bytes()).filter(|_| *name != "session_authorization");
+            position.is_some_and(|position| default_params.value(position).is_some())
+        };
+        self.names_to_ask().is_some_and(|names| !names.is_empty() && names.iter().all(is_reported))
+    }
+
     /// Reads the answer to [`ServerProtocol::send_session_query`]: from here on the parameters say what is set in the session. What a
     /// server does not report, and is not set, is as in `default_params`. False if the answer cannot be read.
     pub fn session_answered(
@@ -107,8 +116,18 @@ impl ServerProtocol {
         known
     }
 
-    /// The same where nothing was run but settings whose result was learned before: the server need not be asked. False if it has to be.
-    pub fn session_is_learned(&mut self, default_params: &Parameters, learned: &LearnedSettings) -> bool {
+    /// The same where nothing was run but settings that the server reports, or whose result was learned before: the server need not be
+    /// asked. False if it has to be.
+    pub fn session_is_learned(
+        &mut self,
+        tracked: &Tracked,
+        default_params: &Parameters,
+        learned: &LearnedSettings,
+    ) -> bool {
+        if self.session.unknown() == Kinds::SETTINGS && self.reports_all_set(tracked, default_params) {
+            self.session.answered(Kinds::SETTINGS, Pins::default());
+            return true;
+        }
         let known = self
             .session
             .transcript()
@@ -118,6 +137,11 @@ impl ServerProtocol {
             self.session.answered(Kinds::SETTINGS, Pins::default());
         }
         known.is_some()
+    }
+
+    /// A command ran that may have changed triggers, views and functions, since this was asked last.
+    pub fn take_schema_change(&mut self) -> bool {
+        self.session.take_schema_change()
     }
 
     /// Another client than this one has run a function that may have set a parameter of a name that is not known: only RESET ALL

@@ -54,6 +54,8 @@ pub(crate) struct SessionKnowledge {
     set: SetNames,
     /// The client that ran a function which may have set a parameter of any name, unless all were reset since.
     called_by: Option<u64>,
+    /// A command ran that may have changed triggers, views and functions.
+    has_changed_schema: bool,
     /// Custom parameters that may have been set.
     names: Vec<Box<str>>,
     transcript: Transcript,
@@ -270,6 +272,7 @@ impl SessionKnowledge {
             _ => {
                 let kinds = CHANGES_ONE_KIND.iter().find(|(known, _)| *known == word);
                 let kinds = kinds.map_or(Kinds::ALL, |(_, kinds)| *kinds);
+                self.has_changed_schema |= kinds == Kinds::ALL && word != b"DISCARD";
                 self.reasons.unknown = self.reasons.unknown.and(kinds);
                 if kinds.any(Kinds::SETTINGS) {
                     self.set = SetNames::Any;
@@ -297,6 +300,11 @@ impl SessionKnowledge {
             SetNames::Named(names) => Some(names),
             SetNames::None | SetNames::Any => None,
         }
+    }
+
+    /// A command ran that may have changed triggers, views and functions, since this was asked last.
+    pub(crate) fn take_schema_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed_schema)
     }
 
     /// Custom parameters to ask for.

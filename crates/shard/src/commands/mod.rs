@@ -321,6 +321,7 @@ impl ShardState {
         let follows_sessions = limits.follows_sessions;
         local_pool.pool.limits = limits;
         local_pool.database = database;
+        local_pool.relations.expire();
         if password_changed {
             (local_pool.keys, local_pool.password, local_pool.found) = (None, None, None);
         }

@@ -11,8 +11,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, opening, parameters, relay, server_end,
-    session_state, shuffle,
+    backpressure, client_end, first_message, greet, internal_query, opening, parameters, relations, relay,
+    server_end, session_state, shuffle,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -232,6 +232,10 @@ pub(crate) fn internal_query_over(core: &mut Core, server_conn: ConnId) {
 fn serve_next(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some(pool_id) = core.server(server_conn).map(|server| server.pool) else { return };
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    if local_pool.relations.is_due(now_us) && relations::ask(core, server_conn) {
+        return;
+    }
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     if local_pool.pool.lacks_room(now_us) && opening::goes_for_dedicated(core, server_conn) {
         return;

@@ -18,7 +18,7 @@ use crate::connections::Conn;
 use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, client_end, parameters, relay, server_end, session_state};
+use crate::link::{checkout, client_end, parameters, relations, relay, server_end, session_state};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::log_format::excerpt;
@@ -106,6 +106,10 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
         (InternalQuery::SessionState { client, failed: times }, failed) => {
             session_state::answered(core, conn, client, failed.map(|_| times + 1));
         }
+        (InternalQuery::Relations, failed) => {
+            relations::answered(core, conn, failed.as_deref());
+            checkout::internal_query_over(core, conn);
+        }
         (InternalQuery::Freshen(internal_client), failed) => {
             discard_all_done(core, internal_client, conn, failed.is_some())
         }
@@ -163,6 +167,7 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         InternalQuery::Apply(_)
         | InternalQuery::Restore(_)
         | InternalQuery::SessionState { .. }
+        | InternalQuery::Relations
         | InternalQuery::Freshen(_)
         | InternalQuery::ConnectQuery(_)
         | InternalQuery::Ask(_) => None,

@@ -12,6 +12,7 @@ pub(crate) mod internal_query;
 pub(crate) mod opening;
 pub(crate) mod parameters;
 pub(crate) mod permits;
+pub(crate) mod relations;
 pub(crate) mod relay;
 pub(crate) mod server_end;
 pub(crate) mod session_state;

@@ -96,12 +96,14 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let default_params = !was_busy && server.protocol.boundary().is_some();
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
+    let changing_relations = local_pool.as_ref().and_then(|local_pool| local_pool.relations.known());
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max,
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
+        changing_relations: changing_relations.as_deref(),
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,
@@ -125,9 +127,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     if let Some(local_pool) = local_pool {
         local_pool.counters.bytes_received += done as u64;
         if client.request.statements.is_some() {
-            local_pool.counters.client_parse_count += context.parsed;
-            local_pool.counters.server_parse_count += context.parsed_on_server;
-            local_pool.counters.bind_count += context.bound;
+            local_pool.prepared(context.parsed, context.parsed_on_server, context.bound);
         }
     }
     if let Some(tracking) = &mut core.statistics.tracking {

@@ -20,7 +20,11 @@ pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     if !server.protocol.session_is_to_be_asked() {
         return;
     }
-    if server.protocol.session_is_learned(&local_pool.default_params, &local_pool.learned_settings) {
+    if server.protocol.session_is_learned(
+        &core.tracked,
+        &local_pool.default_params,
+        &local_pool.learned_settings,
+    ) {
         return settle(core, client_conn, server_conn, true);
     }
     // A cancel request under way is for the client's query, and must not meet Weir's own.
@@ -70,6 +74,9 @@ pub(crate) fn answered(
 fn note_answer(core: &mut Core, server_conn: ConnId) -> bool {
     let Some(server) = core.conns.server_mut(server_conn) else { return false };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
+    if server.protocol.take_schema_change() {
+        local_pool.relations.expire();
+    }
     let learned = &mut local_pool.learned_settings;
     server.protocol.session_answered(&core.tracked, &local_pool.default_params, learned)
 }

@@ -13,6 +13,7 @@ use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
 use crate::greeting::ServerGreeting;
+use crate::local_pools::known_relations::KnownRelations;
 use crate::time::micros;
 
 /// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
@@ -39,6 +40,8 @@ pub(crate) struct LocalPool {
     pub(crate) last_params: session::Parameters,
     /// What clients' settings leave in a session (`session_state = virtual`).
     pub(crate) learned_settings: session::LearnedSettings,
+    /// Tables and views whose use may change a session, likewise.
+    pub(crate) relations: KnownRelations,
     pub(crate) counters: Counters,
     /// Latencies, once there are any.
     pub(crate) histograms: Option<Box<Histograms>>,
@@ -96,6 +99,14 @@ impl LocalPool {
         self.counters.server_assignment_count += 1;
         self.counters.wait_time += wait_us;
         self.histograms.get_or_insert_default().wait.add(wait_us);
+    }
+
+    /// Counts statements that clients have prepared, that were prepared on servers, and that were bound.
+    #[inline]
+    pub(crate) fn prepared(&mut self, parsed: u64, parsed_on_server: u64, bound: u64) {
+        self.counters.client_parse_count += parsed;
+        self.counters.server_parse_count += parsed_on_server;
+        self.counters.bind_count += bound;
     }
 
     /// Counts answered queries and their total time.

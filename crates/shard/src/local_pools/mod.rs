@@ -1,4 +1,5 @@
 //! The pools of a shard as data: the table, one pool in it, and its limits by the settings.
 
+pub(crate) mod known_relations;
 pub(crate) mod local_pool;
 pub(crate) mod table;

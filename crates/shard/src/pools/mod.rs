@@ -15,6 +15,7 @@ use telemetry::Counters;
 
 use crate::core::Core;
 use crate::link::opening;
+use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::{LocalPool, limits};
 use crate::local_pools::table::{PoolId, PoolName};
 
@@ -52,6 +53,7 @@ pub(crate) fn local_pool(
         default_params: Parameters::unknown(&core.tracked),
         last_params: Parameters::unknown(&core.tracked),
         learned_settings: LearnedSettings::default(),
+        relations: KnownRelations::default(),
         counters: Counters::default(),
         histograms: None,
         clients: 0,

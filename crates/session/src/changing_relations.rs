@@ -1,0 +1,156 @@
+//! Tables and views whose use may change the session (`session_state = virtual`): by triggers, rules, defaults and policies that call functions.
+//!
+//! Owns the query that asks PostgreSQL's catalog for them, and whether a text names one. What functions change that a text calls by name
+//! is the `sql` crate's.
+
+use std::collections::HashSet;
+
+use crate::internal_result::Row;
+
+/// More of them are not told apart: any text may name one.
+const MAX_RELATIONS: usize = 1000;
+
+/// What is said in front of [`query`], in its transaction: compiling it takes much longer than running it.
+pub const BEFORE_QUERY: &str = "SET LOCAL jit = off";
+
+/// The names of these tables and views.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ChangingRelations {
+    /// In lower case, of ASCII letters, digits and `_`.
+    plain: HashSet<Box<[u8]>>,
+    /// Others are in the text if their bytes are.
+    others: Vec<Box<[u8]>>,
+    /// Any text may name one.
+    is_any: bool,
+}
+
+/// Words in the code of a function that may change the session, or that hide what it runs.
+const CHANGING_WORDS: &str = r"\m(set_config|setseed|pg_(try_)?advisory_(un)?lock\w*|dblink\w*|query_to_xml\w*|cursor_to_xml|execute|call|listen|unlisten|load|discard|prepare|deallocate|temp|temporary|pg_temp\w*|hold)\M|(^|;|>>|\m(begin|then|else|loop|atomic)\M)\s*(set|reset)\M";
+
+/// The query for them. A function changes the session if its code shows that it may, or cannot be read and is volatile, or names a
+/// function or a relation that does; a relation does if its triggers, rules, defaults, checks or policies do, or those of its partitions, of the views below it or of
+/// tables that refer to it.
+#[must_use]
+pub fn query() -> String {
+    const CODE: &str = "SELECT p.oid,pg_catalog.lower(p.proname::pg_catalog.text COLLATE \"C\"),\
+        l.lanname OPERATOR(pg_catalog.=) ANY(ARRAY['sql','plpgsql']::pg_catalog.name[]),\
+        l.lanname OPERATOR(pg_catalog.=) ANY(ARRAY['internal','c']::pg_catalog.name[]) AND p.provolatile OPERATOR(pg_catalog.<>) 'v',\
+        pg_catalog.lower(CASE WHEN p.prosrc OPERATOR(pg_catalog.=) '' THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END) \
+        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang \
+        JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace \
+        WHERE n.nspname OPERATOR(pg_catalog.<>) ALL(ARRAY['pg_catalog','information_schema']::pg_catalog.name[]) \
+        AND p.prokind OPERATOR(pg_catalog.<>) 'a'";
+    /// What each use of a function or relation by another relation is found by: its part of pg_depend, and that catalog's relation.
+    const USES: &str = "SELECT 'f',tgfoid,tgrelid FROM pg_catalog.pg_trigger WHERE NOT tgisinternal \
+        UNION ALL SELECT CASE WHEN d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass THEN 'f' ELSE 'r' END,d.refobjid,r.ev_class \
+        FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND r.oid OPERATOR(pg_catalog.=) d.objid \
+        WHERE d.refobjid OPERATOR(pg_catalog.<>) r.ev_class \
+        UNION ALL SELECT 'f',d.refobjid,a.adrelid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_attrdef a \
+        ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND a.oid OPERATOR(pg_catalog.=) d.objid \
+        UNION ALL SELECT 'f',d.refobjid,c.conrelid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_constraint c \
+        ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass AND c.oid OPERATOR(pg_catalog.=) d.objid \
+        UNION ALL SELECT 'f',d.refobjid,o.polrelid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_policy o \
+        ON d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_policy'::pg_catalog.regclass AND o.oid OPERATOR(pg_catalog.=) d.objid \
+        UNION ALL SELECT 'r',inhrelid,inhparent FROM pg_catalog.pg_inherits \
+        UNION ALL SELECT 'r',conrelid,confrelid FROM pg_catalog.pg_constraint WHERE contype OPERATOR(pg_catalog.=) 'f'";
+    /// PostgreSQL's own functions leave no trace in pg_depend: the text of what calls them is looked at.
+    const TEXTS: &str = "SELECT ev_class,pg_catalog.pg_get_ruledef(oid) FROM pg_catalog.pg_rewrite WHERE oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid \
+        UNION ALL SELECT adrelid,pg_catalog.pg_get_expr(adbin,adrelid) FROM pg_catalog.pg_attrdef \
+        UNION ALL SELECT polrelid,pg_catalog.concat(pg_catalog.pg_get_expr(polqual,polrelid),pg_catalog.pg_get_expr(polwithcheck,polrelid)) FROM pg_catalog.pg_policy";
+    format!(
+        "WITH RECURSIVE code(oid,name,is_read,is_pure,body) AS MATERIALIZED({CODE}),\
+         uses(kind,used,relation) AS MATERIALIZED({USES}),texts(relation,text) AS({TEXTS}),\
+         changing(kind,oid,name) AS((SELECT 'f',oid,name FROM code WHERE NOT is_pure AND (NOT is_read OR \
+         pg_catalog.regexp_replace(body,'/[*].*?[*]/|--[^\\n]*',' ','g') OPERATOR(pg_catalog.~) '{CHANGING_WORDS}') \
+         UNION ALL SELECT 'r',k.oid,pg_catalog.lower(k.relname::pg_catalog.text COLLATE \"C\") FROM texts t JOIN pg_catalog.pg_class k ON k.oid OPERATOR(pg_catalog.=) t.relation \
+         WHERE pg_catalog.lower(t.text) OPERATOR(pg_catalog.~) '\\m(set_config|setseed|pg_(try_)?advisory_(un)?lock\\w*)\\M') \
+         UNION SELECT x.kind,x.oid,x.name FROM changing b,LATERAL(SELECT 'f' AS kind,c.oid,c.name FROM code c \
+         WHERE c.is_read AND pg_catalog.strpos(c.body,b.name) OPERATOR(pg_catalog.>) 0 \
+         UNION ALL SELECT 'r',u.relation,pg_catalog.lower(k.relname::pg_catalog.text COLLATE \"C\") FROM uses u JOIN pg_catalog.pg_class k ON k.oid OPERATOR(pg_catalog.=) u.relation \
+         WHERE u.kind OPERATOR(pg_catalog.=) b.kind AND u.used OPERATOR(pg_catalog.=) b.oid) x) \
+         SELECT DISTINCT pg_catalog.encode(pg_catalog.convert_to(name,'UTF8'),'hex') FROM changing WHERE kind OPERATOR(pg_catalog.=) 'r' LIMIT {}",
+        MAX_RELATIONS + 1
+    )
+}
+
+impl ChangingRelations {
+    /// Any text may name one: it is not known yet which there are.
+    #[must_use]
+    pub fn any() -> ChangingRelations {
+        ChangingRelations { is_any: true, ..ChangingRelations::default() }
+    }
+
+    /// Reads the answer to [`query`]. None if there are no such relations.
+    #[must_use]
+    pub fn read(rows: Vec<Row>) -> Option<ChangingRelations> {
+        let mut found =
+            ChangingRelations { is_any: rows.len() > MAX_RELATIONS, ..ChangingRelations::default() };
+        for row in &rows {
+            match row.first().and_then(Option::as_deref).and_then(crate::reported::from_hex) {
+                Some(name) if name.iter().all(is_part_of_name) => drop(found.plain.insert(name.into())),
+                Some(name) => found.others.push(name.into()),
+                None => found.is_any = true,
+            }
+        }
+        (!rows.is_empty()).then_some(found)
+    }
+
+    /// This text, up to a NUL, may name one of them. Words in strings and comments count, too.
+    #[must_use]
+    pub fn are_named(&self, text: &[u8]) -> bool {
+        if self.is_any {
+            return true;
+        }
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default().to_ascii_lowercase();
+        let is_plain_named =
+            || text.split(|byte| !is_part_of_name(byte)).any(|word| self.plain.contains(word));
+        let is_other_named =
+            || self.others.iter().any(|name| text.windows(name.len()).any(|part| part == &**name));
+        // Names with escapes (U&"..."), or in another encoding.
+        let hides = || {
+            let is_unreadable = !self.others.is_empty() && std::str::from_utf8(&text).is_err();
+            is_unreadable || text.windows(2).any(|pair| pair == b"&\"")
+        };
+        is_plain_named() || is_other_named() || hides()
+    }
+}
+
+fn is_part_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relations(names: &[&str]) -> Option<ChangingRelations> {
+        let hex = |name: &&str| name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        ChangingRelations::read(names.iter().map(|name| vec![Some(hex(name).into_bytes())]).collect())
+    }
+
+    #[test]
+    fn a_text_names_a_relation_in_whatever_case_and_quotes() {
+        let relations = relations(&["audited", "odd name", "\u{fc}ber"]).expect("three");
+        for text in [
+            "insert into Audited values (1)",
+            "select * from x.\"audited\"\0",
+            "update \"Odd Name\" set a = 1",
+            "table \u{fc}ber",
+            "select * from U&\"\\0061udited\"",
+        ] {
+            assert!(relations.are_named(text.as_bytes()), "{text}");
+        }
+        for text in ["select * from audited_not", "select 1", "select 1\0audited", "table uber"] {
+            assert!(!relations.are_named(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn none_is_none_and_too_many_are_any() {
+        assert_eq!(relations(&[]), None);
+        let many: Vec<String> = (0..=MAX_RELATIONS).map(|number| format!("r{number}")).collect();
+        let many = relations(&many.iter().map(String::as_str).collect::<Vec<_>>()).expect("many");
+        assert!(many.are_named(b"select 1"));
+        assert!(ChangingRelations::read(vec![vec![None]]).expect("no name").are_named(b"select 1"));
+    }
+}
