@@ -1,7 +1,7 @@
 //! What a client sends back to cancel its query: a process id and a secret, how they are made and compared.
 //!
 //! Owns their layout. The process id is a counter of the whole process, permuted by a secret key: it cannot be
-//! predicted, and none is given again until all have been. The secret has 4 bytes, or 32 where the client speaks protocol 3.2. In a
+//! predicted, none is given again until all have been, and none is that of a server process ([`SERVER_PROCESS_ID_MAX`]). The secret has 4 bytes, or 32 where the client speaks protocol 3.2. In a
 //! group (`peer_id`) the layout is PgBouncer's, so that either may forward to the other: bytes 1 and 2 are the peer, the
 //! last two bits count how often the request may still be forwarded, and there are 4 bytes of secret always. Never
 //! decides what a request leads to.
@@ -14,6 +14,8 @@ use subtle::ConstantTimeEq;
 const HOPS: u8 = 0x03;
 /// Of a process id alone: its sign bit stays clear, for clients that take it for a signed number.
 const BITS: u32 = 31;
+/// The largest process id that a server can have: Linux' limit of `kernel.pid_max` (22 bits), above that of other systems.
+const SERVER_PROCESS_ID_MAX: u32 = 1 << 22;
 /// Of one in a group: the first and the last byte, without the sign bit.
 const BITS_IN_GROUP: u32 = 15;
 /// The shortest secret and, in a group, the only one.
@@ -111,7 +113,7 @@ impl KeyMaker {
         }
     }
 
-    /// The process id that a number of the counter stands for; None of the one that stands for 0.
+    /// The process id that a number of the counter stands for; None if a server process could have it.
     fn process_id(&self, peer_id: u32, number: u32) -> Option<u32> {
         let process_id = if peer_id == 0 {
             self.alone.apply(number)
@@ -120,7 +122,7 @@ impl KeyMaker {
             let [.., first, last] = self.in_group.apply(number).to_be_bytes();
             u32::from_be_bytes([first, low, high, last])
         };
-        (process_id > 0).then_some(process_id)
+        (process_id > SERVER_PROCESS_ID_MAX).then_some(process_id)
     }
 
     /// A key by the next number of the counter. `secret` must be unguessable and as long as [`secret_length`] says.
@@ -153,11 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn process_ids_are_positive_and_differ() {
-        for (peer_id, count) in [(0, 5_000), (16_383, 32_768)] {
+    fn process_ids_are_positive_and_differ_and_are_no_servers() {
+        for (peer_id, count) in [(0, 5_000), (16_383, 32_768), (1, 32_512)] {
             let ids: BTreeSet<u32> = keys(peer_id, false, count).iter().map(Key::process_id).collect();
             assert_eq!(ids.len(), count as usize);
-            assert!(ids.iter().all(|id| (1..=i32::MAX.unsigned_abs()).contains(id)));
+            let given = SERVER_PROCESS_ID_MAX + 1..=i32::MAX.unsigned_abs();
+            assert!(ids.iter().all(|id| given.contains(id)));
         }
     }
 
