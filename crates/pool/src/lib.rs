@@ -9,6 +9,7 @@
 //! let limits = Limits {
 //!     mode: PoolMode::Transaction,
 //!     follows_sessions: false,
+//!     defers_begin: false,
 //!     pool_size: 1,
 //!     min_pool_size: 0,
 //!     reserve_pool_size: 0,

@@ -23,6 +23,8 @@ pub struct Limits {
     pub mode: PoolMode,
     /// Session state follows the clients (`session_state`).
     pub follows_sessions: bool,
+    /// A plain BEGIN is sent with the next request (`deferred_begin`).
+    pub defers_begin: bool,
     /// `pool_size`; 0 is no limit.
     pub pool_size: u32,
     /// `min_pool_size`.
@@ -328,6 +330,7 @@ pub(crate) mod tests {
     pub(crate) fn limits(pool_size: u32) -> Limits {
         Limits {
             follows_sessions: false,
+            defers_begin: false,
             mode: PoolMode::Transaction,
             pool_size,
             min_pool_size: 0,

@@ -93,6 +93,8 @@ pub enum ServerFault {
     Malformed,
     /// A login that does not end.
     LongLogin,
+    /// A BEGIN that the client had been told to have succeeded.
+    BeginRefused,
 }
 
 impl ServerFault {
@@ -105,6 +107,9 @@ impl ServerFault {
             ServerFault::OutOfStep(tag) => format!("server reply out of step: {tag:#04x}").into(),
             ServerFault::Malformed => "bad packet from server".into(),
             ServerFault::LongLogin => "server sent too much before it was ready".into(),
+            ServerFault::BeginRefused => {
+                "server refused the deferred BEGIN; the request was not executed".into()
+            }
         }
     }
 }

@@ -32,6 +32,7 @@ mod session_settings;
 mod session_state;
 pub mod startup_request;
 mod statement_text;
+mod transaction_control;
 
 pub use client_statements::{ClientStatements, Lookup};
 pub use description::Description;
@@ -52,6 +53,7 @@ pub use server_statements::ServerStatements;
 pub use session_settings::SessionSettings;
 pub use session_state::{Kinds, Pin, Pins, SessionState};
 pub use startup_request::StartupRequest;
+pub use transaction_control::TransactionControl;
 
 /// Where a step's bytes go. The caller knows the sockets; a step only names the side.
 ///

@@ -4,6 +4,7 @@
 //! that change it are in [`crate::request`] (what a client asks) and [`crate::reply`] (what the server answers).
 
 mod copy;
+mod deferred_begin;
 mod effects;
 mod gate;
 pub(crate) mod internal;

@@ -110,6 +110,13 @@ impl Config {
             && state.unwrap_or(self.global.session_state) == SessionState::Virtual
     }
 
+    /// A plain BEGIN of clients of a pool is sent with their next request.
+    pub fn defers_begin(&self, database: &Database, user: Option<&User>) -> bool {
+        let deferred = user.and_then(|user| user.deferred_begin).or(database.deferred_begin);
+        self.pool_mode(database, user) == PoolMode::Transaction
+            && deferred.unwrap_or(self.global.deferred_begin)
+    }
+
     /// Age at which idle server connections are closed; zero is after one use.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)

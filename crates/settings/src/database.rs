@@ -3,7 +3,7 @@
 
 use crate::choice::{LoadBalance, PoolMode, SessionState};
 use crate::codec::{
-    AuthDatabase, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
+    AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
 };
 use crate::finding::Origin;
 use crate::table::{Row, live_row};
@@ -44,6 +44,8 @@ pub struct Database {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of session state; `None` follows the global setting.
     pub session_state: Option<SessionState>,
+    /// Whether a plain BEGIN waits for the next request; `None` follows the global setting.
+    pub deferred_begin: Option<bool>,
     /// How one of several hosts is chosen.
     pub load_balance_hosts: LoadBalance,
     /// Query that is run on each new server connection.
@@ -87,6 +89,7 @@ impl Database {
             query_wait_timeout: None,
             pool_mode: None,
             session_state: None,
+            deferred_begin: None,
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
             client_encoding: None,
@@ -147,6 +150,7 @@ rows! {
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
     session_state: Inherited<SessionState>, unset, Reload, "What becomes of what clients leave in their sessions; unless given, the global session_state.", own;
+    deferred_begin: Inherited<Boolean>, unset, Reload, "Sends a plain BEGIN with the client's next request; unless given, the global deferred_begin.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
     client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";

@@ -136,6 +136,9 @@ live {
         "The file that the next RELOAD reads; by default the one of the command line.";
     default_pool_size: u32, Number, "20", Reload,
         "Server connections allowed per user and database. 0 is no limit.";
+    deferred_begin: bool, Boolean, "0", Reload,
+        "Transaction pooling: a plain BEGIN or START TRANSACTION, alone in a simple query, is answered at once and sent in front of the client's next request, in the same write; a COMMIT or ROLLBACK with nothing between needs no server connection. now() is then the time of the first statement.",
+        own;
     disable_pqexec: bool, Boolean, "0", Restart,
         "Refuses the simple query protocol, and with it several statements in one message; only clients that use the extended protocol throughout can work.";
     dns_max_ttl: Duration, Seconds, "15", Reload,

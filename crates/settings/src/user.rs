@@ -2,7 +2,7 @@
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
 use crate::choice::{PoolMode, SessionState};
-use crate::codec::{Inherited, InheritedLimit, Number, Seconds};
+use crate::codec::{Boolean, Inherited, InheritedLimit, Number, Seconds};
 use crate::table::{Row, live_row};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct User {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of session state.
     pub session_state: Option<SessionState>,
+    /// Whether a plain BEGIN waits for the next request.
+    pub deferred_begin: Option<bool>,
     /// Server connections over all databases.
     pub max_user_connections: Option<u32>,
     /// Client connections over all databases.
@@ -48,6 +50,7 @@ rows! {
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
     session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;
+    deferred_begin: Inherited<Boolean>, "Sends a plain BEGIN with the client's next request; wins over the database's.", own;
     max_user_connections: InheritedLimit, "Server connections over all databases.";
     max_user_client_connections: InheritedLimit, "Client connections over all databases.";
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";

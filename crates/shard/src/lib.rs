@@ -21,6 +21,7 @@ mod connections;
 mod console;
 mod console_session;
 mod core;
+mod deferred_begin;
 mod effects;
 mod endpoint;
 mod error_counts;

@@ -8,6 +8,7 @@ use wire::{encode, sqlstate};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::deferred_begin::DeferredBegin;
 use crate::link::{client_end, internal_query, opening, server_end};
 use crate::local_pools::table::PoolId;
 use crate::pools::unused;
@@ -63,7 +64,10 @@ impl ShardState {
     /// Connections in states that end by themselves. Idle clients are only looked at if they have a timeout.
     fn check_connections(&mut self) {
         let watched = self.core.conns.ids(|conn| match conn {
-            Conn::Client(client) => !matches!(client.phase, client::Phase::Idle | client::Phase::Closing),
+            Conn::Client(client) => match client.phase {
+                client::Phase::Idle => client.deferred_begin.is_some(),
+                _ => !matches!(client.phase, client::Phase::Closing),
+            },
             Conn::Server(server) => !matches!(server.phase, server::Phase::Closing),
             Conn::Cancel(_) | Conn::PeerCancel(_) => true,
             Conn::InternalClient(_) | Conn::Reserved => false,
@@ -90,6 +94,9 @@ impl ShardState {
         let now_us = self.core.now.mono_us;
         let login_timeout_us = micros(self.core.config.global.client_login_timeout);
         let Some(client) = self.core.conns.client(conn) else { return };
+        if let (client::Phase::Idle, Some(begin)) = (&client.phase, client.deferred_begin) {
+            return self.check_deferred_begin(conn, begin);
+        }
         let server_greeting = self.core.local_pools.of(client.pool).is_some_and(|local_pool| {
             local_pool.server_greeting.is_some() || local_pool.pool.open() > local_pool.pool.logging_in()
         });
@@ -105,6 +112,22 @@ impl ShardState {
             return client_end::fail_client(&mut self.core, conn, sqlstate::PROTOCOL_VIOLATION, text);
         }
         self.logins.check_held_answer(&mut self.core, conn);
+    }
+
+    /// A transaction of which no server knows is idle since its BEGIN.
+    fn check_deferred_begin(&mut self, conn: ConnId, begin: DeferredBegin) {
+        let Some(client) = self.core.conns.client(conn) else { return };
+        let Some(local_pool) = self.core.local_pools.of(client.pool) else { return };
+        let user = self.core.config.user(&local_pool.user).map(|user| &**user);
+        let is_over = |limit| passed(self.core.now.mono_us, begin.since_us, micros(limit));
+        let reason = if is_over(self.core.config.idle_transaction_timeout(user)) {
+            CloseReason::IdleTransactionTimeout
+        } else if is_over(self.core.config.transaction_timeout(user)) {
+            CloseReason::TransactionTimeout
+        } else {
+            return;
+        };
+        client_end::fail_client(&mut self.core, conn, sqlstate::ADMIN_SHUTDOWN, &reason.to_string());
     }
 
     fn check_idle_clients(&mut self) {

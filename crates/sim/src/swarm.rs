@@ -144,6 +144,8 @@ pub(crate) struct Pooling {
     pub(crate) pool_mode: PoolMode,
     /// Statements kept per server.
     pub(crate) max_prepared_statements: u32,
+    /// `deferred_begin`.
+    pub(crate) deferred_begin: bool,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
     pub(crate) tight_timeouts: bool,
     /// server_lifetime in milliseconds.
@@ -322,6 +324,9 @@ fn servers(prng: &mut Prng) -> Servers {
     }
 }
 
+/// A stream of its own, so that other draws are as without it.
+const DEFERRED_BEGIN: u64 = 8_001;
+
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
     let (prepared, session, looks_up) = (prng.chance(750_000), prng.chance(150_000), prng.chance(300_000));
@@ -334,6 +339,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
         pool_mode: if session { PoolMode::Session } else { PoolMode::Transaction },
         max_prepared_statements: if prepared { small(prng, 1, 3) } else { 0 },
+        deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),

@@ -31,7 +31,7 @@ pub const INVARIANTS: [Invariant; 20] = [
     ),
     row(
         "I3",
-        "Weir never says ReadyForQuery for a request before the server has.",
+        "Weir never says ReadyForQuery for a request before the server has, but to a BEGIN that it defers and to the end of a transaction without a request.",
         "simulator: the taps count ReadyForQuery per client",
     ),
     row(

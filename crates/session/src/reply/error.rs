@@ -45,6 +45,10 @@ impl Step<'_, '_> {
                 self.note_stale_plan(body);
             }
         }
+        if self.server.replies.front() == Some(PendingReply::DeferredBegin) && !self.outcome.fatal {
+            // Its client takes itself to be in a transaction, and its request is skipped.
+            return ReplyAction::Fault(ServerFault::BeginRefused);
+        }
         if self.skips_unclear() && !self.outcome.fatal {
             return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
         }

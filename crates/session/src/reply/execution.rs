@@ -33,6 +33,7 @@ impl Step<'_, '_> {
             }
             Some(PendingReply::Query) => ReplyAction::Pass,
             Some(PendingReply::InternalQuery) => self.swallow_body(),
+            Some(PendingReply::DeferredBegin) => self.deferred_begin_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

@@ -1,4 +1,4 @@
-//! Replies that are not a client's: those to Weir's own queries, and what comes while no client is linked.
+//! Replies that are not a client's: those to Weir's own queries and to a deferred BEGIN, and what comes while no client is linked.
 //!
 //! Owns how they are swallowed, and that their rows are kept within bounds. An internal Parse or Describe of a client's statement is
 //! [`super::statements`]'.
@@ -69,10 +69,21 @@ impl Step<'_, '_> {
         }
     }
 
+    /// A message of a deferred BEGIN is answered, once its reply is here whole.
+    #[cold]
+    pub(super) fn deferred_begin_step(&mut self) -> ReplyAction {
+        let action = self.swallow_body();
+        if matches!(action, ReplyAction::Swallow) {
+            self.server.replies.pop();
+        }
+        action
+    }
+
     /// An internal query with rows uses the extended protocol, whose steps are confirmed one by one.
     pub(super) fn internal_step(&mut self, header: Header) -> ReplyAction {
         match (self.server.replies.front(), self.server.internal.result()) {
             (Some(PendingReply::InternalQuery), Some(_)) => self.swallow_body(),
+            (Some(PendingReply::DeferredBegin), _) => self.deferred_begin_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

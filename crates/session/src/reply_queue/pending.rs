@@ -55,6 +55,8 @@ pub(crate) enum PendingReply {
     Marker,
     /// The Sync of a segment that is replayed: swallow its ReadyForQuery.
     InternalSync,
+    /// A message of a BEGIN that was deferred, in front of the client's request (`deferred_begin`): swallow its reply.
+    DeferredBegin,
 }
 
 /// By which description the client for which a statement was parsed reads and writes.

@@ -56,6 +56,11 @@ impl TransactionStatus {
         Asked(())
     }
 
+    /// BEGIN is sent, and a request behind it: what is answered from here on is answered in a transaction block.
+    pub(crate) fn begin_block(&mut self) {
+        self.last = Status::InTransaction;
+    }
+
     /// ReadyForQuery arrived. Returns what the one before said.
     #[inline(always)]
     pub(crate) fn ready(&mut self, status: Status, nothing_owed: Option<NothingOwed>) -> Status {

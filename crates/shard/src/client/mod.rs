@@ -17,6 +17,7 @@ use crate::cancel_key::Key;
 use crate::client::counted::Counted;
 use crate::client::login::Login;
 use crate::console_session::ConsoleSession;
+use crate::deferred_begin::DeferredBegin;
 use crate::local_pools::table::PoolId;
 use crate::queries::QueryTracker;
 use crate::{ConnId, Now, Peer};
@@ -52,6 +53,8 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) phase: Phase,
     pub(crate) request: ClientStream,
+    /// The BEGIN that goes in front of its next request: it has no server, and takes itself to be in a transaction.
+    pub(crate) deferred_begin: Option<DeferredBegin>,
     /// Bytes still to come of a message that is ignored; no server is taken for it.
     pub(crate) ignored_bytes: u32,
     pub(crate) parameters: Parameters,
@@ -122,6 +125,7 @@ impl Client {
             id,
             phase: Phase::Startup { ssl_refused: false, gss_refused: false },
             request: ClientStream::default(),
+            deferred_begin: None,
             ignored_bytes: 0,
             parameters: Parameters::unknown(tracked),
             startup: None,
@@ -166,11 +170,12 @@ impl Client {
         )
     }
 
-    /// PgBouncer's word for its state in SHOW CLIENTS.
+    /// PgBouncer's word for its state in SHOW CLIENTS, where it has one.
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             Phase::Linked(_) | Phase::Preparing(_) | Phase::Console { .. } => "active",
             Phase::Waiting(_) | Phase::AwaitingGreeting(_) => "waiting",
+            Phase::Idle if self.deferred_begin.is_some() => "deferred_begin",
             Phase::Idle => "idle",
             Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Login(_) => "login",
             Phase::CancelRequest(_) => "active_cancel_req",

@@ -10,7 +10,8 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, client_end, first_message, internal_query, parameters, server_end, startup_values,
+    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, parameters,
+    server_end, startup_values,
 };
 use crate::outbox::Sides;
 use crate::server::Server;
@@ -94,6 +95,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let was_busy = server.protocol.is_busy();
     let default_params = !was_busy && server.protocol.boundary().is_some();
+    deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
     let changing_relations = local_pool.as_ref().and_then(|local_pool| local_pool.relations.known());

@@ -136,6 +136,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
     Limits {
         mode: config.pool_mode(database, user),
         follows_sessions: config.follows_sessions(database, user),
+        defers_begin: config.defers_begin(database, user),
         pool_size: config.pool_size(database, user),
         min_pool_size: config.min_pool_size(database),
         reserve_pool_size: config.reserve_pool_size(database, user),

@@ -17,6 +17,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::console_session::ConsoleSession;
 use crate::core::Core;
+use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
@@ -256,6 +257,7 @@ fn client_of(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Option<C
     client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us);
     client.request_us = fields.number(field::REQUEST).unwrap_or(core.now.mono_us);
     client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
+    client.deferred_begin = fields.number(field::DEFERRED_BEGIN).map(|since_us| DeferredBegin { since_us });
     client.request.statements = statements::read_client_statements(core, fields, catalog);
     Some(client)
 }

@@ -31,6 +31,8 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) spoils: bool,
     /// What DDL does to prepared statements is mended where it can be.
     pub(crate) mends: bool,
+    /// The pooler may answer a plain BEGIN itself, and what ends a transaction without a request.
+    pub(crate) defers: bool,
     /// A client outside a transaction holds no server.
     pub(crate) shares: bool,
     /// The faults are still on: bad manners are allowed.

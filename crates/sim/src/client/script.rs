@@ -117,7 +117,10 @@ impl Client {
             step.filling = choose_filling(context);
             group.steps.push_back(step);
         }
-        let words = format!("{} /*{tag}*/", words.join("; "));
+        let is_plain = context.defers && group.steps.len() == 1 && group.steps.iter().all(controls);
+        // A text that tells whose it is is not plain. Who answers a plain one is not known here.
+        let words = if is_plain { words.concat() } else { format!("{} /*{tag}*/", words.join("; ")) };
+        group.needs_server = !is_plain;
         self.send(|out| message(out, b'Q', |body| text(body, words.as_bytes())));
         let pausing = group.steps.iter().any(|step| pauses(&step.statement));
         self.groups.push_back(group);
@@ -334,6 +337,11 @@ impl Client {
         self.requests += 1;
         Tag { client: self.number, request: self.requests }
     }
+}
+
+/// Begins or ends a transaction.
+fn controls(step: &Step) -> bool {
+    matches!(step.statement, Statement::Begin | Statement::Commit | Statement::Rollback)
 }
 
 fn write_bind(out: &mut Vec<u8>, name: &str, parameter: Option<Tag>) {

@@ -35,6 +35,7 @@ impl<P: Pooler> World<P> {
             modern: self.swarm.servers.modern,
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: self.pools && pooling.max_prepared_statements > 0 && pooling.always_names() && shares,
+            defers: pooling.deferred_begin && !own,
             shares,
             chaos: self.era == Era::Chaos,
         };
@@ -69,6 +70,7 @@ impl<P: Pooler> World<P> {
             modern: self.swarm.servers.modern,
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: false,
+            defers: false,
             shares: pooling.pool_mode == PoolMode::Transaction || pooling.reloads.pool_mode,
             chaos: !probing,
         };
