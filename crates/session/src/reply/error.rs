@@ -45,12 +45,8 @@ impl Step<'_, '_> {
                 self.note_stale_plan(body);
             }
         }
-        if self.server.replies.front() == Some(PendingReply::DeferredBegin) && !self.outcome.fatal {
-            // Its client takes itself to be in a transaction, and its request is skipped.
-            return ReplyAction::Fault(ServerFault::BeginRefused);
-        }
-        if self.skips_unclear() && !self.outcome.fatal {
-            return ReplyAction::Fault(ServerFault::OutOfStep(header.tag));
+        if let Some(fault) = self.fault(header).filter(|_| !self.outcome.fatal) {
+            return ReplyAction::Fault(fault);
         }
         self.note_error(&rest[HEADER_BYTES..]);
         self.server.effects.resets.fail();
@@ -84,6 +80,14 @@ impl Step<'_, '_> {
         let Some(frame) = replacement else { return ReplyAction::Pass };
         self.server.internal.replace(frame);
         ReplyAction::Replaced
+    }
+
+    /// The error of a request behind which the client cannot go on.
+    fn fault(&self, header: Header) -> Option<ServerFault> {
+        // Its client takes itself to be in a transaction, and its request is skipped.
+        let refuses_begin = self.server.replies.front() == Some(PendingReply::DeferredBegin);
+        let unclear = || self.skips_unclear().then_some(ServerFault::OutOfStep(header.tag));
+        refuses_begin.then_some(ServerFault::BeginRefused).or_else(unclear)
     }
 
     /// Whether the requests behind a copy that fails by the extended protocol are skipped depends on a Sync among its data,

@@ -30,6 +30,17 @@ enum Input<'a> {
     Held(Vec<u8>),
 }
 
+impl Input<'_> {
+    /// All of it, and what of it is in the event's buffer.
+    #[inline(always)]
+    fn bytes(&self) -> (&[u8], &[u8]) {
+        match self {
+            Input::Received(bytes) => (bytes, bytes),
+            Input::Held(bytes) => (bytes, &[]),
+        }
+    }
+}
+
 /// Bytes from a client that has a server.
 #[inline]
 pub(crate) fn linked_client_received(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) {
@@ -86,10 +97,7 @@ pub(crate) fn send_more(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[
 /// One step client to server.
 #[inline(always)]
 fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
-    let (bytes, received) = match &input {
-        Input::Received(bytes) => (*bytes, *bytes),
-        Input::Held(bytes) => (&bytes[..], &[][..]),
-    };
+    let (bytes, received) = input.bytes();
     let now_us = core.now.mono_us;
     let global = &core.config.global;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
@@ -123,8 +131,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
     if default_params && !received.is_empty() {
-        client.request_us = now_us;
-        server.query_us = now_us;
+        (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
         local_pool.counters.bytes_received += done as u64;
