@@ -18,7 +18,6 @@ use wire::tag::frontend as tag;
 
 pub use first_message::{FirstMessage, first_message};
 
-use crate::changing_relations::ChangingRelations;
 use crate::replay::ReplayBuffer;
 use crate::resets::may_reset;
 use crate::statement_text::Effects;
@@ -68,8 +67,6 @@ pub struct RequestContext<'a> {
     pub resets: Option<&'a Tracked>,
     /// `disable_pqexec`: no simple query is passed on.
     pub refuses_simple: bool,
-    /// Tables and views whose use may change the session, if there are any.
-    pub changing_relations: Option<&'a ChangingRelations>,
     /// The client's number on its shard, counted from 1.
     pub client: u64,
     /// Counted up: statements prepared by clients, on servers, bound.
@@ -354,9 +351,9 @@ impl Step<'_, '_> {
     /// What a text, up to a NUL, may change in its session without its command tag showing it.
     #[inline(always)]
     fn session_effects(&mut self, text: &[u8]) -> Effects {
-        match self.context.changing_relations {
-            Some(relations) if relations.are_named(text) => Effects::HIDDEN,
-            _ => self.context.registry.session_effects(text),
+        match self.server.session.names_changing_relation(text) {
+            true => Effects::HIDDEN,
+            false => self.context.registry.session_effects(text),
         }
     }
 

@@ -108,7 +108,10 @@ impl Step<'_, '_> {
         if effects.any(Effects::ALTERING) {
             self.alters_by_portal(Some(statement));
         }
-        let effects = effects.and(self.effects_by_relations(statement));
+        let effects = match self.server.session.has_changing_relations() {
+            true => effects.and(self.effects_by_relations(statement)),
+            false => effects,
+        };
         if effects.any(Effects::SESSION) {
             self.note_session_effects_of(Some(statement), effects, bind);
         }
@@ -118,11 +121,10 @@ impl Step<'_, '_> {
     }
 
     /// What the tables and views that a statement names may change in its session. They may have changed since it was parsed.
-    #[inline(always)]
+    #[cold]
     fn effects_by_relations(&self, statement: StatementId) -> Effects {
-        let Some(relations) = self.context.changing_relations else { return Effects::NONE };
         let text = self.context.registry.rest(statement);
-        let is_named = text.is_none_or(|text| relations.are_named(text));
+        let is_named = text.is_none_or(|text| self.server.session.names_changing_relation(text));
         if is_named { Effects::HIDDEN } else { Effects::NONE }
     }
 

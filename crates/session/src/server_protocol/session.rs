@@ -2,7 +2,10 @@
 //!
 //! Owns how an answer becomes parameters. When it has to be asked for is [`super::session_knowledge`]'s.
 
+use std::sync::Arc;
+
 use super::{Boundary, ServerProtocol};
+use crate::changing_relations::ChangingRelations;
 use crate::server_statements::UnnamedStatement;
 use crate::session_state::{self, AskedSettings, Kinds, Pin, Pins, SessionState};
 use crate::{LearnedSettings, Parameters, PendingReply, Tracked};
@@ -12,6 +15,12 @@ impl ServerProtocol {
     #[inline]
     pub fn follow_session(&mut self, is_followed: bool) {
         self.session.follow(is_followed);
+    }
+
+    /// These are the tables and views whose use may change the session, as far as it is followed.
+    #[inline]
+    pub fn watch_relations(&mut self, relations: Option<&Arc<ChangingRelations>>) {
+        self.session.watch(relations);
     }
 
     /// The session has to be asked what it holds, or holds what only this connection has.

@@ -3,6 +3,9 @@
 //! Owns when it has to be asked for, and for which kinds of state: a command ran that may have changed them. Only the answer of PostgreSQL makes
 //! them known again; a client keeps its server until then, and for as long as the session holds what cannot move.
 
+use std::sync::Arc;
+
+use crate::changing_relations::ChangingRelations;
 use crate::session_state::{self, Kinds, MAX_NAMES, Pin, Pins};
 
 /// Commands that change nothing in the session, by the first word of their command tags. COMMIT and ROLLBACK end what began in
@@ -54,6 +57,8 @@ pub(crate) struct SessionKnowledge {
     set: SetNames,
     /// The client that ran a function which may have set a parameter of any name, unless all were reset since.
     called_by: Option<u64>,
+    /// Tables and views whose use may change the session, if there are any.
+    relations: Option<Arc<ChangingRelations>>,
     /// A command ran that may have changed triggers, views and functions.
     has_changed_schema: bool,
     /// Custom parameters that may have been set.
@@ -118,6 +123,25 @@ impl SessionKnowledge {
         if self.is_followed != is_followed {
             *self = SessionKnowledge { is_followed, ..SessionKnowledge::default() };
         }
+    }
+
+    /// These are the tables and views whose use may change the session.
+    #[inline]
+    pub(crate) fn watch(&mut self, relations: Option<&Arc<ChangingRelations>>) {
+        if self.is_followed && self.relations.as_ref().map(Arc::as_ptr) != relations.map(Arc::as_ptr) {
+            self.relations = relations.cloned();
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_changing_relations(&self) -> bool {
+        self.relations.is_some()
+    }
+
+    /// This text, up to a NUL, may name one of them.
+    #[inline(always)]
+    pub(crate) fn names_changing_relation(&self, text: &[u8]) -> bool {
+        self.relations.as_ref().is_some_and(|relations| relations.are_named(text))
     }
 
     /// The client keeps this server: it is to be asked what its session holds, or holds what cannot move.

@@ -80,6 +80,9 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
         local_pool.last_used_us = now_us;
         server.names_as_they_are = client.passes_names(&core.config, local_pool.pool.limits.mode);
         server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
+        if local_pool.pool.limits.follows_sessions {
+            server.protocol.watch_relations(local_pool.relations.known());
+        }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
         parameters::reset_and_prepare(core, client_conn, server_conn);
@@ -233,11 +236,10 @@ fn serve_next(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some(pool_id) = core.server(server_conn).map(|server| server.pool) else { return };
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
-    if local_pool.relations.is_due(now_us) && relations::ask(core, server_conn) {
-        return;
-    }
-    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
-    if local_pool.pool.lacks_room(now_us) && opening::goes_for_dedicated(core, server_conn) {
+    let lacks_room = local_pool.pool.lacks_room(now_us);
+    if local_pool.relations.is_due(now_us) && relations::ask(core, server_conn)
+        || lacks_room && opening::goes_for_dedicated(core, server_conn)
+    {
         return;
     }
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };

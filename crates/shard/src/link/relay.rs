@@ -106,14 +106,12 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
-    let changing_relations = local_pool.as_ref().and_then(|local_pool| local_pool.relations.known());
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max,
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
-        changing_relations: changing_relations.as_deref(),
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,

@@ -17,6 +17,7 @@ const ATTEMPTS: u8 = 3;
 pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    server.protocol.watch_relations(local_pool.relations.known());
     if !server.protocol.session_is_to_be_asked() {
         return;
     }

@@ -54,7 +54,7 @@ impl KnownRelations {
     }
 
     #[inline(always)]
-    pub(crate) fn known(&self) -> Option<Arc<ChangingRelations>> {
-        self.known.clone()
+    pub(crate) fn known(&self) -> Option<&Arc<ChangingRelations>> {
+        self.known.as_ref()
     }
 }
