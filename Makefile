@@ -16,7 +16,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench bench-full sim differential load panel build advisories fmt lint install uninstall clean
+.PHONY: help demo test test-all bench bench-full sim differential sessions load panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ sim: ## the simulator over SEEDS seeds, or with HOURS=8 for eight hours on all c
 
 differential: ## SCRIPTS random scripts from SEED on for each driver, pool mode and size and PostgreSQL, against PostgreSQL itself
 	@WEIR_SCRIPTS=$(SCRIPTS) WEIR_SEED=$(SEED) .venv/bin/python -m pytest tests/e2e/test_random_scripts.py -q -s
+
+sessions: ## SCRIPTS random scripts of session state from SEED on, each by 200 clients over ten servers, against 200 direct connections
+	@WEIR_SCRIPTS=$(SCRIPTS) WEIR_SEED=$(SEED) .venv/bin/python -m pytest tests/e2e/test_session_model.py -q -s
 
 load: ## thousands of clients, idle, active, waiting, logging in, coming and going, not reading; the lasting ones for SECONDS
 	@WEIR_LOAD_FIGURES=$(SECONDS) .venv/bin/python -m pytest tests/e2e/test_load_figures.py -q -s
