@@ -254,3 +254,13 @@ def test_what_triggers_views_and_defaults_set_is_their_clients_alone(virtual, pg
     finally:
         run("drop table if exists above; drop view if exists again; drop view if exists seen; drop table used;"
             "drop function if exists insert_used; drop function set_by_trigger, set_setting")
+
+
+def test_a_client_whose_kept_server_is_terminated_gets_the_error_of_postgresql(virtual, pg):
+    """Between its requests, as it would without a pooler."""
+    pooler = virtual()
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("select pg_advisory_lock(8)")
+        pid = raw.simple("select pg_backend_pid()")[0][0]
+        pg.query(f"select pg_terminate_backend({pid})")
+        assert wire.errors(raw.read_to_end()) == [("57P01", "terminating connection due to administrator command")]

@@ -23,7 +23,9 @@ impl Step<'_, '_> {
             return action;
         }
         let quiet = self.server.replies.is_empty() && self.server.transaction.is_at_rest();
-        if !self.context.has_client || quiet && self.context.releases_between_transactions {
+        // Of a client that keeps its server between transactions the session ends, as it would without a pooler.
+        let is_released = self.context.releases_between_transactions && !self.server.session.keeps_client();
+        if !self.context.has_client || quiet && is_released {
             self.outcome.fatal = true; // It answers no request: the server closes the connection.
             return self.swallow_body();
         }

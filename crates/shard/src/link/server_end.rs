@@ -20,14 +20,28 @@ pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
     let Some(server) = core.server(conn) else { return };
     let told = server.close_when_free == Some(CloseReason::SentFatal);
     let client = server.client();
+    let last_error = match server.phase {
+        Phase::InternalQuery(InternalQuery::SessionState { .. }) => server.internal_error.take(),
+        _ => None,
+    };
     core.log_server(conn, Level::Warning, text);
     close_server(core, conn, CloseReason::Message(text));
     let_go(core, conn);
-    match client {
-        Some(client) if told => client_end::disconnect_client(core, client, text),
-        Some(client) => client_end::fail_client(core, client, sqlstate::CONNECTION_FAILURE, text),
-        None => {}
+    let Some(client) = client else { return };
+    let (code, message) =
+        last_error.as_deref().and_then(fatal).unwrap_or((sqlstate::CONNECTION_FAILURE, text));
+    match told {
+        true => client_end::disconnect_client(core, client, text),
+        false => client_end::fail_client_because(core, client, code, message, text),
     }
+}
+
+/// Code and message of an error that ends the connection: its client gets them, even if a query of Weir's own met it.
+fn fatal(error: &[u8]) -> Option<(&str, &str)> {
+    let fields = wire::error::parse(error);
+    let ends = matches!(fields.severity(), Some(b"FATAL" | b"PANIC"));
+    let text = |field: Option<_>| std::str::from_utf8(field?).ok();
+    text(fields.code()).zip(text(fields.message())).filter(|_| ends)
 }
 
 /// Closes a server connection in any phase. An idle one gets Terminate first, and its end of file is awaited, so
