@@ -5,6 +5,7 @@ A test takes `pg` (the server) and `weir` (a function that starts a pooler); a m
 which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run."""
 
 import os
+import re
 import shutil
 import tomllib
 import zlib
@@ -58,7 +59,7 @@ def one_of(variants, name, salt):
 
 
 def pytest_generate_tests(metafunc):
-    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    chosen = [name for mark in metafunc.definition.iter_markers("parametrize") for name in re.split(r",\s*", mark.args[0])]
     name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
     one = metafunc.config.getoption("one_variant")
     if "server_version" in metafunc.fixturenames and "server_version" not in chosen:

@@ -1,4 +1,4 @@
-"""The drivers that applications use: how each one's program in tests/clients is built, and how it is run.
+"""The drivers that applications use, and applications: how each one's program in tests/clients is built, and how it is run.
 `python tests/e2e/drivers.py` builds them all (scripts/prepare-tests does), so that no test waits for a download."""
 
 import contextlib
@@ -54,8 +54,8 @@ class Driver:
         done = subprocess.run(words, cwd=self.source, env={**os.environ, **environment}, **options)
         assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
-    def run(self, *arguments, timeout=90):
-        return host.run([*self.command(), *arguments], as_user=False, timeout=timeout)
+    def run(self, *arguments, timeout=90, **options):
+        return host.run([*self.command(), *arguments], as_user=False, timeout=timeout, **options)
 
     def build(self):
         raise NotImplementedError
@@ -64,15 +64,38 @@ class Driver:
         raise NotImplementedError
 
 
-class Asyncpg(Driver):
+class Python(Driver):
+    """A program of the tests' own Python; `module` is what it needs."""
+
+    def __init__(self, name, module=None):
+        super().__init__(name)
+        self.module = module or name
+
     def lacking(self):
-        return None if importlib.util.find_spec("asyncpg") else "asyncpg"
+        return None if importlib.util.find_spec(self.module) else self.module
 
     def build(self):
         pass
 
     def command(self):
         return [sys.executable, self.source / "check.py"]
+
+
+class Ruby(Driver):
+    needs = ("ruby",)
+
+    def lacking(self):
+        return super().lacking() or (None if self._has_libraries() else "activerecord or pg")
+
+    def _has_libraries(self):
+        asked = host.run(["ruby", "-e", "require 'logger'; require 'active_record'; require 'pg'"], as_user=False, check=False)
+        return asked.returncode == 0
+
+    def build(self):
+        pass
+
+    def command(self):
+        return ["ruby", self.source / "check.rb"]
 
 
 class Go(Driver):
@@ -124,7 +147,16 @@ class Node(Driver):
         return ["node", self.built / "check.js"]
 
 
-DRIVERS = [Asyncpg("asyncpg"), Go("go"), Java("java"), Node("node")]
+DRIVERS = [Python("asyncpg"), Go("go"), Java("java"), Node("node")]
+APPLICATIONS = [
+    Python("django"),
+    Python("sqlalchemy"),
+    Java("hibernate"),
+    Ruby("activerecord"),
+    Python("jobs", "asyncpg"),
+    Python("election", "psycopg"),
+    Python("tenants", "psycopg"),
+]
 GODO = Tool("godo")  # DigitalOcean's client
 COLLECTOR = Tool("collector")  # the OpenTelemetry Collector's receiver
 
@@ -132,7 +164,7 @@ COLLECTOR = Tool("collector")  # the OpenTelemetry Collector's receiver
 def main():
     """Builds all that can be built; what cannot is named, and its tests are skipped."""
     missing = 0
-    for driver in [*DRIVERS, GODO, COLLECTOR]:
+    for driver in [*DRIVERS, *APPLICATIONS, GODO, COLLECTOR]:
         lacking = driver.lacking()
         try:
             if lacking is None:

@@ -36,6 +36,7 @@ host replication replica all trust
 """
 SETTINGS = {
     "max_connections": "100",
+    "max_prepared_transactions": "10",
     "superuser_reserved_connections": "3",
     "fsync": "off",
     "wal_level": "logical",
