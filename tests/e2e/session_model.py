@@ -17,7 +17,7 @@ import wire
 from session_scripts import compact
 from session_texts import CONTENTS
 
-SILENCE = 150.0  # seconds without an answer after which a client is taken to hang
+SILENCE = 60.0  # seconds without an answer after which a client is taken to hang
 # What a notification may come late by, where listening connections are shared.
 NOTIFICATIONS_LATE = 3.0
 

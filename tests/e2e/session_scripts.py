@@ -21,7 +21,6 @@ HOLES = {
     "currval": "currval and lastval of a sequence that is not temporary",
     "unseen": "settings that a trigger, a view or an operator leaves where the text calls no function",
     "pid": "the process ID of a notification",
-    "unnamed": "the unnamed statement that is bound again in a later transaction",
     "names": "a statement that the protocol has prepared, named by SQL",
     "startup": "startup parameters, behind a RESET that a text hides, or of one that is not tracked in the same request or transaction",
     "reparsed": "warnings about the text of a named statement, which come once more",

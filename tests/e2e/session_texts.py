@@ -120,7 +120,7 @@ ERRORS = [
     "set app.tenant = 'a' /* ; select 1", "set work_mem = '9MB'; select 'open", "set lock_timeout = '55s'; set lock_timeout = 'no'; select 2",
     "select set_config('work_mem', 'no', false)", "select set_config('lock_timeout', '44s', false), 1/0", "select set_config(null, 'x', false)",
     "select set_config('app.tenant', null, false)", "select U&'\\00", "deallocate nothing", "close nothing", "execute nothing", "fetch from nothing", "release nothing",
-    "prepare transaction 'x'", "listen", "unlisten", "discard", "discard nothing", "load", "load 'no_such_library'", "select pg_advisory_unlock(-77)",
+    "listen", "unlisten", "discard", "discard nothing", "load", "load 'no_such_library'", "select pg_advisory_unlock(-77)",
     "set app.tenant = b'1'", "set work_mem = $1", "begin; set work_mem = '3MB'; select 1/0", "rollback to nothing",
 ]
 NOTICES = ["do $$ begin raise notice 'one'; raise warning 'two'; end $$", "drop table if exists never_there", "commit", "rollback", "select pg_advisory_unlock(-78)"]

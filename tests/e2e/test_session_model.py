@@ -13,6 +13,7 @@ import pytest
 import session_model
 import session_scripts
 import session_texts
+import weir as poolers
 from random_scripts import Call
 from session_scripts import Script, Step
 
@@ -25,7 +26,8 @@ CLIENTS = int(os.environ.get("WEIR_MODEL_CLIENTS", session_scripts.CLIENTS))
 LENGTH = int(os.environ.get("WEIR_MODEL_LENGTH", "2"))  # episodes of a client, on average
 DIFFERENCES = int(os.environ.get("WEIR_DIFFERENCES", "1"))  # that are made smaller
 SECONDS = int(os.environ.get("WEIR_MODEL_SECONDS", "60"))  # to make a script smaller
-SETTINGS = {"server_shuffle": 1, "default_pool_size": 10, "query_wait_timeout": 120, "max_client_conn": 1000}
+USERS = {**poolers.USERLIST, "chief": ""}
+SETTINGS = {"server_shuffle": 1, "default_pool_size": 10, "query_wait_timeout": 50, "max_client_conn": 1000}
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def explain(model, pooler, script, found):
 
 
 def test_two_hundred_clients_over_ten_servers_are_told_what_direct_ones_are(weir, roomy):
-    pooler = weir(session_state="virtual", **SETTINGS)
+    pooler = weir(session_state="virtual", userlist=USERS, **SETTINGS)
     model, started = the_model(roomy, pooler), time.monotonic()
     for script in scripts():
         if found := model.compare(script):
@@ -78,7 +80,7 @@ def test_two_hundred_clients_over_ten_servers_are_told_what_direct_ones_are(weir
 
 def test_it_finds_what_a_plain_transaction_pool_mixes_up(weir, roomy, monkeypatch):
     """The model is worth something only if it sees state that is lost or another client's, and shows it by few steps."""
-    pooler = weir(session_state="off", ignore_startup_parameters="*", **SETTINGS)
+    pooler = weir(session_state="off", userlist=USERS, ignore_startup_parameters="*", **SETTINGS)
     monkeypatch.setattr(session_model, "SILENCE", 1.0)  # a lock that is left behind is waited for in vain
     model = the_model(roomy, pooler)
     script = session_scripts.draw(SEED, 10, 2)
