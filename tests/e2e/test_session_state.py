@@ -56,6 +56,8 @@ SCRIPTS = {
         "set session characteristics as transaction isolation level serializable", "show default_transaction_isolation", "show transaction_isolation",
     ],
     "a role": ["set role bob", "select current_user", "select current_user", "reset role", "select current_user = session_user"],
+    "a seed": ["set seed = 0.5", "select 1", "select 2"],
+    "a role of another user": ["set role bob", "select 1", "set session authorization default", "select current_user = session_user", "select 1"],
     "discard all": ["set work_mem = '5MB'", "create temp table t (a int)", "listen a", "discard all", "show work_mem", "select * from t"],
     "a temporary table": ["create temp table t (a int)", "insert into t values (1)", "select * from t", "drop table t", "select * from t"],
     "select into": ["select 1 as a into temp u", "select * from u", "drop table u"],

@@ -201,7 +201,8 @@ const ROLE: &str = "role";
 const NO_ROLE: &str = "none";
 
 /// The parameters of a transaction, and those that are followed in another way or only shown.
-const NOT_OF_THE_SESSION: [&str; 7] = [
+const NOT_OF_THE_SESSION: [&str; 8] = [
+    "seed", // it sets the state of random(), and shows no value
     "transaction_isolation",
     "transaction_read_only",
     "transaction_deferrable",
@@ -283,7 +284,7 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
             continue;
         }
         match (String::from_utf8(name).ok().filter(|name| can_be_set(name)), text_of(&value)) {
-            (Some(name), _) if NOT_OF_THE_SESSION[..6].contains(&&*name) => {}
+            (Some(name), _) if NOT_OF_THE_SESSION[..7].contains(&&*name) => {}
             (Some(name), Some(value)) if bytes + name.len() + value.len() <= MAX_BYTES => {
                 bytes += name.len() + value.len();
                 settings.push((name, value));
@@ -352,6 +353,7 @@ mod tests {
             row("s", "work_mem", "4096"),
             row("s", "app.name", "\u{e4} ' x"),
             row("s", "transaction_isolation", "serializable"),
+            row("s", "seed", "unavailable"),
             row("t", "", ""),
         ];
         let state = read(rows).expect("an answer");

@@ -54,8 +54,12 @@ pub fn settings_set(text: &[u8]) -> SettingsSet {
 fn add(statement: &Statement, names: &mut Vec<String>) -> bool {
     let mut note = |name: Option<&str>, scope: Option<Scope>| {
         let Some((name, scope)) = name.zip(scope) else { return false };
-        if scope == Scope::Session && !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
+        // A change of the user resets the role.
+        let also = (name == "session_authorization").then_some("role");
+        for name in [name].into_iter().chain(also) {
+            if scope == Scope::Session && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
         }
         scope == Scope::Session || !READ_BY.contains(&name)
     };
@@ -85,6 +89,7 @@ mod tests {
             ("set session Work_Mem to '1MB'; set a.B = 'c'; select 1", named(&["work_mem", "a.b"])),
             ("set time zone 'UTC'", named(&["timezone"])),
             ("set role bob", named(&["role"])),
+            ("set session authorization default", named(&["session_authorization", "role"])),
             ("select set_config('A.b', $1, false), set_config('a.b', 'x', false)", named(&["a.b"])),
             ("begin; set local a = 1; set b = 2", named(&["b"])),
         ] {
