@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::statement_text::Effects;
 
-/// How many shapes of texts are remembered; one more, and all are forgotten.
+/// How many shapes of texts are remembered, of 4 KiB each at most; one more, and all are forgotten.
 const MAX_SHAPES: usize = 4096;
 
 /// What was found in the texts of one shard.

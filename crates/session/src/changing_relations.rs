@@ -10,7 +10,10 @@ use crate::internal_result::Row;
 /// More of them are not told apart: any text may name one.
 const MAX_RELATIONS: usize = 1000;
 
-/// What is said in front of [`query`], in its transaction: compiling it takes much longer than running it.
+/// PostgreSQL's NAMEDATALEN less its end.
+const NAME_BYTES: usize = 63;
+
+/// Precedes [`query`] in its transaction: with JIT, compiling it takes much longer than running it.
 pub const BEFORE_QUERY: &str = "SET LOCAL jit = off";
 
 /// The names of these tables and views.
@@ -101,17 +104,28 @@ impl ChangingRelations {
         if self.is_any {
             return true;
         }
-        let text = text.split(|byte| *byte == 0).next().unwrap_or_default().to_ascii_lowercase();
-        let is_plain_named =
-            || text.split(|byte| !is_part_of_name(byte)).any(|word| self.plain.contains(word));
-        let is_other_named =
-            || self.others.iter().any(|name| text.windows(name.len()).any(|part| part == &**name));
-        // Names with escapes (U&"..."), or in another encoding.
-        let hides = || {
-            let is_unreadable = !self.others.is_empty() && std::str::from_utf8(&text).is_err();
-            is_unreadable || text.windows(2).any(|pair| pair == b"&\"")
-        };
-        is_plain_named() || is_other_named() || hides()
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        // Names with escapes: U&"...".
+        let has_escapes = || text.windows(2).any(|pair| pair == b"&\"");
+        text.split(|byte| !is_part_of_name(byte)).any(|word| self.has_plain(word))
+            || has_escapes()
+            || !self.others.is_empty() && self.has_other(text)
+    }
+
+    /// This word is a name of a relation. PostgreSQL cuts longer names.
+    fn has_plain(&self, word: &[u8]) -> bool {
+        let word = &word[..word.len().min(NAME_BYTES)];
+        let mut lower = [0; NAME_BYTES];
+        lower[..word.len()].copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        self.plain.contains(&lower[..word.len()])
+    }
+
+    /// One of the other names stands in the text, or may stand there in another encoding.
+    fn has_other(&self, text: &[u8]) -> bool {
+        let lower = text.to_ascii_lowercase();
+        let stands_there = |name: &[u8]| lower.windows(name.len()).any(|part| part == name);
+        self.others.iter().any(|name| stands_there(name)) || std::str::from_utf8(text).is_err()
     }
 }
 
@@ -137,12 +151,21 @@ mod tests {
             "update \"Odd Name\" set a = 1",
             "table \u{fc}ber",
             "select * from U&\"\\0061udited\"",
+            "select '\u{e4}' from \u{fc}ber",
         ] {
             assert!(relations.are_named(text.as_bytes()), "{text}");
         }
         for text in ["select * from audited_not", "select 1", "select 1\0audited", "table uber"] {
             assert!(!relations.are_named(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_longer_name_is_cut_as_postgresql_cuts_it() {
+        let name = "a".repeat(NAME_BYTES);
+        let relations = relations(&[&name]).expect("one");
+        assert!(relations.are_named(format!("table {name}b").as_bytes()));
+        assert!(!relations.are_named(format!("table {}", &name[1..]).as_bytes()));
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Step<'_, '_> {
 
     /// The error of a request behind which the client cannot go on.
     fn fault(&self, header: Header) -> Option<ServerFault> {
-        // Its client takes itself to be in a transaction, and its request is skipped.
+        // Its client has been answered already, and the request behind it is skipped.
         let refuses_begin = self.server.replies.front() == Some(PendingReply::DeferredBegin);
         let unclear = || self.skips_unclear().then_some(ServerFault::OutOfStep(header.tag));
         refuses_begin.then_some(ServerFault::BeginRefused).or_else(unclear)

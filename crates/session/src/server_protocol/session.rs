@@ -70,7 +70,7 @@ impl ServerProtocol {
     fn names_to_ask(&self) -> Option<Vec<&str>> {
         let names = self.session.set_names()?;
         let can_be_asked = |name: &String| session_state::can_be_set(name);
-        let all_known = self.session.pin() != Some(Pin::Settings) && names.iter().all(can_be_asked);
+        let all_known = !self.session.holds(Pin::Settings) && names.iter().all(can_be_asked);
         all_known.then(|| names.iter().map(String::as_str).collect())
     }
 
@@ -175,5 +175,50 @@ impl ServerProtocol {
     /// RESET ALL is sent.
     pub fn unknown_settings_reset(&mut self) {
         self.session.unknown_settings_reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose session is followed, that reports TimeZone and session_authorization.
+    fn followed() -> (ServerProtocol, Tracked, Parameters) {
+        let tracked = Tracked::new([]);
+        let mut reported = Parameters::unknown(&tracked);
+        for (name, value) in [("TimeZone", "UTC"), ("session_authorization", "alice")] {
+            reported.set(tracked.position(name.as_bytes()).expect("tracked"), value);
+        }
+        let mut server = ServerProtocol::new(reported.clone());
+        server.follow_session(true);
+        (server, tracked, reported)
+    }
+
+    #[test]
+    fn settings_that_the_server_reports_need_no_question() {
+        for (sql, is_known) in [
+            ("set timezone = 'UTC'", true),
+            ("set work_mem = '1MB'", false),
+            ("set timezone = 'UTC'; set work_mem = '1MB'", false),
+            ("set session authorization bob", false),
+            ("reset timezone", false),
+        ] {
+            let (mut server, tracked, reported) = followed();
+            server.session.note_settings(sql.as_bytes(), sql.as_bytes());
+            assert!(server.keeps_client(), "{sql}");
+            let learned = LearnedSettings::default();
+            assert_eq!(server.session_is_learned(&tracked, &reported, &learned), is_known, "{sql}");
+            assert_eq!(server.keeps_client(), !is_known, "{sql}");
+        }
+    }
+
+    #[test]
+    fn where_a_setting_cannot_move_all_are_asked_for() {
+        let (mut server, ..) = followed();
+        let mut pins = Pins::of(Pin::Channels);
+        pins.set(Pin::Settings, true);
+        server.session.answered(Kinds::ALL, pins);
+        server.session.note_settings(b"set work_mem = '1MB'", b"Q");
+        assert!(server.names_to_ask().is_none(), "the other one would count as gone");
     }
 }

@@ -153,12 +153,17 @@ impl SessionKnowledge {
     /// It has to be asked for, and can be: the query would end the unnamed statement that the client is about to bind.
     #[inline]
     pub(crate) fn is_to_be_asked(&self) -> bool {
-        self.reasons.unknown != Kinds::NONE && !self.reasons.pins.has(Pin::UnnamedStatement)
+        self.reasons.unknown != Kinds::NONE && !self.holds(Pin::UnnamedStatement)
     }
 
     /// What has to be asked for.
     pub(crate) fn unknown(&self) -> Kinds {
         self.reasons.unknown
+    }
+
+    /// It holds this, whatever else it holds.
+    pub(crate) fn holds(&self, pin: Pin) -> bool {
+        self.reasons.pins.has(pin)
     }
 
     pub(crate) fn pin(&self) -> Option<Pin> {

@@ -53,7 +53,7 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) phase: Phase,
     pub(crate) request: ClientStream,
-    /// The BEGIN that goes in front of its next request: it has no server, and takes itself to be in a transaction.
+    /// The BEGIN that goes in front of its next request: it has no server, and its transaction has begun.
     pub(crate) deferred_begin: Option<DeferredBegin>,
     /// Bytes still to come of a message that is ignored; no server is taken for it.
     pub(crate) ignored_bytes: u32,
