@@ -34,7 +34,8 @@ SCRIPTS = [
 
 
 @pytest.fixture
-def deferring(weir):
+def deferring(weir, pg):
+    pg.query("drop table if exists t, d, r, m", "app")
     return lambda **settings: weir(**{"deferred_begin": 1, "default_pool_size": 2, **settings})
 
 

@@ -81,6 +81,7 @@ mod tests {
         "select 1.5e-3 : :: := :::: .5 ?| ? $ $a @- =- --",
         "declare é cursor for select * from f(?)",
         "set local a.b = 'x', -1; reset all; explain (analyze) with x as (delete from t) select set_config('a', $1, true) over ()",
+        "select $0$$'$$, 1$g$'$g$, 'x'",
         "create function f() begin atomic select case 1 end; end; prepare p (int) as copy t (a) from stdin; listen \"x\"",
     ];
 

@@ -51,9 +51,8 @@ pub fn shape(text: &[u8], shape: &mut Vec<u8>) -> bool {
                 continue;
             }
             b'\\' => return false,
-            b'$' if !continues_name(before) && !behind.first().is_some_and(u8::is_ascii_digit) => {
-                return false;
-            }
+            // A dollar quote, behind a number or a parameter too. Names with a dollar sign have no shape either.
+            b'$' if !behind.first().is_some_and(u8::is_ascii_digit) => return false,
             b'-' if behind.first() == Some(&b'-') => {
                 rest = &behind[behind.iter().take_while(|byte| !matches!(byte, b'\n' | b'\r')).count()..];
                 shape.push(b' ');
@@ -76,7 +75,7 @@ pub fn shape(text: &[u8], shape: &mut Vec<u8>) -> bool {
     true
 }
 
-/// A digit or `$` behind this byte belongs to a name, a parameter or a number.
+/// A digit behind this byte belongs to a name, a parameter or a number.
 fn continues_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || !byte.is_ascii()
 }
@@ -129,6 +128,8 @@ mod tests {
             "select '\\'",
             "select $$x$$",
             "select $a$",
+            "select $1$$'$$, 'x'",
+            "select 1$a$'$a$, 'x'",
             "select 'x",
             "select \"x",
             "/* /* */ */ a",
