@@ -31,6 +31,11 @@ impl Quiescence {
         }
     }
 
+    /// A connection comes from another process: under SUSPEND one buffer of it is still passed on, as of those that were there.
+    pub(super) fn note_import(&mut self, now_us: u64) {
+        self.suspended_us = self.suspended_us.map(|since_us| since_us.max(now_us));
+    }
+
     fn covers(&self, database: &str, now_us: u64) -> bool {
         let is_still = self.suspended_us.is_some_and(|since_us| now_us > since_us + LAST_READ_US);
         is_still || self.paused.contains(&None) || self.paused.contains(&Some(database.to_owned()))

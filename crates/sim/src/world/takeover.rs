@@ -341,6 +341,7 @@ impl<P: Pooler> World<P> {
         let (server, client) = (seat(server), seat(client));
         let conns: Vec<ConnId> = [&client, &server].into_iter().flatten().map(|(conn, _)| *conn).collect();
         let Some(word) = Import::sockets(client, server) else { return };
+        self.shards[shard].still.note_import(self.clock.now_us());
         self.deliver(shard, Event::Import(Box::new(word)));
         for conn in conns {
             if let Some(spot) = self.socket_at(shard, conn).map(|socket| socket.spot) {
