@@ -47,6 +47,7 @@ SCRIPTS = {
     "set local": ["begin", "set local lock_timeout = '7s'", "show lock_timeout", "commit", "show lock_timeout"],
     "an error": ["begin", "set lock_timeout = '7s'", "select 1/0", "commit", "show lock_timeout"],
     "set_config": ["select set_config('lock_timeout', '6s', false)", "show lock_timeout"],
+    "a custom setting in quotes": ["do $$ begin set \"App\".\"Mixed\" = 'a'; end $$", "show app.mixed", "set \"App\".other = 'b'", "show app.other"],
     "a custom setting": ["set app.tenant = '42'", "select current_setting('app.tenant')", "set app.tenant = 'it''s \\ ö'", "show app.tenant"],
     "in a function": [
         "do $$ begin perform set_config('statement_timeout', '77777', false); end $$", "show statement_timeout", "show statement_timeout",

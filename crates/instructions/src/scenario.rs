@@ -39,6 +39,8 @@ const TRUST: &str = "auth_type = trust";
 
 const TRACKED: &str = "auth_type = trust\ntrack_queries = 1";
 
+const VIRTUAL: &str = "auth_type = trust\nsession_state = virtual";
+
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "frames",
@@ -100,7 +102,37 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "tpcb",
         about: "a transaction of pgbench's TPC-B: BEGIN, five statements, END",
         times: 100,
-        prepare: tpcb,
+        prepare: || tpcb(TRUST),
+    },
+    Scenario {
+        name: "virtual",
+        about: "a simple transaction with session_state = virtual",
+        times: 200,
+        prepare: || {
+            transaction(
+                VIRTUAL,
+                messages::query(messages::SELECT),
+                messages::answer("SELECT 1", Status::Idle),
+            )
+        },
+    },
+    Scenario {
+        name: "virtual_extended",
+        about: "the same by the extended protocol",
+        times: 200,
+        prepare: || transaction(VIRTUAL, messages::extended(), messages::extended_answer()),
+    },
+    Scenario {
+        name: "virtual_prepared",
+        about: "the same by a named statement that the server has",
+        times: 200,
+        prepare: || prepared(VIRTUAL),
+    },
+    Scenario {
+        name: "virtual_tpcb",
+        about: "a transaction of pgbench's TPC-B with session_state = virtual",
+        times: 100,
+        prepare: || tpcb(VIRTUAL),
     },
     Scenario {
         name: "rows",
@@ -232,8 +264,8 @@ fn crowd() -> Once {
     })
 }
 
-fn tpcb() -> Once {
-    let mut world = World::new(TRUST);
+fn tpcb(settings: &str) -> Once {
+    let mut world = World::new(settings);
     let (client, server) = world.pair();
     let status = |command| if command == "COMMIT" { Status::Idle } else { Status::InTransaction };
     let steps = messages::TPCB

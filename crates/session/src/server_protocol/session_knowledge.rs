@@ -273,6 +273,15 @@ impl SessionKnowledge {
     /// A message names what it sets, if it is executed.
     #[cold]
     pub(crate) fn note_names(&mut self, message: &[u8]) {
+        self.note_plain_names(message);
+        // `SET "App"."Tenant"` sets what `SET app.tenant` does.
+        if message.contains(&b'"') {
+            let unquoted: Vec<u8> = message.iter().copied().filter(|byte| *byte != b'"').collect();
+            self.note_plain_names(&unquoted);
+        }
+    }
+
+    fn note_plain_names(&mut self, message: &[u8]) {
         for name in session_state::custom_names(message) {
             if self.names.len() < MAX_NAMES
                 && !self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
