@@ -1,8 +1,9 @@
 //! Whether a query may change its session without the command tag of the answer showing it: by functions that it calls, by
 //! EXECUTE, or by SELECT INTO a temporary table.
 //!
-//! Owns the quick answer for texts that call nothing. All others are [`crate::statements`]' to judge. In doubt the answer is yes.
+//! Owns the answer by the text's tokens; the quick one, for texts that plainly call nothing, is `plain`'s. In doubt the answer is yes.
 
+use crate::plain::{has_into, plainly_hides_nothing};
 use crate::settings_set::{SettingsSet, settings_set};
 use crate::statement::Command;
 use crate::{Backslash, Changes, SetCommand, Statement, statements};
@@ -57,48 +58,6 @@ impl HiddenEffect {
 #[must_use]
 pub fn hidden_effect(text: &[u8]) -> HiddenEffect {
     if plainly_hides_nothing(text) { HiddenEffect::None } else { judged_effect(text).effect }
-}
-
-/// The text is one SELECT, UPDATE or DELETE in which nothing is called, seen at one glance. If not, it may be such a text all the same.
-#[inline]
-#[must_use]
-pub fn plainly_hides_nothing(text: &[u8]) -> bool {
-    begins_plainly(text) && calls_nothing(text)
-}
-
-/// `select `, `update ` or `delete ` in whatever case; one comparison each, because each query is asked.
-#[inline]
-fn begins_plainly(text: &[u8]) -> bool {
-    const CASE: u64 = u64::from_be_bytes([0x20, 0x20, 0x20, 0x20, 0x20, 0x20, 0, 0]);
-    const BLANK_ONLY: u64 = u64::from_be_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]);
-    text.first_chunk::<8>().is_some_and(|head| {
-        let head = (u64::from_be_bytes(*head) | CASE) & BLANK_ONLY;
-        [b"select \0", b"update \0", b"delete \0"].iter().any(|word| head == u64::from_be_bytes(**word))
-    })
-}
-
-/// There is no parenthesis, no further statement, and nothing that could be the word INTO.
-#[inline]
-fn calls_nothing(text: &[u8]) -> bool {
-    let body = match text {
-        [body @ .., b';', 0] | [body @ .., b';' | 0] => body,
-        body => body,
-    };
-    let mut is_suspect = false;
-    for byte in body {
-        is_suspect |= matches!(*byte, b'(' | b';' | b'&');
-    }
-    !is_suspect && !has_into(body)
-}
-
-/// The letters INTO stand somewhere, in whatever case.
-#[inline]
-fn has_into(text: &[u8]) -> bool {
-    let mut is_found = false;
-    for [i, n, t, o] in text.array_windows::<4>() {
-        is_found |= (i | 0x20) == b'i' && (n | 0x20) == b'n' && (t | 0x20) == b't' && (o | 0x20) == b'o';
-    }
-    is_found
 }
 
 /// What was found in a text.

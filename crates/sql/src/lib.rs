@@ -8,15 +8,17 @@ mod fingerprint;
 mod hidden;
 mod lexer;
 mod parameterized;
+mod plain;
 pub mod probe;
 mod settings_set;
 mod shape;
 mod statement;
 
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
-pub use hidden::{HiddenEffect, JudgedEffect, hidden_effect, judged_effect, plainly_hides_nothing};
+pub use hidden::{HiddenEffect, JudgedEffect, hidden_effect, judged_effect};
 pub use lexer::Backslash;
 pub use parameterized::parameterized;
+pub use plain::plainly_hides_nothing;
 pub use settings_set::{SettingsSet, settings_set};
 pub use shape::shape;
 pub use statement::{

@@ -2,7 +2,7 @@
 //! Owns what must hold of every input; never used by the program.
 
 use crate::lexer::{Kind, Lexer, Token};
-use crate::{Access, Backslash, Changes, Command, Fingerprint, TEXT_BYTES};
+use crate::{Access, Backslash, Changes, Command, Fingerprint, HiddenEffect, TEXT_BYTES};
 
 /// Any bytes have a fingerprint whose text is short, printable and its own fingerprint.
 ///
@@ -60,6 +60,11 @@ pub fn statements(bytes: &[u8]) {
             assert!(is_known || !reads_and_stays_clean, "{statement:?}");
             assert!(statement.calls.iter().all(|call| call.name.len() <= 63), "{statement:?}");
         }
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        if crate::plainly_hides_nothing(bytes) {
+            let judged = crate::judged_effect(text).effect;
+            assert_eq!(judged, HiddenEffect::None, "of {:?}", String::from_utf8_lossy(bytes));
+        }
         // A statement behind it changes nothing of what was found before.
         let mut followed = bytes.to_vec();
         followed.extend_from_slice(b"\n;select 1");
@@ -76,6 +81,7 @@ mod tests {
 
     const SEEDS: &[&str] = &[
         "SELECT a.b, count(*) FROM \"T x\" WHERE c = 'it''s' AND d IN (1, -2, $3);",
+        "insert into t (a, b) values (1, 'x'), (2, mine(3))",
         "insert into t values (1, E'\\'', $$x$$), (2, b'01', $t$ ' $t$)",
         "update t set a[1] = a::int -1 -- c\n where b ->> 'k' = U&'x' /* d /* e */ */",
         "select 1.5e-3 : :: := :::: .5 ?| ? $ $a @- =- --",
