@@ -278,8 +278,9 @@ fn has_answered(core: &Core, conn: ConnId) -> bool {
     core.conns.find_server(conn).is_some_and(|server| server.protocol.has_answered())
 }
 
+/// What waits may be Weir itself, which is not notified.
 fn notify_waiter(core: &mut Core, conn: ConnId) {
-    let Some(client) = core.client(conn) else { return };
+    let Some(client) = core.conns.client_mut(conn) else { return };
     let waits = matches!(client.phase, client::Phase::Waiting(_));
     if waits && !std::mem::replace(&mut client.wait_noted, true) {
         let text = "No server connection available in postgres backend, client being queued";
