@@ -306,7 +306,7 @@ def test_no_object_of_a_client_answers_the_query(weir, pg, query):
     """Whoever may log in as auth_user, or through an entry that forces it, has no say in who else may."""
     userlist = {**USERLIST, "asker": "pw"}
     pooler = pooler_with(weir, auth_query=query, userlist=userlist, default_pool_size=1, auth_dbname="app",
-                         admin_users="scramuser")
+                         admin_users="scramuser", session_state="off")
     pg.query("drop schema if exists evil cascade", "app")
     planter = pooler.connect(user="asker", password="pw")
     planter.execute(SHADOW.format("create temp table", secret.scram("evil")))
@@ -452,7 +452,7 @@ def test_the_server_dies_while_it_is_asked(weir, pg):
     pooler = pooler_with(weir, auth_type="plain", auth_query=SLOW)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="slow", database="app"))
-        host.eventually(lambda: pg.count("usename = 'asker' and state = 'active'") == 1)
+        host.eventually(lambda: pg.count("usename = 'asker' and state = 'active' and query like '%pg_sleep%'") == 1)
         pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'asker'")
         assert raw.read().kind == "E"
     assert pooler.value("select current_user", user="mapped", password="pw") == "mapped"

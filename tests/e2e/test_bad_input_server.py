@@ -31,7 +31,8 @@ def fake():
 
 @pytest.fixture
 def pooler(weir, fake):
-    return weir(databases={"app": f"port={fake.port}"}, default_pool_size=1, query_wait_timeout=30, server_login_retry=1)
+    return weir(databases={"app": f"port={fake.port}"}, default_pool_size=1, query_wait_timeout=30, server_login_retry=1,
+                session_state="off")
 
 
 def others_are_fine(pooler):

@@ -151,7 +151,7 @@ def test_the_end_of_a_copy_between_its_error_and_ready(weir):
         connection.sendall(fake_server.READY)
 
     server = fake_server.FakeServer(refuse)
-    pooler = weir(databases={"app": f"port={server.port}"}, default_pool_size=1)
+    pooler = weir(databases={"app": f"port={server.port}"}, default_pool_size=1, session_state="off")
     with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
         raw.send(wire.query("copy it from stdin"))
         raw.read_until("E")

@@ -91,7 +91,7 @@ def test_a_bad_value_hurts_only_its_own_client(weir):
 
 
 def test_unknown_parameters_are_refused(weir):
-    pooler = weir()
+    pooler = weir(session_state="off")
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="alice", database="app", enable_seqscan="off"))
         ((_, text),) = wire.errors(raw.read_to_end())
@@ -131,7 +131,7 @@ def test_options_with_escaped_blanks(weir):
     ],
 )
 def test_other_options_are_refused(weir, options, text):
-    pooler = weir()
+    pooler = weir(session_state="off")
     with pytest.raises(psycopg.OperationalError, match=text):
         pooler.connect(options=options)
 

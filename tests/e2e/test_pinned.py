@@ -24,7 +24,7 @@ def become(web, *reasons):
 
 
 def test_what_pins_a_server_has_a_name(weir):
-    pooler, web = panel.start(weir, default_pool_size=2)
+    pooler, web = panel.start(weir, default_pool_size=2, session_state="off")
     client = wire.Raw(pooler.port).login(application_name="pinned")
     for statement, *reasons in (
         ("listen news; create temp table kept (number int)",),

@@ -181,7 +181,7 @@ def test_a_statement_deallocated_in_a_block_is_prepared_again_behind_it(pooler, 
 
 @pytest.mark.weir_only
 def test_what_sql_prepares_under_a_shared_name_is_never_run_for_another(weir):
-    pooler = weir(default_pool_size=1)
+    pooler = weir(default_pool_size=1, session_state="off")
     with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
         prepare(one, "mine", "select 'mine'")
         (name,) = other.simple("select name from pg_prepared_statements")[0]
@@ -194,7 +194,7 @@ def test_what_sql_prepares_under_a_shared_name_is_never_run_for_another(weir):
 
 @pytest.mark.weir_only
 def test_an_unnamed_statement_is_never_run_for_another(weir):
-    pooler = weir(default_pool_size=1)
+    pooler = weir(default_pool_size=1, session_state="off")
     with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
         one.ask(wire.parse("", "select 'of one'"), wire.SYNC)
         assert wire.errors(other.ask(wire.bind(), wire.execute(), wire.SYNC))[0][0] == "26000"

@@ -228,7 +228,7 @@ RUN_OTHER_SQL = {
 @pytest.mark.parametrize("by", RUN_OTHER_SQL)
 def test_settings_that_are_set_and_restored_around_a_parse(weir, by):
     """Nothing is reported of them; the command does not name set_config() either."""
-    pooler = weir(default_pool_size=1)
+    pooler = weir(default_pool_size=1, session_state="off")
     with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
         one.simple("begin")
         for order in ("dmy", "mdy"):
@@ -244,7 +244,7 @@ def test_settings_that_are_set_and_restored_around_a_parse(weir, by):
 
 
 def test_do_may_prepare_a_statement_under_the_name_of_another(weir):
-    pooler = weir(default_pool_size=1)
+    pooler = weir(default_pool_size=1, session_state="off")
     with wire.Raw(pooler.port).login() as one, wire.Raw(pooler.port).login() as other:
         prepare(one, "s", b"select 'mine'")
         [[name]] = other.simple("select name from pg_prepared_statements")

@@ -182,7 +182,7 @@ def test_the_unnamed_statement_of_a_transaction_goes_along(weir):
 
 
 def test_a_statement_that_sql_has_replaced_is_not_trusted_by_the_next_process(weir):
-    pooler = weir(default_pool_size=1)
+    pooler = weir(default_pool_size=1, session_state="off")
     run = wire.bind("mine") + wire.execute() + wire.SYNC
     with wire.Raw(pooler.port).login() as raw, wire.Raw(pooler.port).login() as other:
         raw.ask(wire.parse("mine", "select 'mine'") + run)

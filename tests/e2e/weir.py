@@ -45,6 +45,8 @@ def pgbouncer_version():
 
 # psycopg prepares by itself what it runs for the sixth time; a PgBouncer before 1.21 cannot follow.
 PREPARES = (pgbouncer_version() or (1, 25)) >= (1, 21)
+# What only Weir knows, set by tests that PgBouncer has to pass too, to the value that is PgBouncer's behaviour.
+OWN = {"session_state"} if pgbouncer_version() else set()
 
 
 class Weir:
@@ -94,7 +96,7 @@ class Weir:
             "pidfile": self.pidfile,
             **({"io_driver": self.io_driver} if self.io_driver else {}),
         }
-        chosen = {name: value for name, value in {**fixed, **self.settings}.items() if value is not None}
+        chosen = {name: value for name, value in {**fixed, **self.settings}.items() if value is not None and name not in OWN}
         lines = ["[databases]"]
         lines += [f"{name} = {self.target(name, options)}" for name, options in self.databases.items()]
         lines += ["[users]", *(f"{name} = {options}" for name, options in self.users.items())]

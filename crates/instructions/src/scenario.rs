@@ -35,9 +35,9 @@ const CHUNK_BYTES: usize = 8 * 1024;
 /// What is counted for large results and COPY.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-const TRUST: &str = "auth_type = trust";
+const TRUST: &str = "auth_type = trust\nsession_state = off";
 
-const TRACKED: &str = "auth_type = trust\ntrack_queries = 1";
+const TRACKED: &str = "auth_type = trust\nsession_state = off\ntrack_queries = 1";
 
 const VIRTUAL: &str = "auth_type = trust\nsession_state = virtual";
 
@@ -150,13 +150,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "connect_trust",
         about: "a client comes, is greeted without a password, and leaves",
         times: 50,
-        prepare: || connections("auth_type = trust"),
+        prepare: || connections(TRUST),
     },
     Scenario {
         name: "connect_scram",
         about: "the same with SCRAM-SHA-256",
         times: 50,
-        prepare: || connections("auth_type = scram-sha-256"),
+        prepare: || connections("auth_type = scram-sha-256\nsession_state = off"),
     },
     Scenario {
         name: "tick",

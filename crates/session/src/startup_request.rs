@@ -131,7 +131,9 @@ impl StartupReader<'_> {
             Err(fault) => return Err(fault),
         };
         for (name, value) in settings {
-            if !self.takes(&name, &value) && !lenient {
+            // Whoever has named `options` wants the others dropped.
+            let is_taken = if lenient { self.tracks(&name, &value) } else { self.takes(&name, &value) };
+            if !is_taken && !lenient {
                 return Err(ClientFault::UnsupportedOption(name));
             }
         }
@@ -140,13 +142,7 @@ impl StartupReader<'_> {
 
     /// Tracked, ignored, or for a server of its own; false if none of these.
     fn takes(&mut self, name: &str, value: &str) -> bool {
-        if let Some(position) = self.tracked.settable(name.as_bytes()) {
-            // The login reports this value, before any server has replaced it by its own spelling.
-            let value = if position == CLIENT_ENCODING { reported_name(value) } else { value };
-            self.request.parameters.push((position, value.to_owned()));
-            return true;
-        }
-        if self.ignores(name) {
+        if self.tracks(name, value) || self.ignores(name) {
             return true;
         }
         let Some(replication) = &mut self.request.replication else {
@@ -157,6 +153,14 @@ impl StartupReader<'_> {
             return is_taken;
         };
         replication.passed.push((name.to_owned(), value.to_owned()));
+        true
+    }
+
+    fn tracks(&mut self, name: &str, value: &str) -> bool {
+        let Some(position) = self.tracked.settable(name.as_bytes()) else { return false };
+        // The login reports this value, before any server has replaced it by its own spelling.
+        let value = if position == CLIENT_ENCODING { reported_name(value) } else { value };
+        self.request.parameters.push((position, value.to_owned()));
         true
     }
 

@@ -35,7 +35,9 @@ impl CheckReport {
 pub fn check(files: &dyn Files, path: &str) -> CheckReport {
     let raw = RawConfig::read(files, path);
     let pools = raw.pools.iter().flat_map(|pools| &pools.assignments);
-    let differences = raw.assignments.iter().chain(pools).flat_map(differences).collect();
+    let assignments = || raw.assignments.iter().chain(pools.clone());
+    let mut differences: Vec<Finding> = assignments().flat_map(differences).collect();
+    differences.extend(kept_sessions(assignments()));
     let repeated = repeated(&raw.assignments);
     let (config, mut findings) = match raw.config(files, &[], None) {
         Ok(config) => {
@@ -60,6 +62,30 @@ fn repeated(assignments: &[Assignment]) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Where clients keep what they leave in their sessions, unless the file says what is to become of it.
+fn kept_sessions<'a>(assignments: impl Iterator<Item = &'a Assignment> + Clone) -> Vec<Finding> {
+    const WHY: &str = "pool_mode: session_state is `virtual` unless set to `off`: what clients leave in their sessions is kept for them, and any startup parameter is accepted";
+    let pairs = |assignment: &'a Assignment| match assignment.section {
+        Section::Pgbouncer => vec![(assignment.key.as_str(), assignment.value.clone())],
+        Section::Databases | Section::Users => connstr::pairs(&assignment.value).unwrap_or_default(),
+        Section::Peers => Vec::new(),
+    };
+    let has = |pairs: &[(&str, String)], name: &str| pairs.iter().any(|(key, _)| *key == name);
+    let is_shared = |(key, value): &(&str, String)| {
+        *key == "pool_mode"
+            && ["transaction", "statement"].iter().any(|mode| value.eq_ignore_ascii_case(mode))
+    };
+    let mut global = assignments.clone().filter(|assignment| assignment.section == Section::Pgbouncer);
+    if global.any(|assignment| assignment.key == "session_state") {
+        return Vec::new();
+    }
+    let concerned = assignments.filter(|assignment| {
+        let pairs = pairs(assignment);
+        pairs.iter().any(is_shared) && !has(&pairs, "session_state")
+    });
+    concerned.map(|assignment| Finding::warning(&assignment.at, WHY.to_owned())).collect()
 }
 
 /// How an assignment behaves differently from PgBouncer.
@@ -112,9 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn who_has_no_word_on_session_state_is_told_that_it_is_kept() {
+        let differences = |text: &str| reported(text).1;
+        let told = differences(
+            "[pgbouncer]\npool_mode = transaction\n[databases]\na = host=h pool_mode=statement\nb = host=h pool_mode=session",
+        );
+        assert!(
+            matches!(&told[..], [one, other] if one.starts_with("w.ini:2: pool_mode: session_state is `virtual`") && other.starts_with("w.ini:4: ")),
+            "{told:?}"
+        );
+        assert_eq!(differences("[pgbouncer]\npool_mode = transaction\nsession_state = virtual"), [""; 0]);
+        assert_eq!(differences("[databases]\na = host=h pool_mode=transaction session_state=off"), [""; 0]);
+    }
+
+    #[test]
     fn what_is_wrong_twice_or_different_is_reported_with_its_line() {
         let (findings, differences, errors) = reported(
-            "[pgbouncer]\npool_mode = session\npkt_buf = 4096\nthreads = 2\npool_mode = transaction\nfrob = 1",
+            "[pgbouncer]\npool_mode = session\npkt_buf = 4096\nthreads = 2\npool_mode = session\nfrob = 1",
         );
         assert_eq!(
             findings,

@@ -32,9 +32,11 @@ impl Files for Ini {
     }
 }
 
+/// With PgBouncer's behaviour where a test says nothing else.
 pub fn config(settings: &str) -> Arc<Config> {
+    let session_state = if settings.contains("session_state") { "" } else { "session_state = off\n" };
     let head = "[databases]\nd = host=127.0.0.1 port=1\nother = host=127.0.0.1 port=1\n[pgbouncer]\nauth_type = trust\nauth_file = users\nadmin_users = boss\npool_mode = transaction\nserver_tls_sslmode = disable\n";
-    Arc::new(settings::load(&Ini(format!("{head}{settings}\n")), "weir.ini", &[]).unwrap())
+    Arc::new(settings::load(&Ini(format!("{head}{session_state}{settings}\n")), "weir.ini", &[]).unwrap())
 }
 
 #[derive(Default)]
