@@ -156,6 +156,8 @@ mod tests {
                 starting_us: 0,
                 lookup_us: 0,
                 secret: "",
+                keeps_sessions: false,
+                question_fails_per_million: 0,
             };
             let mut cluster = Cluster::new(servers, Prng::new(1));
             let number = cluster.accept(End { link: LinkId(0), opener: false });

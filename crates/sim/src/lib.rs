@@ -21,6 +21,7 @@ mod random;
 mod record;
 mod run;
 mod secret;
+mod session_sql;
 mod setup;
 mod shrink;
 mod sql;

@@ -18,12 +18,13 @@ pub(crate) fn script(number: u64, modern: bool) -> Vec<Message> {
     let terms = TlsConfig {
         named: true,
         by_sql: true,
+        keeps_session: false,
         fail_per_million: prng.pick(&[0, 50_000, 200_000]),
         copy_per_million: prng.pick(&[0, 50_000, 300_000]),
         set_per_million: prng.pick(&[0, 50_000, 300_000]),
         pooled: false,
     };
-    let mut script = Script::new(3, Habit::draw(&mut prng), terms);
+    let mut script = Script::new(3, Habit::draw(false, &mut prng), terms);
     let mut shadow = shadow(modern);
     let (mut messages, mut bytes) = (Vec::new(), Vec::new());
     for _ in 0..prng.between(4, ITEMS) {

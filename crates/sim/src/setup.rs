@@ -7,7 +7,7 @@ use std::time::Duration;
 use auth::{Entropy, MockKey};
 use messages::ShardId;
 use pool::PoolRegistry;
-use settings::{Config, Database, Origin, SslMode};
+use settings::{Config, Database, Origin, SessionState, SslMode};
 use shard::Shard;
 
 use crate::directory::Names;
@@ -60,6 +60,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     global.max_db_connections = pooling.max_db_connections;
     global.pool_mode = pooling.pool_mode;
     global.max_prepared_statements = pooling.max_prepared_statements;
+    global.session_state = if pooling.virtual_sessions { SessionState::Virtual } else { SessionState::Off };
     global.deferred_begin = pooling.deferred_begin;
     global.server_round_robin = pooling.round_robin;
     global.server_lifetime = Duration::from_millis(pooling.server_lifetime_ms);

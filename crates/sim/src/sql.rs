@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::session_sql::SessionStatement;
+
 /// What the pooler asks by `auth_query`, behind SELECT.
 const LOOKUP: &str = "name, secret FROM users WHERE name = $1";
 
@@ -97,7 +99,7 @@ pub(crate) enum Statement {
     Reset(String),
     /// `RESET ALL`.
     ResetAll,
-    /// `RESET SESSION AUTHORIZATION`.
+    /// `RESET SESSION AUTHORIZATION` or `RESET ROLE`.
     ResetAuthorization,
     /// `SHOW name`.
     Show(String),
@@ -146,6 +148,8 @@ pub(crate) enum Statement {
     Execute(String),
     /// `DEALLOCATE name`.
     Deallocate(String),
+    /// What is about a session's state.
+    Session(SessionStatement),
     /// Anything else.
     Unknown,
 }
@@ -194,6 +198,7 @@ impl fmt::Display for Statement {
             Statement::Prepare(name, statement) => write!(formatter, "PREPARE {name} AS {statement}"),
             Statement::Execute(name) => write!(formatter, "EXECUTE {name}"),
             Statement::Deallocate(name) => write!(formatter, "DEALLOCATE {name}"),
+            Statement::Session(statement) => write!(formatter, "{statement}"),
             Statement::Unknown => formatter.write_str("SELEC"),
         }
     }
@@ -220,8 +225,10 @@ impl Statement {
             "EXECUTE" => Some(Statement::Execute(rest.to_owned())),
             "SET" => parse_set(rest),
             "RESET" if rest.eq_ignore_ascii_case("all") => Some(Statement::ResetAll),
-            "RESET" if rest == "SESSION AUTHORIZATION" => Some(Statement::ResetAuthorization),
-            "RESET" => Some(Statement::Reset(rest.trim_matches('"').to_owned())),
+            "RESET" if matches!(rest, "SESSION AUTHORIZATION" | "session_authorization" | "ROLE") => {
+                Some(Statement::ResetAuthorization)
+            }
+            "RESET" => Some(Statement::Reset(rest.replace('"', ""))),
             "SHOW" => Some(Statement::Show(rest.trim_matches('"').to_owned())),
             "SELECT" => parse_select(rest),
             "INSERT" => parse_insert(rest),
@@ -233,7 +240,8 @@ impl Statement {
             "DO" => parse_do(rest),
             _ => None,
         };
-        parsed.unwrap_or(Statement::Unknown)
+        let about_session = || SessionStatement::parse(&verb, rest).map(Statement::Session);
+        parsed.or_else(about_session).unwrap_or(Statement::Unknown)
     }
 
     /// Whether it ends a transaction, which is all that a failed one accepts.
@@ -250,17 +258,18 @@ impl Statement {
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
         use Statement::{DivideByZero, Lookup, Select, SelectNumber, SetConfig, Show, Sleep, Stamp};
-        matches!(
-            self,
-            Show(_)
-                | Select(..)
-                | SetConfig(..)
-                | Sleep(..)
-                | DivideByZero
-                | Lookup
-                | SelectNumber(_)
-                | Stamp(_)
-        )
+        matches!(self, Statement::Session(statement) if statement.returns_rows())
+            || matches!(
+                self,
+                Show(_)
+                    | Select(..)
+                    | SetConfig(..)
+                    | Sleep(..)
+                    | DivideByZero
+                    | Lookup
+                    | SelectNumber(_)
+                    | Stamp(_)
+            )
     }
 
     /// How many rows, or messages of a stream, it returns.
@@ -273,7 +282,11 @@ impl Statement {
 
     /// How many columns its rows have.
     pub(crate) fn columns(&self) -> u16 {
-        if *self == Statement::Lookup { 2 } else { 1 }
+        match self {
+            Statement::Lookup => 2,
+            Statement::Session(statement) => statement.columns(),
+            _ => 1,
+        }
     }
 
     /// Whether it has the parameter `$1`.

@@ -123,6 +123,10 @@ pub(crate) struct Servers {
     pub(crate) lookup_us: u64,
     /// What it finds then.
     pub(crate) secret: &'static str,
+    /// A client finds what it has left in its session, and nothing of others.
+    pub(crate) keeps_sessions: bool,
+    /// How often the pooler's question for session state fails.
+    pub(crate) question_fails_per_million: u32,
 }
 
 /// The pooler's settings.
@@ -144,6 +148,8 @@ pub(crate) struct Pooling {
     pub(crate) pool_mode: PoolMode,
     /// Statements kept per server.
     pub(crate) max_prepared_statements: u32,
+    /// `session_state = virtual`.
+    pub(crate) virtual_sessions: bool,
     /// `deferred_begin`.
     pub(crate) deferred_begin: bool,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
@@ -189,6 +195,11 @@ impl Pooling {
     /// Clients outside a transaction hold no server, whatever RELOAD does.
     pub(crate) fn always_shares(&self) -> bool {
         self.pool_mode == PoolMode::Transaction && !self.reloads.pool_mode
+    }
+
+    /// A client in a pool finds what it has left in its session, whatever RELOAD does, although it has another server.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.virtual_sessions && self.always_shares()
     }
 
     /// Names that SQL gives to statements are those of the protocol, and stay with the client.
@@ -248,9 +259,12 @@ impl Swarm {
     /// The world of a seed.
     pub(crate) fn draw(prng: &mut Prng) -> Swarm {
         let calm = prng.chance(250_000);
-        let (network_conditions, client_mix, mut servers, pooling) =
+        let (network_conditions, mut client_mix, mut servers, pooling) =
             (NetworkConditions::draw(prng), client_mix(prng), servers(prng), pooling(prng));
         servers.secret = pooling.secret;
+        if pooling.keeps_sessions() {
+            follow_sessions(&mut client_mix, &mut servers, &mut prng.split(SESSION_QUESTIONS));
+        }
         // Nobody mends what passes through.
         if pooling.max_prepared_statements == 0 {
             servers.ddl_per_million = 0;
@@ -321,11 +335,22 @@ fn servers(prng: &mut Prng) -> Servers {
         starting_us: prng.log_between(1_000, 500_000),
         lookup_us: prng.log_between(1, 300_000),
         secret: VERIFIER,
+        keeps_sessions: false,
+        question_fails_per_million: 0,
     }
 }
 
-/// A stream of its own, so that other draws are as without it.
+/// Clients have sessions that are worth keeping, and now and then a question for them fails.
+fn follow_sessions(client_mix: &mut ClientMix, servers: &mut Servers, prng: &mut Prng) {
+    client_mix.wild_per_million = client_mix.wild_per_million.max(500_000);
+    servers.keeps_sessions = true;
+    servers.question_fails_per_million = if prng.chance(700_000) { 0 } else { scaled(prng, 1_000, 500_000) };
+}
+
+/// Streams of their own, so that other draws are as without them.
 const DEFERRED_BEGIN: u64 = 8_001;
+const VIRTUAL_SESSIONS: u64 = 8_002;
+const SESSION_QUESTIONS: u64 = 8_003;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -339,6 +364,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
         pool_mode: if session { PoolMode::Session } else { PoolMode::Transaction },
         max_prepared_statements: if prepared { small(prng, 1, 3) } else { 0 },
+        virtual_sessions: prng.split(VIRTUAL_SESSIONS).chance(400_000),
         deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },

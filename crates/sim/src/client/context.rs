@@ -25,6 +25,8 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) named: bool,
     /// Names that SQL gives to statements are those of the protocol, and stay with the client.
     pub(crate) sql_names: bool,
+    /// What a client leaves in its session is there in its next transaction, and nothing of others (`session_state = virtual`).
+    pub(crate) keeps_sessions: bool,
     /// The server is PostgreSQL 18 rather than 15.
     pub(crate) modern: bool,
     /// DDL spoils prepared statements, or a client deallocates them.

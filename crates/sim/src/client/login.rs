@@ -68,13 +68,17 @@ impl Client {
             context.checker.wants_own_server(self.number);
         }
         let zone_pair = says_zone.then_some(("TimeZone", zone));
-        self.view.asks(std::iter::once(("application_name", name.as_str())).chain(zone_pair));
+        let gives_settings = self.wild.as_ref().is_some_and(|wild| wild.gives_settings);
+        let setting_pair = gives_settings.then_some(("lock_timeout", "9s"));
+        let pairs = std::iter::once(("application_name", name.as_str())).chain(zone_pair);
+        self.view.asks(pairs.chain(setting_pair));
         self.send(|out| {
             untyped(out, |body| {
                 body.extend_from_slice(&196_608_u32.to_be_bytes());
                 let mut pairs =
                     vec![("user", user.as_str()), ("database", &database), ("application_name", &name)];
                 pairs.extend(zone_pair);
+                pairs.extend(setting_pair);
                 if replicates {
                     pairs.push(("replication", "database"));
                 }

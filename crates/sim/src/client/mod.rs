@@ -10,6 +10,7 @@ mod login;
 pub(crate) mod message;
 mod script;
 pub(crate) mod session;
+mod session_choice;
 pub(crate) mod shadow;
 mod shadowed;
 mod stream;

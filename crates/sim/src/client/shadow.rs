@@ -64,6 +64,8 @@ impl Shadow {
             starting_us: 0,
             lookup_us: 0,
             secret: "",
+            keeps_sessions: false,
+            question_fails_per_million: 0,
         };
         Shadow {
             session: Session::new(0, parameters),
@@ -154,6 +156,11 @@ impl Shadow {
     /// Whether its transaction has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.session.has_failed()
+    }
+
+    /// Whether it is in a transaction block.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.session.is_in_block()
     }
 
     /// Whether a statement has this name.

@@ -30,6 +30,8 @@ pub(super) struct Wild {
     ends_in_bind: bool,
     /// Rows of which it was told that they are there.
     applied: BTreeSet<Tag>,
+    /// It has given a setting at startup that no server reports.
+    pub(super) gives_settings: bool,
 }
 
 impl Wild {
@@ -42,18 +44,20 @@ impl Wild {
         let terms = TlsConfig {
             named: context.named && !context.spoils,
             by_sql: context.sql_names,
+            keeps_session: context.keeps_sessions,
             pooled: context.shares,
             fail_per_million: client_mix.fail_per_million,
             copy_per_million: client_mix.copy_per_million,
             set_per_million: client_mix.set_per_million,
         };
-        let script = Script::new(number, Habit::draw(context.prng), terms);
+        let script = Script::new(number, Habit::draw(context.keeps_sessions, context.prng), terms);
         Some(Box::new(Wild {
             script,
             shadow: None,
             waits: false,
             ends_in_bind: false,
             applied: BTreeSet::new(),
+            gives_settings: context.keeps_sessions && context.prng.chance(300_000),
         }))
     }
 
@@ -108,6 +112,9 @@ impl Client {
                 // Names are passed on as they are there: what others have left is not looked for.
                 Item::Send(Message::Bind(_, name, _) | Message::Describe(b'S', name))
                     if name.is_empty() && !context.named && !shadow.has_statement(&name) => {}
+                // RESET of what no server reports goes back to the server's default until the transaction ends (docs/session-state.md).
+                Item::Send(Message::Query(words))
+                    if wild.gives_settings && shadow.is_in_block() && resets(&words) => {}
                 Item::Send(message) => {
                     wild.ends_in_bind = matches!(message, Message::Bind(..));
                     let start = bytes.len();
@@ -208,6 +215,11 @@ impl Client {
         self.phase = Phase::Over;
         self.waiting_since_us = None;
     }
+}
+
+/// A query string resets settings.
+fn resets(words: &str) -> bool {
+    words.contains("RESET") || words.contains("TO DEFAULT")
 }
 
 fn is_chatter(body: &[u8]) -> bool {

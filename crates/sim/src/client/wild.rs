@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::choice::TIME_ZONES;
 use super::message::Message;
+use super::session_choice::SessionChoice;
 use crate::model::session::INT4PL;
 use crate::prng::Prng;
 use crate::sql::{Statement, Tag, Value};
@@ -28,6 +29,8 @@ pub(crate) enum Habit {
     Both,
     /// Parse, Describe, Flush; Bind, Execute, Flush; Sync (node-postgres under Sequelize).
     Flushes,
+    /// One request at a time, most of them about its session.
+    Keeper,
 }
 
 impl Habit {
@@ -48,7 +51,10 @@ impl Habit {
     ];
 
     /// Somebody's.
-    pub(crate) fn draw(prng: &mut Prng) -> Habit {
+    pub(crate) fn draw(keeps_sessions: bool, prng: &mut Prng) -> Habit {
+        if keeps_sessions && prng.chance(500_000) {
+            return Habit::Keeper;
+        }
         prng.pick(&Habit::ALL)
     }
 }
@@ -62,6 +68,8 @@ pub(crate) struct TlsConfig {
     pub(crate) pooled: bool,
     /// SQL may prepare statements under names.
     pub(crate) by_sql: bool,
+    /// Whatever it leaves in its session is there in its next transaction.
+    pub(crate) keeps_session: bool,
     /// How often a statement fails, copies and sets, per million.
     pub(crate) fail_per_million: u32,
     /// See above.
@@ -96,6 +104,7 @@ pub(crate) struct Script {
     unnamed: bool,
     /// How often pgjdbc has executed its statement.
     executed: u32,
+    session: SessionChoice,
 }
 
 const NAMES: &[&str] = &["s0", "s1", "s2", "s3"];
@@ -117,6 +126,7 @@ impl Script {
             unnamed: false,
             names,
             executed: 0,
+            session: SessionChoice::new(client),
         }
     }
 
@@ -129,7 +139,7 @@ impl Script {
             match self.habit {
                 _ if self.copying => self.fill_copy(prng),
                 Habit::Chaos => self.anything(prng),
-                Habit::OneByOne => self.one_by_one(prng),
+                Habit::OneByOne | Habit::Keeper => self.one_by_one(prng),
                 Habit::Pipeline => self.pipeline(prng),
                 Habit::Portions => self.portions(prng),
                 Habit::Describes => self.describes(prng),
@@ -501,6 +511,11 @@ impl Script {
     /// A statement. With `extended`, its tag goes into a parameter where it has one.
     fn choose(&mut self, extended: bool, prng: &mut Prng) -> Statement {
         let terms = self.terms;
+        let keeps_per_million = if self.habit == Habit::Keeper { 600_000 } else { 100_000 };
+        if terms.keeps_session && prng.chance(keeps_per_million) {
+            let tag = Tag { client: self.client, request: self.requests + u32::from(extended) };
+            return self.session.choose(tag, extended, prng);
+        }
         if prng.chance(terms.fail_per_million) {
             return match prng.below(3) {
                 0 => Statement::DivideByZero,

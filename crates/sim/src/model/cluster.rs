@@ -13,7 +13,7 @@ pub(crate) struct Cluster {
     /// What was committed.
     pub(crate) ledger: Ledger,
     /// What a server must never be sent, and was.
-    pub(crate) strange: Vec<String>,
+    pub(crate) strange: Vec<(&'static str, String)>,
     /// Backends that another session has woken: drive them.
     pub(crate) woken: Vec<u32>,
     backends: Vec<Backend>,

@@ -18,6 +18,8 @@ pub(crate) struct Prepared {
     locked_in: u64,
     /// DDL has changed its result.
     spoilt: bool,
+    /// PREPARE made it.
+    is_of_sql: bool,
 }
 
 /// A portal.
@@ -146,7 +148,8 @@ impl Session {
             return Err(("42P05", "prepared statement already exists", tag));
         }
         let locked_in = self.transactions;
-        self.statements.insert(name.to_vec(), Prepared { statement, tag, locked_in, spoilt: false });
+        self.statements
+            .insert(name.to_vec(), Prepared { statement, tag, locked_in, spoilt: false, is_of_sql: false });
         Ok(())
     }
 
@@ -235,7 +238,12 @@ impl Portal {
 impl Prepared {
     /// What PREPARE makes.
     pub(super) fn by_sql(statement: Statement, locked_in: u64) -> Prepared {
-        Prepared { statement, tag: None, locked_in, spoilt: false }
+        Prepared { statement, tag: None, locked_in, spoilt: false, is_of_sql: true }
+    }
+
+    /// Whether PREPARE made it.
+    pub(super) fn is_of_sql(&self) -> bool {
+        self.is_of_sql
     }
 }
 

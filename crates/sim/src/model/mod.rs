@@ -6,9 +6,11 @@
 pub(crate) mod backend;
 pub(crate) mod cluster;
 pub(crate) mod extended;
+mod holdings;
 pub(crate) mod ledger;
 pub(crate) mod parameters;
 pub(crate) mod reply;
 pub(crate) mod session;
+mod session_statement;
 pub(crate) mod statement;
 mod stream;

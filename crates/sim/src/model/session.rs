@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::extended::{Portal, Prepared};
+use super::holdings::{HeldBefore, Holdings};
 use super::ledger::Ledger;
 use super::parameters::{Parameters, Snapshot};
 use super::reply::{self, Sqlstate};
@@ -27,7 +28,7 @@ pub(crate) struct SessionContext<'a> {
     /// How servers are.
     pub(crate) servers: &'a Servers,
     /// What must never happen and did.
-    pub(crate) strange: &'a mut Vec<String>,
+    pub(crate) strange: &'a mut Vec<(&'static str, String)>,
 }
 
 /// What a session does next.
@@ -94,6 +95,7 @@ pub(super) struct Savepoint {
     /// Rows of the transaction that came before it.
     pub(super) rows: usize,
     pub(super) parameters: Snapshot,
+    pub(super) held: HeldBefore,
 }
 
 /// A session.
@@ -115,6 +117,10 @@ pub(crate) struct Session {
     /// Rows of the open transaction.
     pub(super) pending: Vec<Tag>,
     pub(super) savepoints: Vec<Savepoint>,
+    /// What only this session has.
+    pub(super) holdings: Holdings,
+    /// The client whose statement came last.
+    pub(super) used_by: Option<u32>,
     /// Statements of the extended protocol were executed since the last Sync.
     pub(super) pipelined: bool,
     /// PostgreSQL 18: commands behind those are in a block of their own until Sync.
@@ -149,6 +155,8 @@ impl Session {
             work: None,
             pending: Vec::new(),
             savepoints: Vec::new(),
+            holdings: Holdings::default(),
+            used_by: None,
             pipelined: false,
             implicit: false,
             paused: false,
@@ -207,6 +215,11 @@ impl Session {
     /// Whether a statement has this name.
     pub(crate) fn has_statement(&self, name: &[u8]) -> bool {
         self.statements.contains_key(name)
+    }
+
+    /// Whether a transaction block is open.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.status != Status::Idle
     }
 
     /// Whether a transaction has failed and is still open.
@@ -399,6 +412,7 @@ impl Session {
         self.pending.clear();
         self.portals.clear();
         self.parameters.roll_back();
+        self.holdings.roll_back(true);
     }
 
     pub(super) fn undo_to_savepoint(&mut self) {
@@ -406,10 +420,12 @@ impl Session {
             Some(savepoint) => {
                 self.pending.truncate(savepoint.rows);
                 self.parameters.restore(&savepoint.parameters);
+                self.holdings.restore(&savepoint.held);
             }
             None => {
                 self.pending.clear();
                 self.parameters.roll_back();
+                self.holdings.roll_back(false);
             }
         }
     }
@@ -424,6 +440,7 @@ impl Session {
         if well {
             near.ledger.commit(&mut self.pending);
             self.parameters.commit();
+            self.holdings.commit();
         }
         self.abort();
     }

@@ -6,6 +6,7 @@ use super::extended::{Portal, Prepared};
 use super::reply;
 use super::session::{Progress, Savepoint, Session, SessionContext, Status};
 use super::stream::Stream;
+use crate::session_sql::SessionStatement;
 use crate::sql::{Statement, Tag, Value};
 
 /// Users whose names begin so cannot be looked up: the server has an error instead.
@@ -80,6 +81,7 @@ impl Session {
     /// Begins a statement: the checks that come before it runs, then the time it takes.
     pub(super) fn start(&mut self, running: Running, near: &mut SessionContext<'_>) -> Progress {
         near.ledger.statements += 1;
+        self.note_client(running.tag, near);
         let (statement, tag) = (&running.statement, running.tag);
         if self.status == Status::Failed && !statement.ends_transaction() {
             return self.refuse("25P02", IN_FAILED, tag, near);
@@ -142,6 +144,15 @@ impl Session {
                 self.look_up(&name, near);
                 return Progress::Again;
             }
+            Statement::Session(SessionStatement::Question(question)) => {
+                let question = question.clone();
+                self.answer_question(&question, near);
+                return Progress::Again;
+            }
+            Statement::Session(SessionStatement::Relations) => {
+                self.name_changing_relations(near);
+                return Progress::Again;
+            }
             statement
                 if statement.returns_rows()
                     && !(running.is_simple() && matches!(statement, Statement::Show(_))) =>
@@ -163,10 +174,12 @@ impl Session {
     /// Everybody is known. What a client set must not be in force while the pooler asks.
     fn look_up(&mut self, name: &[u8], near: &mut SessionContext<'_>) {
         if !self.parameters.are_initial() {
-            near.strange.push("a question of the pooler's was asked under a client's parameters".to_owned());
+            near.strange
+                .push(("I1", "a question of the pooler's was asked under a client's parameters".to_owned()));
         }
         if !std::mem::take(&mut self.has_lookup_path) {
-            near.strange.push("a question of the pooler's was asked under a client's search_path".to_owned());
+            near.strange
+                .push(("I1", "a question of the pooler's was asked under a client's search_path".to_owned()));
         }
         if name.starts_with(UNREADABLE.as_bytes()) {
             return self.fail("XX001", "could not read block 7 of users", None, near);
@@ -202,7 +215,8 @@ impl Session {
                     }
                     running.counted += 1;
                     if tag.is_some() && Tag::at_start(line).map(|of| of.client) != tag.map(|tag| tag.client) {
-                        near.strange.push(format!("a row for another COPY came into that of {tag:?}"));
+                        near.strange
+                            .push(("I1", format!("a row for another COPY came into that of {tag:?}")));
                     }
                 }
             }
@@ -237,6 +251,7 @@ impl Session {
 
     /// Sends up to [`SLICE_ROWS`] rows.
     fn rows(&mut self, near: &mut SessionContext<'_>) -> Progress {
+        let evaluated = self.evaluate_first();
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
@@ -254,7 +269,7 @@ impl Session {
                 let parameter = String::from_utf8_lossy(running.parameter.as_deref().unwrap_or(b""));
                 format!("{parameter} {}", moment.unwrap_or_default())
             }
-            _ => String::new(),
+            _ => evaluated.unwrap_or_default(),
         };
         if let Statement::SetConfig(..) = running.statement
             && running.sent == 0
@@ -286,6 +301,14 @@ impl Session {
             reply::row(&mut self.out, &[text.as_bytes()]);
         }
         Progress::Again
+    }
+
+    /// The value of a statement about the session that has not given its row.
+    fn evaluate_first(&mut self) -> Option<String> {
+        let running = self.work.as_ref()?.running.as_ref().filter(|running| running.sent == 0)?;
+        let Statement::Session(statement) = &running.statement else { return None };
+        let statement = statement.clone();
+        Some(self.evaluate(&statement))
     }
 
     fn copy_out(&mut self, line: &str, rows: u32, near: &mut SessionContext<'_>) {
@@ -410,6 +433,7 @@ impl Session {
             Statement::Savepoint(name) => self.savepoint(name)?,
             Statement::RollbackTo(name) => self.roll_back_to(name)?,
             Statement::Release(name) => self.release(name)?,
+            Statement::Session(statement) => self.run_session_command(statement)?,
             Statement::Prepare(name, statement) => self.prepare_by_sql(name, statement)?,
             Statement::Deallocate(name) => {
                 if self.statements.remove(name.as_bytes()).is_none() {
@@ -454,7 +478,8 @@ impl Session {
     fn savepoint(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
         self.must_be_in_block()?;
         let (rows, parameters) = (self.pending.len(), self.parameters.snapshot());
-        self.savepoints.push(Savepoint { name: name.to_owned(), rows, parameters });
+        let held = self.holdings.snapshot();
+        self.savepoints.push(Savepoint { name: name.to_owned(), rows, parameters, held });
         Ok("SAVEPOINT")
     }
 
@@ -462,6 +487,7 @@ impl Session {
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at + 1);
         self.portals.retain(|_, portal| portal.level <= at);
+        self.holdings.end_cursors_behind(at);
         self.undo_to_savepoint();
         self.status = Status::Open;
         Ok("ROLLBACK")
@@ -470,6 +496,7 @@ impl Session {
     fn release(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at);
+        self.holdings.release(at);
         for portal in self.portals.values_mut() {
             portal.level = portal.level.min(at);
         }
@@ -522,6 +549,7 @@ impl Session {
         self.parameters.reset_all();
         self.statements.clear();
         self.portals.clear();
+        self.holdings.discard();
         Ok("DISCARD ALL")
     }
 

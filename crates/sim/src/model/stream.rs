@@ -62,7 +62,8 @@ impl Session {
                 let expected = tag.map(|tag| format!("{tag}|{}", stream.heard));
                 if expected.as_ref().is_some_and(|expected| expected.as_bytes() != body) {
                     let found = String::from_utf8_lossy(body);
-                    near.strange.push(format!("a stream was sent `{found}` in place of {expected:?}"));
+                    near.strange
+                        .push(("I1", format!("a stream was sent `{found}` in place of {expected:?}")));
                 }
                 Progress::Waiting
             }

@@ -15,8 +15,8 @@ impl<P: Pooler> World<P> {
         while let Some(woken) = self.cluster.woken.pop() {
             self.drive_one(woken);
         }
-        if let Some(text) = self.cluster.strange.pop() {
-            self.checker.object("I1", text);
+        if let Some((invariant, text)) = self.cluster.strange.pop() {
+            self.checker.object(invariant, text);
         }
         if let Some(tag) = self.cluster.ledger.take_twice() {
             self.checker.object("I6", format!("{tag} was applied twice"));
