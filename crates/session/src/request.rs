@@ -323,18 +323,28 @@ impl Step<'_, '_> {
         }
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
         self.note_query();
-        if self.server.session.is_followed() {
-            self.server.session.note_unbound(false);
-            self.note_hidden_by_query(header, rest);
-        }
         if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
-            return if self.resetting_query() { RequestAction::Pass } else { RequestAction::Hold };
+            if !self.resetting_query() {
+                return RequestAction::Hold;
+            }
+            self.note_query_of_followed(header, rest);
+            return RequestAction::Pass;
         }
+        self.note_query_of_followed(header, rest);
         self.server.ask(PendingReply::Query);
         if !begins {
             self.server.replies.note_change();
         }
         RequestAction::Pass
+    }
+
+    /// A Query is sent in a session that is followed. (What is held has changed nothing yet.)
+    #[inline(always)]
+    fn note_query_of_followed(&mut self, header: Header, rest: &[u8]) {
+        if self.server.session.is_followed() {
+            self.server.session.note_unbound(false);
+            self.note_hidden_by_query(header, rest);
+        }
     }
 
     /// Whether the answer will show all that this Query changes in the session. One that is not here whole may hold anything.

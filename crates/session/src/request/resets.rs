@@ -70,10 +70,6 @@ impl Step<'_, '_> {
     /// false if more of it is needed.
     #[inline(never)]
     pub(super) fn extended_as_is(&mut self, frame_tag: u8) -> bool {
-        if frame_tag == tag::BIND || frame_tag == tag::PARSE {
-            // Which statement is bound is not followed.
-            self.server.session.note_hidden(self.context.client, &self.input[self.at..]);
-        }
         if let (Some(tracked), tag::PARSE) = (self.context.resets, frame_tag) {
             match self.short_frame() {
                 Short::Body(body) => {
@@ -88,6 +84,10 @@ impl Step<'_, '_> {
                 Short::Partial => return false,
                 Short::No(_) => {}
             }
+        }
+        if frame_tag == tag::BIND || frame_tag == tag::PARSE {
+            // Which statement is bound is not followed.
+            self.server.session.note_hidden(self.context.client, &self.input[self.at..]);
         }
         self.server.ask(plain(frame_tag));
         true
