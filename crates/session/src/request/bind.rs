@@ -141,7 +141,8 @@ impl Step<'_, '_> {
         let message = self.input.get(self.at..).unwrap_or_default();
         let message = &message[..message.len().min(bind.header.frame_bytes as usize)];
         let is_whole = message.len() == bind.header.frame_bytes as usize;
-        if !is_whole || effects.any(Effects::HIDDEN) {
+        let sets_and_locks = effects.any(Effects::SETS_VALUES) && effects.any(Effects::LOCKS);
+        if !is_whole || effects.any(Effects::HIDDEN) || sets_and_locks {
             self.server.session.note_hidden(self.context.client, message);
         } else if effects.any(Effects::SETS_VALUES) {
             self.server.session.note_settings_bound(message);
