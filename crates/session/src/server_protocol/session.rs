@@ -17,6 +17,13 @@ impl ServerProtocol {
         self.session.follow(is_followed);
     }
 
+    /// It is followed what clients leave in the session.
+    #[inline(always)]
+    #[must_use]
+    pub fn follows_session(&self) -> bool {
+        self.session.is_followed()
+    }
+
     /// These are the tables and views whose use may change the session, as far as it is followed.
     #[inline]
     pub fn watch_relations(&mut self, relations: Option<&Arc<ChangingRelations>>) {

@@ -298,7 +298,8 @@ fn step_to_client(
     }
     // What the server reports before it has them does not change that the client has them.
     if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {
-        client.restore_client_startup_values(&server.protocol);
+        let default_params = local_pool.as_deref().map(|local_pool| &local_pool.default_params);
+        client.restore_client_startup_values(&server.protocol, default_params);
     }
     if outcome.fatal {
         server.close_when_free = Some(CloseReason::SentFatal);

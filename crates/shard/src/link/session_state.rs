@@ -109,6 +109,12 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),
         false => None,
     };
+    if sets.is_some() {
+        server.protocol.take_lost(); // What was reset gets the client's values now.
+    } else if !is_kept && !server.protocol.is_quiet() {
+        // A half message behind the answer may be a report: it must not take the client's values for the server's.
+        server.protocol.hold_requests();
+    }
     deliver_notifications(core, server_conn, client_conn);
     if let Some(sets) = sets {
         return checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);

@@ -4,7 +4,7 @@
 //! Owns when they are set on a server that the client keeps. A server that is released gets them at the next checkout, like
 //! any other. Which they are, and what is reported to the client, is `session`'s.
 
-use session::ServerProtocol;
+use session::{Parameters, ServerProtocol};
 
 use crate::client::Client;
 use crate::core::Core;
@@ -15,9 +15,16 @@ use crate::{ConnId, client};
 impl Client {
     /// What was reset on its server has the value of the startup packet again.
     #[cold]
-    pub(crate) fn restore_client_startup_values(&mut self, protocol: &ServerProtocol) {
+    pub(crate) fn restore_client_startup_values(
+        &mut self,
+        protocol: &ServerProtocol,
+        default_params: Option<&Parameters>,
+    ) {
         let (Some(startup), lost) = (&self.startup, protocol.lost()) else { return };
         self.parameters = protocol.parameters.clone();
+        if let Some(default_params) = default_params.filter(|_| protocol.follows_session()) {
+            self.parameters.return_to_startup(startup, default_params);
+        }
         for position in lost.positions() {
             self.parameters.take_over(position, startup);
         }
