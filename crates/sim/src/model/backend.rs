@@ -87,6 +87,11 @@ impl Backend {
         self.session.is_some() && !self.ended
     }
 
+    /// Whether its session holds what no other can be given.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_pinned()) && !self.ended
+    }
+
     /// Whether nothing more comes from it than its output.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended

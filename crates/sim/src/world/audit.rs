@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use shard::audit::Audit;
 
-use super::World;
 use super::process::Process;
+use super::{Owner, World};
 use crate::pooler::Pooler;
 
 /// Events between two audits; a prime, so that it meets every kind of moment.
@@ -53,9 +53,40 @@ impl<P: Pooler> World<P> {
         }
     }
 
+    /// A server that no client has holds nothing that another one could not be given (I4).
+    pub(super) fn expect_idle_servers_bare(&mut self, shard: usize) {
+        if !self.swarm.pooling.keeps_sessions() {
+            return;
+        }
+        let pools = self.shards[shard].pooler.pools();
+        let idle: Vec<u32> =
+            pools.iter().flat_map(|state| state.pool.idle().iter().map(|idle| idle.server)).collect();
+        drop(pools);
+        for server in idle {
+            let socket = self.shards[shard].sockets.get(server as usize).and_then(Option::as_ref);
+            let Some(end) = socket.and_then(|socket| socket.end) else { continue };
+            if let Owner::Backend(number) = self.owner(end.peer())
+                && self.cluster.backend(number).is_pinned()
+            {
+                let text = format!("on shard {shard} the idle server {number} holds what is a client's");
+                return self.checker.object("I4", text);
+            }
+        }
+    }
+
+    /// All clients have gone, and with them the servers that they kept (I4).
+    pub(super) fn expect_no_kept_servers(&mut self) {
+        let kept = self.cluster.backends().find(|(_, backend)| backend.is_pinned());
+        if let Some((number, _)) = kept.filter(|_| self.swarm.pooling.keeps_sessions()) {
+            self.checker
+                .object("I4", format!("server {number} holds what is a client's, and there are none"));
+        }
+    }
+
     /// Everybody has gone: nothing of them is left.
     pub(super) fn expect_no_leftovers(&mut self) {
         self.audit();
+        self.expect_no_kept_servers();
         for shard in self.current_shards() {
             let Some(audit) = self.shards[shard].pooler.audit() else { continue };
             if audit.leftovers != shard::audit::Leftovers::default() {

@@ -426,6 +426,7 @@ impl<P: Pooler> World<P> {
         self.obey(shard, received);
         self.plan_tick(shard);
         self.expect_idle_servers_lent(shard);
+        self.expect_idle_servers_bare(shard);
         self.audit_now_and_then();
     }
 
