@@ -322,6 +322,9 @@ impl Step<'_, '_> {
             return RequestAction::Stop(ClientFault::SimpleQuery.into());
         }
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
+        if self.is_to_be_whole(header, rest) {
+            return RequestAction::Hold;
+        }
         self.note_query();
         if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
             if !self.resetting_query() {
@@ -336,6 +339,13 @@ impl Step<'_, '_> {
             self.server.replies.note_change();
         }
         RequestAction::Pass
+    }
+
+    /// What a request may change in a session that is followed, and which custom parameters it names, shows when all of it is here.
+    #[inline(always)]
+    fn is_to_be_whole(&self, header: Header, rest: &[u8]) -> bool {
+        let whole = header.frame_bytes as usize;
+        rest.len() < whole && whole <= held::WHOLE_BYTES && self.server.session.is_followed()
     }
 
     /// A Query is sent in a session that is followed. (What is held has changed nothing yet.)
@@ -414,6 +424,9 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> RequestAction {
+        if matches!(header.tag, tag::PARSE | tag::BIND) && self.is_to_be_whole(header, rest) {
+            return RequestAction::Hold;
+        }
         if self.context.statements_max == 0 || self.server.copy.is_reading() {
             return if self.extended_as_is(header.tag) { RequestAction::Pass } else { RequestAction::Hold };
         }

@@ -13,7 +13,7 @@ use crate::ClientFault;
 const HELD_BYTES: usize = 16 * 1024 * 1024;
 
 /// A frame up to this length is looked at again when it is whole.
-const WHOLE_BYTES: usize = 64 * 1024;
+pub(super) const WHOLE_BYTES: usize = 64 * 1024;
 
 /// Memory of held bytes that have been passed on is kept for the next ones up to this capacity.
 const SLACK_BYTES: usize = 64 * 1024;
