@@ -9,7 +9,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
-use crate::link::{client_end, internal_query, opening, server_end};
+use crate::link::{checkout, client_end, internal_query, opening, server_end};
 use crate::local_pools::table::PoolId;
 use crate::pools::unused;
 use crate::server::InternalQuery;
@@ -160,6 +160,14 @@ impl ShardState {
         }
     }
 
+    /// It could not be found out what the session of an idle client holds: it is tried again, so that the client does not keep its server.
+    fn ask_session_again(&mut self, conn: ConnId) {
+        let Some(server) = self.core.conns.server(conn) else { return };
+        if server.protocol.session_is_to_be_asked() && server.protocol.is_quiet() {
+            checkout::release(&mut self.core, conn);
+        }
+    }
+
     /// A server that serves, or should have answered by now.
     fn check_server(&mut self, conn: ConnId) {
         let now_us = self.core.now.mono_us;
@@ -194,7 +202,7 @@ impl ShardState {
                 {
                     (CloseReason::TransactionTimeout, sqlstate::ADMIN_SHUTDOWN)
                 } else {
-                    return;
+                    return self.ask_session_again(conn);
                 };
                 server_end::close_server(&mut self.core, conn, reason.0);
                 client_end::fail_client(&mut self.core, client, reason.1, &reason.0.to_string());

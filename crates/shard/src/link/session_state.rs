@@ -3,6 +3,8 @@
 //! Owns the question, and what its answer leads to: settings follow the client, all other state keeps it on this server. What may
 //! change a session, and what of it can move, is `session`'s.
 
+use settings::PoolMode;
+
 use crate::core::Core;
 use crate::link::{backpressure, checkout, relay};
 use crate::server::InternalQuery;
@@ -104,7 +106,9 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
             server.protocol.parameters = local_pool.last_params.clone();
         }
     }
-    let is_kept = server.protocol.keeps_client();
+    // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case.
+    let is_kept =
+        server.protocol.keeps_client() || server.mode_in(Some(local_pool)) == Some(PoolMode::Session);
     let sets = match is_kept && is_known {
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),
         false => None,
