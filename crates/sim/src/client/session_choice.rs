@@ -154,6 +154,7 @@ fn value(name: &str, tag: Tag, prng: &mut Prng) -> String {
         "lock_timeout" => format!("{}s", prng.between(1, 4)),
         "extra_float_digits" => prng.between(1, 3).to_string(),
         "search_path" => prng.pick(&["public", "tenant1", "tenant2"]).to_owned(),
+        _ if prng.chance(300_000) => prng.pick(&["a", "b"]).to_owned(),
         _ => tag.to_string(),
     }
 }

@@ -363,7 +363,7 @@ impl Script {
     fn query(&mut self, prng: &mut Prng) {
         let count = if prng.chance(250_000) { prng.between(2, 4) } else { 1 };
         let tag = self.next_tag();
-        let (mut words, mut inserts) = (Vec::new(), false);
+        let (mut words, mut inserts, mut sets) = (Vec::new(), false, false);
         for _ in 0..count {
             let mut statement = self.choose(false, prng);
             let is_insert = matches!(statement, Statement::Insert(Value::Literal(_)) | Statement::CopyIn);
@@ -375,9 +375,13 @@ impl Script {
                 statement = Statement::SelectNumber(2);
             }
             self.copying |= statement == Statement::CopyIn;
+            sets |= matches!(statement, Statement::Set(..) | Statement::SetConfig(..));
             words.push(statement.to_string());
         }
-        self.send(Message::Query(format!("{} /*{tag}*/", words.join("; "))));
+        // A text without a tag comes again, from other clients too.
+        let plain = sets && count == 1 && self.terms.keeps_session && prng.chance(500_000);
+        let words = words.join("; ");
+        self.send(Message::Query(if plain { words } else { format!("{words} /*{tag}*/") }));
         if prng.chance(300_000) {
             self.queue.push_back(Item::Wait);
         }

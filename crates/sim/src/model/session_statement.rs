@@ -146,7 +146,11 @@ impl Session {
 
     /// A statement of a client begins: what this session holds is that client's, or none's.
     pub(super) fn note_client(&mut self, tag: Option<Tag>, near: &mut SessionContext<'_>) {
-        let Some(tag) = tag else { return };
+        // Some texts do not tell whose they are.
+        let Some(tag) = tag else {
+            self.used_by = self.used_by.filter(|_| self.is_pinned());
+            return;
+        };
         if near.servers.keeps_sessions
             && self.used_by.is_some_and(|used_by| used_by != tag.client)
             && self.is_pinned()
