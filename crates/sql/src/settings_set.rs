@@ -2,7 +2,7 @@
 //!
 //! Owns what can be concluded from names alone: the values, and whether PostgreSQL accepts them, are not looked at.
 
-use crate::{Backslash, Command, Scope, SetCommand, Statement, statements};
+use crate::{Backslash, Command, Scope, SetCommand, SettingValue, Statement, statements};
 
 /// The settings that a query string sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,12 @@ fn add(statement: &Statement, names: &mut Vec<String>) -> bool {
         scope == Scope::Session || !READ_BY.contains(&name)
     };
     match &statement.command {
+        // Its value afterwards does not tell that it is not set any more.
+        Command::Set(SetCommand::Setting { scope: Scope::Session, name, value: SettingValue::Default })
+            if name != "session_authorization" =>
+        {
+            false
+        }
         Command::Set(SetCommand::Setting { scope, name, .. }) => note(Some(name), Some(*scope)),
         Command::Set(SetCommand::Transaction) => true,
         Command::Set(_) => false,
@@ -121,6 +127,7 @@ mod tests {
             "set session characteristics as transaction read only",
             "set a = 'x\\'",
             "reset a",
+            "set a to default",
         ] {
             assert_eq!(settings_set(text.as_bytes()), SettingsSet::Unknown, "{text}");
         }
