@@ -106,21 +106,22 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
             server.protocol.parameters = local_pool.last_params.clone();
         }
     }
-    // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case.
-    let is_kept =
-        server.protocol.keeps_client() || server.mode_in(Some(local_pool)) == Some(PoolMode::Session);
-    let sets = match is_kept && is_known {
+    // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
+    let is_session = server.mode_in(Some(local_pool)) == Some(PoolMode::Session);
+    let is_kept = server.protocol.keeps_client() || is_session || server.unsent;
+    let sets = match is_kept {
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),
         false => None,
     };
-    if sets.is_some() {
-        server.protocol.take_lost(); // What was reset gets the client's values now.
-    } else if !is_kept && !server.protocol.is_quiet() {
-        // A half message behind the answer may be a report: it must not take the client's values for the server's.
+    if !server.protocol.is_quiet() && (!is_kept || sets.is_some()) {
+        // Half a message behind the answer is the client's, and may be a report: it goes on once that is whole.
         server.protocol.hold_requests();
+        return deliver_notifications(core, server_conn, client_conn);
     }
     deliver_notifications(core, server_conn, client_conn);
     if let Some(sets) = sets {
+        let Some(server) = core.conns.server_mut(server_conn) else { return };
+        server.protocol.take_lost(); // What was reset gets the client's values now.
         return checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
     }
     if !is_kept {
