@@ -27,6 +27,9 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) sql_names: bool,
     /// What a client leaves in its session is there in its next transaction, and nothing of others (`session_state = virtual`).
     pub(crate) keeps_sessions: bool,
+    /// Clients may give settings at startup that no server reports. Where the pooler's question for session state fails several times, such a
+    /// setting is not set again behind RESET before it succeeds.
+    pub(crate) gives_settings: bool,
     /// The server is PostgreSQL 18 rather than 15.
     pub(crate) modern: bool,
     /// DDL spoils prepared statements, or a client deallocates them.

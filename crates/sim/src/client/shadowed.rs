@@ -57,7 +57,7 @@ impl Wild {
             waits: false,
             ends_in_bind: false,
             applied: BTreeSet::new(),
-            gives_settings: context.keeps_sessions && context.prng.chance(300_000),
+            gives_settings: context.keeps_sessions && context.prng.chance(300_000) && context.gives_settings,
         }))
     }
 
