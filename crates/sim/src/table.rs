@@ -37,7 +37,7 @@ pub const INVARIANTS: [Invariant; 20] = [
     row(
         "I4",
         "A client sees the session state that its own history has made, and no other client's.",
-        "simulator: rows carry the server's state; the end-to-end tests for state that the model lacks",
+        "simulator: rows carry the server's state, and clients ask for theirs in pools that follow it; the end-to-end tests for state that the model lacks",
     ),
     row(
         "I5",

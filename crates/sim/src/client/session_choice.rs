@@ -35,9 +35,9 @@ impl SessionChoice {
             return self.ends.swap_remove(at);
         }
         match prng.below(100) {
-            0..25 => self.set(tag, extended, prng),
-            25..33 => self.call(tag, prng),
-            33..58 => self.make(extended, prng),
+            0..34 => self.set(tag, extended, prng),
+            34..41 => self.call(tag, prng),
+            41..58 => self.make(extended, prng),
             58..62 if !extended => self.discard(prng),
             _ => self.look(extended, prng),
         }
@@ -151,10 +151,10 @@ impl SessionChoice {
 /// A value for a setting; that of a custom one tells whose it is.
 fn value(name: &str, tag: Tag, prng: &mut Prng) -> String {
     match name {
-        "lock_timeout" => format!("{}s", prng.between(1, 4)),
+        "lock_timeout" => format!("{}s", prng.between(1, 2)),
         "extra_float_digits" => prng.between(1, 3).to_string(),
         "search_path" => prng.pick(&["public", "tenant1", "tenant2"]).to_owned(),
-        _ if prng.chance(300_000) => prng.pick(&["a", "b"]).to_owned(),
+        _ if prng.chance(500_000) => prng.pick(&["a", "b"]).to_owned(),
         _ => tag.to_string(),
     }
 }

@@ -379,7 +379,7 @@ impl Script {
             words.push(statement.to_string());
         }
         // A text without a tag comes again, from other clients too.
-        let plain = sets && count == 1 && self.terms.keeps_session && prng.chance(500_000);
+        let plain = sets && count == 1 && self.terms.keeps_session && prng.chance(700_000);
         let words = words.join("; ");
         self.send(Message::Query(if plain { words } else { format!("{words} /*{tag}*/") }));
         if prng.chance(300_000) {
