@@ -186,8 +186,9 @@ impl Pool {
         !self.paused && !self.idle.is_empty() && self.unserved(now_us) > 0
     }
 
-    /// The check query of a server begins, before a waiting client gets it.
+    /// The check query of a server begins, before a waiting client gets it; perhaps behind another one, but only one client gets the server.
     pub fn begin_check(&mut self, server: u32, now_us: u64) {
+        self.end_check(server);
         self.checking.push(IdleServer { server, since_us: now_us });
     }
 
