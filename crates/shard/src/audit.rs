@@ -176,7 +176,7 @@ impl Counted {
                 self.waiting += usize::from(waits(client));
             }
             Conn::Server(server) if server.pool == index => {
-                self.open += 1;
+                self.open += u32::from(!server.listens);
                 self.idle += usize::from(is_idle(server));
             }
             Conn::Cancel(cancel_conn) if cancel_conn.local_pool == index => {

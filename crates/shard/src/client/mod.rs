@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pool::{CancelKeyPrefix, QueuePosition};
 use session::replication::Kind;
-use session::{ClientStream, Parameters, Replication, Tracked};
+use session::{ClientStream, Listening, Parameters, Replication, Tracked};
 use settings::{Config, PoolMode};
 use tls::NegotiatedTls;
 
@@ -70,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) server_used_last: Option<u32>,
     /// It needs a dedicated server.
     pub(crate) dedicated_request: Option<Box<DedicatedRequest>>,
+    /// What it listens on by way of the connection that its pool's clients share.
+    pub(crate) listening: Option<Box<Listening>>,
     /// What it was counted in, and is removed from when it disconnects.
     pub(crate) counted: Counted,
     /// What its login has sent so far; nothing once that is over.
@@ -134,6 +136,7 @@ impl Client {
             cancel_key_prefix: None,
             server_used_last: None,
             dedicated_request: None,
+            listening: None,
             counted: Counted::default(),
             login_bytes: 0,
             paused: false,
