@@ -4,7 +4,7 @@
 //! change a session, and what of it can move, is `session`'s.
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, relay};
+use crate::link::{backpressure, checkout, pins, relay};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -104,6 +104,10 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
             server.protocol.parameters = local_pool.last_params.clone();
         }
     }
+    if is_known && !pins::settle(core, client_conn, server_conn) {
+        return;
+    }
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let is_kept = server.protocol.keeps_client();
     let sets = match is_kept && is_known {
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),
