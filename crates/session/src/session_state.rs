@@ -4,6 +4,7 @@
 //! the one that has them. What a query string may change is the `sql` crate's to say.
 
 use crate::internal_result::Row;
+use crate::sql_statements::{self, Found};
 use crate::{Parameters, SessionSettings, Tracked};
 
 /// A kind of state that only the server connection has on which it was created.
@@ -96,9 +97,9 @@ impl Pins {
         self.0 = self.0 & !Pins::bit(pin) | u8::from(is_held) << pin as u8;
     }
 
-    /// Those of these kinds are the ones that were found; the others stay.
+    /// Those of these kinds are the ones that were found; the others stay, as do prepared statements, which may follow the client.
     pub(crate) fn replace(&mut self, kinds: Kinds, found: Pins) {
-        let asked = kinds.pins().0;
+        let asked = kinds.pins().0 & !Pins::bit(Pin::PreparedStatements);
         self.0 = self.0 & !asked | found.0 & asked;
     }
 }
@@ -142,12 +143,7 @@ impl Kinds {
             Pin::HeldCursors,
             "SELECT 'h','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable)",
         ),
-        (
-            Kinds::PREPARED,
-            "p",
-            Pin::PreparedStatements,
-            "SELECT 'p','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
-        ),
+        (Kinds::PREPARED, "p", Pin::PreparedStatements, sql_statements::QUERY),
         (
             Kinds::LOCKS,
             "a",
@@ -194,6 +190,8 @@ pub struct SessionState {
     pub settings: SessionSettings,
     /// What was found and cannot move.
     pub pins: Pins,
+    /// Statements that SQL has prepared, or the protocol under a name of the client's.
+    pub(crate) prepared: Vec<Found>,
 }
 
 /// The setting of SET ROLE, and its value where there is none.
@@ -276,9 +274,14 @@ fn listed(names: &[&str]) -> String {
 
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
-    let (mut pins, mut settings, mut bytes) = (Pins::default(), Vec::new(), 0);
+    let (mut pins, mut settings, mut prepared, mut bytes) = (Pins::default(), Vec::new(), Vec::new(), 0);
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
+        if kind == b"p" {
+            let name = crate::reported::from_hex(&name).and_then(|name| String::from_utf8(name).ok());
+            prepared.push((name?, text_of(&value).filter(|text| !text.is_empty())));
+            continue;
+        }
         if let Some((_, _, found, _)) = Kinds::ROWS.iter().find(|row| row.1.as_bytes() == kind) {
             pins.set(*found, true);
             continue;
@@ -292,7 +295,7 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
             _ => pins.set(Pin::Settings, true),
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pins })
+    Some(SessionState { settings: SessionSettings::new(settings), pins, prepared })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.
