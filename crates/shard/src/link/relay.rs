@@ -268,7 +268,6 @@ fn step_to_client(
     };
     let local_pool = core.local_pools.get_mut(server.pool);
     let mode = server.mode_in(local_pool.as_deref());
-    let refuses_blocks = mode == Some(settings::PoolMode::Statement);
     let body_max = body_max(&core.config.global);
     let mut context = ReplyContext {
         registry: &mut core.registry,
@@ -280,7 +279,7 @@ fn step_to_client(
         default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
         has_client: true,
         releases_between_transactions: mode != Some(settings::PoolMode::Session),
-        refuses_blocks,
+        refuses_blocks: mode == Some(settings::PoolMode::Statement),
         body_max,
     };
     let mut sides = Sides {

@@ -1,7 +1,6 @@
 //! Scripts of clients that send any message in any state, and of drivers with habits of their own.
 //!
-//! Writes messages and never reads an answer: what PostgreSQL answers to them is the shadow's business (`shadow`). The same
-//! scripts are put to a real PostgreSQL (`record`), so that the shadow can be believed.
+//! Writes messages and never reads an answer: what PostgreSQL answers to them is the shadow's business (`shadow`). The same scripts are put to a real PostgreSQL (`record`).
 
 use std::collections::VecDeque;
 
