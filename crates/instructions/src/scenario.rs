@@ -52,9 +52,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "simple",
         about: "a transaction of one simple query (pgbench -S)",
         times: 200,
-        prepare: || {
-            transaction(TRUST, messages::query(messages::SELECT), messages::answer("SELECT 1", Status::Idle))
-        },
+        prepare: || simple(TRUST),
     },
     Scenario {
         name: "extended",
@@ -72,13 +70,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "tracked",
         about: "a simple transaction with track_queries",
         times: 200,
-        prepare: || {
-            transaction(
-                TRACKED,
-                messages::query(messages::SELECT),
-                messages::answer("SELECT 1", Status::Idle),
-            )
-        },
+        prepare: || simple(TRACKED),
     },
     Scenario {
         name: "tracked_prepared",
@@ -108,13 +100,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "virtual",
         about: "a simple transaction with session_state = virtual",
         times: 200,
-        prepare: || {
-            transaction(
-                VIRTUAL,
-                messages::query(messages::SELECT),
-                messages::answer("SELECT 1", Status::Idle),
-            )
-        },
+        prepare: || simple(VIRTUAL),
     },
     Scenario {
         name: "virtual_extended",
@@ -200,6 +186,10 @@ fn transaction(settings: &str, request: Vec<u8>, answer: Vec<u8>) -> Once {
         world.pass(client, &request, server);
         world.pass(server, &answer, client);
     })
+}
+
+fn simple(settings: &str) -> Once {
+    transaction(settings, messages::query(messages::SELECT), messages::answer("SELECT 1", Status::Idle))
 }
 
 fn prepared(settings: &str) -> Once {

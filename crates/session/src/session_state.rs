@@ -329,6 +329,25 @@ pub(crate) fn custom_names(message: &[u8]) -> impl Iterator<Item = &str> {
     words.filter_map(|word| std::str::from_utf8(word).ok()).filter(|word| is_custom_name(word))
 }
 
+/// Custom parameters whose names stand in quotes behind SET, without the quotes: `SET "App"."Tenant"` sets what `SET app.tenant` does. Elsewhere quotes
+/// are those of columns, of which drivers write many.
+pub(crate) fn quoted_custom_names(message: &[u8]) -> impl Iterator<Item = String> {
+    let words = || message.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let sets = |before: &[u8]| {
+        let ends_with = |end: &&[u8]| {
+            before.len().checked_sub(end.len()).is_some_and(|at| before[at..].eq_ignore_ascii_case(end))
+        };
+        [b"set".as_slice(), b"session", b"local"].iter().any(ends_with)
+    };
+    let named =
+        words().zip(words().skip(1)).filter(move |(before, word)| word.contains(&b'"') && sets(before));
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'"');
+    let names = named.map(move |(_, word)| {
+        word.iter().copied().take_while(is_part).filter(|byte| *byte != b'"').collect()
+    });
+    names.filter_map(|name| String::from_utf8(name).ok()).filter(|name| is_custom_name(name))
+}
+
 /// The rule of PostgreSQL for names of custom parameters (`valid_custom_variable_name`), without letters other than ASCII.
 pub(crate) fn is_custom_name(word: &str) -> bool {
     let is_identifier =
@@ -383,6 +402,18 @@ mod tests {
         assert_eq!(found("select set_config('my.app.user', $1, false)"), ["my.app.user"]);
         assert_eq!(found("B\0\0\0\x01\0\0\0\x08app.user\0\0\0\x03abc"), ["app.user"]);
         assert_eq!(found("select 1.5, a. b, .c"), [""; 0]);
+    }
+
+    #[test]
+    fn names_in_quotes_are_found_behind_set_alone() {
+        let found = |text: &str| quoted_custom_names(text.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(
+            found("do $$ begin set \"App\".\"Mixed\"='a'; SET LOCAL \"b\".c TO 1; end $$"),
+            ["App.Mixed", "b.c"]
+        );
+        assert_eq!(found("SELECT f(\"t\".\"id\"), \"t\".\"name\" FROM \"t\""), [""; 0]);
+        assert_eq!(found("set \"a.b'; --\""), ["a.b"]);
+        assert_eq!(found("set \"plain\" = 1; set"), [""; 0]);
     }
 
     #[test]

@@ -273,21 +273,14 @@ impl SessionKnowledge {
     /// A message names what it sets, if it is executed.
     #[cold]
     pub(crate) fn note_names(&mut self, message: &[u8]) {
-        self.note_plain_names(message);
-        // `SET "App"."Tenant"` sets what `SET app.tenant` does.
-        if message.contains(&b'"') {
-            let unquoted: Vec<u8> = message.iter().copied().filter(|byte| *byte != b'"').collect();
-            self.note_plain_names(&unquoted);
-        }
+        session_state::custom_names(message).for_each(|name| self.note_name(name));
+        session_state::quoted_custom_names(message).for_each(|name| self.note_name(&name));
     }
 
-    fn note_plain_names(&mut self, message: &[u8]) {
-        for name in session_state::custom_names(message) {
-            if self.names.len() < MAX_NAMES
-                && !self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
-            {
-                self.names.push(name.to_ascii_lowercase().into());
-            }
+    fn note_name(&mut self, name: &str) {
+        let is_known = self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if self.names.len() < MAX_NAMES && !is_known {
+            self.names.push(name.to_ascii_lowercase().into());
         }
     }
 

@@ -21,10 +21,10 @@ pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
         return false;
     }
     local_pool.relations.asked(now_us);
-    // Whoever waits gets this server when it has answered: no other is opened meanwhile.
-    local_pool.pool.begin_check(server_conn.0, now_us);
     let protocol = &mut server.protocol;
     let Some(at) = protocol.boundary() else { return false };
+    // Whoever waits gets this server when it has answered: no other is opened meanwhile.
+    local_pool.pool.begin_check(server_conn.0, now_us);
     server.phase = Phase::InternalQuery(InternalQuery::Relations);
     server.query_us = now_us;
     core.outbox.write(server_conn, |out| {

@@ -85,7 +85,7 @@ fn note_answer(core: &mut Core, server_conn: ConnId) -> bool {
 }
 
 /// The client has what was found; it leaves the server, unless that holds more. Where nothing could be found out it keeps the
-/// server until its next request is answered.
+/// server until it is asked again, behind its next request or by `maintain`.
 fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: bool) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
