@@ -98,7 +98,8 @@ def test_check_says_what_is_wrong_and_what_differs(weir):
     number = next(n for n, line in enumerate(good.ini.read_text().splitlines(), 1) if line.startswith("pkt_buf"))
     assert done.returncode == 0, done.stdout
     assert f"{good.ini}:{number}: differs from PgBouncer: pkt_buf: " in done.stdout
-    assert "1 difference from PgBouncer" in done.stdout and "threads" not in done.stdout
+    assert "differs from PgBouncer: pool_mode: session_state is `virtual` unless set to `off`" in done.stdout
+    assert "2 differences from PgBouncer" in done.stdout and "threads" not in done.stdout
     bad = weir.prepared(extra="frob = 1")
     done = host.run([program(), "check", bad.ini], check=False, timeout=60)
     number = bad.ini.read_text().splitlines().index("frob = 1") + 1
