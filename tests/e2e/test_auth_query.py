@@ -482,7 +482,7 @@ def test_a_client_that_leaves_while_its_question_waits(weir, pg, threads):
         raw.send(wire.startup(user="other", database="app"))
     for raw in raws:
         raw.socket.close()
-    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'asker'")
+    pg.query("select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename = 'asker'")
     assert pooler.value("select current_user", user="mapped", password="pw") == "mapped"
 
 

@@ -133,7 +133,7 @@ def test_one_error_and_no_second(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login() as raw:
         raw.send(wire.query("select pg_sleep(30)"))
-        host.eventually(lambda: pg.count("state = 'active'") == 1)
+        host.eventually(lambda: pg.count("state = 'active' and query = 'select pg_sleep(30)'") == 1)
         pg.query("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'alice'")
         found = wire.errors(raw.read_to_end())
     assert [state for state, _ in found] == ["57P01"]
