@@ -147,6 +147,36 @@ fn a_report_behind_the_answer_takes_no_startup_value_from_the_client() {
 }
 
 #[test]
+fn discard_all_gives_back_nothing_before_the_server_has_said_what_is_gone() {
+    let (mut world, client, server) = beginning(ON);
+    world.query(client, "select change('app.tenant', 'a')");
+    answer(&mut world, server, "SELECT 1", &[]);
+    let found = message(|out| {
+        for row in [[b"s" as &[u8], b"app.tenant", b"61"], [b"s", b"lock_timeout", b"3973"], [b"l", b"", b""]]
+        {
+            encode::data_row(out, row.map(Some));
+        }
+        encode::command_complete(out, "SELECT 3");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &found);
+    world.sent.clear();
+    world.query(client, "discard all");
+    let discarded = message(|out| {
+        encode::command_complete(out, "DISCARD ALL");
+        encode::parameter_status(out, b"application_name", b"");
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.clear();
+    world.event(Event::Received { conn: server, bytes: &discarded, unsent: true });
+    let sent = world.text(server);
+    assert!(sent.contains("pg_settings") && !sent.contains("'app.tenant','a'"), "{sent}");
+    world.receive(server, &holds(&[]));
+    let sent = world.text(server);
+    assert!(sent.contains("'lock_timeout','9s'") && !sent.contains("'app.tenant','a'"), "{sent}");
+}
+
+#[test]
 fn locks_are_asked_for_behind_another_clients_settings() {
     let (mut world, client, server) = beginning(ON);
     let extended = |sql: &[u8]| {

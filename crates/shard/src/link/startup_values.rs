@@ -8,7 +8,7 @@ use session::{Parameters, ServerProtocol};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::link::checkout;
+use crate::link::{checkout, session_state};
 use crate::server::InternalQuery;
 use crate::{ConnId, client};
 
@@ -44,6 +44,10 @@ pub(crate) fn restore_startup_values(core: &mut Core, server_conn: ConnId, clien
     // way is for the client's query, and must not meet Weir's own.
     if !server.protocol.is_exportable() || server.protocol.boundary().is_none() || server.cancels > 0 {
         return server.protocol.hold_requests();
+    }
+    // Which of the values that no server reports are gone, the server says first; they are set with its answer.
+    if !server.protocol.in_block() && server.protocol.session_is_to_be_asked() {
+        return session_state::keep(core, client_conn, server_conn);
     }
     server.protocol.release_requests();
     let local = server.protocol.take_lost().local;
