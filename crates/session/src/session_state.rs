@@ -87,7 +87,18 @@ impl Pins {
     /// The first of them, in the order in which they are shown.
     #[must_use]
     pub fn first(self) -> Option<Pin> {
-        Pin::ALL.into_iter().find(|pin| self.has(*pin))
+        self.iter().next()
+    }
+
+    /// All of them, in that order.
+    pub fn iter(self) -> impl Iterator<Item = Pin> {
+        Pin::ALL.into_iter().filter(move |pin| self.has(*pin))
+    }
+
+    /// Those that may last: they count in `max_pinned`. The unnamed statement ends with its client's next message.
+    #[must_use]
+    pub fn lasting(self) -> Pins {
+        Pins(self.0 & !Pins::bit(Pin::UnnamedStatement))
     }
 
     /// Adds or removes one.

@@ -17,6 +17,7 @@ pub use setting::{Scope, SetCommand, SettingValue, Value};
 
 use crate::lexer::{Backslash, Lexer};
 use cursor::Tokens;
+pub(crate) use cursor::{is_word, split};
 
 /// What is looked at of a text, in bytes; what follows may do anything.
 pub(crate) const ANALYSED_BYTES: usize = 64 * 1024;
@@ -237,7 +238,7 @@ pub fn statements(text: &[u8], backslash: Backslash) -> Vec<Statement> {
     let seen = String::from_utf8_lossy(&text[..text.len().min(ANALYSED_BYTES)]);
     let tokens: Vec<_> = Lexer::reading(&seen, backslash).collect();
     let mut found = Vec::new();
-    for part in cursor::split(&tokens) {
+    for part in split(&tokens) {
         if found.len() == MAX_STATEMENTS {
             found.push(Statement::unknown());
             return found;

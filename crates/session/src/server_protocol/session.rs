@@ -49,6 +49,18 @@ impl ServerProtocol {
         self.session.pin()
     }
 
+    /// All that it holds of that, as far as it is known.
+    #[must_use]
+    pub fn session_pins(&self) -> Pins {
+        self.session.pins()
+    }
+
+    /// Nothing has run since the server was asked that may have changed what it holds.
+    #[must_use]
+    pub fn session_is_known(&self) -> bool {
+        self.session.unknown() == Kinds::NONE
+    }
+
     /// Something has run whose effect on the session is not known.
     pub fn forget_session(&mut self) {
         self.session.forget();

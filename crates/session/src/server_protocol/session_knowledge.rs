@@ -170,6 +170,10 @@ impl SessionKnowledge {
         self.reasons.pins.first()
     }
 
+    pub(crate) fn pins(&self) -> Pins {
+        self.reasons.pins
+    }
+
     /// The unnamed statement is parsed, or has been bound or replaced.
     #[inline(always)]
     pub(crate) fn note_unbound(&mut self, has_unbound: bool) {

@@ -87,7 +87,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// The token is this keyword, in whatever case.
-pub(super) fn is_word(token: Token<'_>, keyword: &str) -> bool {
+pub(crate) fn is_word(token: Token<'_>, keyword: &str) -> bool {
     token.kind == Kind::Word && token.text.eq_ignore_ascii_case(keyword)
 }
 
@@ -108,7 +108,7 @@ pub(super) fn name_of(token: Token<'_>) -> Name {
 
 /// The statements of a text, without their semicolons. Those in parentheses (CREATE RULE) and in the body of a function in
 /// SQL (BEGIN ATOMIC ... END) end nothing.
-pub(super) fn split<'a>(tokens: &'a [Token<'a>]) -> impl Iterator<Item = &'a [Token<'a>]> {
+pub(crate) fn split<'a>(tokens: &'a [Token<'a>]) -> impl Iterator<Item = &'a [Token<'a>]> {
     let mut rest = Some(tokens);
     std::iter::from_fn(move || {
         let tokens = rest?;

@@ -1,0 +1,73 @@
+//! Whether a request is known, before it is sent, to leave in its session what keeps its client on the server (`max_pinned`).
+//!
+//! Owns where its text stands. What of a text pins is the `sql` crate's to say; what is not known before shows when the server is asked.
+
+use wire::frame::{self, HEADER_BYTES};
+use wire::frontend::{self, Found};
+use wire::tag::frontend as tag;
+
+use crate::{ClientStatements, StatementRegistry};
+
+/// The first message of these bytes asks for what is known to pin. `names` are the client's prepared statements.
+///
+/// ```
+/// use weir_session::{StatementRegistry, Tracked, request_pins};
+/// use wire::encode;
+///
+/// let registry = StatementRegistry::new(&Tracked::new([]));
+/// let mut message = Vec::new();
+/// encode::query(&mut message, b"CREATE TEMP TABLE t (a int)");
+/// assert!(request_pins(&message, None, &registry));
+/// message.clear();
+/// encode::query(&mut message, b"SELECT 1");
+/// assert!(!request_pins(&message, None, &registry));
+/// ```
+#[must_use]
+pub fn request_pins(bytes: &[u8], names: Option<&ClientStatements>, registry: &StatementRegistry) -> bool {
+    let Ok(Some(header)) = frame::header(bytes) else { return false };
+    let body = &bytes[HEADER_BYTES..bytes.len().min(header.frame_bytes as usize)];
+    match header.tag {
+        tag::QUERY => sql::plainly_pins(body),
+        tag::PARSE => match frontend::parse_name(body) {
+            Found::Yes((_, rest)) => sql::plainly_pins(&body[rest..]),
+            Found::More | Found::Malformed => false,
+        },
+        tag::BIND => match frontend::bind_names(body) {
+            Found::Yes((_, name, _)) => {
+                let statement = names.and_then(|names| names.expected(name));
+                statement.and_then(|id| registry.rest(id)).is_some_and(|text| sql::plainly_pins(text))
+            }
+            Found::More | Found::Malformed => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tracked;
+
+    fn message(frame_tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut message = vec![frame_tag];
+        message.extend_from_slice(&u32::try_from(body.len() + 4).expect("short").to_be_bytes());
+        message.extend_from_slice(body);
+        message
+    }
+
+    #[test]
+    fn a_parse_has_its_text_and_a_bind_that_of_its_statement() {
+        let mut registry = StatementRegistry::new(&Tracked::new([]));
+        let mut names = ClientStatements::default();
+        let rest = b"SELECT pg_advisory_lock($1)\0\0\0";
+        names.parse(b"lock", rest, None, 1, &mut registry).expect("kept");
+        let parse = message(b'P', &[b"other\0", &rest[..]].concat());
+        assert!(request_pins(&parse, None, &registry));
+        let bind = |name: &str| message(b'B', format!("\0{name}\0\0\0\0\0").as_bytes());
+        assert!(request_pins(&bind("lock"), Some(&names), &registry));
+        assert!(!request_pins(&bind("free"), Some(&names), &registry));
+        assert!(!request_pins(&bind("lock"), None, &registry));
+        assert!(!request_pins(&message(b'S', b""), Some(&names), &registry));
+        assert!(!request_pins(&bind("lock")[..7], Some(&names), &registry), "cut");
+    }
+}
