@@ -92,6 +92,15 @@ choices! {
         Virtual = "virtual",
     };
 
+    /// What becomes of a client whose session is to keep a server connection while `max_pinned` is reached.
+    PinAction {
+        /// A request that is known to do so waits; what is found out afterwards ends the client.
+        #[default]
+        Wait = "wait",
+        /// The client ends, once it is known.
+        Error = "error",
+    };
+
     /// How clients authenticate.
     AuthType {
         /// No authentication, and the user name is ignored: every database must force a user.

@@ -2,7 +2,7 @@
 //! Immutable; unparsed text is in `raw_config.rs`.
 
 use crate::hba::Hba;
-use crate::{Database, Finding, Global, Peer, PoolMode, SessionState, TlsFiles, User};
+use crate::{Database, Finding, Global, Peer, PinAction, PoolMode, SessionState, TlsFiles, User};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -108,6 +108,17 @@ impl Config {
         let state = user.and_then(|user| user.session_state).or(database.session_state);
         self.pool_mode(database, user) != PoolMode::Session
             && state.unwrap_or(self.global.session_state) == SessionState::Virtual
+    }
+
+    /// Clients of a pool that may keep a server because of their sessions; 0 is no limit.
+    pub fn max_pinned(&self, database: &Database, user: Option<&User>) -> u32 {
+        user.and_then(|user| user.max_pinned).or(database.max_pinned).unwrap_or(self.global.max_pinned)
+    }
+
+    /// What becomes of a client while `max_pinned` is reached.
+    pub fn max_pinned_action(&self, database: &Database, user: Option<&User>) -> PinAction {
+        let action = user.and_then(|user| user.max_pinned_action).or(database.max_pinned_action);
+        action.unwrap_or(self.global.max_pinned_action)
     }
 
     /// A plain BEGIN of clients of a pool is sent with their next request.

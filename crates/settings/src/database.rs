@@ -1,7 +1,7 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
 //! Precedence over wider settings is in `config.rs`.
 
-use crate::choice::{LoadBalance, PoolMode, SessionState};
+use crate::choice::{LoadBalance, PinAction, PoolMode, SessionState};
 use crate::codec::{
     AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
 };
@@ -46,6 +46,10 @@ pub struct Database {
     pub session_state: Option<SessionState>,
     /// Whether a plain BEGIN waits for the next request; `None` follows the global setting.
     pub deferred_begin: Option<bool>,
+    /// Clients of a pool that may keep a server; `None` follows the global setting.
+    pub max_pinned: Option<u32>,
+    /// What becomes of more; `None` follows the global setting.
+    pub max_pinned_action: Option<PinAction>,
     /// How one of several hosts is chosen.
     pub load_balance_hosts: LoadBalance,
     /// Query that is run on each new server connection.
@@ -90,6 +94,8 @@ impl Database {
             pool_mode: None,
             session_state: None,
             deferred_begin: None,
+            max_pinned: None,
+            max_pinned_action: None,
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
             client_encoding: None,
@@ -151,6 +157,8 @@ rows! {
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
     session_state: Inherited<SessionState>, unset, Reload, "What becomes of what clients leave in their sessions; unless given, the global session_state.", own;
     deferred_begin: Inherited<Boolean>, unset, Reload, "Sends a plain BEGIN with the client's next request; unless given, the global deferred_begin.", own;
+    max_pinned: InheritedLimit, unset, Reload, "Clients of a pool that may keep a server connection because of their sessions; unless given, the global max_pinned.", own;
+    max_pinned_action: Inherited<PinAction>, unset, Reload, "What becomes of a client while max_pinned is reached; unless given, the global max_pinned_action.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
     client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";
@@ -181,7 +189,7 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in DATABASE {
             let mut database = entry();
-            let changed = ["7", "statement", "disable", "virtual"]
+            let changed = ["7", "statement", "disable", "virtual", "error"]
                 .iter()
                 .any(|word| (row.assign)(&mut database, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);

@@ -2,7 +2,9 @@
 //! the sample file, the manual and docs/pgbouncer.md are made. To add a setting: a row here, and the place that uses it.
 //! Never holds anything of one database or one user.
 
-use crate::choice::{AuthType, IoDriver, PoolMode, SessionState, SslMode, SyslogFacility, Threads};
+use crate::choice::{
+    AuthType, IoDriver, PinAction, PoolMode, SessionState, SslMode, SyslogFacility, Threads,
+};
 use crate::codec::{
     AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, NonEmptyText, Number,
     PeerId, Percent, Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds,
@@ -216,6 +218,12 @@ live {
         own;
     max_packet_size: u32, Bytes, "2147483647", Reload,
         "The longest message that is passed on, in either direction.";
+    max_pinned: u32, Limit, "0", Reload,
+        "With session_state = virtual: clients of a pool that may keep a server connection because of their sessions (temporary tables, cursors WITH HOLD, session advisory locks and the like) at the same time. 0 is no limit.",
+        own;
+    max_pinned_action: PinAction, PinAction, "wait", Reload,
+        "What becomes of a client while max_pinned is reached: with `wait`, a request that is known by its text to pin waits until another client's pin ends (at most query_wait_timeout); with `error`, and where only the server's answer shows it, the client and its server connection are closed with SQLSTATE 53400.",
+        own;
     max_prepared_statements: u32, Number, "200", Reload,
         "Prepared statements kept per server connection, so that protocol-level ones work in transaction and statement mode. 0 passes them through unchanged.",
         better "\"cached plan must not change result type\" does not reach a client where preparing again is safe; a name that is unknown or taken gets PostgreSQL's error in its place, and the session continues";

@@ -36,7 +36,9 @@ mod userlist;
 mod value;
 
 pub use check::{CheckReport, check};
-pub use choice::{AuthType, IoDriver, LoadBalance, PoolMode, SessionState, SslMode, SyslogFacility, Threads};
+pub use choice::{
+    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, SessionState, SslMode, SyslogFacility, Threads,
+};
 pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;
 pub use database::{DATABASE, Database};

@@ -1,7 +1,7 @@
 //! Settings of one user, and the table of the keys of an entry in `[users]`.
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
-use crate::choice::{PoolMode, SessionState};
+use crate::choice::{PinAction, PoolMode, SessionState};
 use crate::codec::{Boolean, Inherited, InheritedLimit, Number, Seconds};
 use crate::table::{Row, live_row};
 use std::time::Duration;
@@ -21,6 +21,10 @@ pub struct User {
     pub session_state: Option<SessionState>,
     /// Whether a plain BEGIN waits for the next request.
     pub deferred_begin: Option<bool>,
+    /// Clients of each of the user's pools that may keep a server.
+    pub max_pinned: Option<u32>,
+    /// What becomes of more.
+    pub max_pinned_action: Option<PinAction>,
     /// Server connections over all databases.
     pub max_user_connections: Option<u32>,
     /// Client connections over all databases.
@@ -51,6 +55,8 @@ rows! {
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
     session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;
     deferred_begin: Inherited<Boolean>, "Sends a plain BEGIN with the client's next request; wins over the database's.", own;
+    max_pinned: InheritedLimit, "Clients of each of the user's pools that may keep a server connection because of their sessions; wins over the database's.", own;
+    max_pinned_action: Inherited<PinAction>, "What becomes of a client while max_pinned is reached; wins over the database's.", own;
     max_user_connections: InheritedLimit, "Server connections over all databases.";
     max_user_client_connections: InheritedLimit, "Client connections over all databases.";
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";
@@ -73,8 +79,9 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in USER {
             let mut user = User::default();
-            let changed =
-                ["7", "statement", "virtual"].iter().any(|word| (row.assign)(&mut user, word).is_ok());
+            let changed = ["7", "statement", "virtual", "error"]
+                .iter()
+                .any(|word| (row.assign)(&mut user, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);
             let differing: Vec<&str> = USER
                 .iter()

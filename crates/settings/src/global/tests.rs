@@ -59,8 +59,20 @@ fn what_a_row_shows_it_reads_back() {
 fn a_row_writes_its_own_field_and_no_other() {
     for row in GLOBAL.iter().filter(|row| row.info.effect == Effect::Live) {
         let mut global = Global::default();
-        let words =
-            ["0", "1", "7", "statement", "trust", "epoll", "require", "local0", "http://h", "a=b", "off"];
+        let words = [
+            "0",
+            "1",
+            "7",
+            "statement",
+            "trust",
+            "epoll",
+            "require",
+            "local0",
+            "http://h",
+            "a=b",
+            "off",
+            "error",
+        ];
         let changed = words
             .iter()
             .any(|word| (row.assign)(&mut global, word).is_ok() && !row.same(&global, &Global::default()));
