@@ -18,7 +18,7 @@ pub use admin::{
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
     DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
-    PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};

@@ -1,5 +1,6 @@
 //! Typed rows of what a shard holds; the control thread adds the shards up and turns them into SHOW views.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use settings::PoolMode;
@@ -88,6 +89,14 @@ pub struct SocketRow {
     /// Why a client keeps its server outside of a request: session, transaction, failed_transaction, copy, no_sync,
     /// half_request, slow_reader, replication, unclear; empty if it does not.
     pub pinned: &'static str,
+    /// What its session holds that cannot move, with commas between; empty if nothing.
+    pub pins: String,
+    /// Since when it holds any of that, microseconds since 1970; 0 if it does not.
+    pub pinned_since_us: u64,
+    /// How long it has held it, in microseconds.
+    pub pinned_us: u64,
+    /// Process id of the backend that a client has; 0 if it has none.
+    pub server_pid: u32,
     /// `id` of the other side, 0 if it has none.
     pub link: u64,
     /// Process id of a server's backend, or of a unix client.
@@ -139,10 +148,43 @@ pub struct PoolRow {
     pub mode: Option<PoolMode>,
     /// The last failed login to the server, if none has succeeded since.
     pub server_error: Option<ServerError>,
+    /// Clients that keep a server because of their sessions.
+    pub pinned: u64,
+    /// Those of them whose sessions hold this; one that holds more counts for each.
+    pub pinned_by_reason: BTreeMap<&'static str, u64>,
+    /// For how long they have, all together, in microseconds.
+    pub pinned_us: u64,
+    /// Clients that wait because of `max_pinned`.
+    pub waiting_for_pin: u64,
+    /// What became of them so far.
+    pub pins: PinCounters,
     /// Not a pool: the sum of the counters of dropped pools of this database.
     pub retired: bool,
     /// The pool's counters on this shard.
     pub counters: Counters,
+}
+
+/// What became of sessions that keep their servers, in one pool on one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinCounters {
+    /// Clients that began to keep a server.
+    pub begun: u64,
+    /// For how long all together, of those that have ended, in microseconds.
+    pub ended_us: u64,
+    /// Requests that waited because of `max_pinned`.
+    pub waited: u64,
+    /// Clients that were closed because of it.
+    pub refused: u64,
+}
+
+impl PinCounters {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &PinCounters) {
+        self.begun += other.begun;
+        self.ended_us += other.ended_us;
+        self.waited += other.waited;
+        self.refused += other.refused;
+    }
 }
 
 /// Failed connections or logins to the server of a pool, without a success since.

@@ -37,10 +37,14 @@ impl PermitCounter {
 pub struct SharedPool {
     /// Server connections of the pool.
     pub servers: PermitCounter,
+    /// Clients that keep a server because of their sessions, or are about to (`max_pinned`).
+    pub(crate) pins: PermitCounter,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
     shards: AtomicU64,
     /// Bit N: shard N has waiting clients and no server, and requests a permit.
     permit_requests: AtomicU64,
+    /// Bit N: shard N has clients that wait for a pin.
+    pin_requests: AtomicU64,
 }
 
 impl SharedPool {
@@ -68,6 +72,24 @@ impl SharedPool {
     /// This shard requests a permit.
     pub fn request_permit(&self, shard: u16) {
         self.permit_requests.fetch_or(1 << shard, Ordering::AcqRel);
+    }
+
+    /// Clients that keep a server because of their sessions, or are about to, over all shards.
+    pub fn pinned(&self) -> u32 {
+        self.pins.taken()
+    }
+
+    /// Clients of this shard wait for a pin.
+    pub fn request_pin(&self, shard: u16) {
+        self.pin_requests.fetch_or(1 << shard, Ordering::AcqRel);
+    }
+
+    /// The shards whose clients wait for a pin, as bits; they are notified, and ask again if they still wait.
+    pub fn take_pin_requests(&self) -> u64 {
+        match self.pin_requests.load(Ordering::Acquire) {
+            0 => 0,
+            _ => self.pin_requests.swap(0, Ordering::AcqRel),
+        }
     }
 
     /// This shard requests no permit any more; true if it did.

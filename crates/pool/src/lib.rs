@@ -10,6 +10,8 @@
 //!     mode: PoolMode::Transaction,
 //!     follows_sessions: false,
 //!     defers_begin: false,
+//!     max_pinned: 0,
+//!     waits_for_pin: false,
 //!     pool_size: 1,
 //!     min_pool_size: 0,
 //!     reserve_pool_size: 0,
@@ -38,6 +40,7 @@
 mod dedicated;
 pub mod global_limits;
 mod logins;
+mod pins;
 pub mod pool;
 pub mod queue;
 
@@ -45,5 +48,6 @@ pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
 pub use logins::OpenFor;
+pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition, Waiter};

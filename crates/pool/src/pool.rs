@@ -25,6 +25,10 @@ pub struct Limits {
     pub follows_sessions: bool,
     /// A plain BEGIN is sent with the next request (`deferred_begin`).
     pub defers_begin: bool,
+    /// `max_pinned`; 0 is no limit.
+    pub max_pinned: u32,
+    /// A request that is known to pin waits while `max_pinned` is reached (`max_pinned_action = wait`).
+    pub waits_for_pin: bool,
     /// `pool_size`; 0 is no limit.
     pub pool_size: u32,
     /// `min_pool_size`.
@@ -332,6 +336,8 @@ pub(crate) mod tests {
         Limits {
             follows_sessions: false,
             defers_begin: false,
+            max_pinned: 0,
+            waits_for_pin: false,
             mode: PoolMode::Transaction,
             pool_size,
             min_pool_size: 0,

@@ -1,15 +1,32 @@
 //! The queue of clients that wait for a server, in order of arrival.
 //!
 //! Owns first come, first served, with leaving from the middle at no cost. Clients that take any server and clients that
-//! need a dedicated one wait in two lanes, so that neither blocks the other. Never knows what a waiter is.
+//! need a dedicated one wait in two lanes, so that neither blocks the other; clients that may not ask for a server yet, because their
+//! request would pin it (`max_pinned`), wait in a third. Never knows what a waiter is.
 
 use std::collections::VecDeque;
 
 /// A place in the queue; valid until the waiter is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePosition {
-    dedicated: bool,
+    lane: LaneKind,
     place: u64,
+}
+
+impl QueuePosition {
+    /// It is among those that wait for a pin.
+    #[must_use]
+    pub fn is_for_pin(self) -> bool {
+        self.lane == LaneKind::Pin
+    }
+}
+
+/// What a waiter waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LaneKind {
+    Shared,
+    Dedicated,
+    Pin,
 }
 
 /// A waiting client.
@@ -30,6 +47,7 @@ pub struct Waiter {
 pub struct Queue {
     shared: Lane,
     dedicated: Lane,
+    pins: Lane,
     arrivals: u64,
 }
 
@@ -53,31 +71,40 @@ impl Queue {
     /// assert!(queue.is_empty());
     /// ```
     pub fn join(&mut self, client: u32, since_us: u64) -> QueuePosition {
-        self.push(client, since_us, false)
+        self.push(client, since_us, LaneKind::Shared)
     }
 
     /// Joins at the end, for a dedicated server; the client leaves the queue when it has one.
     pub fn join_dedicated(&mut self, client: u32, since_us: u64) -> QueuePosition {
-        self.push(client, since_us, true)
+        self.push(client, since_us, LaneKind::Dedicated)
     }
 
-    fn push(&mut self, client: u32, since_us: u64, dedicated: bool) -> QueuePosition {
+    /// Joins the end of those that wait for a pin; a client that gets one joins for a server then.
+    pub fn join_for_pin(&mut self, client: u32, since_us: u64) -> QueuePosition {
+        self.push(client, since_us, LaneKind::Pin)
+    }
+
+    fn push(&mut self, client: u32, since_us: u64, lane: LaneKind) -> QueuePosition {
         self.arrivals += 1;
+        let dedicated = lane == LaneKind::Dedicated;
         let waiter = Waiter { client, since_us, dedicated, order: self.arrivals };
-        let lane = if dedicated { &mut self.dedicated } else { &mut self.shared };
-        QueuePosition { dedicated, place: lane.push(waiter) }
+        QueuePosition { lane, place: self.lane_mut(lane).push(waiter) }
+    }
+
+    fn lane_mut(&mut self, lane: LaneKind) -> &mut Lane {
+        match lane {
+            LaneKind::Shared => &mut self.shared,
+            LaneKind::Dedicated => &mut self.dedicated,
+            LaneKind::Pin => &mut self.pins,
+        }
     }
 
     /// Leaves before being served; false if it was served or has left.
     pub fn leave(&mut self, position: QueuePosition) -> bool {
-        if position.dedicated {
-            self.dedicated.leave(position.place)
-        } else {
-            self.shared.leave(position.place)
-        }
+        self.lane_mut(position.lane).leave(position.place)
     }
 
-    /// The client that has waited longest.
+    /// The client that has waited longest for a server.
     #[inline]
     #[must_use]
     pub fn front(&self) -> Option<Waiter> {
@@ -98,6 +125,28 @@ impl Queue {
     #[must_use]
     pub fn front_dedicated(&self) -> Option<Waiter> {
         self.dedicated.front()
+    }
+
+    /// The client that has waited longest for a pin.
+    #[must_use]
+    pub fn front_pin(&self) -> Option<Waiter> {
+        self.pins.front()
+    }
+
+    /// Removes the client that has waited longest for a pin.
+    pub fn serve_pin(&mut self) -> Option<Waiter> {
+        self.pins.serve()
+    }
+
+    /// All clients that wait for a pin, oldest first.
+    pub fn pins(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.pins.iter()
+    }
+
+    /// The number of clients that wait for a pin.
+    #[must_use]
+    pub fn pins_len(&self) -> usize {
+        self.pins.waiting
     }
 
     /// Removes the client that has waited longest for any server.
@@ -122,13 +171,13 @@ impl Queue {
         self.shared.waiting
     }
 
-    /// The number of waiting clients.
+    /// The number of clients that wait for a server.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.waiting + self.dedicated.waiting
     }
 
-    /// No client waits.
+    /// No client waits for a server.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -206,6 +255,18 @@ mod tests {
         assert_eq!((queue.len(), queue.shared_len()), (1, 0));
         assert!(queue.leave(own));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_waiter_for_a_pin_asks_for_no_server() {
+        let mut queue = Queue::default();
+        let first = queue.join_for_pin(1, 0);
+        let second = queue.join_for_pin(2, 5);
+        assert_eq!((queue.len(), queue.pins_len(), queue.front()), (0, 2, None));
+        assert!(queue.leave(first));
+        assert_eq!(queue.serve_pin().map(|waiter| (waiter.client, waiter.since_us)), Some((2, 5)));
+        assert!(!queue.leave(second), "was served");
+        assert_eq!(queue.front_pin(), None);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Audit {
     pub unauthenticated: u32,
     /// Permits held for each pool (database, user): open servers, and those that the process being taken over still has.
     pub permits: BTreeMap<(String, String), u32>,
+    /// Clients that count in `max_pinned`, for each pool (database, user).
+    pub pins: BTreeMap<(String, String), u32>,
     /// What must not outlive its client: see [`Leftovers`].
     pub leftovers: Leftovers,
 }
@@ -64,6 +66,7 @@ fn audit_conn(core: &Core, own: ConnId, conn: &Conn, audit: &mut Audit) {
     audit.leftovers.connections += usize::from(!matches!(conn, Conn::Server(_)));
     match conn {
         Conn::Client(client) => {
+            audit_pin(core, own, client, audit);
             audit.clients += u32::from(client.counted.is_in_process());
             audit.unauthenticated += u32::from(client.counted.unauthenticated);
             if client.counted.is_user() {
@@ -99,6 +102,25 @@ fn audit_conn(core: &Core, own: ConnId, conn: &Conn, audit: &mut Audit) {
     }
 }
 
+/// Whether a client counts in `max_pinned` as its session holds what cannot move.
+fn audit_pin(core: &Core, own: ConnId, client: &client::Client, audit: &mut Audit) {
+    let server = client.server().and_then(|server| core.conns.find_server(server));
+    let pins = server.map(|server| server.protocol.session_pins().lasting()).unwrap_or_default();
+    let since_us = client.pin.as_ref().and_then(|pin| pin.since_us());
+    let is_linked = server.is_some_and(|server| matches!(server.phase, server::Phase::Linked(_)));
+    let is_known = server.is_some_and(|server| server.protocol.session_is_known());
+    if since_us.is_some() && server.is_none() {
+        audit.contradict(format!("client {own:?} is pinned and has no server"));
+    } else if is_linked && is_known && since_us.is_some() != !pins.is_empty() {
+        let text = format!("client {own:?} is pinned since {since_us:?} and its session holds {pins:?}");
+        audit.contradict(text);
+    }
+    if let (Some(_), Some(local_pool)) = (&client.pin, core.local_pools.of(client.pool)) {
+        let key = (local_pool.database_name.to_string(), local_pool.user.to_string());
+        *audit.pins.entry(key).or_default() += 1;
+    }
+}
+
 /// Whether a server that should have been released is still linked to its client.
 fn stays_for_nothing(core: &Core, client: ConnId, server: &server::Server) -> bool {
     let shares = core
@@ -120,7 +142,8 @@ fn audit_pools(core: &Core, audit: &mut Audit) {
         let pool = &local_pool.pool;
         let name = format_args!("{} on {}", local_pool.user, local_pool.database_name);
         let mut queued = 0;
-        for waiter in pool.queue.shared().chain(pool.queue.dedicated()) {
+        let waiting = pool.queue.shared().chain(pool.queue.dedicated()).chain(pool.queue.pins());
+        for waiter in waiting {
             match core.conns.get(ConnId(waiter.client)) {
                 Some(Conn::Client(client)) if client.pool == Some(index) && waits(client) => queued += 1,
                 Some(Conn::InternalClient(_)) => {}
@@ -140,6 +163,12 @@ fn audit_pools(core: &Core, audit: &mut Audit) {
             audit.contradict(format!("{name}: {text} {cached:?} and counted as {found:?}"));
         }
         let key = (local_pool.database_name.to_string(), local_pool.user.to_string());
+        let counted = audit.pins.get(&key).copied().unwrap_or_default();
+        if counted > pool.shared().pinned() {
+            audit.contradict(format!(
+                "{name}: {counted} clients are pinned here alone, and fewer are counted"
+            ));
+        }
         *audit.permits.entry(key).or_default() += pool.open() + pool.external();
     }
 }

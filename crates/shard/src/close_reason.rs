@@ -55,6 +55,8 @@ pub(crate) enum CloseReason<'a> {
     LoginFailed,
     /// It cannot be connected to.
     ConnectFailed,
+    /// `max_pinned`: its session holds what cannot be kept.
+    PinRefused,
     /// `server_shuffle`: its last client would have got it again.
     Shuffled,
     /// `server_connect_timeout`.
@@ -111,6 +113,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::LoginFailed => "login failed",
             CloseReason::ConnectFailed => "connect failed",
             CloseReason::ConnectTimeout => "connect timeout",
+            CloseReason::PinRefused => "max_pinned",
             CloseReason::Shuffled => "server_shuffle",
             CloseReason::TlsRefused => "server refused SSL",
             CloseReason::PlainBehindTls => "received unencrypted data after SSL response",

@@ -58,7 +58,7 @@ pub(crate) enum Effect {
 pub(crate) struct Effects {
     /// Servers that are idle and unlinked.
     servers: Vec<ConnId>,
-    /// Pools with waiters whose server was closed when it was checked for them.
+    /// Pools with waiters whose server was closed when it was checked for them, or that may have a pin.
     unserved: Vec<PoolId>,
     queue: VecDeque<Effect>,
 }
@@ -105,7 +105,7 @@ impl Effects {
         }
     }
 
-    /// A client of this pool has lost the server that was checked for it.
+    /// A client of this pool has lost the server that was checked for it, or may have a pin.
     pub(crate) fn pool(&mut self, pool: PoolId) {
         self.unserved.push(pool);
     }

@@ -9,7 +9,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
-use crate::link::{checkout, client_end, internal_query, opening, server_end};
+use crate::link::{checkout, client_end, internal_query, opening, pins, server_end};
 use crate::local_pools::table::PoolId;
 use crate::pools::unused;
 use crate::server::InternalQuery;
@@ -231,7 +231,8 @@ impl ShardState {
             let user = self.core.config.user(&local_pool.user).map(|user| &**user);
             let limit_us = micros(self.core.config.query_wait_timeout(&local_pool.database, user));
             let query_us = micros(self.core.config.query_timeout(user));
-            for waiter in local_pool.pool.queue.shared().chain(local_pool.pool.queue.dedicated()) {
+            let queue = &local_pool.pool.queue;
+            for waiter in queue.shared().chain(queue.dedicated()).chain(queue.pins()) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
                 } else if passed(now_us, waiter.since_us, limit_us) {
@@ -252,6 +253,7 @@ impl ShardState {
     /// A pool's idle servers, its minimum, and the retry after a failure.
     fn check_pool(&mut self, pool_id: PoolId) {
         self.close_stale_servers(pool_id);
+        pins::serve(&mut self.core, pool_id);
         opening::serve_or_open(&mut self.core, pool_id);
         unused::forget_unused_pool(&mut self.core, pool_id);
     }
@@ -289,9 +291,12 @@ fn has_answered(core: &Core, conn: ConnId) -> bool {
 /// What waits may be Weir itself, which is not notified.
 fn notify_waiter(core: &mut Core, conn: ConnId) {
     let Some(client) = core.conns.client_mut(conn) else { return };
-    let waits = matches!(client.phase, client::Phase::Waiting(_));
-    if waits && !std::mem::replace(&mut client.wait_noted, true) {
-        let text = "No server connection available in postgres backend, client being queued";
+    let client::Phase::Waiting(position) = client.phase else { return };
+    if !std::mem::replace(&mut client.wait_noted, true) {
+        let text = match position.is_for_pin() {
+            true => "max_pinned reached, client being queued",
+            false => "No server connection available in postgres backend, client being queued",
+        };
         core.outbox.write(conn, |out| encode::notice(out, "NOTICE", "00000", text));
     }
 }

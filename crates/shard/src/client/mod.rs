@@ -3,6 +3,7 @@
 //! Data only; the logic is in `login`, `relay`, `checkout` and `maintain`.
 
 pub(crate) mod counted;
+pub(crate) mod held_pin;
 pub(crate) mod login;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tls::NegotiatedTls;
 
 use crate::cancel_key::Key;
 use crate::client::counted::Counted;
+use crate::client::held_pin::HeldPin;
 use crate::client::login::Login;
 use crate::console_session::ConsoleSession;
 use crate::deferred_begin::DeferredBegin;
@@ -68,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) cancel_key_prefix: Option<CancelKeyPrefix>,
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
+    /// It counts in `max_pinned`.
+    pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
     pub(crate) dedicated_request: Option<Box<DedicatedRequest>>,
     /// What it was counted in, and is removed from when it disconnects.
@@ -133,6 +137,7 @@ impl Client {
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,
+            pin: None,
             dedicated_request: None,
             counted: Counted::default(),
             login_bytes: 0,

@@ -13,7 +13,7 @@ use crate::administration::PendingKind;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
-use crate::link::{checkout, client_end, internal_query, opening, permits, server_end};
+use crate::link::{checkout, client_end, internal_query, opening, permits, pins, server_end};
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::table::PoolId;
 use crate::servers::hosts;
@@ -331,10 +331,12 @@ impl ShardState {
         } else if mode_changed {
             // What clients of one mode leave on a server is not for those of the other. It is the same with `session_state`.
             self.renew_servers(index, CloseReason::ModeChanged);
+            pins::release_all(&mut self.core, index);
             self.release_servers(index, follows_sessions);
         } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
+        pins::serve(&mut self.core, index);
         opening::serve_or_open(&mut self.core, index);
     }
 

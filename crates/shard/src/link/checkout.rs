@@ -11,8 +11,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, opening, parameters, relations, relay,
-    server_end, session_state, shuffle,
+    backpressure, client_end, first_message, greet, internal_query, opening, parameters, pins, relations,
+    relay, server_end, session_state, shuffle,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -20,14 +20,33 @@ use crate::server::{InternalQuery, UsedBy};
 use crate::{ConnId, client, pending, server};
 
 /// A server for an idle client, ready to be talked to; None if it has to wait (it is queued, or its server is being
-/// prepared: `prepared` continues).
+/// prepared: `prepared` continues). `request` is what it sends; empty if that is held.
 #[inline]
-pub(crate) fn checkout(core: &mut Core, conn: ConnId) -> Option<ConnId> {
+pub(crate) fn checkout(core: &mut Core, conn: ConnId, request: &[u8]) -> Option<ConnId> {
+    checkout_since(core, conn, core.now.mono_us, Some(request))
+}
+
+/// The same for a client that has waited since then; without a `request` it may have a server for it.
+#[inline(always)]
+pub(crate) fn checkout_since(
+    core: &mut Core,
+    conn: ConnId,
+    since_us: u64,
+    request: Option<&[u8]>,
+) -> Option<ConnId> {
     let now_us = core.now.mono_us;
     let client = core.conns.client_mut(conn)?;
-    client.request_us = now_us;
+    client.request_us = since_us;
     let (pool_id, used_last) = (client.pool?, client.server_used_last);
-    let local_pool = core.local_pools.get_mut(pool_id)?;
+    let mut local_pool = core.local_pools.get_mut(pool_id)?;
+    if let Some(request) = request
+        && local_pool.pool.limits.waits_for_pin
+    {
+        if pins::waits(core, conn, request) {
+            return None;
+        }
+        local_pool = core.local_pools.get_mut(pool_id)?;
+    }
     if local_pool.pool.queue.shared_len() == 0
         && let Some(idle) = local_pool.pool.checkout(used_last, now_us)
     {
@@ -35,14 +54,14 @@ pub(crate) fn checkout(core: &mut Core, conn: ConnId) -> Option<ConnId> {
         if !internal_query::needs_check(core, idle.since_us) {
             return link_or_prepare(core, conn, server);
         }
-        enqueue(core, conn);
+        enqueue(core, conn, since_us);
         internal_query::check(core, server);
         return None;
     }
     if client_end::client_must_disconnect(core, conn) {
         return None;
     }
-    enqueue(core, conn);
+    enqueue(core, conn, since_us);
     if !core.try_export(conn) {
         opening::serve_or_open(core, pool_id);
     }
@@ -82,6 +101,9 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
         server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
         if local_pool.pool.limits.follows_sessions {
             server.protocol.watch_relations(local_pool.relations.known());
+            if client.pin.is_some() {
+                server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
+            }
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
@@ -186,12 +208,15 @@ pub(crate) fn check_cancels_done(core: &mut Core, server_conn: ConnId) {
     }
 }
 
-/// Handles the servers that were released in this event, and the pools whose waiting client lost its server.
+/// Handles the servers that were released in this event, and the pools whose waiting client lost its server or may have a pin.
 pub(crate) fn process_released(core: &mut Core) {
     while let Some(next) = core.effects.next() {
         match next {
             Next::Server(server_conn) => process_released_server(core, server_conn),
-            Next::Pool(pool_id) => opening::serve_or_open(core, pool_id),
+            Next::Pool(pool_id) => {
+                pins::serve(core, pool_id);
+                opening::serve_or_open(core, pool_id);
+            }
         }
     }
 }
@@ -303,14 +328,13 @@ fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u6
     }
 }
 
-/// The client waits for a server: it is not read any further.
-pub(crate) fn enqueue(core: &mut Core, conn: ConnId) {
-    let now_us = core.now.mono_us;
+/// The client waits for a server, since then: it is not read any further.
+pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.pool) else { return };
-    client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, now_us));
+    client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, since_us));
     client.wait_noted = false;
-    client.request_us = now_us;
+    client.request_us = since_us;
     backpressure::pause_client(core, conn);
 }
 

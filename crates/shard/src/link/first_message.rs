@@ -33,7 +33,7 @@ pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
             if deferred_begin::may_answer(client, bytes) && deferred_begin::answer(core, conn, bytes) {
                 return None;
             }
-            let server = checkout::checkout(core, conn);
+            let server = checkout::checkout(core, conn, bytes);
             if server.is_none() {
                 hold_until_linked(core, conn, bytes);
             }
@@ -63,7 +63,7 @@ pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
     held.drain(..at); // At once: what is behind would be moved for each message.
     match first_unsent_message(&client.request.held, frame_bytes_max) {
         FirstMessage::NeedsServer => {
-            if let Some(server) = checkout::checkout(core, conn) {
+            if let Some(server) = checkout::checkout(core, conn, &[]) {
                 relay::send_held(core, conn, server);
             }
         }

@@ -13,6 +13,7 @@ pub(crate) mod internal_query;
 pub(crate) mod opening;
 pub(crate) mod parameters;
 pub(crate) mod permits;
+pub(crate) mod pins;
 pub(crate) mod relations;
 pub(crate) mod relay;
 pub(crate) mod server_end;

@@ -8,7 +8,7 @@ use settings::PoolMode;
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{opening, server_end};
+use crate::link::{opening, pins, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::time::passed;
@@ -48,13 +48,14 @@ pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
     }
 }
 
-/// A requested permit is free.
+/// A requested permit is free, or a pin.
 pub(crate) fn permit_freed(core: &mut Core, database: &str, user: &str) {
     let key = (database.into(), user.into());
     let Some(pool_id) = core.local_pools.find(&key) else { return };
     if let Some(local_pool) = core.local_pools.get(pool_id) {
         local_pool.pool.shared().withdraw_permit_request(core.id.0);
     }
+    pins::serve(core, pool_id);
     opening::serve_or_open(core, pool_id);
 }
 

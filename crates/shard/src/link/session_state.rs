@@ -6,7 +6,7 @@
 use settings::PoolMode;
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, relay};
+use crate::link::{backpressure, checkout, pins, relay};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -106,8 +106,12 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
             server.protocol.parameters = local_pool.last_params.clone();
         }
     }
+    if is_known && !pins::settle(core, client_conn, server_conn) {
+        return;
+    }
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
-    let is_session = server.mode_in(Some(local_pool)) == Some(PoolMode::Session);
+    let is_session = server.mode(&core.local_pools) == Some(PoolMode::Session);
     let is_kept = server.protocol.keeps_client() || is_session || server.unsent;
     let sets = match is_kept {
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),

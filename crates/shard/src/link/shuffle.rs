@@ -18,7 +18,7 @@ pub(crate) fn refuse_last_server(core: &mut Core, client_conn: ConnId, server_co
     }
     let pool = client.pool;
     server_end::close_server(core, server_conn, CloseReason::Shuffled);
-    checkout::enqueue(core, client_conn);
+    checkout::enqueue(core, client_conn, core.now.mono_us);
     if let Some(pool_id) = pool {
         opening::serve_or_open(core, pool_id);
     }

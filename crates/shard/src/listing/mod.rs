@@ -20,6 +20,7 @@ use crate::cancel::peers;
 use crate::client::Client;
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
+use crate::link::pins;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{PoolId, Retired};
 use crate::server::{InternalQuery, Server};
@@ -102,6 +103,7 @@ impl ShardState {
                 Conn::Client(client) => {
                     if let Some(row) = rows.get_mut(&client.pool) {
                         count_client(row, client);
+                        count_pin(row, client, &self.core);
                     }
                 }
                 Conn::Server(server) => {
@@ -251,6 +253,10 @@ pub(crate) fn client_row(core: &Core, client: &Client) -> SocketRow {
             .as_ref()
             .map_or("none", |dedicated_request| dedicated_request.kind().name()),
         pinned: pinned::pinned_client(core, client),
+        pins: pins::names(pinned::session_pins(core, client)),
+        server_pid: pinned::server_pid(core, client),
+        pinned_since_us: pinned_since(client).map_or(0, |since_us| wall(core, since_us)),
+        pinned_us: pinned_since(client).map_or(0, |since_us| core.now.mono_us.saturating_sub(since_us)),
         link: client.server().and_then(|server| id_of(core, server)).unwrap_or(0),
         remote_pid,
         tls: client.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
@@ -293,6 +299,10 @@ fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
         close_needed: server.close_when_free.is_some(),
         replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
         pinned: pinned::pinned_server(core, server),
+        pins: String::new(),
+        server_pid: 0,
+        pinned_since_us: 0,
+        pinned_us: 0,
         link: server.client().and_then(|client| id_of(core, client)).unwrap_or(0),
         remote_pid: server.key.as_ref().map_or(0, |key| key.0),
         tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),
@@ -338,7 +348,8 @@ fn is_own_question(core: &Core, conn: u32) -> bool {
 fn empty_pool_row(core: &Core, local_pool: &LocalPool) -> PoolRow {
     let queue = &local_pool.pool.queue;
     let shared = queue.shared().find(|waiter| !is_own_question(core, waiter.client));
-    let oldest = shared.into_iter().chain(queue.front_dedicated()).min_by_key(|waiter| waiter.since_us);
+    let others = queue.front_dedicated().into_iter().chain(queue.front_pin());
+    let oldest = shared.into_iter().chain(others).min_by_key(|waiter| waiter.since_us);
     PoolRow {
         database: local_pool.database_name.to_string(),
         user: local_pool.user.to_string(),
@@ -346,6 +357,8 @@ fn empty_pool_row(core: &Core, local_pool: &LocalPool) -> PoolRow {
         mode: Some(local_pool.pool.limits.mode),
         server_error: local_pool.server_error.as_deref().cloned(),
         counters: local_pool.counters,
+        pins: local_pool.pins,
+        pinned_us: local_pool.pins.ended_us,
         ..PoolRow::default()
     }
 }
@@ -385,6 +398,24 @@ fn count_client(row: &mut PoolRow, client: &Client) {
         | client::Phase::Console(_) => row.client_active += 1,
         _ => {}
     }
+}
+
+fn count_pin(row: &mut PoolRow, client: &Client, core: &Core) {
+    if let client::Phase::Waiting(position) = client.phase {
+        row.waiting_for_pin += u64::from(position.is_for_pin());
+    }
+    if let Some(since_us) = pinned_since(client) {
+        row.pinned += 1;
+        row.pinned_us += core.now.mono_us.saturating_sub(since_us);
+        for pin in pinned::session_pins(core, client).iter() {
+            *row.pinned_by_reason.entry(pin.name()).or_default() += 1;
+        }
+    }
+}
+
+/// Since when its session holds what cannot move.
+fn pinned_since(client: &Client) -> Option<u64> {
+    client.pin.as_ref().and_then(|pin| pin.since_us())
 }
 
 fn count_server(row: &mut PoolRow, server: &Server, used: bool) {

@@ -3,6 +3,7 @@
 //! Reads the conditions of `link/checkout.rs` and never decides anything. Session state on a server (LISTEN, temporary
 //! tables) pins with `session_state = virtual`; otherwise it stays behind in transaction mode, as with PgBouncer.
 
+use session::Pins;
 use settings::PoolMode;
 
 use crate::client::Client;
@@ -24,6 +25,21 @@ pub(crate) fn pinned_server(core: &Core, server: &Server) -> &'static str {
         Some(Conn::Client(client)) => pinned(core, client, server),
         _ => "",
     }
+}
+
+/// What the client's session holds that cannot move and keeps its server.
+pub(crate) fn session_pins(core: &Core, client: &Client) -> Pins {
+    let server = client.server().and_then(|conn| core.conns.find_server(conn));
+    match server.filter(|server| server.mode(&core.local_pools) != Some(PoolMode::Session)) {
+        Some(server) => server.protocol.session_pins(),
+        None => Pins::default(),
+    }
+}
+
+/// The process id of the backend that it keeps; 0 if it has no server.
+pub(crate) fn server_pid(core: &Core, client: &Client) -> u32 {
+    let server = client.server().and_then(|conn| core.conns.find_server(conn));
+    server.and_then(|server| server.key.as_ref()).map_or(0, |(process_id, _)| *process_id)
 }
 
 fn pinned(core: &Core, client: &Client, server: &Server) -> &'static str {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::ScramKeys;
 use pool::{Limits, Pool};
 use session::Catalog;
-use settings::{Config, Database};
+use settings::{Config, Database, PinAction};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
@@ -43,6 +43,7 @@ pub(crate) struct LocalPool {
     /// Tables and views whose use may change a session, likewise.
     pub(crate) relations: KnownRelations,
     pub(crate) counters: Counters,
+    pub(crate) pins: messages::PinCounters,
     /// Latencies, once there are any.
     pub(crate) histograms: Option<Box<Histograms>>,
     /// Clients of this pool that have logged in.
@@ -133,10 +134,15 @@ impl LocalPool {
 /// The limits of a pool by the settings.
 pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
     let user = config.user(user).map(|user| &**user);
+    let max_pinned = config.max_pinned(database, user);
     Limits {
         mode: config.pool_mode(database, user),
         follows_sessions: config.follows_sessions(database, user),
         defers_begin: config.defers_begin(database, user),
+        max_pinned,
+        waits_for_pin: max_pinned > 0
+            && config.follows_sessions(database, user)
+            && config.max_pinned_action(database, user) == PinAction::Wait,
         pool_size: config.pool_size(database, user),
         min_pool_size: config.min_pool_size(database),
         reserve_pool_size: config.reserve_pool_size(database, user),

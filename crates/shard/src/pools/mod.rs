@@ -55,6 +55,7 @@ pub(crate) fn local_pool(
         learned_settings: LearnedSettings::default(),
         relations: KnownRelations::default(),
         counters: Counters::default(),
+        pins: messages::PinCounters::default(),
         histograms: None,
         clients: 0,
         next_host: 0,

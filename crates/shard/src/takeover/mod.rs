@@ -165,6 +165,8 @@ pub(crate) mod field {
     pub(crate) const UNKNOWN_SETTINGS: u16 = 42;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
+    /// Of a client: since when it counts in `max_pinned`. An older process does not say.
+    pub(crate) const PINNED: u16 = 60;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

@@ -231,6 +231,9 @@ fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
     if let Some(begin) = client.deferred_begin {
         out.number(field::DEFERRED_BEGIN, begin.since_us);
     }
+    if let Some(since_us) = client.pin.as_ref().and_then(|pin| pin.since_us()) {
+        out.number(field::PINNED, since_us);
+    }
     Some(out.into_bytes())
 }
 

@@ -21,7 +21,7 @@ use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
-    backpressure, checkout, client_end, first_message, greet, opening, permits, relay, server_end,
+    backpressure, checkout, client_end, first_message, greet, opening, permits, pins, relay, server_end,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -214,10 +214,16 @@ fn insert_client(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<String> 
     };
     let is_console = matches!(client.phase, client::Phase::Console { .. });
     let key = client.cancel_key.clone();
+    let pinned = fields.number(field::PINNED);
     core.conns.place(conn, Conn::Client(Box::new(client)));
     cancel::keep_cancel_key(core, conn, key);
     match local_pool {
-        Some(local_pool) => client_end::count_imported(core, conn, local_pool),
+        Some(local_pool) => {
+            client_end::count_imported(core, conn, local_pool);
+            if let Some(since_us) = pinned {
+                pins::import(core, conn, since_us);
+            }
+        }
         None if !is_console => {
             client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
             return None;
